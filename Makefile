@@ -1,0 +1,67 @@
+# `make` alone lists what there is. Needs Python 3.10 or newer and make, nothing else.
+
+PYTHON ?= python3
+ARGS ?=
+PYTEST_ARGS ?=
+
+VENV := .venv
+MINIMUM := .venv-minimum
+EXTRAS := dev,demo,mining,evaluate,zst
+PIP := -m pip install --quiet --disable-pip-version-check
+# The pinned set needs Python 3.11 (transformers 5.23 and numpy 2.4 do); on 3.10 pip picks from pyproject's ranges.
+PINNED = $(shell $(VENV)/bin/python -c 'import sys; print("--constraint constraints.txt" * (sys.version_info >= (3, 11)))')
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+quickstart: $(VENV)/installed-demo ## train, evaluate and export a small model on this machine (options: ARGS="--short ...")
+	$(VENV)/bin/hf-xsent quickstart $(ARGS)
+
+test: lint ## lint, types and all tests (options for pytest: PYTEST_ARGS="-k dap")
+	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+test-minimum: $(MINIMUM)/installed ## all tests on the oldest versions that pyproject.toml allows
+	$(MINIMUM)/bin/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/installed-dev ## ruff and mypy, changing nothing
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+fix: $(VENV)/installed-dev ## let ruff mend and format
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+clean: ## remove environments and caches
+	rm -rf $(VENV) $(MINIMUM) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Environments. A stamp is renewed when pyproject.toml or its constraints are; `installed-dev` builds on `installed-demo`.
+
+$(VENV)/bin/python:
+	@$(call require-python)
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed-demo: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(VENV)/bin/python $(PIP) $(PINNED) --editable '.[demo]'
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed-demo
+	$(VENV)/bin/python $(PIP) $(PINNED) --editable '.[$(EXTRAS)]'
+	@touch $@
+
+$(MINIMUM)/installed: pyproject.toml constraints-minimum.txt
+	@$(call require-python)
+	$(PYTHON) -m venv --clear $(MINIMUM)
+	$(MINIMUM)/bin/python $(PIP) --constraint constraints-minimum.txt --editable '.[$(EXTRAS)]'
+	@touch $@
+
+define require-python
+$(PYTHON) -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
+echo "hf-xsent needs Python 3.10 or newer with venv, and '$(PYTHON)' is not that: name another, as in 'make PYTHON=python3.12'." >&2; exit 1; }
+endef
+
+.PHONY: help quickstart test test-minimum lint fix clean
