@@ -1,0 +1,1 @@
+"""From files to batches: languages, readers, cleaning, mixing, benchmarks. Import from the files themselves."""

@@ -1,0 +1,191 @@
+"""Bitext for training: pairs of many languages, cleaned once, memory-mapped, and split without leaks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hf_xsent.data import cache
+from hf_xsent.data.cleaning import CleaningReport, CleaningRules
+from hf_xsent.data.permutation import Permutation
+from hf_xsent.data.readers import OnError, check_source, read_pairs
+from hf_xsent.data.repeats import hash_texts
+from hf_xsent.data.sources import Bitexts, BitextSource, resolve_sources
+from hf_xsent.errors import DataError
+
+__all__ = ["Bitext", "BitextSource", "check_source", "load_bitext", "read_pairs", "resolve_sources"]
+
+logger = logging.getLogger(__name__)
+
+Pair = dict[str, str]
+
+
+def load_bitext(
+    data: Bitexts,
+    *,
+    target_language: str = "en",
+    columns: tuple[int | str, int | str] | None = None,
+    cleaning: CleaningRules | None = CleaningRules(),  # noqa: B008 - frozen
+    on_error: OnError = "raise",
+    cache_dir: str | PathLike[str] | None = None,
+    max_pairs: int | None = None,
+    split: str = "train",
+) -> Bitext:
+    """Read and clean bitext; what was read before with the same files and rules is memory-mapped from the cache.
+
+    ``data`` is a path, glob or Hub id (``{language}`` in a path stands for each code there is), a mapping from language
+    to such paths, or a list of paths, ``de=path`` strings or `BitextSource`. Files and codes are checked before
+    anything is read. ``max_pairs`` keeps the first pairs of each language; ``cleaning=None`` keeps everything.
+    """
+    if max_pairs is not None and max_pairs < 1:
+        raise DataError(f"max_pairs must be at least 1, not {max_pairs}")
+    if on_error not in ("raise", "skip"):
+        raise DataError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
+    sources = resolve_sources(data, target_language=target_language, columns=columns, split=split)
+    recipes = {
+        language: cache.Recipe(language, tuple(found), cleaning, on_error, max_pairs)
+        for language, found in sources.items()
+    }
+    root = Path(cache_dir) if cache_dir is not None else cache.default_cache_dir()
+    folders = {language: recipe.folder(root) for language, recipe in recipes.items()}
+    missing = [language for language, folder in folders.items() if cache.read_counts(folder) is None]
+    for language in missing:
+        for source in recipes[language].sources:
+            check_source(source, on_error)
+    for language in missing:
+        cache.build(recipes[language], folders[language])
+    report = CleaningReport({language: _counts(folder) for language, folder in folders.items()})
+    logger.info("bitext of %d languages\n%s", len(folders), report.table())
+    return Bitext({language: folder / "pairs.arrow" for language, folder in folders.items()}, report)
+
+
+def _counts(folder: Path) -> Any:
+    counts = cache.read_counts(folder)
+    if counts is None:
+        raise DataError(f"{folder} was deleted while it was being read; run again")
+    return counts
+
+
+class Bitext:
+    """Pairs of all languages as one sequence of ``{"source", "target", "language"}``, read from memory-mapped files.
+
+    A part of it, as `train_dev_split` gives, is told either by the rows it takes or by those it leaves out (both in
+    ascending order): the shorter list is held in memory.
+    """
+
+    def __init__(
+        self,
+        files: Mapping[str, Path],
+        report: CleaningReport,
+        *,
+        taken: npt.NDArray[np.int64] | None = None,
+        left_out: npt.NDArray[np.int64] | None = None,
+    ) -> None:
+        self.files = dict(files)
+        self.report = report
+        self._taken, self._left_out = taken, left_out
+        self._open()
+
+    def _open(self) -> None:
+        self._batches: list[tuple[Any, Any, str]] = []
+        starts, bounds = [0], [0]
+        for language, path in self.files.items():
+            for batch in cache.read_batches(path):
+                self._batches.append((batch.column(0), batch.column(1), language))
+                starts.append(starts[-1] + len(batch))
+            bounds.append(starts[-1])
+        self._starts = np.asarray(starts[:-1], dtype=np.int64)
+        self._rows = starts[-1]
+        positions = [self._position(row) for row in bounds]
+        self.ranges = {
+            language: range(start, stop)
+            for language, start, stop in zip(self.files, positions[:-1], positions[1:], strict=True)
+        }
+        # The k-th row left out stands after this many rows that stay.
+        self._kept_before = None if self._left_out is None else self._left_out - np.arange(len(self._left_out))
+
+    def _position(self, row: int) -> int:
+        """Count this bitext's rows before a row of the files."""
+        if self._taken is not None:
+            return int(np.searchsorted(self._taken, row))
+        return row - (0 if self._left_out is None else int(np.searchsorted(self._left_out, row)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("files", "report", "_taken", "_left_out")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._open()
+
+    @property
+    def languages(self) -> dict[str, int]:
+        """Count the pairs of each language, in the order given."""
+        return {language: len(rows) for language, rows in self.ranges.items()}
+
+    def __len__(self) -> int:
+        return sum(self.languages.values())
+
+    def __getitem__(self, index: int) -> Pair:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
+        """Take many pairs at once; torch's DataLoader calls this for a batch."""
+        rows = np.asarray(indices, dtype=np.int64)
+        rows = np.where(rows < 0, rows + len(self), rows)
+        if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
+            raise IndexError(f"pair number out of range: there are {len(self)} pairs")
+        if self._taken is not None:
+            rows = self._taken[rows]
+        elif self._kept_before is not None:
+            rows = rows + np.searchsorted(self._kept_before, rows, side="right")
+        numbers = np.searchsorted(self._starts, rows, side="right") - 1
+        pairs = []
+        for number, row in zip(numbers.tolist(), (rows - self._starts[numbers]).tolist(), strict=True):
+            sources, targets, language = self._batches[number]
+            pairs.append({"source": sources[row].as_py(), "target": targets[row].as_py(), "language": language})
+        return pairs
+
+    def pairs(self, language: str) -> tuple[list[str], list[str]]:
+        """Give all sources and targets of one language; meant for sets that fit in memory."""
+        if language not in self.ranges:
+            raise DataError(f"this bitext has no language {language!r}, only {', '.join(self.ranges)}")
+        pairs = self.__getitems__(self.ranges[language])
+        return [pair["source"] for pair in pairs], [pair["target"] for pair in pairs]
+
+    def train_dev_split(self, dev_size: int, seed: int = 0) -> tuple[Bitext, Bitext]:
+        """Hold ``dev_size`` pairs of each language out; no sentence of theirs, on either side, stays in any language.
+
+        Sentences are compared without regard to case and whitespace. Only the held-out rows are held in memory.
+        """
+        from tqdm import tqdm
+
+        if self._taken is not None or self._left_out is not None:
+            raise DataError("this bitext is a split already; split the one it came from")
+        if dev_size < 1:
+            raise DataError(f"dev_size must be at least 1, not {dev_size}")
+        for language, rows in self.ranges.items():
+            if len(rows) <= dev_size:
+                raise DataError(f"{language} has {len(rows)} pairs, too few to hold {dev_size} out; lower dev_size")
+        first = np.arange(dev_size)
+        chosen = [np.sort(Permutation(len(rows), seed)[first]) + rows.start for rows in self.ranges.values()]
+        dev_rows = np.concatenate(chosen)
+        dev_pairs = self.__getitems__(dev_rows.tolist())
+        held_out = {hash_texts(pair[side]) for pair in dev_pairs for side in ("source", "target")}
+        left_out: list[int] = []
+        row = 0
+        for sources, targets, _ in tqdm(self._batches, desc="splitting", unit=" batches", delay=2, disable=None):
+            for pair in zip(sources.to_pylist(), targets.to_pylist(), strict=True):
+                if not held_out.isdisjoint(map(hash_texts, pair)):
+                    left_out.append(row)
+                row += 1
+        train = Bitext(self.files, self.report, left_out=np.asarray(left_out, dtype=np.int64))
+        empty = [language for language, count in train.languages.items() if not count]
+        if empty:
+            raise DataError(f"no pair of {empty[0]} is left to train on beside the held-out ones; lower dev_size")
+        return train, Bitext(self.files, self.report, taken=dev_rows)

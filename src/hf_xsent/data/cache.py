@@ -1,0 +1,209 @@
+"""One language's cleaned pairs, written once to an Arrow file and memory-mapped ever after."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hf_xsent.data.cleaning import CleaningCounts, CleaningRules
+from hf_xsent.data.readers import OnError, read_items
+from hf_xsent.data.repeats import RepeatFinder, hash_texts
+from hf_xsent.data.sources import BitextSource, source_files
+from hf_xsent.errors import DataError
+
+logger = logging.getLogger(__name__)
+
+FORMAT_VERSION = 1  # raise it when cached pairs would come out differently
+BATCH_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides what one language's cached pairs are."""
+
+    language: str
+    sources: tuple[BitextSource, ...]
+    cleaning: CleaningRules | None
+    on_error: OnError
+    max_pairs: int | None
+
+    def fingerprint(self) -> str:
+        """Hash the recipe with its files' sizes and times; of a Hub data set the id and revision must do."""
+        files = [path.resolve() for source in self.sources for path in source_files(source)]
+        stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+        text = json.dumps([FORMAT_VERSION, asdict(self), stamps], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def folder(self, cache_dir: Path) -> Path:
+        """Name the folder of the cached pairs."""
+        return cache_dir / f"{re.sub(r'[^A-Za-z0-9-]', '_', self.language)}-{self.fingerprint()}"
+
+
+def default_cache_dir() -> Path:
+    """Name the cache folder beside those of other Hugging Face libraries (``HF_HOME`` moves it)."""
+    from huggingface_hub.constants import HF_HOME
+
+    return Path(HF_HOME) / "hf_xsent" / "bitext"
+
+
+def read_counts(folder: Path) -> CleaningCounts | None:
+    """Read what cleaning did from a finished cache folder; None where there is none."""
+    try:
+        counts = json.loads((folder / "info.json").read_text(encoding="utf-8"))["counts"]
+    except FileNotFoundError:
+        return None
+    return CleaningCounts(**counts)
+
+
+def build(recipe: Recipe, folder: Path) -> None:
+    """Read, clean and write one language's pairs; other processes that want the same folder wait for it."""
+    from filelock import FileLock
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        if read_counts(folder) is not None:
+            return
+        part = folder.with_name(folder.name + ".part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        try:
+            counts = _write_pairs(recipe, part)
+            counts.require_pairs(" and ".join(source.path for source in recipe.sources))
+            info = {"language": recipe.language, "counts": asdict(counts), "recipe": asdict(recipe)}
+            (part / "info.json").write_text(json.dumps(info, ensure_ascii=False, indent=1), encoding="utf-8")
+            part.rename(folder)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def _write_pairs(recipe: Recipe, part: Path) -> CleaningCounts:
+    """Write the pairs that pass the rules, then leave the repeated ones and those over ``max_pairs`` out."""
+    counts = CleaningCounts()
+    pairs = _passing_pairs(recipe, counts)
+    repeats = RepeatFinder(part) if recipe.cleaning is not None and recipe.cleaning.repeated else None
+    candidates = part / "candidates.arrow"
+    try:
+        with PairWriter(candidates, repeats) as writer:
+            first = _write_until(recipe.max_pairs, pairs, writer, repeats)
+        distinct = writer.rows if first is None else int(np.count_nonzero(first))
+        counts.kept = distinct if recipe.max_pairs is None else min(distinct, recipe.max_pairs)
+        counts.remove("repeated", writer.rows - distinct)
+        counts.remove("max_pairs", distinct - counts.kept)
+        if counts.kept == writer.rows:
+            candidates.rename(part / "pairs.arrow")
+        else:
+            _copy_kept(candidates, part / "pairs.arrow", first, counts.kept)
+    finally:
+        if repeats is not None:
+            repeats.close()
+    candidates.unlink(missing_ok=True)
+    return counts
+
+
+def _passing_pairs(recipe: Recipe, counts: CleaningCounts) -> Iterator[tuple[str, str]]:
+    """Read the sources through the rules, counting; with a progress bar where someone watches."""
+    from tqdm import tqdm
+
+    removed_by = None
+    if recipe.cleaning is not None:
+        removed_by = recipe.cleaning.check(recipe.language, recipe.sources[0].target_language)
+    items = chain.from_iterable(read_items(source) for source in recipe.sources)
+    for item in tqdm(items, desc=f"reading {recipe.language}", unit=" pairs", unit_scale=True, delay=2, disable=None):
+        counts.read += 1
+        if isinstance(item, DataError):
+            if recipe.on_error == "raise":
+                raise item
+            counts.bad += 1
+            logger.debug("%s", item)
+            continue
+        rule = removed_by(*item) if removed_by else None
+        if rule:
+            counts.remove(rule)
+        else:
+            yield item
+    if counts.bad:
+        logger.warning("%s: %d bad rows were skipped", recipe.language, counts.bad)
+
+
+def _write_until(
+    max_pairs: int | None, pairs: Iterator[tuple[str, str]], writer: PairWriter, repeats: RepeatFinder | None
+) -> npt.NDArray[np.bool_] | None:
+    """Write candidates until enough distinct ones are there or all are read; return the mask of first occurrences."""
+    distinct = 0
+    while True:
+        wanted = None if max_pairs is None else max(max_pairs - distinct, writer.rows)
+        exhausted = writer.write(pairs, wanted)
+        first = repeats.first_rows() if repeats else None
+        distinct = writer.rows if first is None else int(np.count_nonzero(first))
+        if exhausted or (max_pairs is not None and distinct >= max_pairs):
+            return first
+
+
+class PairWriter:
+    """Writes pairs to an Arrow file in batches, and their hashes to a `RepeatFinder`."""
+
+    def __init__(self, path: Path, repeats: RepeatFinder | None = None) -> None:
+        import pyarrow as pa
+
+        self.rows = 0
+        self._repeats = repeats
+        self._schema = pa.schema([("source", pa.string()), ("target", pa.string())])
+        self._file = pa.OSFile(str(path), "wb")
+        self._writer = pa.ipc.new_file(self._file, self._schema)
+
+    def __enter__(self) -> PairWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+        self._file.close()
+
+    def write(self, pairs: Iterator[tuple[str, str]], limit: int | None = None) -> bool:
+        """Write at most ``limit`` pairs and tell whether there were no more."""
+        import pyarrow as pa
+
+        stop = None if limit is None else self.rows + limit
+        while stop is None or self.rows < stop:
+            batch = list(islice(pairs, BATCH_ROWS if stop is None else min(BATCH_ROWS, stop - self.rows)))
+            if not batch:
+                return True
+            sources, targets = zip(*batch, strict=True)
+            self._writer.write_batch(pa.record_batch([pa.array(sources), pa.array(targets)], schema=self._schema))
+            if self._repeats is not None:
+                self._repeats.add([hash_texts(*pair) for pair in batch])
+            self.rows += len(batch)
+        return False
+
+
+def read_batches(path: Path) -> list[Any]:
+    """Memory-map the record batches of an Arrow file."""
+    import pyarrow as pa
+
+    reader = pa.ipc.open_file(pa.memory_map(str(path)))
+    return [reader.get_batch(number) for number in range(reader.num_record_batches)]
+
+
+def _copy_kept(path: Path, target: Path, first: npt.NDArray[np.bool_] | None, kept: int) -> None:
+    """Copy the first occurrences, at most ``kept`` of them, batch by batch."""
+
+    def pairs() -> Iterator[tuple[str, str]]:
+        row = 0
+        for batch in read_batches(path):
+            for pair in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+                if first is None or first[row]:
+                    yield pair
+                row += 1
+
+    with PairWriter(target) as writer:
+        writer.write(pairs(), kept)

@@ -1,0 +1,156 @@
+"""Cleaning rules for sentence pairs, and the report of what they removed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from hf_xsent.data.languages import Language, find_language, scripts_of
+from hf_xsent.errors import DataError
+
+_WORD = re.compile(r"[^\W\d_]+")
+# A sentence of a few characters may well be three times as long in another language: both lengths grow by this many.
+_LENGTH_SMOOTHING = 15
+# A character of these scripts says about as much as two letters.
+_DENSE_SCRIPTS = {"Hani", "Hira", "Kana", "Hang"}
+_MIN_COPIED_WORDS = 4
+
+
+@dataclass(frozen=True)
+class CleaningRules:
+    """What a pair must be like to be kept. A number is switched off by None, a flag by False.
+
+    min_characters, max_characters: length of either side (one Chinese character may be a sentence).
+    max_length_ratio: longer side over shorter, in characters, 15 added to both so that short sentences are not hurt;
+        Chinese, Japanese and Korean characters count double.
+    identical: remove pairs whose sides are the same but for case.
+    min_source_script_share, min_target_script_share: share of a side's letters that must be in a script of its
+        language; lower for the source, which may hold names and terms in Latin letters.
+    copied_share: share of a Latin-script source's words that stand in the target too, from which on it counts as a
+        copy; judged from four words on, and capitalised words are left out, since they may be names.
+    repeated: keep only the first of equal pairs (but for case and whitespace) of a language.
+    """
+
+    min_characters: int | None = 1
+    max_characters: int | None = 1000
+    max_length_ratio: float | None = 3.0
+    identical: bool = True
+    min_source_script_share: float | None = 0.3
+    min_target_script_share: float | None = 0.5
+    copied_share: float | None = 0.8
+    repeated: bool = True
+
+    def check(self, language: str, target_language: str = "en") -> Callable[[str, str], str | None]:
+        """Make the function that names the rule that removes a pair, or None; repeated pairs are not its matter."""
+        source_language, target = find_language(language), find_language(target_language)
+        source_scale, target_scale = _scale(source_language), _scale(target)
+        latin = "Latn" in source_language.scripts or not source_language.scripts
+
+        def removed_by(source: str, sentence: str) -> str | None:
+            if self.identical and source.casefold() == sentence.casefold():
+                return "identical"
+            lengths = len(source), len(sentence)
+            if self.min_characters is not None and min(lengths) < self.min_characters:
+                return "min_characters"
+            if self.max_characters is not None and max(lengths) > self.max_characters:
+                return "max_characters"
+            if self.max_length_ratio is not None:
+                scaled = lengths[0] * source_scale + _LENGTH_SMOOTHING, lengths[1] * target_scale + _LENGTH_SMOOTHING
+                if max(scaled) > self.max_length_ratio * min(scaled):
+                    return "max_length_ratio"
+            least = self.min_source_script_share
+            if least is not None and _script_share(source, source_language) < least:
+                return "min_source_script_share"
+            least = self.min_target_script_share
+            if least is not None and _script_share(sentence, target) < least:
+                return "min_target_script_share"
+            if latin and self.copied_share is not None and _is_copy(source, sentence, self.copied_share):
+                return "copied_share"
+            return None
+
+        return removed_by
+
+
+def _scale(language: Language) -> int:
+    return 2 if _DENSE_SCRIPTS.intersection(language.scripts) else 1
+
+
+def _script_share(text: str, language: Language) -> float:
+    """Give the share of letters in the language's scripts; 1 where there is no letter or no script to expect."""
+    scripts = scripts_of(text) if language.scripts else {}
+    total = sum(scripts.values())
+    return sum(scripts.get(script, 0) for script in language.scripts) / total if total else 1.0
+
+
+def _is_copy(source: str, target: str, share: float) -> bool:
+    """Tell whether this share of the source's lower-case words stands in the target; never for fewer than four."""
+    words = [word for word in source.split() if word.islower() and word.isalpha()]
+    lowered = target.lower()
+    # Finding the words as parts of the text is quick and already rules nearly every pair out.
+    if len(words) < _MIN_COPIED_WORDS or sum(word in lowered for word in words) < share * len(words):
+        return False
+    target_words = set(_WORD.findall(lowered))
+    return sum(word in target_words for word in words) >= share * len(words)
+
+
+@dataclass
+class CleaningCounts:
+    """What became of one language's rows: ``read = kept + bad + sum(removed)``."""
+
+    read: int = 0
+    kept: int = 0
+    bad: int = 0
+    removed: dict[str, int] = field(default_factory=dict)
+
+    def remove(self, rule: str, count: int = 1) -> None:
+        """Count what a rule removed."""
+        if count:
+            self.removed[rule] = self.removed.get(rule, 0) + count
+
+    def __add__(self, other: CleaningCounts) -> CleaningCounts:
+        removed = dict(Counter(self.removed) + Counter(other.removed))
+        return CleaningCounts(self.read + other.read, self.kept + other.kept, self.bad + other.bad, removed)
+
+    def require_pairs(self, name: str) -> None:
+        """Raise a `DataError` that says where all pairs went if none is left."""
+        if self.kept:
+            return
+        if not self.read:
+            raise DataError(f"{name} holds no pairs; check its format and columns")
+        reasons = [f"{rule} removed {count}" for rule, count in Counter(self.removed).most_common()]
+        reasons += [f"{self.bad} were bad rows"] if self.bad else []
+        raise DataError(f"no pair of {name} is left of {self.read} read: {', '.join(reasons)}; "
+                        "check the language and columns, or loosen the rule")  # fmt: skip
+
+
+@dataclass
+class CleaningReport:
+    """What cleaning did, language by language."""
+
+    languages: dict[str, CleaningCounts] = field(default_factory=dict)
+
+    @property
+    def total(self) -> CleaningCounts:
+        """Add all languages up."""
+        return sum(self.languages.values(), CleaningCounts())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Turn the report into plain JSON values."""
+        counts = {**self.languages, "total": self.total}
+        return {name: asdict(count) for name, count in counts.items()}
+
+    def table(self) -> str:
+        """Lay the report out for people: a line a language, a column for each rule that removed anything."""
+        total = self.total
+        rules = list(total.removed)
+        header = ["language", "read", "kept", "bad", *rules]
+        lines = [header]
+        for name, count in {**self.languages, "total": total}.items():
+            numbers = [count.read, count.kept, count.bad, *(count.removed.get(rule, 0) for rule in rules)]
+            lines.append([name, *(f"{number:,}" for number in numbers)])
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        layout = "  ".join([f"{{:<{widths[0]}}}", *(f"{{:>{width}}}" for width in widths[1:])])
+        return "\n".join(layout.format(*line) for line in lines)

@@ -1,0 +1,52 @@
+"""From examples to batches: both sides tokenised, truncated and padded, named as every training forward takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from hf_xsent.errors import DataError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from hf_xsent.data.bitext import Pair
+
+
+@dataclass
+class PairCollator:
+    """Examples with ``source``, ``target`` and ``language`` to a batch of pairs.
+
+    With ``languages``, those that have a language embedding, the batch also carries ``language_ids``: of all sources,
+    then of all targets.
+    """
+
+    tokenizer: PreTrainedTokenizerBase
+    max_length: int
+    languages: Sequence[str] | None = None
+    target_language: str = "en"
+
+    def __call__(self, examples: Sequence[Pair]) -> dict[str, Tensor]:
+        """One batch."""
+        batch = {}
+        for side in ("source", "target"):
+            sentences = [example[side] for example in examples]
+            encoded = self.tokenizer(
+                sentences, truncation=True, max_length=self.max_length, padding=True, return_tensors="pt"
+            )
+            batch[f"{side}_input_ids"] = encoded["input_ids"]
+            batch[f"{side}_attention_mask"] = encoded["attention_mask"]
+        if self.languages:
+            sources = [self._language_id(example["language"]) for example in examples]
+            targets = [self._language_id(self.target_language)] * len(examples)
+            batch["language_ids"] = torch.tensor(sources + targets)
+        return batch
+
+    def _language_id(self, language: str) -> int:
+        if self.languages is None or language not in self.languages:
+            raise DataError(f"language {language!r} has no embedding: list it under languages in the recipe")
+        return self.languages.index(language)

@@ -1,0 +1,140 @@
+"""Languages by any of their codes, and the scripts they are written in.
+
+The table stands in ``languages.tsv``: one language a line, with its ISO 15924 scripts and the other codes it goes by.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from importlib.resources import files
+
+from hf_xsent.errors import DataError, nearest
+
+# Codes of writing systems that mix or narrow other scripts.
+_SCRIPT_GROUPS = {
+    "Hans": ("Hani",),
+    "Hant": ("Hani",),
+    "Jpan": ("Hani", "Hira", "Kana"),
+    "Hrkt": ("Hira", "Kana"),
+    "Kore": ("Hang", "Hani"),
+    "Aran": ("Arab",),
+    "Latf": ("Latn",),
+    "Latg": ("Latn",),
+}
+# gettext writes scripts as words: sr@latin.
+_GETTEXT_SCRIPTS = {"latin": "Latn", "cyrillic": "Cyrl", "arabic": "Arab", "devanagari": "Deva", "tifinagh": "Tfng"}
+
+# The first word of a letter's Unicode name tells its script, except for mathematical and modifier letters,
+# which belong to no script and are not counted.
+_UNICODE_SCRIPTS = {
+    "ADLAM": "Adlm", "ARABIC": "Arab", "ARMENIAN": "Armn", "AVESTAN": "Avst", "BALINESE": "Bali", "BENGALI": "Beng",
+    "BOPOMOFO": "Bopo", "BUGINESE": "Bugi", "CANADIAN": "Cans", "CHEROKEE": "Cher", "CJK": "Hani", "COPTIC": "Copt",
+    "CYRILLIC": "Cyrl", "DEVANAGARI": "Deva", "ETHIOPIC": "Ethi", "GEORGIAN": "Geor", "GLAGOLITIC": "Glag",
+    "GOTHIC": "Goth", "GREEK": "Grek", "GUJARATI": "Gujr", "GURMUKHI": "Guru", "HANGUL": "Hang", "HEBREW": "Hebr",
+    "HENTAIGANA": "Hira", "HIRAGANA": "Hira", "IDEOGRAPHIC": "Hani", "JAVANESE": "Java", "KANNADA": "Knda",
+    "KATAKANA": "Kana", "KHMER": "Khmr", "LAO": "Laoo", "LATIN": "Latn", "LEPCHA": "Lepc", "LIMBU": "Limb",
+    "LISU": "Lisu", "MALAYALAM": "Mlym", "MEETEI": "Mtei", "MONGOLIAN": "Mong", "MYANMAR": "Mymr", "NKO": "Nkoo",
+    "OL": "Olck", "ORIYA": "Orya", "RUNIC": "Runr", "SINHALA": "Sinh", "SUNDANESE": "Sund", "SYRIAC": "Syrc",
+    "TAMIL": "Taml", "TELUGU": "Telu", "THAANA": "Thaa", "THAI": "Thai", "TIBETAN": "Tibt", "TIFINAGH": "Tfng",
+    "VAI": "Vaii", "YI": "Yiii",
+}  # fmt: skip
+_UNSCRIPTED = {"", "MATHEMATICAL", "MODIFIER", "DOUBLE-STRUCK", "BLACK-LETTER", "SCRIPT", "FEMININE", "MASCULINE"}
+_UNSCRIPTED |= {"MICRO", "OHM", "KELVIN", "ANGSTROM", "SUPERSCRIPT", "PLANCK", "INFORMATION", "EULER"}
+
+
+@dataclass(frozen=True)
+class Language:
+    """A language: ISO 639-1 code (639-3 where there is none), ISO 639-3 code, English name and expected scripts."""
+
+    code: str
+    iso3: str
+    name: str
+    scripts: tuple[str, ...]
+
+
+UNDETERMINED = Language("und", "und", "Undetermined", ())
+
+
+@cache
+def _table() -> dict[str, Language]:
+    """Every known code, in lower case, with its language."""
+    table = {"und": UNDETERMINED}
+    aliases: dict[str, Language] = {}
+    lines = (files("hf_xsent.data") / "languages.tsv").read_text(encoding="utf-8").splitlines()
+    for line in lines[1:]:
+        code, iso3, name, scripts, others = line.split("\t")
+        language = Language(code, iso3, name, tuple(scripts.split()))
+        table[code] = table[iso3] = language
+        aliases.update((other, language) for other in others.split())
+    return {**aliases, **table}
+
+
+def known_languages() -> list[Language]:
+    """All languages of the table, in the order of their codes, without ``und``."""
+    return sorted({language for language in _table().values() if language.scripts}, key=lambda language: language.code)
+
+
+@lru_cache(maxsize=4096)
+def find_language(code: str) -> Language:
+    """Return the language of a code: ISO 639-1 or 639-3, with or without region and script, in BCP 47 or gettext style.
+
+    >>> find_language("deu").code, find_language("pt_BR").code, find_language("sr@latin").scripts
+    ('de', 'pt', ('Latn',))
+    """
+    tag, _, modifier = code.strip().partition("@")
+    first, *subtags = re.split(r"[-_]", tag.split(".")[0])
+    language = _table().get(first.lower())
+    if language is None:
+        hint = _nearest_codes(first) or "; use an ISO 639 code such as de or deu"
+        raise DataError(f"unknown language code {code!r}{hint}")
+    tagged = (tag for tag in subtags if re.fullmatch("[A-Za-z]{4}", tag))
+    written = [_GETTEXT_SCRIPTS.get(modifier.lower(), ""), *tagged]
+    script = next((script.title() for script in written if script), None)
+    if script is None:
+        return language
+    scripts = _SCRIPT_GROUPS.get(script, (script,))
+    if not set(scripts) <= set(_UNICODE_SCRIPTS.values()):
+        raise DataError(f"unknown script {script!r} in language code {code!r}; use an ISO 15924 code such as Latn")
+    return replace(language, scripts=scripts)
+
+
+def _nearest_codes(name: str) -> str:
+    """Give the hint of an unknown code; an English name (``german``) is answered with its code."""
+    by_name = {language.name.lower(): language.code for language in known_languages()}
+    if name.lower() in by_name:
+        return f"; the code of {name.title()} is {by_name[name.lower()]!r}"
+    return nearest(name.lower(), _table())
+
+
+class _ScriptTable(dict[str, str]):
+    """The script of each letter met so far; the empty string for what is no letter or belongs to no script."""
+
+    def __missing__(self, character: str) -> str:
+        words = unicodedata.name(character, "").split() if character.isalpha() else []
+        word = words[0] if words else ""
+        if word in ("FULLWIDTH", "HALFWIDTH"):
+            word = words[1]
+        script = self[character] = "" if word in _UNSCRIPTED else _UNICODE_SCRIPTS.get(word, "Zzzz")
+        return script
+
+
+_SCRIPT_OF = _ScriptTable()
+_ASCII_OTHERS = bytes(code for code in range(128) if not chr(code).isalpha())
+
+
+def scripts_of(text: str) -> dict[str, int]:
+    """How many letters of each script a text holds (ISO 15924 names, ``Zzzz`` for rare ones).
+
+    >>> scripts_of("Привет, Tom!")
+    {'Cyrl': 6, 'Latn': 3}
+    """
+    if text.isascii():
+        letters = len(text.encode().translate(None, _ASCII_OTHERS))
+        return {"Latn": letters} if letters else {}
+    scripts = Counter(map(_SCRIPT_OF.__getitem__, text))
+    scripts.pop("", None)
+    return dict(scripts)

@@ -1,0 +1,269 @@
+"""Read sentence pairs from every supported format, streaming: memory does not grow with the file.
+
+Each reader yields ``(row number, source text, target text)``, or a `DataError` for a row it cannot read; whether a bad
+row ends the reading or is counted is decided in one place, by the caller.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Literal, cast
+
+from hf_xsent.data.catalogs import mo_entries, po_entries
+from hf_xsent.data.columns import choose_columns, record_names, record_value, schema_names
+from hf_xsent.data.languages import find_language
+from hf_xsent.data.sources import BitextSource, source_files, source_format
+from hf_xsent.data.tmx import tmx_units
+from hf_xsent.errors import DataError, MissingExtraError, nearest
+
+logger = logging.getLogger(__name__)
+
+Row = tuple[int, Any, Any]
+OnError = Literal["raise", "skip"]
+BATCH_ROWS = 1000
+
+
+def read_pairs(source: BitextSource, on_error: OnError = "raise") -> Iterator[tuple[str, str]]:
+    """Stream the pairs of a source; a bad row is raised, or counted and logged at the end (``on_error="skip"``)."""
+    bad = 0
+    for pair in read_items(source):
+        if not isinstance(pair, DataError):
+            yield pair
+        elif on_error == "raise":
+            raise pair
+        else:
+            bad += 1
+            logger.debug("%s", pair)
+    if bad:
+        logger.warning("%s: %d bad rows were skipped", source.path, bad)
+
+
+def check_source(source: BitextSource, on_error: OnError = "raise") -> None:
+    """Raise what would stop the reading: unknown codes and formats, missing files and columns, a bad first row."""
+    next(iter(read_pairs(source, on_error)), None)
+
+
+def read_items(source: BitextSource) -> Iterator[tuple[str, str] | DataError]:
+    """Stream pairs stripped of outer whitespace, and a `DataError` in the place of each bad row."""
+    find_language(source.language)
+    find_language(source.target_language)
+    source_files(source)
+    for row in _READERS[source_format(source)](source):
+        if isinstance(row, DataError):
+            yield row
+            continue
+        number, source_text, target_text = row
+        if not isinstance(source_text, str) or not isinstance(target_text, str):
+            side, value = ("target", target_text) if isinstance(source_text, str) else ("source", source_text)
+            kind = "missing" if value is None else f"no text but {type(value).__name__}"
+            yield DataError(f"{source.path}:{number}: the {side} side is {kind}; mend it or skip bad rows")
+            continue
+        source_text, target_text = source_text.strip(), target_text.strip()
+        if source_text and target_text:
+            yield source_text, target_text
+        else:
+            side = "target" if source_text else "source"
+            yield DataError(f"{source.path}:{number}: the {side} side is empty; mend the row or skip bad rows")
+
+
+@contextmanager
+def open_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a plain or compressed file; damage met while reading it becomes a `DataError`."""
+    import lzma
+    import zlib
+
+    damage: tuple[type[Exception], ...] = (EOFError, lzma.LZMAError, zlib.error, OSError)
+    try:
+        file, zstd_errors = _open(path)
+        damage = (*damage, *zstd_errors)
+        with file:
+            yield file
+    except damage as error:
+        raise DataError(f"{path}: cannot be read to its end ({error}); is the file whole?") from error
+
+
+def _open(path: Path) -> tuple[IO[bytes], tuple[type[Exception], ...]]:
+    suffix = path.suffix.lower()
+    if suffix == ".zst":
+        try:
+            import zstandard
+        except ImportError as error:
+            raise MissingExtraError(f'{path}: reading .zst needs zstandard; run pip install "hf-xsent[zst]"') from error
+        stream = zstandard.ZstdDecompressor().stream_reader(path.open("rb"), read_across_frames=True, closefd=True)
+        return cast(IO[bytes], io.BufferedReader(stream)), (zstandard.ZstdError,)
+    if suffix == ".gz":
+        import gzip
+
+        return cast(IO[bytes], gzip.open(path, "rb")), ()
+    if suffix == ".xz":
+        import lzma
+
+        return cast(IO[bytes], lzma.open(path, "rb")), ()
+    if suffix == ".bz2":
+        import bz2
+
+        return cast(IO[bytes], bz2.open(path, "rb")), ()
+    return path.open("rb"), ()
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str | DataError]]:
+    r"""Yield numbered lines without their end and BOM; only ``\n`` ends a line."""
+    with open_file(path) as file:
+        for number, raw in enumerate(file, start=1):
+            if number == 1:
+                raw = raw.removeprefix(b"\xef\xbb\xbf")
+            try:
+                yield number, raw.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError:
+                yield number, DataError(f"{path}:{number}: not UTF-8; convert the file with iconv -t UTF-8")
+
+
+def _read_tsv(source: BitextSource) -> Iterator[Row | DataError]:
+    path = Path(source.path)
+    columns: list[int | str] = [
+        0 if source.source_column is None else source.source_column,
+        1 if source.target_column is None else source.target_column,
+    ]
+    header = any(isinstance(column, str) for column in columns)
+    for number, line in _lines(path):
+        if isinstance(line, DataError):
+            if header:
+                raise line
+            yield line
+            continue
+        cells = line.split("\t")
+        if header:
+            columns = [column if isinstance(column, int) else _column(path, column, cells) for column in columns]
+            header = False
+            continue
+        first, second = cast("list[int]", columns)
+        if len(cells) <= max(first, second):
+            yield DataError(f"{path}:{number}: column {max(first, second)} is missing, the line has {len(cells)} "
+                            "(numbered from 0); a line is source<TAB>target")  # fmt: skip
+        else:
+            yield number, cells[first], cells[second]
+
+
+def _column(path: Path, name: str, header: list[str]) -> int:
+    names = [cell.strip() for cell in header]
+    if name not in names:
+        raise DataError(f"{path}:1: the header has no column {name!r}, only {', '.join(names)}{nearest(name, names)}")
+    return names.index(name)
+
+
+def _read_moses(source: BitextSource) -> Iterator[Row | DataError]:
+    source_path, target_path = source_files(source)
+    sources, targets = _lines(source_path), _lines(target_path)
+    while True:
+        first, second = next(sources, None), next(targets, None)
+        if first is None and second is None:
+            return
+        if first is None or second is None:
+            longer, shorter = (source_path, target_path) if first else (target_path, source_path)
+            number = (first or second or (0, ""))[0]
+            raise DataError(f"{longer}:{number}: {shorter} has only {number - 1} lines; a Moses pair has equal lengths")
+        bad = next((line for _, line in (first, second) if isinstance(line, DataError)), None)
+        yield bad or (first[0], first[1], second[1])
+
+
+def _read_jsonl(source: BitextSource) -> Iterator[Row | DataError]:
+    columns: tuple[str, str] | None = None
+    for number, line in _lines(Path(source.path)):
+        if isinstance(line, DataError):
+            yield line
+            continue
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            yield DataError(f"{source.path}:{number}: not JSON ({error}); each line is one object")
+            continue
+        if not isinstance(record, dict):
+            yield DataError(f"{source.path}:{number}: an object was expected, not {type(record).__name__}")
+            continue
+        columns = columns or choose_columns(source, record_names(record))
+        yield number, record_value(record, columns[0]), record_value(record, columns[1])
+
+
+def _read_parquet(source: BitextSource) -> Iterator[Row | DataError]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(source.path) as file:
+            names = choose_columns(source, schema_names(file.schema_arrow))
+            number = 0
+            for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=[name.split(".")[0] for name in names]):
+                for record in batch.to_pylist():
+                    number += 1
+                    yield number, record_value(record, names[0]), record_value(record, names[1])
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{source.path}: not a readable Parquet file ({error}); fetch the file anew") from error
+
+
+def _read_datasets(source: BitextSource) -> Iterator[Row | DataError]:
+    columns: tuple[str, str] | None = None
+    number = 0
+    for batch in _open_dataset(source).iter(batch_size=BATCH_ROWS):
+        for values in zip(*batch.values(), strict=True):
+            record = dict(zip(batch, values, strict=True))
+            columns = columns or choose_columns(source, record_names(record))
+            number += 1
+            yield number, record_value(record, columns[0]), record_value(record, columns[1])
+
+
+def _open_dataset(source: BitextSource) -> Any:
+    import datasets
+
+    path = Path(source.path)
+    name, _, revision = source.path.partition("@")
+    name, _, config = name.partition(":")
+    try:
+        if not path.exists():
+            return datasets.load_dataset(
+                name, config or None, split=source.split, revision=revision or None, streaming=True
+            )
+        if not any((path / name).exists() for name in ("dataset_info.json", "dataset_dict.json", "state.json")):
+            return datasets.load_dataset(str(path), split=source.split, streaming=True)
+        loaded = datasets.load_from_disk(str(path))
+    except Exception as error:  # the libraries below raise many kinds; each means that the data set cannot be had
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise DataError(f"{source.path}: cannot open split {source.split!r} of this data set: {reason}") from error
+    if isinstance(loaded, datasets.DatasetDict):
+        if source.split not in loaded:
+            raise DataError(f"{source.path}: no split {source.split!r}, only {', '.join(loaded)}")
+        return loaded[source.split]
+    return loaded
+
+
+def _read_tmx(source: BitextSource) -> Iterator[Row | DataError]:
+    with open_file(Path(source.path)) as file:
+        yield from tmx_units(file, source.path, source.language, source.target_language)
+
+
+def _read_po(source: BitextSource) -> Iterator[Row | DataError]:
+    yield from po_entries(_lines(Path(source.path)), source.path)
+
+
+def _read_mo(source: BitextSource) -> Iterator[Row | DataError]:
+    with open_file(Path(source.path)) as file:
+        data = file.read()
+    yield from mo_entries(data, source.path)
+
+
+_READERS: dict[str, Callable[[BitextSource], Iterator[Row | DataError]]] = {
+    "tsv": _read_tsv,
+    "moses": _read_moses,
+    "tmx": _read_tmx,
+    "po": _read_po,
+    "mo": _read_mo,
+    "jsonl": _read_jsonl,
+    "parquet": _read_parquet,
+    "datasets": _read_datasets,
+}
