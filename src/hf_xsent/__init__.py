@@ -1,0 +1,55 @@
+"""hf-xsent: cross-lingual sentence encoders from any multilingual encoder and bitext.
+
+Importing it registers every config and model with the Auto classes of transformers.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from hf_xsent.data.bitext import load_bitext
+    from hf_xsent.models.dap import DapConfig, DapForPreTraining, DapForSentenceEmbedding
+    from hf_xsent.models.embedder import SentenceEmbedder
+    from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
+    from hf_xsent.training.arguments import AlignmentTrainingArguments
+    from hf_xsent.training.trainer import AlignmentTrainer
+
+__all__ = [
+    "AlignmentTrainer",
+    "AlignmentTrainingArguments",
+    "DapConfig",
+    "DapForPreTraining",
+    "DapForSentenceEmbedding",
+    "SentenceEmbedder",
+    "export_sentence_transformer",
+    "load_bitext",
+]
+
+_HOMES = {
+    "AlignmentTrainer": "training.trainer",
+    "AlignmentTrainingArguments": "training.arguments",
+    "DapConfig": "models.dap",
+    "DapForPreTraining": "models.dap",
+    "DapForSentenceEmbedding": "models.dap",
+    "SentenceEmbedder": "models.embedder",
+    "export_sentence_transformer": "publishing.sentence_transformer",
+    "load_bitext": "data.bitext",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Public names load their part of the library when first used."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hf_xsent' has no attribute {name!r}")
+    return getattr(import_module(f"hf_xsent.{_HOMES[name]}"), name)
+
+
+# The command line answers --help before torch is loaded, and imports the models itself when a command needs them.
+if PurePath(sys.argv[0]).stem != "hf-xsent":
+    import_module("hf_xsent.models")

@@ -1,0 +1,21 @@
+"""What is saved on the Hub: configs and ``PreTrainedModel`` classes over any supported encoder.
+
+Importing this package registers every method with the Auto classes of transformers.
+"""
+
+from __future__ import annotations
+
+from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
+
+from hf_xsent.models.dap import DapConfig, DapForPreTraining, DapForSentenceEmbedding
+from hf_xsent.models.pretraining import AlignmentConfig, SentenceEncoderForPreTraining
+from hf_xsent.models.sentence_encoder import SentenceEncoder
+
+METHODS: dict[str, tuple[type[AlignmentConfig], type[SentenceEncoderForPreTraining], type[SentenceEncoder]]] = {
+    "dap": (DapConfig, DapForPreTraining, DapForSentenceEmbedding),
+}
+
+for _config, _training, _sentence in METHODS.values():
+    AutoConfig.register(_config.model_type, _config, exist_ok=True)
+    AutoModelForPreTraining.register(_config, _training, exist_ok=True)
+    AutoModel.register(_config, _sentence, exist_ok=True)

@@ -1,0 +1,285 @@
+"""One face over every supported encoder; the only file that knows how BERT, XLM-R and ModernBERT differ.
+
+A backbone runs packed sentences (see ``packing``) through a Hugging Face encoder layer by layer. The layers are the
+encoder's own modules, called as its own forward calls them; only the attention between packed sentences is ours.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, PreTrainedConfig, PreTrainedModel
+
+from hf_xsent.errors import ModelError
+from hf_xsent.packing import PackedSentences, packed_attention
+
+PACKED_ATTENTION = "hf_xsent_packed"
+
+
+def _packed_attention_interface(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: None,
+    scaling: float,
+    runs: tuple[tuple[int, int], ...],
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    **_: object,
+) -> tuple[Tensor, None]:
+    """``packed_attention`` in the form in which Hugging Face layers call it: a batch of one row of T tokens."""
+    query, key, value = (x[0].transpose(0, 1) for x in (query, key, value))
+    return packed_attention(query, key, value, runs, scaling, dropout, sliding_window)[None], None
+
+
+AttentionInterface.register(PACKED_ATTENTION, _packed_attention_interface)
+
+
+class Backbone(ABC):
+    """A Hugging Face encoder seen as embeddings, layers and hidden states; holds no weights of its own."""
+
+    arguments: ClassVar[dict[str, Any]] = {}  # what the encoder's class takes beside its config
+    mlm_head: ClassVar[dict[str, str]]  # where a masked-language checkpoint keeps dense, norm and bias of its head
+
+    def __init__(self, encoder: PreTrainedModel) -> None:
+        self.encoder = encoder
+        self.config: PreTrainedConfig = encoder.config
+
+    @staticmethod
+    def of(encoder: PreTrainedModel) -> Backbone:
+        """The face of this encoder, by its family."""
+        return family(encoder.config)(encoder)
+
+    @property
+    @abstractmethod
+    def layers(self) -> nn.ModuleList:
+        """The transformer layers, lowest first."""
+
+    @property
+    def word_embeddings(self) -> nn.Embedding:
+        """The table of word-piece vectors."""
+        return self.encoder.get_input_embeddings()
+
+    @staticmethod
+    def max_length(config: PreTrainedConfig) -> int:
+        """The longest sentence, in tokens, for which the encoder has positions."""
+        return config.max_position_embeddings
+
+    @abstractmethod
+    def embed(self, words: Tensor, packed: PackedSentences) -> Tensor:
+        """The input of the first layer, 1 × T × d, from the word vectors, 1 × T × d."""
+
+    def layer_arguments(self, layer: nn.Module, hidden: Tensor, packed: PackedSentences) -> dict[str, Any]:
+        """What this layer's forward takes beside hidden states and packing."""
+        return {}
+
+    @abstractmethod
+    def first_token_layer(self, layer: nn.Module, hidden: Tensor, packed: PackedSentences) -> Tensor:
+        """The layer's output for the first token of each sentence alone, 1 × N × d."""
+
+    def final_norm(self, hidden: Tensor) -> Tensor:
+        """What the encoder applies after its last layer."""
+        return hidden
+
+    def hidden_states(self, packed: PackedSentences, extra_embeddings: Tensor | None = None) -> Iterator[Tensor]:
+        """T × d hidden states of the embeddings and of each layer, in order; each is computed when asked for.
+
+        ``extra_embeddings`` (T × d), language embeddings for instance, are added to the word vectors.
+        """
+        words = self.word_embeddings(packed.input_ids[None])
+        if extra_embeddings is not None:
+            words = words + extra_embeddings
+        hidden = self.embed(words, packed)
+        yield hidden[0]
+        for layer in self.layers:
+            hidden = self._run_layer(layer, hidden, packed)
+            yield (self.final_norm(hidden) if layer is self.layers[-1] else hidden)[0]
+
+    def encode(
+        self,
+        packed: PackedSentences,
+        layer: int | None = None,
+        first_tokens_only: bool = False,
+        extra_embeddings: Tensor | None = None,
+    ) -> Tensor:
+        """T × d states after ``layer`` (default the last), or only those of the first tokens, N × d."""
+        count = len(self.layers)
+        layer = count if layer is None else layer
+        whole_layers = layer - 1 if first_tokens_only and layer else layer
+        hidden = next(islice(self.hidden_states(packed, extra_embeddings), whole_layers, None))
+        if not first_tokens_only:
+            return hidden
+        if layer == 0:
+            return hidden[packed.first_tokens]
+        first = self.first_token_layer(self.layers[layer - 1], hidden[None], packed)
+        return (self.final_norm(first) if layer == count else first)[0]
+
+    def _run_layer(self, layer: nn.Module, hidden: Tensor, packed: PackedSentences) -> Tensor:
+        longest = packed.runs[-1][1]
+        with self._attention():
+            return layer(
+                hidden,
+                attention_mask=None,
+                runs=packed.runs,
+                cu_seq_lens_q=packed.boundaries,
+                cu_seq_lens_k=packed.boundaries,
+                max_length_q=longest,
+                max_length_k=longest,
+                **self.layer_arguments(layer, hidden, packed),
+            )
+
+    @contextmanager
+    def _attention(self) -> Iterator[None]:
+        """Flash attention packs by itself from the boundaries; any other kind is replaced by ours for the call."""
+        chosen = self.config._attn_implementation
+        if "flash" in (chosen or ""):
+            yield
+            return
+        self.config._attn_implementation = PACKED_ATTENTION
+        try:
+            yield
+        finally:
+            self.config._attn_implementation = chosen
+
+    @staticmethod
+    def _attend_from_first_tokens(
+        query: Tensor, key: Tensor, value: Tensor, heads: int, packed: PackedSentences, **options: Any
+    ) -> Tensor:
+        """First tokens (1 × N × d) ask, all tokens (1 × T × d) answer: 1 × N × d."""
+        query, key, value = (x[0].unflatten(-1, (heads, -1)) for x in (query, key, value))
+        return packed_attention(query, key, value, packed.runs, **options).flatten(1)[None]
+
+
+class BertBackbone(Backbone):
+    """BERT as published: positions from 0."""
+
+    arguments: ClassVar[dict[str, Any]] = {"add_pooling_layer": False}
+    mlm_head: ClassVar[dict[str, str]] = {
+        "dense": "cls.predictions.transform.dense",
+        "norm": "cls.predictions.transform.LayerNorm",
+        "bias": "cls.predictions.bias",
+    }
+    first_position = 0
+
+    @property
+    def layers(self) -> nn.ModuleList:
+        """The transformer layers, lowest first."""
+        return self.encoder.encoder.layer
+
+    def embed(self, words: Tensor, packed: PackedSentences) -> Tensor:
+        """Word + type 0 + position vectors, normalised."""
+        positions = packed.positions[None] + self.first_position
+        types = torch.zeros_like(positions)
+        return self.encoder.embeddings(inputs_embeds=words, token_type_ids=types, position_ids=positions)
+
+    def first_token_layer(self, layer: nn.Module, hidden: Tensor, packed: PackedSentences) -> Tensor:
+        """Queries, output and feed-forward of the first tokens alone; keys and values of all."""
+        attention = layer.attention.self
+        first = hidden[:, packed.first_tokens]
+        context = self._attend_from_first_tokens(
+            attention.query(first),
+            attention.key(hidden),
+            attention.value(hidden),
+            attention.num_attention_heads,
+            packed,
+            scaling=attention.scaling,
+            dropout=attention.dropout.p if layer.training else 0.0,
+        )
+        return layer.feed_forward_chunk(layer.attention.output(context, first))
+
+
+class RobertaBackbone(BertBackbone):
+    """RoBERTa and XLM-R: BERT whose positions start after the padding index."""
+
+    mlm_head: ClassVar[dict[str, str]] = {"dense": "lm_head.dense", "norm": "lm_head.layer_norm", "bias": "lm_head.bias"}
+
+    def __init__(self, encoder: PreTrainedModel) -> None:
+        super().__init__(encoder)
+        self.first_position = self.config.pad_token_id + 1
+
+    @staticmethod
+    def max_length(config: PreTrainedConfig) -> int:
+        """The positions up to the padding index are never used."""
+        return config.max_position_embeddings - config.pad_token_id - 1
+
+
+class ModernBertBackbone(Backbone):
+    """ModernBERT and mmBERT: rotary positions, local and global attention, a norm after the last layer."""
+
+    mlm_head: ClassVar[dict[str, str]] = {"dense": "head.dense", "norm": "head.norm", "bias": "decoder.bias"}
+
+    @property
+    def layers(self) -> nn.ModuleList:
+        """The transformer layers, lowest first."""
+        return self.encoder.layers
+
+    def embed(self, words: Tensor, packed: PackedSentences) -> Tensor:
+        """Normalised word vectors; positions enter in each layer."""
+        return self.encoder.embeddings(inputs_embeds=words)
+
+    def layer_arguments(self, layer: nn.Module, hidden: Tensor, packed: PackedSentences) -> dict[str, Any]:
+        """The rotation of each token, which differs between local and global layers."""
+        return {"position_embeddings": self._rotations(layer, hidden, packed)}
+
+    def first_token_layer(self, layer: nn.Module, hidden: Tensor, packed: PackedSentences) -> Tensor:
+        """As BERT's, with the queries cut out of the joint projection and rotated like the keys."""
+        attention = layer.attn
+        normed = layer.attn_norm(hidden)
+        width = normed.shape[-1]
+        query_weight, key_value_weight = attention.Wqkv.weight.split([width, 2 * width])
+        biases = (None, None) if attention.Wqkv.bias is None else attention.Wqkv.bias.split([width, 2 * width])
+        query = nn.functional.linear(normed[:, packed.first_tokens], query_weight, biases[0])
+        key, value = nn.functional.linear(normed, key_value_weight, biases[1]).chunk(2, -1)
+        cos, sin = self._rotations(layer, hidden, packed)
+        context = self._attend_from_first_tokens(
+            _rotate(query, cos[:, packed.first_tokens], sin[:, packed.first_tokens], attention.head_dim),
+            _rotate(key, cos, sin, attention.head_dim),
+            value,
+            self.config.num_attention_heads,
+            packed,
+            scaling=attention.head_dim**-0.5,
+            dropout=attention.attention_dropout if layer.training else 0.0,
+            window=attention.sliding_window,
+        )
+        first = hidden[:, packed.first_tokens] + attention.out_drop(attention.Wo(context))
+        return first + layer.mlp(layer.mlp_norm(first))
+
+    def final_norm(self, hidden: Tensor) -> Tensor:
+        """ModernBERT normalises before each layer, and so once more at the end."""
+        return self.encoder.final_norm(hidden)
+
+    def _rotations(self, layer: nn.Module, hidden: Tensor, packed: PackedSentences) -> tuple[Tensor, Tensor]:
+        return self.encoder.rotary_emb(hidden, packed.positions[None], layer.attention_type)
+
+
+def _rotate(states: Tensor, cos: Tensor, sin: Tensor, head_size: int) -> Tensor:
+    heads = states.unflatten(-1, (-1, head_size)).float()
+    left, right = heads.chunk(2, -1)
+    turned = heads * cos[..., None, :] + torch.cat((-right, left), -1) * sin[..., None, :]
+    return turned.flatten(-2).to(states.dtype)
+
+
+FAMILIES: dict[str, type[Backbone]] = {
+    "bert": BertBackbone,
+    "roberta": RobertaBackbone,
+    "xlm-roberta": RobertaBackbone,
+    "camembert": RobertaBackbone,
+    "modernbert": ModernBertBackbone,
+}
+
+
+def family(config: PreTrainedConfig) -> type[Backbone]:
+    """The face of encoders of this config, or one sentence that lists the supported families."""
+    if config.model_type not in FAMILIES:
+        known = ", ".join(FAMILIES)
+        raise ModelError(f"the encoder family {config.model_type!r} is not supported; use one of {known}")
+    if getattr(config, "is_decoder", False):
+        raise ModelError("a decoder cannot encode sentences: set is_decoder=False in its config")
+    return FAMILIES[config.model_type]

@@ -1,0 +1,69 @@
+"""Encoders and tokenizers from the Hub or a folder: quietly, without unused heads, with errors that say what to do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging as transformers_logging
+
+from hf_xsent.errors import ModelError
+from hf_xsent.models.backbone import family
+
+
+def build_encoder(config: PreTrainedConfig) -> PreTrainedModel:
+    """A new encoder of this config, without the pooler that no method here uses."""
+    return AutoModel.from_config(deepcopy(config), **family(config).arguments)
+
+
+def load_encoder(name_or_path: str, dtype: torch.dtype = torch.float32, **options: Any) -> PreTrainedModel:
+    """A pretrained encoder without pooler or other heads."""
+    arguments = family(load_config(name_or_path)).arguments
+    with quiet_loading(), _one_sentence(name_or_path, "readable weights (model.safetensors)"):
+        return AutoModel.from_pretrained(name_or_path, dtype=dtype, use_safetensors=True, **arguments, **options)
+
+
+def load_config(name_or_path: str) -> PreTrainedConfig:
+    """The config of a model folder or Hub id."""
+    with _one_sentence(name_or_path, "a readable config.json"):
+        return AutoConfig.from_pretrained(name_or_path)
+
+
+def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of a model folder or Hub id."""
+    files = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model")
+    folder = Path(name_or_path)
+    if folder.is_dir() and not any((folder / file).is_file() for file in files):
+        raise ModelError(f"the model folder {name_or_path!r} holds no tokenizer: save one into it (tokenizer.json)")
+    with _one_sentence(name_or_path, "a readable tokenizer"):
+        return AutoTokenizer.from_pretrained(name_or_path)
+
+
+@contextmanager
+def _one_sentence(name_or_path: str, what: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        place = "the folder" if Path(name_or_path).is_dir() else "there is no such folder, and the Hub id"
+        reason = str(error).splitlines()[0]
+        raise ModelError(f"{place} {name_or_path!r} gives no {what}: {reason}") from error
+
+
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """Keep transformers' table of unused weights (poolers, heads) and its bars out of the user's sight."""
+    level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity(logging.ERROR)
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)
+        if bars:
+            transformers_logging.enable_progress_bar()

@@ -1,0 +1,174 @@
+"""The base of every model here: an encoder, a pooling, one vector a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import torch
+from huggingface_hub.dataclasses import strict
+from torch import Tensor, nn
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers import initialization as init
+from transformers.modeling_outputs import ModelOutput
+
+from hf_xsent.errors import ModelError, RecipeError, nearest
+from hf_xsent.models.backbone import Backbone, family
+from hf_xsent.models.loading import build_encoder, load_encoder
+from hf_xsent.packing import POOLINGS, PackedSentences, pack, pool, unpack
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@strict
+class SentenceEncoderConfig(PreTrainedConfig):
+    """How an encoder's states become one vector a sentence."""
+
+    model_type = "sentence-encoder"
+    sub_configs = {"encoder_config": AutoConfig}
+
+    encoder_config: PreTrainedConfig | dict[str, Any] | None = None
+    pooling: str = "cls"
+    normalize: bool = False
+    max_length: int = 128
+    languages: list[str] | None = None  # those with a language embedding, added to the word vectors; None: no such thing
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Rebuild the encoder's config from its dict and check the values against each other."""
+        if isinstance(self.encoder_config, Mapping):
+            self.encoder_config = AutoConfig.for_model(**self.encoder_config)
+        super().__post_init__(**kwargs)
+        if self.pooling not in POOLINGS:
+            raise RecipeError(
+                f"unknown pooling {self.pooling!r}: use one of {', '.join(POOLINGS)}" + nearest(self.pooling, POOLINGS)
+            )
+        if self.encoder_config is not None:
+            longest = family(self.encoder_config).max_length(self.encoder_config)
+            if not 2 <= self.max_length <= longest:
+                raise RecipeError(
+                    f"max_length {self.max_length} does not fit: this encoder takes 2 to {longest} tokens a sentence"
+                )
+
+    @classmethod
+    def keys(cls) -> list[str]:
+        """The names that a recipe may set."""
+        inherited = {field.name for field in fields(PreTrainedConfig)} | {"encoder_config"}
+        return [field.name for field in fields(cls) if field.name not in inherited]
+
+
+@dataclass
+class SentenceEncoderOutput(ModelOutput):
+    """Token states, padded as the input was, and one vector a sentence (also under the name others look for)."""
+
+    last_hidden_state: Tensor | None = None
+    sentence_embedding: Tensor | None = None
+    pooler_output: Tensor | None = None
+
+
+class SentenceEncoder(PreTrainedModel):
+    """Any supported encoder with a pooling; subclasses add what a method trains."""
+
+    config_class = SentenceEncoderConfig
+    base_model_prefix = ""
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_attention_backend = True
+    _keys_to_ignore_on_load_unexpected = [r"^objectives\."]  # heads that only training needs
+
+    def __init__(self, config: SentenceEncoderConfig, encoder: PreTrainedModel | None = None) -> None:
+        super().__init__(config)
+        if config.encoder_config is None:
+            raise ModelError("the config names no encoder: start from one with from_backbone(name_or_path)")
+        self.encoder = build_encoder(config.encoder_config) if encoder is None else encoder
+        if config.languages:
+            self.language_embeddings = nn.Embedding(len(config.languages), config.encoder_config.hidden_size)
+        self.post_init()
+
+    @classmethod
+    def from_backbone(
+        cls,
+        name_or_path: str,
+        *,
+        dtype: torch.dtype = torch.float32,
+        attn_implementation: str | None = None,
+        **config: Any,
+    ) -> Self:
+        """Start from any pretrained encoder; ``config`` sets what ``keys()`` of the config class names."""
+        keys = cls.config_class.keys()
+        for key in config:
+            if key not in keys:
+                raise RecipeError(f"{cls.config_class.__name__} has no setting {key!r}" + nearest(key, keys))
+        options = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
+        encoder = load_encoder(name_or_path, dtype=dtype, **options)
+        return cls(cls.config_class(encoder_config=encoder.config, **config), encoder=encoder)
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Language embeddings start at zero, where they change nothing; the encoder knows its own start."""
+        if module is self and self.config.languages:
+            init.zeros_(self.language_embeddings.weight)
+        elif not isinstance(module, type(self)):
+            super()._init_weights(module)
+
+    @property
+    def backbone(self) -> Backbone:
+        """The encoder behind the face that all families share."""
+        return Backbone.of(self.encoder)
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The table of word-piece vectors."""
+        return self.encoder.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the table of word-piece vectors, after adding pieces to the tokenizer for instance."""
+        self.encoder.set_input_embeddings(value)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, language_ids: Tensor | None = None, **_: object
+    ) -> SentenceEncoderOutput:
+        """Token states and sentence vectors of a padded batch."""
+        if attention_mask is None:
+            attention_mask = torch.ones_like(input_ids)
+        packed = pack([input_ids], [attention_mask])
+        states = self.backbone.encode(packed, extra_embeddings=self._language_vectors(packed, language_ids))
+        vectors = self._finish(pool(states, packed, self.config.pooling)[packed.restore])
+        return SentenceEncoderOutput(
+            last_hidden_state=unpack(states, packed, attention_mask),
+            sentence_embedding=vectors,
+            pooler_output=vectors,
+        )
+
+    def embed(
+        self,
+        input_ids: Sequence[Tensor],
+        attention_masks: Sequence[Tensor],
+        language_ids: Tensor | None = None,
+        layer: int | None = None,
+    ) -> Tensor:
+        """The sentence vectors of several padded batches, in order: the lean path of training and evaluation."""
+        packed = pack(input_ids, attention_masks)
+        extra = self._language_vectors(packed, language_ids)
+        if self.config.pooling == "cls":
+            vectors = self.backbone.encode(packed, layer, first_tokens_only=True, extra_embeddings=extra)
+        else:
+            vectors = pool(self.backbone.encode(packed, layer, extra_embeddings=extra), packed, self.config.pooling)
+        return self._finish(vectors[packed.restore])
+
+    def _language_vectors(self, packed: PackedSentences, language_ids: Tensor | None) -> Tensor | None:
+        """T × d embeddings of each token's language; ``language_ids`` are the caller's N."""
+        if not self.config.languages:
+            return None
+        if language_ids is None:
+            raise ModelError(
+                f"this model was trained with language embeddings: pass language_ids, numbers into {self.config.languages}"
+            )
+        packed_ids = torch.empty_like(language_ids)
+        packed_ids[packed.restore] = language_ids
+        return self.language_embeddings(torch.repeat_interleave(packed_ids, packed.lengths))
+
+    def _finish(self, vectors: Tensor) -> Tensor:
+        return nn.functional.normalize(vectors, dim=-1) if self.config.normalize else vectors

@@ -1,0 +1,122 @@
+"""Packed batches: sentences laid end to end, shortest first, so that no operation is spent on padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from hf_xsent.errors import ModelError
+
+
+@dataclass(frozen=True)
+class PackedSentences:
+    """N sentences of T tokens in all, sorted by length; ``restore`` gives back the caller's order."""
+
+    input_ids: Tensor  # T
+    positions: Tensor  # T: place of each token in its sentence, from 0
+    token_order: Tensor  # T: place of each token among the caller's tokens, read row by row without padding
+    lengths: Tensor  # N, ascending
+    runs: tuple[tuple[int, int], ...]  # (number of sentences, their length): sentences of one length stand together
+    restore: Tensor  # N: packed number of the caller's i-th sentence
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many tokens each run holds."""
+        return [count * length for count, length in self.runs]
+
+    @property
+    def first_tokens(self) -> Tensor:
+        """N: where each packed sentence starts, the place of its [CLS]."""
+        return self.lengths.cumsum(0) - self.lengths
+
+    @property
+    def boundaries(self) -> Tensor:
+        """N + 1 cumulative lengths, as variable-length attention kernels take them."""
+        return F.pad(self.lengths.cumsum(0), (1, 0)).to(torch.int32)
+
+
+def pack(input_ids: Sequence[Tensor], attention_masks: Sequence[Tensor]) -> PackedSentences:
+    """Pack one or several padded batches (both sides of a pair, say) into one, in this order of rows."""
+    lengths = torch.cat([mask.sum(1) for mask in attention_masks])
+    lengths, order = lengths.sort(stable=True)
+    length_list = lengths.tolist()
+    if length_list[0] == 0:
+        raise ModelError(f"sentence {int(order[0])} of the batch has no tokens: its attention_mask is all zeros")
+    flat = torch.cat([ids[mask.bool()] for ids, mask in zip(input_ids, attention_masks, strict=True)])
+
+    restore = torch.empty_like(order)
+    restore[order] = torch.arange(len(order), device=order.device)
+    sentence_of_token = torch.repeat_interleave(lengths)
+    starts = lengths.cumsum(0) - lengths
+    positions = torch.arange(len(flat), device=flat.device) - starts[sentence_of_token]
+    callers_starts = (lengths[restore].cumsum(0) - lengths[restore])[order]
+    token_order = callers_starts[sentence_of_token] + positions
+    return PackedSentences(
+        input_ids=flat[token_order],
+        positions=positions,
+        token_order=token_order,
+        lengths=lengths,
+        runs=tuple((len(list(run)), length) for length, run in groupby(length_list)),
+        restore=restore,
+    )
+
+
+def fingerprints(input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    """N 64-bit numbers, equal where the sentences are: sums of mixed (token, place), so padding does not count."""
+    places = attention_mask.cumsum(1)
+    mixed = (input_ids + 0x9E3779B9) * (2 * places + 0x85EBCA6B) * -0x61C8864680B583EB
+    mixed = (mixed ^ (mixed >> 29)) * -0x4B47D0C5A1B2F6A3
+    return ((mixed ^ (mixed >> 32)) * attention_mask).sum(1)
+
+
+def unpack(states: Tensor, packed: PackedSentences, attention_mask: Tensor) -> Tensor:
+    """T × d packed states as the padded batch of ``attention_mask``, with zeros at the padding."""
+    callers = torch.empty_like(states)
+    callers[packed.token_order] = states
+    padded = states.new_zeros(*attention_mask.shape, states.shape[-1])
+    padded[attention_mask.bool()] = callers
+    return padded
+
+
+POOLINGS = {
+    "cls": lambda sentences: sentences[:, 0],
+    "mean": lambda sentences: sentences.mean(1, dtype=torch.float32),
+    "max": lambda sentences: sentences.amax(1),
+}
+
+
+def pool(states: Tensor, packed: PackedSentences, pooling: str) -> Tensor:
+    """One vector a sentence, N × d in packed order, from T × d token states."""
+    runs = zip(states.split(packed.sizes), packed.runs, strict=True)
+    return torch.cat([POOLINGS[pooling](run.unflatten(0, shape)) for run, shape in runs])
+
+
+def packed_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    runs: Sequence[tuple[int, int]],
+    scaling: float,
+    dropout: float = 0.0,
+    window: int | None = None,
+) -> Tensor:
+    """Attention of each sentence to itself. ``key`` and ``value`` are T × heads × size, ``query`` too, or N × heads
+    × size where only the first token of each sentence asks. A token sees those closer than ``window``."""
+    first_tokens_only = len(query) != len(key)
+    sizes = [count * length for count, length in runs]
+    queries = query.split([count for count, _ in runs] if first_tokens_only else sizes)
+    outputs = []
+    for (count, length), q, k, v in zip(runs, queries, key.split(sizes), value.split(sizes), strict=True):
+        q, k, v = (x.unflatten(0, (count, -1)).transpose(1, 2) for x in (q, k, v))
+        mask = None
+        if window is not None and length > window:
+            places = torch.arange(length, device=key.device)
+            mask = (places[: q.shape[2], None] - places).abs() < window
+        output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scaling)
+        outputs.append(output.transpose(1, 2).flatten(0, 1))
+    return torch.cat(outputs)

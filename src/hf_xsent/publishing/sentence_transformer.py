@@ -1,0 +1,167 @@
+"""Export to a plain encoder folder that AutoModel and every sentence-transformers version open without our code."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from hf_xsent.errors import ModelError, OutputError
+from hf_xsent.models.backbone import family
+from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.loading import load_tokenizer, quiet_loading
+from hf_xsent.models.sentence_encoder import SentenceEncoder
+
+_SAMPLE = ("A sentence to compare vectors with.", "Ein zweiter Satz.", "第三句话。", "Третье предложение, немного длиннее.")
+_LARGEST_DIFFERENCE = {torch.float32: 1e-5, torch.float16: 5e-3}
+
+# The names of version 2 to 5, which version 6 still reads; its own names do not open in older versions.
+_MODULE_TYPES = {
+    "": "sentence_transformers.models.Transformer",
+    "1_Pooling": "sentence_transformers.models.Pooling",
+    "2_Normalize": "sentence_transformers.models.Normalize",
+}
+_POOLING_FLAGS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "max": "pooling_mode_max_tokens"}
+
+
+def export_sentence_transformer(
+    model: SentenceEncoder | str | Path,
+    folder: str | Path,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    dtype: torch.dtype = torch.float32,
+    overwrite: bool = False,
+    verify: bool = True,
+) -> Path:
+    """Write ``model`` (or the checkpoint in that folder) as plain encoder, tokenizer and sentence-transformers modules.
+
+    The folder appears whole or not at all. ``verify`` opens it with SentenceTransformer and compares vectors.
+    """
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if not overwrite:
+            raise OutputError(f"{folder} exists already: choose another folder or allow overwriting it")
+        if not (folder / "modules.json").is_file():
+            raise OutputError(f"{folder} holds files that are no exported model: choose another folder")
+    embedder = _embedder(model, tokenizer)
+    config = embedder.model.config
+    if config.languages:
+        raise ModelError(
+            "a model with language embeddings cannot be exported: a plain encoder has no place for them; train without"
+        )
+    if dtype not in _LARGEST_DIFFERENCE:
+        raise ModelError(f"export as float32 or float16, not {dtype}")
+
+    part = folder.with_name(folder.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    try:
+        _write(embedder, part, dtype)
+        if verify:
+            _verify(embedder, part, dtype)
+        shutil.rmtree(folder, ignore_errors=True)
+        part.rename(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return folder
+
+
+def _embedder(model: SentenceEncoder | str | Path, tokenizer: PreTrainedTokenizerBase | None) -> SentenceEmbedder:
+    if isinstance(model, SentenceEncoder):
+        if tokenizer is None:
+            raise ModelError("the tokenizer is missing: pass it beside the model")
+        return SentenceEmbedder(model, tokenizer)
+    if not Path(model).is_dir():
+        raise ModelError(f"there is no checkpoint folder {str(model)!r}")
+    tokenizer = tokenizer or load_tokenizer(str(model))
+    return SentenceEmbedder(SentenceEmbedder.from_pretrained(str(model), device="cpu").model, tokenizer)
+
+
+def _write(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> None:
+    model, config = embedder.model, embedder.model.config
+    with quiet_loading():
+        model.encoder.save_pretrained(
+            folder,
+            state_dict={name: weight.to(dtype).contiguous() for name, weight in model.encoder.state_dict().items()},
+        )
+    plain = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    plain.pop("_name_or_path", None)
+    _write_json(folder / "config.json", plain | {"dtype": str(dtype).removeprefix("torch.")})
+
+    longest, embedder.tokenizer.model_max_length = embedder.tokenizer.model_max_length, config.max_length
+    embedder.tokenizer.save_pretrained(folder)
+    embedder.tokenizer.model_max_length = longest
+
+    names = [name for name in _MODULE_TYPES if config.normalize or name != "2_Normalize"]
+    _write_json(
+        folder / "modules.json",
+        [{"idx": i, "name": str(i), "path": name, "type": _MODULE_TYPES[name]} for i, name in enumerate(names)],
+    )
+    _write_json(
+        folder / "sentence_bert_config.json",
+        {
+            "max_seq_length": config.max_length,
+            "do_lower_case": False,
+            "model_args": family(config.encoder_config).arguments,
+        },
+    )
+    _write_json(
+        folder / "config_sentence_transformers.json",
+        {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
+    )
+    (folder / "1_Pooling").mkdir()
+    flags = {flag: mode == config.pooling for mode, flag in _POOLING_FLAGS.items()}
+    _write_json(
+        folder / "1_Pooling" / "config.json", {"word_embedding_dimension": config.encoder_config.hidden_size, **flags}
+    )
+    (folder / "README.md").write_text(_card(config), encoding="utf-8")
+
+
+def _verify(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> None:
+    """Both ways of opening the model must give the same vectors."""
+    from sentence_transformers import SentenceTransformer
+
+    with quiet_loading():
+        theirs = SentenceTransformer(str(folder), device="cpu", local_files_only=True).encode(list(_SAMPLE))
+    difference = _largest_difference(embedder.encode(_SAMPLE), np.asarray(theirs, dtype=np.float32))
+    if difference > _LARGEST_DIFFERENCE[dtype]:
+        raise ModelError(f"the exported folder gives other vectors than the model (by {difference:.1e}): nothing was written")
+
+
+def _largest_difference(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """Relative to the length of the vectors."""
+    return float(np.abs(ours - theirs).max() / max(np.linalg.norm(ours, axis=1).mean(), 1e-12))
+
+
+def _card(config: Any) -> str:
+    """The least a model's page says; a full model card replaces it."""
+    return f"""---
+library_name: sentence-transformers
+pipeline_tag: sentence-similarity
+tags:
+- sentence-transformers
+- feature-extraction
+- cross-lingual
+- hf-xsent
+---
+# Cross-lingual sentence encoder
+
+Vectors of {config.encoder_config.hidden_size} dimensions; translations lie close together. Pooling: {config.pooling};
+sentences are cut after {config.max_length} tokens.
+
+```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("path/to/this/folder")
+vectors = model.encode(["A dog runs.", "Ein Hund rennt."])
+```
+"""
+
+
+def _write_json(path: Path, content: dict[str, Any] | Sequence[Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

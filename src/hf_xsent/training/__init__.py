@@ -1,0 +1,1 @@
+"""Training: arguments and recipes, the Trainer of transformers with our losses, and what watches it."""

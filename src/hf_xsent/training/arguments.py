@@ -1,0 +1,86 @@
+"""TrainingArguments with our defaults, and the reading of recipes and flags into typed arguments."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+import yaml
+from transformers import HfArgumentParser, TrainingArguments
+
+from hf_xsent.errors import RecipeError, nearest
+from hf_xsent.training.recipe import DataArguments, ModelArguments, RunArguments
+
+
+@dataclass
+class AlignmentTrainingArguments(TrainingArguments):
+    """Hugging Face's arguments; only the defaults that pair training needs are ours."""
+
+    per_device_train_batch_size: int = field(default=64, metadata={"help": "Pairs a step and process."})
+    logging_steps: float = field(default=10, metadata={"help": "Log losses every so many steps."})
+    eval_strategy: str = field(default="steps", metadata={"help": "When to measure dev accuracy: no, steps or epoch."})
+    eval_on_start: bool = field(default=True, metadata={"help": "Measure dev accuracy before the first step."})
+    load_best_model_at_end: bool = field(default=True, metadata={"help": "End with the best checkpoint on dev."})
+    metric_for_best_model: str | None = field(default="accuracy", metadata={"help": "What makes a checkpoint the best."})
+    save_total_limit: int | None = field(default=2, metadata={"help": "Keep so many checkpoints beside the best."})
+    warmup_steps: float = field(default=0.1, metadata={"help": "Warm-up steps, or below 1 a share of all steps."})
+    remove_unused_columns: bool | None = field(default=False, metadata={"help": "The collator needs the raw text."})
+    ddp_broadcast_buffers: bool | None = field(default=False, metadata={"help": "Queues are kept equal by us."})
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One run, complete."""
+
+    model: ModelArguments
+    data: DataArguments
+    run: RunArguments
+    training: AlignmentTrainingArguments
+
+
+class _Parser(HfArgumentParser):
+    """Errors are ours: one sentence, no usage text."""
+
+    def error(self, message: str) -> NoReturn:
+        raise RecipeError(message)
+
+
+def read_recipe(arguments: Sequence[str]) -> Recipe:
+    """``[recipe.yaml] [--flag value …]``: a flag beats the recipe, the recipe beats the default."""
+    arguments = list(arguments)
+    path = arguments.pop(0) if arguments and not arguments[0].startswith("-") else None
+    parser = _Parser([ModelArguments, DataArguments, RunArguments, AlignmentTrainingArguments], allow_abbrev=False)
+    if path is not None:
+        parser.set_defaults(**_read_file(Path(path), known=_destinations(parser)))
+    for flag in (one.split("=")[0] for one in arguments if one.startswith("--")):
+        name = flag.lstrip("-").replace("-", "_")
+        if name not in _destinations(parser) and not name.startswith("no_"):
+            raise RecipeError(f"unknown flag {flag}" + nearest(name, _destinations(parser)))
+    try:
+        model, data, run, training = parser.parse_args_into_dataclasses(arguments)
+    except (ValueError, TypeError, argparse.ArgumentTypeError) as error:
+        raise RecipeError(f"these settings do not go together: {' '.join(str(error).split())}") from error
+    return Recipe(model, data, run, training)
+
+
+def _destinations(parser: argparse.ArgumentParser) -> list[str]:
+    return [action.dest for action in parser._actions]
+
+
+def _read_file(path: Path, known: Sequence[str]) -> dict[str, Any]:
+    """A YAML or JSON mapping (JSON is YAML) whose keys are all known."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecipeError(f"cannot read the recipe {path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RecipeError(f"the recipe {path} is no YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(content, Mapping):
+        raise RecipeError(f"the recipe {path} holds no settings: write lines such as 'model: xlm-roberta-base'")
+    for key in content:
+        if key not in known:
+            raise RecipeError(f"{path}: unknown key {key!r}" + nearest(str(key), known))
+    return dict(cast(Mapping[str, Any], content))

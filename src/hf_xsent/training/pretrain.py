@@ -1,0 +1,173 @@
+"""One training run from a recipe: everything is checked first, then loaded, trained and saved."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import transformers
+import yaml
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase, set_seed
+
+from hf_xsent.data.bitext import Bitext, load_bitext, resolve_sources
+from hf_xsent.data.cleaning import CleaningRules
+from hf_xsent.errors import RecipeError, nearest
+from hf_xsent.evaluation.report import write_json
+from hf_xsent.models import METHODS
+from hf_xsent.models.loading import load_config, load_tokenizer
+from hf_xsent.training.arguments import Recipe, read_recipe
+from hf_xsent.training.output_folder import RECIPE_FILE, prepare_output_folder, remove_old_run
+from hf_xsent.training.recipe import DataArguments, ModelArguments
+from hf_xsent.training.trainer import AlignmentTrainer
+
+logger = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str]) -> AlignmentTrainer:
+    """``[recipe.yaml] [--flag value …]``; raises one of our errors before anything is trained."""
+    recipe = read_recipe(arguments)
+    quiet_logs(recipe.run.verbose)
+    return pretrain(recipe)
+
+
+def pretrain(recipe: Recipe) -> AlignmentTrainer:
+    """Train, and leave the best model, its tokenizer, the recipe and the reports in the output folder."""
+    training = recipe.training
+    if recipe.model.model is None:
+        raise RecipeError("no encoder to start from: give --model, a Hub id such as xlm-roberta-base or a folder")
+    if not recipe.data.data:
+        raise RecipeError("no bitext to train on: give --data, such as de=pairs.tsv")
+    if training.output_dir in (None, "trainer_output"):
+        raise RecipeError("no place for the result: give --output_dir, a folder for this run")
+    checkpoint = prepare_output_folder(training.output_dir, recipe.run.resume, recipe.run.overwrite)
+    settings = model_settings(recipe.model)
+    encoder_config = load_config(recipe.model.model)
+    config_class, model_class, _ = METHODS[recipe.model.method]
+    config_class(encoder_config=encoder_config, **settings)
+    tokenizer = load_tokenizer(recipe.model.model)
+    _check_tokenizer(tokenizer, encoder_config, recipe.model.model)
+    for data in filter(None, (recipe.data.data, recipe.data.dev)):
+        resolve_sources(data, target_language=recipe.data.target_language, columns=_columns(recipe.data.columns))
+
+    with training.main_process_first(desc="reading bitext"):
+        train, dev = load_train_and_dev(recipe.data)
+    if dev is None:
+        training.eval_strategy = "no"
+        training.eval_on_start = training.load_best_model_at_end = False
+    set_seed(training.seed)
+    model = model_class.from_backbone(recipe.model.model, **settings)
+
+    if training.should_save:
+        folder = Path(training.output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        if checkpoint is None:
+            remove_old_run(folder)
+        save_recipe(recipe, folder / RECIPE_FILE)
+        write_json(folder / "bitext.json", train.report.to_dict())
+    trainer = AlignmentTrainer(
+        model=model,
+        args=training,
+        train_dataset=train,
+        eval_dataset=dev,
+        processing_class=tokenizer,
+        alpha=recipe.data.alpha,
+        target_language=recipe.data.target_language,
+    )
+    trainer.train(resume_from_checkpoint=checkpoint)
+    trainer.save_model()
+    if training.should_save:
+        (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle: nothing that others should open
+        logger.info("the trained model is in %s", folder)
+    return trainer
+
+
+def model_settings(arguments: ModelArguments) -> dict[str, Any]:
+    """Those settings of the method's config that the recipe states."""
+    if arguments.method not in METHODS:
+        raise RecipeError(f"unknown method {arguments.method!r}: use {', '.join(METHODS)}" + nearest(arguments.method, METHODS))
+    stated = {key: value for key, value in asdict(arguments).items() if value is not None and key not in ("model", "method")}
+    if "objectives" in stated:
+        stated["objectives"] = parse_weights(stated["objectives"])
+    config_class = METHODS[arguments.method][0]
+    for key in stated:
+        if key not in config_class.keys():
+            raise RecipeError(f"the method {arguments.method} has no setting {key!r}" + nearest(key, config_class.keys()))
+    return stated
+
+
+def parse_weights(weights: Mapping[str, float] | Sequence[str]) -> dict[str, float]:
+    """``{name: weight}`` from a recipe's mapping or from ``name=weight`` flags; a bare name weighs 1."""
+    pairs = weights.items() if isinstance(weights, Mapping) else [one.partition("=")[::2] for one in weights]
+    try:
+        return {name: float(weight) if weight != "" else 1.0 for name, weight in pairs}
+    except (TypeError, ValueError) as error:
+        raise RecipeError(f"objectives take numbers as weights, such as translation_ranking=1.0 ({error})") from error
+
+
+def load_train_and_dev(arguments: DataArguments) -> tuple[Bitext, Bitext | None]:
+    """The bitext to train on, and the one to choose checkpoints by: given, or held back from the first."""
+    options: dict[str, Any] = {
+        "target_language": arguments.target_language,
+        "columns": _columns(arguments.columns),
+        "on_error": arguments.on_error,
+        "cache_dir": arguments.cache_dir,
+    }
+    train = load_bitext(
+        arguments.data or [],
+        cleaning=CleaningRules() if arguments.clean else None,
+        max_pairs=arguments.max_pairs,
+        **options,
+    )
+    if arguments.dev:
+        return train, load_bitext(arguments.dev, cleaning=None, **options)
+    if arguments.dev_pairs == 0:
+        return train, None
+    return train.train_dev_split(arguments.dev_pairs)
+
+
+def save_recipe(recipe: Recipe, path: Path) -> None:
+    """All that was stated or chosen for this run, in a file that starts the same run again."""
+    stated: dict[str, Any] = {}
+    for part in (recipe.model, recipe.data):
+        stated |= {field.name: getattr(part, field.name) for field in fields(part)}
+    for field in fields(recipe.training):
+        value = getattr(recipe.training, field.name, None)
+        if field.init and value != field.default and isinstance(value, str | int | float | list | dict):
+            stated[field.name] = getattr(value, "value", value)
+    text = yaml.safe_dump({key: value for key, value in stated.items() if value is not None}, sort_keys=False)
+    path.write_text(f"# hf-xsent pretrain {path.name}\n{text}", encoding="utf-8")
+
+
+def quiet_logs(verbose: bool = False) -> None:
+    """Our own log lines on standard error; the libraries underneath only when asked for."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    logging.getLogger("hf_xsent").setLevel(logging.INFO)
+    if verbose:
+        transformers.logging.set_verbosity_info()
+    else:
+        transformers.logging.set_verbosity_error()
+        transformers.logging.disable_progress_bar()
+
+
+def _columns(columns: Sequence[str] | None) -> tuple[int | str, int | str] | None:
+    """Two names or numbers."""
+    if columns is None:
+        return None
+    if len(columns) != 2:
+        raise RecipeError(f"columns takes two names or numbers, source and target, not {len(columns)}")
+    source, target = (int(column) if str(column).isdecimal() else column for column in columns)
+    return source, target
+
+
+def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, name: str) -> None:
+    """A tokenizer with more pieces than the encoder has embeddings would fail in the middle of a run."""
+    if len(tokenizer) > config.vocab_size:
+        raise RecipeError(
+            f"the tokenizer of {name!r} has {len(tokenizer)} pieces but its encoder only {config.vocab_size} embeddings: "
+            "they do not belong together"
+        )
+    if tokenizer.pad_token is None:
+        raise RecipeError(f"the tokenizer of {name!r} has no padding token: set pad_token and save it again")

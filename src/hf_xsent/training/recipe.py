@@ -1,0 +1,70 @@
+"""What a recipe may say: the flags of a run, each with what to do about it. Free of torch, so that help is quick."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def _flag(default: Any = None, *, help: str) -> Any:  # noqa: A002 - argparse's own word
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass
+class ModelArguments:
+    """Which encoder starts, and how its states become a sentence vector. Empty: the method's own default."""
+
+    model: str | None = _flag(help="Start from this encoder: a Hub id such as xlm-roberta-base, or a folder.")
+    method: str = _flag("dap", help="Choose the method whose model is trained: dap.")
+    pooling: str | None = _flag(help="Make the sentence vector from the first token (cls), or by mean or max.")
+    normalize: bool | None = _flag(help="Scale sentence vectors to length 1.")
+    max_length: int | None = _flag(help="Cut sentences after this many tokens; 32 trains fastest, 128 keeps nearly all.")
+    languages: list[str] | None = _flag(help="Give these languages (include the target's) an embedding of their own.")
+    objectives: list[str] | None = _flag(help="Mix these losses, by weight: translation_ranking=1.0 …")
+    temperature: float | None = _flag(help="Divide cosines by this in translation ranking; lower is sharper.")
+    margin: float | None = _flag(help="Take this off the score of the right translation; 0.3 is LaBSE's.")
+    margin_before_temperature: bool | None = _flag(help="Take the margin off the cosine, before the temperature.")
+    symmetric: bool | None = _flag(help="Rank in both directions and average.")
+    mask_repeated: bool | None = _flag(help="Do not count repeated sentences of a batch as wrong answers.")
+
+
+@dataclass
+class DataArguments:
+    """The bitext: what to read, what to drop, how to mix."""
+
+    data: list[str] | None = _flag(
+        help="Read pairs from these: de=pairs.tsv fr=OPUS.en-fr.tmx, or train/{language}-en.tsv.xz for all at once."
+    )
+    dev: list[str] | None = _flag(help="Choose the best checkpoint on these pairs, given like --data.")
+    dev_pairs: int = _flag(100, help="Without --dev, hold this many pairs of each language back; 0 for none.")
+    target_language: str = _flag("en", help="Name the language of the target side.")
+    columns: list[str] | None = _flag(help="Name or number the source and the target column, such as 0 1 or text_de text_en.")
+    alpha: float = _flag(0.5, help="Draw languages in proportion to size^alpha: 1 as they come, 0 all alike.")
+    max_pairs: int | None = _flag(help="Read at most this many pairs a language.")
+    clean: bool = _flag(True, help="Apply the cleaning rules; --clean false keeps every pair.")
+    on_error: str = _flag("raise", help="Stop at the first bad line (raise), or count and report it (skip).")
+    cache_dir: str | None = _flag(help="Keep the cleaned, memory-mapped bitext here.")
+
+
+@dataclass
+class RunArguments:
+    """The run as a whole."""
+
+    resume: bool = _flag(False, help="Go on from the last checkpoint in the output folder.")
+    overwrite: bool = _flag(False, help="Replace the run that the output folder holds.")
+    verbose: bool = _flag(False, help="Log what the libraries underneath have to say, too.")
+
+
+COMMON_TRAINING_FLAGS = {
+    "output_dir": "Write checkpoints, metrics and the final model into this folder.",
+    "max_steps": "Stop after this many steps (or give --num_train_epochs).",
+    "per_device_train_batch_size": "Pairs a step and process; the other pairs of a batch are the wrong answers.",
+    "learning_rate": "Peak learning rate; 5e-5 for a base-size encoder.",
+    "warmup_steps": "Steps of rising learning rate; below 1, a share of all steps.",
+    "eval_steps": "Measure dev accuracy every so many steps; save_steps must be a multiple.",
+    "save_steps": "Write a checkpoint every so many steps.",
+    "logging_steps": "Log losses every so many steps.",
+    "bf16": "Compute in bfloat16 where the machine can (weights stay float32).",
+    "seed": "Seed of weights, dropout and data order.",
+    "report_to": "Send metrics to tensorboard, wandb or trackio as well.",
+}

@@ -1,0 +1,131 @@
+"""The Trainer of transformers, with the losses of a pair model, temperature sampling and dev retrieval accuracy."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Sampler
+from transformers import PreTrainedTokenizerBase, Trainer
+from transformers.trainer_callback import PrinterCallback, ProgressCallback
+
+from hf_xsent.data.bitext import Bitext
+from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.mixing import TemperatureSampler
+from hf_xsent.errors import DataError
+from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
+from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
+from hf_xsent.training.arguments import AlignmentTrainingArguments
+from hf_xsent.training.callbacks import MetricsFile, ProgressBar
+
+
+class AlignmentTrainer(Trainer):
+    """Trains any model whose forward returns ``loss`` and ``losses`` from pairs.
+
+    ``alpha`` mixes the languages of ``train_dataset``; ``eval_dataset`` is bitext too, of which retrieval accuracy@1 is
+    measured in both directions (``eval_accuracy``, and ``eval_accuracy_de`` for each language).
+    """
+
+    loss_is_scaled_for_ga = False  # ours is the mean of each batch: the Trainer divides it when gradients accumulate
+
+    def __init__(
+        self,
+        model: SentenceEncoderForPreTraining,
+        args: AlignmentTrainingArguments,
+        train_dataset: Bitext | None = None,
+        eval_dataset: Bitext | None = None,
+        processing_class: PreTrainedTokenizerBase | None = None,
+        alpha: float = 0.5,
+        target_language: str = "en",
+        **kwargs: Any,
+    ) -> None:
+        if processing_class is None:
+            raise DataError("the trainer needs the tokenizer: pass it as processing_class")
+        kwargs.setdefault(
+            "data_collator",
+            PairCollator(processing_class, model.config.max_length, model.config.languages, target_language),
+        )
+        super().__init__(
+            model=model,
+            args=args,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=processing_class,
+            **kwargs,
+        )
+        for default in (PrinterCallback, ProgressCallback):
+            self.remove_callback(default)
+        self.add_callback(ProgressBar)
+        self.add_callback(MetricsFile)
+        self.alpha = alpha
+        self.target_language = target_language
+        self._sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=self.args.device))
+        self._batches = 0
+        self._pairs = 0
+        self._clock = time.perf_counter()
+
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Tensor | tuple[Tensor, AlignmentOutput]:
+        """The weighted sum of the objectives; each is kept for the log."""
+        outputs = model(**inputs)
+        for name, loss in outputs.losses.items():
+            self._sums[name] += loss
+        self._batches += 1
+        self._pairs += len(inputs["source_input_ids"])
+        return (outputs.loss, outputs) if return_outputs else outputs.loss
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Add each objective's mean since the last log, and the pairs a second (of all processes)."""
+        if "loss" in logs and self._batches:
+            logs |= {f"loss_{name}": (total / self._batches).item() for name, total in self._sums.items()}
+            seconds = time.perf_counter() - self._clock
+            logs["pairs_per_second"] = self._pairs * self.args.world_size / seconds
+            self._sums.clear()
+            self._batches = self._pairs = 0
+            self._clock = time.perf_counter()
+        super().log(logs, start_time)
+
+    def evaluate(
+        self,
+        eval_dataset: Bitext | None = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> dict[str, float]:
+        """Dev retrieval accuracy@1, per language and as a mean over languages and directions."""
+        started = time.perf_counter()
+        dev = self.eval_dataset if eval_dataset is None else eval_dataset
+        model = self.accelerator.unwrap_model(self.model)
+        with self.autocast_smart_context_manager():
+            results = retrieval_by_language(
+                SentenceEmbedder(model, self.processing_class),
+                {language: dev.pairs(language) for language in dev.languages},
+                progress=False,
+            )
+        metrics = {f"{metric_key_prefix}_{name}": value for name, value in _metrics(results).items()}
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        self._clock += time.perf_counter() - started
+        return metrics
+
+    def _get_train_sampler(self, train_dataset: Bitext | None = None) -> Sampler[int]:
+        dataset = train_dataset or self.train_dataset
+        return TemperatureSampler(dataset.ranges, self.alpha, self.args.data_seed or self.args.seed)
+
+
+def _metrics(results: dict[str, RetrievalAccuracy]) -> dict[str, float]:
+    count = len(results)
+    return {
+        "accuracy": sum(result.mean for result in results.values()) / count,
+        "accuracy_forward": sum(result.forward for result in results.values()) / count,
+        "accuracy_backward": sum(result.backward for result in results.values()) / count,
+        **{f"accuracy_{language}": result.mean for language, result in results.items()},
+    }
