@@ -17,6 +17,7 @@ _LENGTH_SMOOTHING = 15
 # A character of these scripts says about as much as two letters.
 _DENSE_SCRIPTS = {"Hani", "Hira", "Kana", "Hang"}
 _MIN_COPIED_WORDS = 4
+_LATIN_END = "\u0250"  # every letter before it is Latin
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,8 @@ def _scale(language: Language) -> int:
 
 def _script_share(text: str, language: Language) -> float:
     """Give the share of letters in the language's scripts; 1 where there is no letter or no script to expect."""
+    if "Latn" in language.scripts and (text.isascii() or max(text) < _LATIN_END):
+        return 1.0  # the common case, without counting
     scripts = scripts_of(text) if language.scripts else {}
     total = sum(scripts.values())
     return sum(scripts.get(script, 0) for script in language.scripts) / total if total else 1.0

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import os
+import pickle
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from hf_xsent.data import cache
+from hf_xsent.data.bitext import Bitext, load_bitext
+from hf_xsent.data.cleaning import CleaningRules
+from hf_xsent.data.repeats import normalise
+from hf_xsent.errors import DataError
+
+
+def _write(path: Path, pairs: list[tuple[str, str]]) -> Path:
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+    return path
+
+
+def _sentences(language: str, count: int, start: int = 0) -> list[tuple[str, str]]:
+    return [(f"{language} Satz {number}", f"sentence {number}") for number in range(start, start + count)]
+
+
+@pytest.fixture
+def bitext(tmp_path: Path) -> Bitext:
+    _write(tmp_path / "de.tsv", _sentences("de", 25_000))
+    _write(tmp_path / "fr.tsv", _sentences("fr", 300, start=100))
+    return load_bitext(str(tmp_path / "{language}.tsv"), cache_dir=tmp_path / "cache")
+
+
+def test_pairs_of_all_languages_are_one_sequence(bitext: Bitext) -> None:
+    assert len(bitext) == 25_300
+    assert bitext.languages == {"de": 25_000, "fr": 300}
+    assert bitext.ranges == {"de": range(25_000), "fr": range(25_000, 25_300)}
+    assert bitext[12_345] == {"source": "de Satz 12345", "target": "sentence 12345", "language": "de"}
+    assert bitext[-1] == {"source": "fr Satz 399", "target": "sentence 399", "language": "fr"}
+    assert bitext.__getitems__([25_000, 3, 19_999]) == [bitext[25_000], bitext[3], bitext[19_999]]
+    assert bitext.pairs("fr") == tuple(map(list, zip(*_sentences("fr", 300, 100), strict=True)))
+    with pytest.raises(IndexError):
+        bitext[25_300]
+    with pytest.raises(DataError, match="no language 'tl', only de, fr"):
+        bitext.pairs("tl")
+
+
+def test_it_travels_to_data_loader_workers(bitext: Bitext) -> None:
+    torch_data = pytest.importorskip("torch.utils.data")
+    train, dev = pickle.loads(pickle.dumps(bitext.train_dev_split(10)))
+    assert len(dev) == 20
+    loader = torch_data.DataLoader(train, batch_size=8, num_workers=1, collate_fn=list)
+    assert next(iter(loader)) == [train[number] for number in range(8)]
+
+
+def test_no_held_out_sentence_is_left_in_any_language(bitext: Bitext) -> None:
+    train, dev = bitext.train_dev_split(50, seed=4)
+    assert dev.languages == {"de": 50, "fr": 50}
+    held_out = {normalise(pair[side]) for pair in dev for side in ("source", "target")}
+    rest = [pair for pair in bitext if not held_out & {normalise(pair["source"]), normalise(pair["target"])}]
+    assert train.__getitems__(range(len(train))) == rest
+    assert train.languages == {name: sum(pair["language"] == name for pair in rest) for name in ("de", "fr")}
+    assert train.pairs("fr")[0] == [pair["source"] for pair in rest if pair["language"] == "fr"]
+    assert [pair["source"] for pair in dev] != [pair["source"] for pair in bitext.train_dev_split(50, seed=5)[1]]
+
+
+def test_a_split_that_leaves_nothing_is_refused(bitext: Bitext) -> None:
+    with pytest.raises(DataError, match="fr has 300 pairs, too few to hold 300 out"):
+        bitext.train_dev_split(300)
+
+
+def test_repeated_pairs_go_across_files_and_batches(tmp_path: Path) -> None:
+    first = _write(tmp_path / "a.tsv", [*_sentences("de", 12_000), ("DE  Satz 5", "Sentence 5")])
+    second = _write(tmp_path / "b.tsv", [*_sentences("de", 12_000, start=6_000), ("de Satz 1", "another")])
+    bitext = load_bitext({"de": [first, second]}, cache_dir=tmp_path / "cache")
+    pairs = list(zip(*bitext.pairs("de"), strict=True))
+    assert pairs == [*_sentences("de", 18_000), ("de Satz 1", "another")]
+    assert bitext.report.total.removed == {"repeated": 6_001}
+    everything = load_bitext({"de": [first, second]}, cache_dir=tmp_path / "cache", cleaning=None)
+    assert len(everything) == 24_002
+
+
+@pytest.mark.parametrize("repeats", [1, 7])
+def test_max_pairs_are_the_first_that_are_kept(tmp_path: Path, repeats: int) -> None:
+    path = _write(tmp_path / "a.tsv", [pair for pair in _sentences("de", 3000) for _ in range(repeats)])
+    bitext = load_bitext({"de": path}, cache_dir=tmp_path / "cache", max_pairs=1000)
+    assert list(zip(*bitext.pairs("de"), strict=True)) == _sentences("de", 1000)
+    counts = bitext.report.total
+    assert counts.read == counts.kept + sum(counts.removed.values()) < 2 * 1000 * repeats
+
+
+def test_the_cache_is_used_until_something_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _write(tmp_path / "a.tsv", _sentences("de", 10))
+    built: list[str] = []
+    build = cache.build
+    monkeypatch.setattr(cache, "build", lambda recipe, folder: (built.append(recipe.language), build(recipe, folder)))
+
+    def load(**options: object) -> int:
+        built.clear()
+        load_bitext({"de": path}, cache_dir=tmp_path / "cache", **options)  # type: ignore[arg-type]
+        return len(built)
+
+    assert load() == 1
+    assert load() == 0
+    assert load(cleaning=CleaningRules(min_characters=2)) == 1
+    assert load(columns=(1, 0)) == 1
+    assert load() == 0
+    os.utime(path, (1, 1))
+    assert load() == 1
+    _write(path, _sentences("de", 11))
+    assert load() == 1
+    assert len(load_bitext({"de": path}, cache_dir=tmp_path / "cache")) == 11
+
+
+def test_one_bad_language_leaves_the_others_cached_and_nothing_half_written(tmp_path: Path) -> None:
+    _write(tmp_path / "de.tsv", _sentences("de", 10))
+    (tmp_path / "fr.tsv").write_text("un\tone\ndeux\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"fr\.tsv:2"):
+        load_bitext(str(tmp_path / "{language}.tsv"), cache_dir=tmp_path / "cache")
+    folders = sorted(path.name for path in (tmp_path / "cache").iterdir() if path.is_dir())
+    assert len(folders) == 1 and folders[0].startswith("de-") and not folders[0].endswith(".part")
+    bitext = load_bitext(str(tmp_path / "{language}.tsv"), cache_dir=tmp_path / "cache", on_error="skip")
+    assert bitext.report.languages["fr"].bad == 1
+
+
+def test_nothing_is_written_before_everything_is_checked(tmp_path: Path) -> None:
+    path = _write(tmp_path / "de.tsv", _sentences("de", 10))
+    (tmp_path / "bad.tsv").write_text("no tab\n", encoding="utf-8")
+    for other in ("missing.tsv", "bad.tsv"):
+        with pytest.raises(DataError, match=other):
+            load_bitext({"de": path, "fr": tmp_path / other}, cache_dir=tmp_path / "cache")
+    with pytest.raises(DataError, match="max_pairs"):
+        load_bitext({"de": path}, cache_dir=tmp_path / "cache", max_pairs=0)
+    assert not (tmp_path / "cache").exists()
+
+
+def test_all_pairs_removed_is_an_error_that_says_why(tmp_path: Path) -> None:
+    path = _write(tmp_path / "de.tsv", _sentences("de", 10))
+    with pytest.raises(DataError, match="min_source_script_share removed 10"):
+        load_bitext({"ru": path}, cache_dir=tmp_path / "cache")
+    assert not [entry for entry in (tmp_path / "cache").iterdir() if entry.is_dir()]
+
+
+def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
+    def peak(count: int) -> int:
+        path = tmp_path / f"{count}.tsv"
+        with path.open("w", encoding="utf-8") as file:
+            file.writelines(
+                f"Satz {number % (count // 2)}\tsentence {number % (count // 2)}\n" for number in range(count)
+            )
+        tracemalloc.start()
+        assert len(load_bitext({"de": path}, cache_dir=tmp_path / "cache")) == count // 2
+        memory = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return memory
+
+    peak(2_000)  # what is loaded once
+    assert peak(120_000) < peak(24_000) + 3_000_000
+
+
+@pytest.mark.parametrize("language", ["zh", "tl"])
+def test_real_pairs_are_hardly_touched(assets: Path, tmp_path: Path, language: str) -> None:
+    path = assets / "data" / "train" / f"{language}-en.tsv.xz"
+    counts = load_bitext({language: path}, cache_dir=tmp_path, max_pairs=5000).report.total
+    assert counts.kept == 5000
+    assert counts.read < 5100
