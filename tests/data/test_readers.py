@@ -195,6 +195,7 @@ BAD_FILES = [
     ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": 1}\n', r"x\.jsonl:2: the source side is no text but int"),
     ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": "c"}\n', r"x\.jsonl:2: the target side is missing"),
     ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": \n', r"x\.jsonl:2: not JSON"),
+    ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": "\\ud800", "en": "c"}\n', r"x\.jsonl:2: not JSON .*surrogates"),
     ("x.jsonl", b'{"de": "a", "en": "b"}\n[1]\n', r"x\.jsonl:2: an object was expected"),
     ("x.po", b'msgid "b"\nmsgstr "a"\n\nrubbish\n', r"x\.po:4: no comment, msgid"),
 ]
@@ -216,6 +217,7 @@ BROKEN_FILES = [
     ("x.parquet", b"PAR1 or not", r"x\.parquet: not a readable Parquet file"),
     ("x.tsv.gz", gzip.compress(_tsv(PAIRS))[:-12], r"x\.tsv\.gz: cannot be read to its end"),
     ("x.tsv.xz", b"a\tb\n", r"x\.tsv\.xz: cannot be read to its end"),
+    ("x.tsv.zst", b"a\tb\n", r"x\.tsv\.zst: cannot be read to its end"),
     ("x.docx", b"a\tb\n", r"x\.docx: the name does not tell the format"),
 ]
 
@@ -226,6 +228,16 @@ def test_a_broken_file_ends_the_reading_even_where_bad_rows_are_skipped(
 ) -> None:
     with pytest.raises(DataError, match=message):
         list(read_pairs(_source(_file(tmp_path, name, data)), on_error="skip"))
+
+
+def test_zst_of_several_frames_is_read_whole_and_a_cut_one_is_noticed(tmp_path: Path) -> None:
+    pairs = [(f"Satz {number * 7919 % 10007}", f"sentence {number}") for number in range(20_000)]
+    frames = [_zstd(_tsv(pairs[:5000])), _zstd(_tsv(pairs[5000:]))]
+    path = _file(tmp_path, "x.tsv.zst", b"".join(frames))
+    assert list(read_pairs(_source(path))) == pairs
+    path.write_bytes(b"".join(frames)[:-10])
+    with pytest.raises(DataError, match="cannot be read to its end"):
+        list(read_pairs(_source(path), on_error="skip"))
 
 
 def test_moses_files_of_unequal_length_are_named(tmp_path: Path) -> None:

@@ -6,20 +6,19 @@ row ends the reading or is counted is decided in one place, by the caller.
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from hf_xsent.data.catalogs import mo_entries, po_entries
 from hf_xsent.data.columns import choose_columns, record_names, record_value, schema_names
+from hf_xsent.data.compression import open_file
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.sources import BitextSource, source_files, source_format
 from hf_xsent.data.tmx import tmx_units
-from hf_xsent.errors import DataError, MissingExtraError, nearest
+from hf_xsent.errors import DataError, nearest
 
 logger = logging.getLogger(__name__)
 
@@ -69,46 +68,6 @@ def read_items(source: BitextSource) -> Iterator[tuple[str, str] | DataError]:
         else:
             side = "target" if source_text else "source"
             yield DataError(f"{source.path}:{number}: the {side} side is empty; mend the row or skip bad rows")
-
-
-@contextmanager
-def open_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a plain or compressed file; damage met while reading it becomes a `DataError`."""
-    import lzma
-    import zlib
-
-    damage: tuple[type[Exception], ...] = (EOFError, lzma.LZMAError, zlib.error, OSError)
-    try:
-        file, zstd_errors = _open(path)
-        damage = (*damage, *zstd_errors)
-        with file:
-            yield file
-    except damage as error:
-        raise DataError(f"{path}: cannot be read to its end ({error}); is the file whole?") from error
-
-
-def _open(path: Path) -> tuple[IO[bytes], tuple[type[Exception], ...]]:
-    suffix = path.suffix.lower()
-    if suffix == ".zst":
-        try:
-            import zstandard
-        except ImportError as error:
-            raise MissingExtraError(f'{path}: reading .zst needs zstandard; run pip install "hf-xsent[zst]"') from error
-        stream = zstandard.ZstdDecompressor().stream_reader(path.open("rb"), read_across_frames=True, closefd=True)
-        return cast(IO[bytes], io.BufferedReader(stream)), (zstandard.ZstdError,)
-    if suffix == ".gz":
-        import gzip
-
-        return cast(IO[bytes], gzip.open(path, "rb")), ()
-    if suffix == ".xz":
-        import lzma
-
-        return cast(IO[bytes], lzma.open(path, "rb")), ()
-    if suffix == ".bz2":
-        import bz2
-
-        return cast(IO[bytes], bz2.open(path, "rb")), ()
-    return path.open("rb"), ()
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str | DataError]]:
@@ -181,6 +140,8 @@ def _read_jsonl(source: BitextSource) -> Iterator[Row | DataError]:
             continue
         try:
             record = json.loads(line)
+            if "\\u" in line:  # an escape may hold half a character, which no file can
+                json.dumps(record, ensure_ascii=False).encode()
         except ValueError as error:
             yield DataError(f"{source.path}:{number}: not JSON ({error}); each line is one object")
             continue
@@ -199,7 +160,7 @@ def _read_parquet(source: BitextSource) -> Iterator[Row | DataError]:
         with pq.ParquetFile(source.path) as file:
             names = choose_columns(source, schema_names(file.schema_arrow))
             number = 0
-            for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=[name.split(".")[0] for name in names]):
+            for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=list(names)):
                 for record in batch.to_pylist():
                     number += 1
                     yield number, record_value(record, names[0]), record_value(record, names[1])
@@ -234,7 +195,9 @@ def _open_dataset(source: BitextSource) -> Any:
         loaded = datasets.load_from_disk(str(path))
     except Exception as error:  # the libraries below raise many kinds; each means that the data set cannot be had
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DataError(f"{source.path}: cannot open split {source.split!r} of this data set: {reason}") from error
+        raise DataError(
+            f"{source.path}: neither a file nor a data set whose split {source.split!r} opens"
+        ) from error
     if isinstance(loaded, datasets.DatasetDict):
         if source.split not in loaded:
             raise DataError(f"{source.path}: no split {source.split!r}, only {', '.join(loaded)}")

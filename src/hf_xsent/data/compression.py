@@ -1,0 +1,73 @@
+"""Open plain and compressed files alike, and never take a cut or damaged file for a whole one."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+
+from hf_xsent.errors import DataError, MissingExtraError
+
+_CHUNK_BYTES = 1 << 16
+
+
+@contextmanager
+def open_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file by its suffix; damage met while reading it becomes a `DataError`."""
+    openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".zst": _open_zstd}
+    try:
+        with openers.get(path.suffix.lower(), open)(path, "rb") as file:
+            yield file
+    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read to its end ({error}); is the file whole?") from error
+
+
+def _open_zstd(path: Path, _mode: str) -> IO[bytes]:
+    return cast(IO[bytes], io.BufferedReader(_ZstdFile(path)))
+
+
+class _ZstdFile(io.RawIOBase):
+    """Reads all frames of a .zst file; zstandard's own reader takes the end of a cut file for the end of the data."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            import zstandard
+        except ImportError as error:
+            raise MissingExtraError(f'{path}: reading .zst needs zstandard; run pip install "hf-xsent[zst]"') from error
+        self._library = zstandard
+        self._chunks = self._decompress(path)
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: D102 - io's own protocol
+        while not self._rest:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._rest = chunk
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count
+
+    def _decompress(self, path: Path) -> Iterator[bytes]:
+        frame = self._library.ZstdDecompressor().decompressobj()
+        try:
+            with path.open("rb") as file:
+                while data := file.read(_CHUNK_BYTES):
+                    while data:
+                        if frame.eof:
+                            frame = self._library.ZstdDecompressor().decompressobj()
+                        yield frame.decompress(data)
+                        data = frame.unused_data if frame.eof else b""
+        except self._library.ZstdError as error:
+            raise OSError(str(error)) from error
+        if not frame.eof:
+            raise EOFError("the file ended within a frame")
