@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from hf_xsent.data.readers import check_source
 from hf_xsent.data.sources import BitextSource, resolve_sources
 from hf_xsent.errors import DataError
 
@@ -58,3 +59,8 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
 def test_what_cannot_be_found_is_said(folder: Path, data: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         _paths(data)
+
+
+def test_a_name_that_is_neither_file_nor_data_set_is_said(folder: Path) -> None:
+    with pytest.raises(DataError, match=r"owner/none: neither a file nor a data set whose split 'train' opens \(.+\)"):
+        check_source(BitextSource("de", "owner/none"))  # the tests run offline

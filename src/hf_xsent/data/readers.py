@@ -195,9 +195,8 @@ def _open_dataset(source: BitextSource) -> Any:
         loaded = datasets.load_from_disk(str(path))
     except Exception as error:  # the libraries below raise many kinds; each means that the data set cannot be had
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DataError(
-            f"{source.path}: neither a file nor a data set whose split {source.split!r} opens"
-        ) from error
+        wanted = f"neither a file nor a data set whose split {source.split!r} opens"
+        raise DataError(f"{source.path}: {wanted} ({reason})") from error
     if isinstance(loaded, datasets.DatasetDict):
         if source.split not in loaded:
             raise DataError(f"{source.path}: no split {source.split!r}, only {', '.join(loaded)}")
