@@ -63,8 +63,17 @@ def test_no_held_out_sentence_is_left_in_any_language(bitext: Bitext) -> None:
     assert [pair["source"] for pair in dev] != [pair["source"] for pair in bitext.train_dev_split(50, seed=5)[1]]
 
 
+def test_languages_with_the_same_targets_hold_the_same_ones_out(tmp_path: Path) -> None:
+    for language in ("de", "fr", "it"):
+        _write(tmp_path / f"{language}.tsv", _sentences(language, 200))
+    bitext = load_bitext(str(tmp_path / "{language}.tsv"), cache_dir=tmp_path / "cache")
+    train, dev = bitext.train_dev_split(30)
+    assert train.languages == {"de": 170, "fr": 170, "it": 170}
+    assert dev.pairs("de")[1] == dev.pairs("fr")[1] == dev.pairs("it")[1]
+
+
 def test_a_split_that_leaves_nothing_is_refused(bitext: Bitext) -> None:
-    with pytest.raises(DataError, match="fr has 300 pairs, too few to hold 300 out"):
+    with pytest.raises(DataError, match="fr has 300 different targets, too few to hold 300 out"):
         bitext.train_dev_split(300)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from hf_xsent.data import cache
 from hf_xsent.data.cleaning import CleaningReport, CleaningRules
-from hf_xsent.data.permutation import Permutation
 from hf_xsent.data.readers import OnError, check_source, read_pairs
 from hf_xsent.data.repeats import hash_texts
 from hf_xsent.data.sources import Bitexts, BitextSource, resolve_sources
@@ -24,6 +23,8 @@ __all__ = ["Bitext", "BitextSource", "check_source", "load_bitext", "read_pairs"
 logger = logging.getLogger(__name__)
 
 Pair = dict[str, str]
+
+_HASHES_AT_ONCE = 10_000
 
 
 def load_bitext(
@@ -161,31 +162,43 @@ class Bitext:
     def train_dev_split(self, dev_size: int, seed: int = 0) -> tuple[Bitext, Bitext]:
         """Hold ``dev_size`` pairs of each language out; no sentence of theirs, on either side, stays in any language.
 
-        Sentences are compared without regard to case and whitespace. Only the held-out rows are held in memory.
+        The choice goes by the target sentence, so languages that share targets hold the same ones out and lose few
+        pairs. Sentences are compared without regard to case and whitespace; only held-out rows are held in memory.
         """
-        from tqdm import tqdm
-
         if self._taken is not None or self._left_out is not None:
             raise DataError("this bitext is a split already; split the one it came from")
         if dev_size < 1:
             raise DataError(f"dev_size must be at least 1, not {dev_size}")
-        for language, rows in self.ranges.items():
-            if len(rows) <= dev_size:
-                raise DataError(f"{language} has {len(rows)} pairs, too few to hold {dev_size} out; lower dev_size")
-        first = np.arange(dev_size)
-        chosen = [np.sort(Permutation(len(rows), seed)[first]) + rows.start for rows in self.ranges.values()]
-        dev_rows = np.concatenate(chosen)
+        chosen: dict[str, dict[int, int]] = {language: {} for language in self.files}  # hash of the target: row
+        for row, language, _, target in self._walk("choosing held-out pairs"):
+            hashes = chosen[language]
+            hashes.setdefault(hash_texts(str(seed), target), row)
+            if len(hashes) > max(2 * dev_size, _HASHES_AT_ONCE):
+                chosen[language] = dict(sorted(hashes.items())[:dev_size])
+        for language, hashes in chosen.items():
+            if len(hashes) <= dev_size:
+                raise DataError(f"{language} has {len(hashes)} different targets, too few to hold {dev_size} out; "
+                                "lower dev_size")  # fmt: skip
+        dev_rows = np.sort([row for hashes in chosen.values() for _, row in sorted(hashes.items())[:dev_size]])
         dev_pairs = self.__getitems__(dev_rows.tolist())
         held_out = {hash_texts(pair[side]) for pair in dev_pairs for side in ("source", "target")}
-        left_out: list[int] = []
-        row = 0
-        for sources, targets, _ in tqdm(self._batches, desc="splitting", unit=" batches", delay=2, disable=None):
-            for pair in zip(sources.to_pylist(), targets.to_pylist(), strict=True):
-                if not held_out.isdisjoint(map(hash_texts, pair)):
-                    left_out.append(row)
-                row += 1
+        left_out = [
+            row
+            for row, _, source, target in self._walk("splitting")
+            if hash_texts(source) in held_out or hash_texts(target) in held_out
+        ]
         train = Bitext(self.files, self.report, left_out=np.asarray(left_out, dtype=np.int64))
         empty = [language for language, count in train.languages.items() if not count]
         if empty:
             raise DataError(f"no pair of {empty[0]} is left to train on beside the held-out ones; lower dev_size")
         return train, Bitext(self.files, self.report, taken=dev_rows)
+
+    def _walk(self, doing: str) -> Iterator[tuple[int, str, str, str]]:
+        """Give row, language, source and target of every pair in the files."""
+        from tqdm import tqdm
+
+        row = 0
+        for sources, targets, language in tqdm(self._batches, desc=doing, unit=" batches", delay=2, disable=None):
+            for source, target in zip(sources.to_pylist(), targets.to_pylist(), strict=True):
+                yield row, language, source, target
+                row += 1

@@ -96,6 +96,9 @@ def _write(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> None
     longest, embedder.tokenizer.model_max_length = embedder.tokenizer.model_max_length, config.max_length
     embedder.tokenizer.save_pretrained(folder)
     embedder.tokenizer.model_max_length = longest
+    stated = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    if stated.get("tokenizer_class") == "TokenizersBackend":  # the name that transformers before 5 knows
+        _write_json(folder / "tokenizer_config.json", stated | {"tokenizer_class": "PreTrainedTokenizerFast"})
 
     names = [name for name in _MODULE_TYPES if config.normalize or name != "2_Normalize"]
     _write_json(
