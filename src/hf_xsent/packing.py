@@ -105,8 +105,10 @@ def packed_attention(
     dropout: float = 0.0,
     window: int | None = None,
 ) -> Tensor:
-    """Attention of each sentence to itself. ``key`` and ``value`` are T × heads × size, ``query`` too, or N × heads
-    × size where only the first token of each sentence asks. A token sees those closer than ``window``."""
+    """Attention of each sentence to itself; a token sees those closer than ``window``.
+
+    ``key`` and ``value`` are T × heads × size; ``query`` too, or N × heads × size where only first tokens ask.
+    """
     first_tokens_only = len(query) != len(key)
     sizes = [count * length for count, length in runs]
     queries = query.split([count for count, _ in runs] if first_tokens_only else sizes)

@@ -91,7 +91,9 @@ class TatoebaReport:
     @property
     def groups(self) -> dict[str, RetrievalAccuracy]:
         """Means over those groups of which every language was measured, and over all that was."""
-        groups = {name: codes for name, codes in tatoeba_groups().items() if codes and set(codes) <= set(self.languages)}
+        groups = {
+            name: codes for name, codes in tatoeba_groups().items() if codes and set(codes) <= set(self.languages)
+        }
         groups["measured"] = list(self.languages)
         return {name: _mean(self.languages[code] for code in codes) for name, codes in groups.items()}
 

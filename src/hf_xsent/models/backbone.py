@@ -21,6 +21,8 @@ from hf_xsent.packing import PackedSentences, packed_attention
 
 PACKED_ATTENTION = "hf_xsent_packed"
 
+Layer = Any  # an encoder's own layer module; what it holds differs by family
+
 
 def _packed_attention_interface(
     module: nn.Module,
@@ -49,7 +51,7 @@ class Backbone(ABC):
     mlm_head: ClassVar[dict[str, str]]  # where a masked-language checkpoint keeps dense, norm and bias of its head
 
     def __init__(self, encoder: PreTrainedModel) -> None:
-        self.encoder = encoder
+        self.encoder: Any = encoder
         self.config: PreTrainedConfig = encoder.config
 
     @staticmethod
@@ -76,12 +78,12 @@ class Backbone(ABC):
     def embed(self, words: Tensor, packed: PackedSentences) -> Tensor:
         """The input of the first layer, 1 × T × d, from the word vectors, 1 × T × d."""
 
-    def layer_arguments(self, layer: nn.Module, hidden: Tensor, packed: PackedSentences) -> dict[str, Any]:
+    def layer_arguments(self, layer: Layer, hidden: Tensor, packed: PackedSentences) -> dict[str, Any]:
         """What this layer's forward takes beside hidden states and packing."""
         return {}
 
     @abstractmethod
-    def first_token_layer(self, layer: nn.Module, hidden: Tensor, packed: PackedSentences) -> Tensor:
+    def first_token_layer(self, layer: Layer, hidden: Tensor, packed: PackedSentences) -> Tensor:
         """The layer's output for the first token of each sentence alone, 1 × N × d."""
 
     def final_norm(self, hidden: Tensor) -> Tensor:
@@ -121,7 +123,7 @@ class Backbone(ABC):
         first = self.first_token_layer(self.layers[layer - 1], hidden[None], packed)
         return (self.final_norm(first) if layer == count else first)[0]
 
-    def _run_layer(self, layer: nn.Module, hidden: Tensor, packed: PackedSentences) -> Tensor:
+    def _run_layer(self, layer: Layer, hidden: Tensor, packed: PackedSentences) -> Tensor:
         longest = packed.runs[-1][1]
         with self._attention():
             return layer(
@@ -179,7 +181,7 @@ class BertBackbone(Backbone):
         types = torch.zeros_like(positions)
         return self.encoder.embeddings(inputs_embeds=words, token_type_ids=types, position_ids=positions)
 
-    def first_token_layer(self, layer: nn.Module, hidden: Tensor, packed: PackedSentences) -> Tensor:
+    def first_token_layer(self, layer: Layer, hidden: Tensor, packed: PackedSentences) -> Tensor:
         """Queries, output and feed-forward of the first tokens alone; keys and values of all."""
         attention = layer.attention.self
         first = hidden[:, packed.first_tokens]
@@ -198,7 +200,11 @@ class BertBackbone(Backbone):
 class RobertaBackbone(BertBackbone):
     """RoBERTa and XLM-R: BERT whose positions start after the padding index."""
 
-    mlm_head: ClassVar[dict[str, str]] = {"dense": "lm_head.dense", "norm": "lm_head.layer_norm", "bias": "lm_head.bias"}
+    mlm_head: ClassVar[dict[str, str]] = {
+        "dense": "lm_head.dense",
+        "norm": "lm_head.layer_norm",
+        "bias": "lm_head.bias",
+    }
 
     def __init__(self, encoder: PreTrainedModel) -> None:
         super().__init__(encoder)
@@ -224,11 +230,11 @@ class ModernBertBackbone(Backbone):
         """Normalised word vectors; positions enter in each layer."""
         return self.encoder.embeddings(inputs_embeds=words)
 
-    def layer_arguments(self, layer: nn.Module, hidden: Tensor, packed: PackedSentences) -> dict[str, Any]:
+    def layer_arguments(self, layer: Layer, hidden: Tensor, packed: PackedSentences) -> dict[str, Any]:
         """The rotation of each token, which differs between local and global layers."""
         return {"position_embeddings": self._rotations(layer, hidden, packed)}
 
-    def first_token_layer(self, layer: nn.Module, hidden: Tensor, packed: PackedSentences) -> Tensor:
+    def first_token_layer(self, layer: Layer, hidden: Tensor, packed: PackedSentences) -> Tensor:
         """As BERT's, with the queries cut out of the joint projection and rotated like the keys."""
         attention = layer.attn
         normed = layer.attn_norm(hidden)
@@ -255,7 +261,7 @@ class ModernBertBackbone(Backbone):
         """ModernBERT normalises before each layer, and so once more at the end."""
         return self.encoder.final_norm(hidden)
 
-    def _rotations(self, layer: nn.Module, hidden: Tensor, packed: PackedSentences) -> tuple[Tensor, Tensor]:
+    def _rotations(self, layer: Layer, hidden: Tensor, packed: PackedSentences) -> tuple[Tensor, Tensor]:
         return self.encoder.rotary_emb(hidden, packed.positions[None], layer.attention_type)
 
 

@@ -79,9 +79,7 @@ class SentenceEmbedder:
         return self.model.config.pooling
 
     @torch.inference_mode()
-    def encode(
-        self, sentences: Sequence[str], language: str | None = None, show_progress: bool = False
-    ) -> np.ndarray:
+    def encode(self, sentences: Sequence[str], language: str | None = None, show_progress: bool = False) -> np.ndarray:
         """N × d float32 vectors, row i for sentence i; ``language`` for models with language embeddings."""
         training = self.model.training
         self.model.eval()
@@ -116,11 +114,13 @@ class SentenceEmbedder:
         languages = None
         if self.model.config.languages:
             languages = torch.full((len(ids),), self._language_id(language), device=device)
-        return self.model.embed([padded.to(device)], [mask.long().to(device)], languages, self.layer).float().cpu().numpy()
+        return (
+            self.model.embed([padded.to(device)], [mask.long().to(device)], languages, self.layer).float().cpu().numpy()
+        )
 
     def _language_id(self, language: str | None) -> int:
-        known = self.model.config.languages
-        if language not in known:
+        known: list[str] = self.model.config.languages
+        if language is None or language not in known:
             raise ModelError(f"this model has language embeddings for {', '.join(known)}: pass one as language")
         return known.index(language)
 
@@ -138,7 +138,9 @@ def sentence_transformer_settings(name_or_path: str) -> dict[str, Any]:
         elif kind == "Normalize":
             settings["normalize"] = True
         elif kind != "Transformer":
-            raise ModelError(f"{name_or_path!r} has a module {kind}: open it with sentence_transformers.SentenceTransformer")
+            raise ModelError(
+                f"{name_or_path!r} has a module {kind}: open it with sentence_transformers.SentenceTransformer"
+            )
     length = folder / "sentence_bert_config.json"
     stated = json.loads(length.read_text("utf-8")).get("max_seq_length") if length.is_file() else None
     return settings | ({"max_length": stated} if stated else {})
@@ -147,7 +149,7 @@ def sentence_transformer_settings(name_or_path: str) -> dict[str, Any]:
 def _pooling(config: dict[str, Any]) -> str:
     """Both layouts: ``pooling_mode`` of version 6, one ``pooling_mode_*`` flag each before."""
     legacy = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
-    modes = [mode for key, mode in legacy.items() if config.get(key)] or [config.get("pooling_mode")]
+    modes = [mode for key, mode in legacy.items() if config.get(key)] or [str(config.get("pooling_mode"))]
     if len(modes) != 1 or modes[0] not in legacy.values():
         raise ModelError(f"this pooling is not supported: {config}")
     return modes[0]

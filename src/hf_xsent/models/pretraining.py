@@ -37,9 +37,13 @@ class AlignmentConfig(SentenceEncoderConfig):
         super().__post_init__(**kwargs)
         for name, weight in self.objectives.items():
             if name not in OBJECTIVES:
-                raise RecipeError(f"unknown objective {name!r}: use {', '.join(OBJECTIVES)}" + nearest(name, OBJECTIVES))
+                raise RecipeError(
+                    f"unknown objective {name!r}: use {', '.join(OBJECTIVES)}" + nearest(name, OBJECTIVES)
+                )
             if not (math.isfinite(weight) and weight > 0):
-                raise RecipeError(f"the weight of objective {name!r} is {weight}: give a positive number or leave it out")
+                raise RecipeError(
+                    f"the weight of objective {name!r} is {weight}: give a positive number or leave it out"
+                )
         if not self.objectives:
             raise RecipeError(f"no objective is chosen: name at least one of {', '.join(OBJECTIVES)}")
         if not self.temperature > 0:
@@ -77,7 +81,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         self.objectives = nn.ModuleDict({name: OBJECTIVES[name](config) for name in config.objectives})
         self.post_init()
 
-    def forward(
+    def forward(  # type: ignore[override]  # training takes pairs where use takes sentences
         self,
         source_input_ids: Tensor,
         source_attention_mask: Tensor,

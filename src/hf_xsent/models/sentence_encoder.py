@@ -29,11 +29,13 @@ class SentenceEncoderConfig(PreTrainedConfig):
     model_type = "sentence-encoder"
     sub_configs = {"encoder_config": AutoConfig}
 
-    encoder_config: PreTrainedConfig | dict[str, Any] | None = None
+    encoder_config: Any = None  # the encoder's own config, or its dict
     pooling: str = "cls"
     normalize: bool = False
     max_length: int = 128
-    languages: list[str] | None = None  # those with a language embedding, added to the word vectors; None: no such thing
+    languages: list[str] | None = (
+        None  # those with a language embedding, added to the word vectors; None: no such thing
+    )
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Rebuild the encoder's config from its dict and check the values against each other."""
@@ -52,7 +54,7 @@ class SentenceEncoderConfig(PreTrainedConfig):
                 )
 
     @classmethod
-    def keys(cls) -> list[str]:
+    def setting_names(cls) -> list[str]:
         """The names that a recipe may set."""
         inherited = {field.name for field in fields(PreTrainedConfig)} | {"encoder_config"}
         return [field.name for field in fields(cls) if field.name not in inherited]
@@ -83,9 +85,9 @@ class SentenceEncoder(PreTrainedModel):
         super().__init__(config)
         if config.encoder_config is None:
             raise ModelError("the config names no encoder: start from one with from_backbone(name_or_path)")
-        self.encoder = build_encoder(config.encoder_config) if encoder is None else encoder
+        self.encoder: Any = build_encoder(config.encoder_config) if encoder is None else encoder
         if config.languages:
-            self.language_embeddings = nn.Embedding(len(config.languages), config.encoder_config.hidden_size)
+            self.language_embeddings = nn.Embedding(len(config.languages), self.encoder.config.hidden_size)
         self.post_init()
 
     @classmethod
@@ -97,8 +99,8 @@ class SentenceEncoder(PreTrainedModel):
         attn_implementation: str | None = None,
         **config: Any,
     ) -> Self:
-        """Start from any pretrained encoder; ``config`` sets what ``keys()`` of the config class names."""
-        keys = cls.config_class.keys()
+        """Start from any pretrained encoder; ``config`` sets what ``setting_names()`` of the config class lists."""
+        keys = cls.config_class.setting_names()
         for key in config:
             if key not in keys:
                 raise RecipeError(f"{cls.config_class.__name__} has no setting {key!r}" + nearest(key, keys))
@@ -164,7 +166,7 @@ class SentenceEncoder(PreTrainedModel):
             return None
         if language_ids is None:
             raise ModelError(
-                f"this model was trained with language embeddings: pass language_ids, numbers into {self.config.languages}"
+                f"this model has language embeddings: pass language_ids, numbers into {self.config.languages}"
             )
         packed_ids = torch.empty_like(language_ids)
         packed_ids[packed.restore] = language_ids

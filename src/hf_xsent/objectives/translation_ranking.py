@@ -45,14 +45,30 @@ def translation_ranking_loss(
 class TranslationRanking(nn.Module):
     """TR as an objective of a model: its settings, and which part of the encoded pairs it reads."""
 
-    def __init__(self, mask_repeated: bool = True, **settings: float | bool) -> None:
+    def __init__(
+        self,
+        temperature: float = 0.05,
+        margin: float = 0.0,
+        symmetric: bool = False,
+        margin_before_temperature: bool = False,
+        mask_repeated: bool = True,
+    ) -> None:
         super().__init__()
+        self.temperature = temperature
+        self.margin = margin
+        self.symmetric = symmetric
+        self.margin_before_temperature = margin_before_temperature
         self.mask_repeated = mask_repeated
-        self.settings = settings
 
     def forward(self, pairs: PairEncoding) -> Tensor:
         """The loss of the batch."""
-        identities = {"source_identity": pairs.source_identity, "target_identity": pairs.target_identity}
         return translation_ranking_loss(
-            pairs.source, pairs.target, **self.settings, **(identities if self.mask_repeated else {})
+            pairs.source,
+            pairs.target,
+            self.temperature,
+            self.margin,
+            self.symmetric,
+            self.margin_before_temperature,
+            source_identity=pairs.source_identity if self.mask_repeated else None,
+            target_identity=pairs.target_identity if self.mask_repeated else None,
         )

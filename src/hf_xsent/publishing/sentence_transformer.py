@@ -18,7 +18,12 @@ from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import load_tokenizer, quiet_loading
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 
-_SAMPLE = ("A sentence to compare vectors with.", "Ein zweiter Satz.", "第三句话。", "Третье предложение, немного длиннее.")
+_SAMPLE = (
+    "A sentence to compare vectors with.",
+    "Ein zweiter Satz.",
+    "第三句话。",
+    "Третье предложение, немного длиннее.",
+)
 _LARGEST_DIFFERENCE = {torch.float32: 1e-5, torch.float16: 5e-3}
 
 # The names of version 2 to 5, which version 6 still reads; its own names do not open in older versions.
@@ -133,7 +138,9 @@ def _verify(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> Non
         theirs = SentenceTransformer(str(folder), device="cpu", local_files_only=True).encode(list(_SAMPLE))
     difference = _largest_difference(embedder.encode(_SAMPLE), np.asarray(theirs, dtype=np.float32))
     if difference > _LARGEST_DIFFERENCE[dtype]:
-        raise ModelError(f"the exported folder gives other vectors than the model (by {difference:.1e}): nothing was written")
+        raise ModelError(
+            f"the exported folder gives other vectors than the model (by {difference:.1e}): nothing was written"
+        )
 
 
 def _largest_difference(ours: np.ndarray, theirs: np.ndarray) -> float:

@@ -24,10 +24,12 @@ class AlignmentTrainingArguments(TrainingArguments):
     eval_strategy: str = field(default="steps", metadata={"help": "When to measure dev accuracy: no, steps or epoch."})
     eval_on_start: bool = field(default=True, metadata={"help": "Measure dev accuracy before the first step."})
     load_best_model_at_end: bool = field(default=True, metadata={"help": "End with the best checkpoint on dev."})
-    metric_for_best_model: str | None = field(default="accuracy", metadata={"help": "What makes a checkpoint the best."})
+    metric_for_best_model: str | None = field(
+        default="accuracy", metadata={"help": "What makes a checkpoint the best."}
+    )
     save_total_limit: int | None = field(default=2, metadata={"help": "Keep so many checkpoints beside the best."})
     warmup_steps: float = field(default=0.1, metadata={"help": "Warm-up steps, or below 1 a share of all steps."})
-    remove_unused_columns: bool | None = field(default=False, metadata={"help": "The collator needs the raw text."})
+    remove_unused_columns: bool = field(default=False, metadata={"help": "The collator needs the raw text."})
     ddp_broadcast_buffers: bool | None = field(default=False, metadata={"help": "Queues are kept equal by us."})
 
 
@@ -52,7 +54,8 @@ def read_recipe(arguments: Sequence[str]) -> Recipe:
     """``[recipe.yaml] [--flag value …]``: a flag beats the recipe, the recipe beats the default."""
     arguments = list(arguments)
     path = arguments.pop(0) if arguments and not arguments[0].startswith("-") else None
-    parser = _Parser([ModelArguments, DataArguments, RunArguments, AlignmentTrainingArguments], allow_abbrev=False)
+    kinds: Any = [ModelArguments, DataArguments, RunArguments, AlignmentTrainingArguments]
+    parser = _Parser(kinds, allow_abbrev=False)
     if path is not None:
         parser.set_defaults(**_read_file(Path(path), known=_destinations(parser)))
     for flag in (one.split("=")[0] for one in arguments if one.startswith("--")):

@@ -16,6 +16,10 @@ METRICS_FILE = "metrics.jsonl"
 _SHOWN = ("loss", "eval_accuracy", "pairs_per_second")
 
 
+def _metrics_file(args: TrainingArguments) -> Path:
+    return Path(str(args.output_dir)) / METRICS_FILE
+
+
 class MetricsFile(TrainerCallback):
     """Appends every log to ``metrics.jsonl``; a resumed run first drops what came after its checkpoint."""
 
@@ -25,7 +29,7 @@ class MetricsFile(TrainerCallback):
         """Start the file anew, or cut it back to the checkpoint."""
         if not state.is_world_process_zero:
             return
-        path = Path(args.output_dir) / METRICS_FILE
+        path = _metrics_file(args)
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = path.read_text(encoding="utf-8").splitlines() if state.global_step and path.is_file() else []
         kept = [line for line in lines if json.loads(line)["step"] <= state.global_step]
@@ -41,7 +45,7 @@ class MetricsFile(TrainerCallback):
     ) -> None:
         """One line, with the step first."""
         if state.is_world_process_zero and logs:
-            with (Path(args.output_dir) / METRICS_FILE).open("a", encoding="utf-8") as file:
+            with _metrics_file(args).open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"step": state.global_step, **logs}) + "\n")
 
 
@@ -59,9 +63,7 @@ class ProgressBar(TrainerCallback):
         hidden = True if args.disable_tqdm or not state.is_world_process_zero else None
         self.bar = tqdm(total=state.max_steps, initial=state.global_step, desc="training", unit="step", disable=hidden)
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """One step further."""
         if self.bar is not None:
             self.bar.update(state.global_step - self.bar.n)

@@ -28,7 +28,9 @@ def prepare_output_folder(folder: str | Path, resume: bool = False, overwrite: b
     if resume:
         return get_last_checkpoint(str(folder))
     if not overwrite:
-        raise OutputError(f"the output folder {folder} holds another run: go on with --resume or replace it with --overwrite")
+        raise OutputError(
+            f"the output folder {folder} holds another run: go on with --resume or replace it with --overwrite"
+        )
     return None
 
 

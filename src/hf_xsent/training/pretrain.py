@@ -87,14 +87,18 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
 def model_settings(arguments: ModelArguments) -> dict[str, Any]:
     """Those settings of the method's config that the recipe states."""
     if arguments.method not in METHODS:
-        raise RecipeError(f"unknown method {arguments.method!r}: use {', '.join(METHODS)}" + nearest(arguments.method, METHODS))
-    stated = {key: value for key, value in asdict(arguments).items() if value is not None and key not in ("model", "method")}
+        raise RecipeError(
+            f"unknown method {arguments.method!r}: use {', '.join(METHODS)}" + nearest(arguments.method, METHODS)
+        )
+    stated = {
+        key: value for key, value in asdict(arguments).items() if value is not None and key not in ("model", "method")
+    }
     if "objectives" in stated:
         stated["objectives"] = parse_weights(stated["objectives"])
-    config_class = METHODS[arguments.method][0]
+    known = METHODS[arguments.method][0].setting_names()
     for key in stated:
-        if key not in config_class.keys():
-            raise RecipeError(f"the method {arguments.method} has no setting {key!r}" + nearest(key, config_class.keys()))
+        if key not in known:
+            raise RecipeError(f"the method {arguments.method} has no setting {key!r}" + nearest(key, known))
     return stated
 
 
@@ -166,8 +170,8 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfi
     """A tokenizer with more pieces than the encoder has embeddings would fail in the middle of a run."""
     if len(tokenizer) > config.vocab_size:
         raise RecipeError(
-            f"the tokenizer of {name!r} has {len(tokenizer)} pieces but its encoder only {config.vocab_size} embeddings: "
-            "they do not belong together"
+            f"the tokenizer of {name!r} has {len(tokenizer)} pieces but its encoder only {config.vocab_size} "
+            "embeddings: they do not belong together"
         )
     if tokenizer.pad_token is None:
         raise RecipeError(f"the tokenizer of {name!r} has no padding token: set pad_token and save it again")

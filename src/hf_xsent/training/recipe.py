@@ -18,7 +18,9 @@ class ModelArguments:
     method: str = _flag("dap", help="Choose the method whose model is trained: dap.")
     pooling: str | None = _flag(help="Make the sentence vector from the first token (cls), or by mean or max.")
     normalize: bool | None = _flag(help="Scale sentence vectors to length 1.")
-    max_length: int | None = _flag(help="Cut sentences after this many tokens; 32 trains fastest, 128 keeps nearly all.")
+    max_length: int | None = _flag(
+        help="Cut sentences after this many tokens; 32 trains fastest, 128 keeps nearly all."
+    )
     languages: list[str] | None = _flag(help="Give these languages (include the target's) an embedding of their own.")
     objectives: list[str] | None = _flag(help="Mix these losses, by weight: translation_ranking=1.0 …")
     temperature: float | None = _flag(help="Divide cosines by this in translation ranking; lower is sharper.")
@@ -38,7 +40,9 @@ class DataArguments:
     dev: list[str] | None = _flag(help="Choose the best checkpoint on these pairs, given like --data.")
     dev_pairs: int = _flag(100, help="Without --dev, hold this many pairs of each language back; 0 for none.")
     target_language: str = _flag("en", help="Name the language of the target side.")
-    columns: list[str] | None = _flag(help="Name or number the source and the target column, such as 0 1 or text_de text_en.")
+    columns: list[str] | None = _flag(
+        help="Name or number the source and the target column, such as 0 1 or text_de text_en."
+    )
     alpha: float = _flag(0.5, help="Draw languages in proportion to size^alpha: 1 as they come, 0 all alike.")
     max_pairs: int | None = _flag(help="Read at most this many pairs a language.")
     clean: bool = _flag(True, help="Apply the cleaning rules; --clean false keeps every pair.")

@@ -61,6 +61,7 @@ class AlignmentTrainer(Trainer):
             self.remove_callback(default)
         self.add_callback(ProgressBar)
         self.add_callback(MetricsFile)
+        self.tokenizer = processing_class
         self.alpha = alpha
         self.target_language = target_language
         self._sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=self.args.device))
@@ -96,17 +97,17 @@ class AlignmentTrainer(Trainer):
 
     def evaluate(
         self,
-        eval_dataset: Bitext | None = None,
+        eval_dataset: Any = None,
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "eval",
     ) -> dict[str, float]:
         """Dev retrieval accuracy@1, per language and as a mean over languages and directions."""
         started = time.perf_counter()
-        dev = self.eval_dataset if eval_dataset is None else eval_dataset
+        dev: Any = self.eval_dataset if eval_dataset is None else eval_dataset
         model = self.accelerator.unwrap_model(self.model)
         with self.autocast_smart_context_manager():
             results = retrieval_by_language(
-                SentenceEmbedder(model, self.processing_class),
+                SentenceEmbedder(model, self.tokenizer),
                 {language: dev.pairs(language) for language in dev.languages},
                 progress=False,
             )
@@ -116,8 +117,8 @@ class AlignmentTrainer(Trainer):
         self._clock += time.perf_counter() - started
         return metrics
 
-    def _get_train_sampler(self, train_dataset: Bitext | None = None) -> Sampler[int]:
-        dataset = train_dataset or self.train_dataset
+    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
+        dataset: Any = self.train_dataset if train_dataset is None else train_dataset
         return TemperatureSampler(dataset.ranges, self.alpha, self.args.data_seed or self.args.seed)
 
 

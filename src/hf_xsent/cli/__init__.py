@@ -1,0 +1,1 @@
+"""The command line ``hf-xsent``; nothing below imports it."""

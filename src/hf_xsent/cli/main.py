@@ -1,0 +1,52 @@
+"""``hf-xsent COMMAND …``: help comes before torch is loaded; an error of ours is one sentence and exit code 2."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from hf_xsent import __version__
+from hf_xsent.cli import evaluate, export, pretrain, quickstart
+from hf_xsent.errors import HfXsentError
+
+COMMANDS = (quickstart, pretrain, evaluate, export)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Every command with its flags."""
+    parser = argparse.ArgumentParser(
+        prog="hf-xsent", description="Turn a multilingual encoder into a cross-lingual sentence encoder."
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for module in COMMANDS:
+        description = (module.__doc__ or "").strip()
+        command = commands.add_parser(
+            module.__name__.rsplit(".", 1)[-1],
+            help=description.splitlines()[0],
+            description=description,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code says how it went."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if arguments[:1] == ["pretrain"] and not {"-h", "--help"} & set(arguments):
+            pretrain.run(arguments[1:])  # every field of TrainingArguments is a flag there, too many to list here
+        else:
+            parsed = build_parser().parse_args(arguments)
+            parsed.run(parsed)
+    except HfXsentError as error:
+        print(f"hf-xsent: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("hf-xsent: stopped", file=sys.stderr)
+        return 130
+    return 0

@@ -1,0 +1,17 @@
+"""Train any method of hf-xsent from a recipe and/or flags.
+
+One process:  python trainer_scripts/run_pretrain.py recipe.yaml --output_dir runs/mine
+Eight GPUs:   torchrun --nproc_per_node 8 trainer_scripts/run_pretrain.py recipe.yaml --output_dir runs/mine
+CPU alone:    python trainer_scripts/run_pretrain.py recipe.yaml --output_dir runs/mine --use_cpu
+
+``hf-xsent pretrain --help`` explains the flags; every field of transformers' TrainingArguments is one, too.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from hf_xsent.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main(["pretrain", *sys.argv[1:]]))
