@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 transformers.utils.logging.disable_progress_bar()
-torch.set_num_threads(min(4, os.cpu_count() or 1))  # tiny models only get slower on more
 
 PAIRS = [
     ("Der Hund schläft im Garten.", "The dog sleeps in the garden."),
@@ -51,6 +50,12 @@ PAIRS = [
 @pytest.fixture(autouse=True)
 def _same_random_numbers() -> None:
     transformers.set_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread_for_tiny_models(request: pytest.FixtureRequest) -> None:
+    """They only get slower on more, above all where other work wants the cores; real models take a few."""
+    torch.set_num_threads(min(4, os.cpu_count() or 1) if "assets" in request.fixturenames else 1)
 
 
 @pytest.fixture(scope="session")
@@ -238,3 +243,10 @@ def encoder_folders(
 def tiny_encoders(request: pytest.FixtureRequest, encoder_folders: dict[str, Path]) -> Path:
     """The folder of one tiny encoder; a test that asks for it runs once a family."""
     return encoder_folders[request.param]
+
+
+@pytest.fixture
+def sentences() -> list[str]:
+    """Many lengths out of order, some equal, two of them far longer than ModernBERT's local window."""
+    sides = [sentence for pair in PAIRS[:6] for sentence in pair]
+    return [sides[0], "a", " ".join(sides[:5]), *sides[1:], "We", " ".join(sides[6:12]), sides[3]]

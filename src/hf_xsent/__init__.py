@@ -51,5 +51,5 @@ def __getattr__(name: str) -> Any:
 
 
 # The command line answers --help before torch is loaded, and imports the models itself when a command needs them.
-if PurePath(sys.argv[0]).stem != "hf-xsent":
+if PurePath(*sys.argv[:1]).stem != "hf-xsent":
     import_module("hf_xsent.models")

@@ -119,6 +119,20 @@ def packed_attention(
         if window is not None and length > window:
             places = torch.arange(length, device=key.device)
             mask = (places[: q.shape[2], None] - places).abs() < window
-        output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scaling)
+        attend = _plain_attention if dropout and q.device.type == "cpu" else F.scaled_dot_product_attention
+        output = attend(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scaling)
         outputs.append(output.transpose(1, 2).flatten(0, 1))
     return torch.cat(outputs)
+
+
+def _plain_attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, dropout_p: float, scale: float
+) -> Tensor:
+    """What ``scaled_dot_product_attention`` computes, for CPUs, where torch has no fused kernel with dropout.
+
+    Its fallback there scales both sides and looks for rows without any key; this does neither.
+    """
+    scores = (query * scale) @ key.transpose(-1, -2)
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -torch.inf)
+    return F.dropout(scores.softmax(-1), dropout_p) @ value

@@ -67,7 +67,6 @@ def walk(arguments: argparse.Namespace) -> dict[str, Any]:
 
     _say("1. Reading bitext")
     train, held_out = load_bitext(data, on_error="skip").train_dev_split(arguments.held_out, arguments.seed)
-    print(train.report.table())
     print(f"{len(train)} pairs to learn from; {len(held_out)} held out, none of whose sentences is among them")
 
     _say("2. Preparing the encoder")
@@ -188,6 +187,7 @@ def _train(arguments: argparse.Namespace, model: DapForPreTraining, train: Bitex
         load_best_model_at_end=False,
         save_strategy="no",
         seed=arguments.seed,
+        logging_steps=20,
     )
     trainer = AlignmentTrainer(model=model, args=settings, train_dataset=train, processing_class=tokenizer, alpha=1.0)
     trainer.train()

@@ -37,7 +37,7 @@ def _packed_attention_interface(
     **_: object,
 ) -> tuple[Tensor, None]:
     """``packed_attention`` in the form in which Hugging Face layers call it: a batch of one row of T tokens."""
-    query, key, value = (x[0].transpose(0, 1) for x in (query, key, value))
+    query, key, value = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))
     return packed_attention(query, key, value, runs, scaling, dropout, sliding_window)[None], None
 
 
@@ -99,10 +99,10 @@ class Backbone(ABC):
         if extra_embeddings is not None:
             words = words + extra_embeddings
         hidden = self.embed(words, packed)
-        yield hidden[0]
+        yield hidden.squeeze(0)
         for layer in self.layers:
             hidden = self._run_layer(layer, hidden, packed)
-            yield (self.final_norm(hidden) if layer is self.layers[-1] else hidden)[0]
+            yield (self.final_norm(hidden) if layer is self.layers[-1] else hidden).squeeze(0)
 
     def encode(
         self,
@@ -121,7 +121,7 @@ class Backbone(ABC):
         if layer == 0:
             return hidden[packed.first_tokens]
         first = self.first_token_layer(self.layers[layer - 1], hidden[None], packed)
-        return (self.final_norm(first) if layer == count else first)[0]
+        return (self.final_norm(first) if layer == count else first).squeeze(0)
 
     def _run_layer(self, layer: Layer, hidden: Tensor, packed: PackedSentences) -> Tensor:
         longest = packed.runs[-1][1]
@@ -155,7 +155,7 @@ class Backbone(ABC):
         query: Tensor, key: Tensor, value: Tensor, heads: int, packed: PackedSentences, **options: Any
     ) -> Tensor:
         """First tokens (1 × N × d) ask, all tokens (1 × T × d) answer: 1 × N × d."""
-        query, key, value = (x[0].unflatten(-1, (heads, -1)) for x in (query, key, value))
+        query, key, value = (x.squeeze(0).unflatten(-1, (heads, -1)) for x in (query, key, value))
         return packed_attention(query, key, value, packed.runs, **options).flatten(1)[None]
 
 

@@ -30,7 +30,17 @@ class AlignmentTrainingArguments(TrainingArguments):
     save_total_limit: int | None = field(default=2, metadata={"help": "Keep so many checkpoints beside the best."})
     warmup_steps: float = field(default=0.1, metadata={"help": "Warm-up steps, or below 1 a share of all steps."})
     remove_unused_columns: bool = field(default=False, metadata={"help": "The collator needs the raw text."})
+    keep_freed_memory: bool = field(
+        default=True,
+        metadata={"help": "On CPUs with glibc, reuse freed memory from step to step instead of returning it each time."},
+    )
     ddp_broadcast_buffers: bool | None = field(default=False, metadata={"help": "Queues are kept equal by us."})
+
+    def __post_init__(self) -> None:
+        """There is nothing to pin memory for on a CPU, and torch warns about it."""
+        super().__post_init__()
+        if self.device.type == "cpu":
+            self.dataloader_pin_memory = False
 
 
 @dataclass(frozen=True)

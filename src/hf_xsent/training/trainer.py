@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import Sampler
 from transformers import PreTrainedTokenizerBase, Trainer
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
+from transformers.trainer_utils import TrainOutput
 
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.collators import PairCollator
@@ -21,6 +22,7 @@ from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.callbacks import MetricsFile, ProgressBar
+from hf_xsent.training.memory import keep_freed_memory
 
 
 class AlignmentTrainer(Trainer):
@@ -68,6 +70,13 @@ class AlignmentTrainer(Trainer):
         self._batches = 0
         self._pairs = 0
         self._clock = time.perf_counter()
+
+    def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
+        """As the Trainer's; on a CPU, memory freed in one step is kept for the next."""
+        if self.args.keep_freed_memory and self.args.device.type == "cpu":
+            keep_freed_memory()
+        self._clock = time.perf_counter()
+        return super().train(*args, **kwargs)
 
     def compute_loss(
         self,

@@ -1,0 +1,235 @@
+"""Cost of one training step, ours beside a plain padded Hugging Face loop and sentence-transformers' own trainer.
+
+  OMP_WAIT_POLICY=PASSIVE python benchmarks/training_step.py --model ENCODER --data "train/{language}-en.tsv.xz"
+
+Same model, pairs, batch, precision, optimiser and clipping; each contender lives in a process of its own and the steps
+take turns, so that what the machine does meanwhile falls on all alike. Prints pairs per CPU second (medians) and peak
+memory, and writes them to --output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing as mp
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+Pairs = list[tuple[str, str]]
+
+
+def sample_pairs(data: str, number: int) -> Pairs:
+    """Pairs of all languages by size^0.5, in a fixed order."""
+    from hf_xsent.data.bitext import load_bitext
+    from hf_xsent.data.mixing import TemperatureSampler
+
+    bitext = load_bitext(data)
+    sampler = TemperatureSampler(bitext.ranges, alpha=0.5, seed=0, num_samples=number)
+    return [(pair["source"], pair["target"]) for pair in bitext.__getitems__(list(sampler))]
+
+
+def gate(connection: Connection) -> Iterator[Callable[[], None]]:
+    """Yields once a step: waits for its turn, and gives a function that reports the CPU seconds since the last one."""
+    for _ in count():
+        started = time.process_time()
+
+        def done(started: float = started) -> None:
+            connection.send(time.process_time() - started)
+            connection.recv()
+
+        yield done
+
+
+def trainer_callback(connection: Connection) -> Any:
+    """The same turns inside a Trainer: a step ends at ``on_step_end`` and the next one starts when the answer comes."""
+    from transformers import TrainerCallback
+
+    class Turns(TrainerCallback):
+        started = 0.0
+
+        def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
+            connection.recv()
+            self.started = time.process_time()
+
+        def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+            connection.send(time.process_time() - self.started)
+            connection.recv()
+            self.started = time.process_time()
+
+    return Turns()
+
+
+def ours(connection: Connection, options: argparse.Namespace, pairs: Pairs) -> None:
+    """AlignmentTrainer with translation ranking."""
+    from torch.utils.data import SequentialSampler
+
+    from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, DapForPreTraining
+    from hf_xsent.models.loading import load_tokenizer
+
+    class InOrder(AlignmentTrainer):
+        def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+            return SequentialSampler(self.train_dataset)
+
+    examples: Any = [{"source": source, "target": target, "language": "und"} for source, target in pairs]
+    model = DapForPreTraining.from_backbone(options.model, pooling=options.pooling, max_length=options.max_length)
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = AlignmentTrainingArguments(
+            output_dir=folder, eval_strategy="no", load_best_model_at_end=False, **trainer_options(options)
+        )
+        trainer = InOrder(model, arguments, examples, processing_class=load_tokenizer(options.model))
+        trainer.add_callback(trainer_callback(connection))
+        trainer.train()
+
+
+def sentence_transformers(connection: Connection, options: argparse.Namespace, pairs: Pairs) -> None:
+    """SentenceTransformerTrainer with MultipleNegativesRankingLoss."""
+    from datasets import Dataset
+    from sentence_transformers import (
+        SentenceTransformer,
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    transformer = Transformer(options.model, max_seq_length=options.max_length)
+    model = SentenceTransformer(
+        modules=[transformer, Pooling(transformer.get_embedding_dimension(), options.pooling)], device="cpu"
+    )
+    dataset = Dataset.from_dict({"anchor": [a for a, _ in pairs], "positive": [b for _, b in pairs]})
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = SentenceTransformerTrainer(
+            model=model,
+            args=SentenceTransformerTrainingArguments(output_dir=folder, **trainer_options(options)),
+            train_dataset=dataset,
+            loss=MultipleNegativesRankingLoss(model),
+        )
+        trainer.add_callback(trainer_callback(connection))
+        trainer.train()
+
+
+def padded_loop(connection: Connection, options: argparse.Namespace, pairs: Pairs) -> None:
+    """The loop one would write by hand: each side padded to its longest, two forward passes, cross entropy."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(options.model)
+    model = AutoModel.from_pretrained(options.model, add_pooling_layer=False).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate, fused=True)
+
+    def embed(sentences: list[str]) -> torch.Tensor:
+        batch = tokenizer(sentences, padding=True, truncation=True, max_length=options.max_length, return_tensors="pt")
+        states = model(**batch).last_hidden_state
+        if options.pooling == "cls":
+            return states[:, 0]
+        mask = batch["attention_mask"][..., None]
+        return (states * mask).sum(1) / mask.sum(1)
+
+    connection.recv()
+    for step, done in zip(range(options.steps), gate(connection), strict=False):
+        some = pairs[step * options.batch : (step + 1) * options.batch]
+        source, target = (torch.nn.functional.normalize(embed(list(side)), dim=-1) for side in zip(*some, strict=True))
+        loss = torch.nn.functional.cross_entropy(source @ target.T / 0.05, torch.arange(len(some)))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        done()
+
+
+def trainer_options(options: argparse.Namespace) -> dict[str, Any]:
+    """What both trainers are told alike."""
+    return {
+        "per_device_train_batch_size": options.batch,
+        "max_steps": options.steps,
+        "learning_rate": options.learning_rate,
+        "save_strategy": "no",
+        "logging_steps": 10_000,
+        "disable_tqdm": True,
+        "report_to": "none",
+    }
+
+
+CONTENDERS = {"hf-xsent": ours, "padded loop": padded_loop, "sentence-transformers": sentence_transformers}
+
+
+def work(name: str, connection: Connection, options: argparse.Namespace, pairs: Pairs) -> None:
+    """One contender's process; after the last step it reports its peak memory."""
+    import torch
+    import transformers
+
+    torch.set_num_threads(options.threads)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    CONTENDERS[name](connection, options, pairs)
+    connection.send((before / 1024, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
+
+
+def compare(options: argparse.Namespace) -> dict[str, Any]:
+    """Let the contenders take turns, step by step; the first steps do not count."""
+    pairs = sample_pairs(options.data, options.batch * options.steps)
+    context = mp.get_context("spawn")
+    lines: dict[str, Connection] = {}
+    seconds: dict[str, list[float]] = {name: [] for name in CONTENDERS}
+    for name in CONTENDERS:
+        lines[name], other = context.Pipe()
+        context.Process(target=work, args=(name, other, options, pairs), daemon=True).start()
+    for step in range(options.steps):
+        for name, line in lines.items():
+            line.send("your turn")
+            seconds[name].append(line.recv())
+        print(step, {name: round(some[-1], 2) for name, some in seconds.items()}, file=sys.stderr, flush=True)
+    result: dict[str, Any] = {}
+    for name, line in lines.items():
+        line.send("finish")
+        _, peak = line.recv()
+        median = statistics.median(seconds[name][options.warmup :])
+        result[name] = {
+            "cpu_seconds": round(median, 3),
+            "pairs_per_cpu_second": round(options.batch / median, 2),
+            "peak_mib": round(peak),
+        }
+    for name in CONTENDERS:
+        result[name]["speedup_of_ours"] = round(result[name]["cpu_seconds"] / result["hf-xsent"]["cpu_seconds"], 2)
+    return result
+
+
+def main() -> None:
+    """Compare at each length; print and keep the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="Encoder to train: folder or Hub id.")
+    parser.add_argument("--data", required=True, help="Pairs, such as train/{language}-en.tsv.xz.")
+    parser.add_argument("--max_length", type=int, nargs="+", default=[32, 128])
+    parser.add_argument("--pooling", default="mean")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--warmup", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--learning_rate", type=float, default=2e-5)
+    parser.add_argument("--output", default="benchmarks/results/training_step.json")
+    options = parser.parse_args()
+    results = {}
+    for length in options.max_length:
+        results[f"max_length {length}"] = compare(argparse.Namespace(**{**vars(options), "max_length": length}))
+    settings = {key: getattr(options, key) for key in ("pooling", "batch", "steps", "warmup", "threads")}
+    Path(options.output).write_text(json.dumps({"settings": settings, "results": results}, indent=2) + "\n")
+    for length, result in results.items():
+        print(f"\n{length}\n{'':24}CPU s/step  pairs/CPU s  peak MiB  cost beside ours")
+        for name, one in result.items():
+            print(
+                f"{name:24}{one['cpu_seconds']:>10.2f}{one['pairs_per_cpu_second']:>13.1f}{one['peak_mib']:>10}"
+                f"{one['speedup_of_ours']:>17.2f}"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,311 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
+
+from hf_xsent import DapConfig, DapForPreTraining, DapForSentenceEmbedding
+from hf_xsent.errors import ModelError, RecipeError
+from hf_xsent.models.pretraining import AlignmentConfig
+from hf_xsent.models.sentence_encoder import SentenceEncoder
+
+Batch = dict[str, Tensor]
+
+
+def _batch(folder: Path, sentences: list[str]) -> Batch:
+    encoded = AutoTokenizer.from_pretrained(folder)(sentences, padding=True, return_tensors="pt")
+    return {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"]}
+
+
+def _shaken(model: torch.nn.Module) -> Any:
+    """Weights that no new model has, so that one that was not loaded shows."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+    return model.eval()
+
+
+def _assert_equal_weights(one: torch.nn.Module, other: torch.nn.Module) -> None:
+    assert one.state_dict().keys() == other.state_dict().keys()
+    for (name, weight), expected in zip(one.state_dict().items(), other.state_dict().values(), strict=True):
+        assert torch.equal(weight, expected), name
+
+
+# Round trips
+
+
+def test_a_training_checkpoint_opens_as_both_models(tiny_encoders: Path, tmp_path: Path) -> None:
+    model = _shaken(DapForPreTraining.from_backbone(str(tiny_encoders), pooling="mean", languages=["de", "en"]))
+    model.save_pretrained(tmp_path)
+    again, info = AutoModelForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
+    assert type(again) is DapForPreTraining
+    assert not any(info.values())
+    _assert_equal_weights(again, model)
+
+    sentence_model, info = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
+    assert type(sentence_model) is DapForSentenceEmbedding
+    assert not any(info.values())
+    _assert_equal_weights(sentence_model.encoder, model.encoder)
+    assert sentence_model.config.pooling == "mean"
+    assert sentence_model.config.objectives == {"translation_ranking": 1.0}
+    assert not sentence_model.training
+
+
+def test_objective_heads_stay_behind_in_silence(
+    encoder_folders: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = DapForPreTraining.from_backbone(str(encoder_folders["bert"]))
+    model.objectives["translation_ranking"].head = torch.nn.Linear(32, 5)  # type: ignore[assignment]
+    _shaken(model).save_pretrained(tmp_path)
+    assert any(name.startswith("objectives.") for name in load_file(tmp_path / "model.safetensors"))
+    sentence_model, info = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+    _assert_equal_weights(sentence_model.encoder, model.encoder)
+    assert not any(name.startswith("objectives.") for name in sentence_model.state_dict())
+    assert "objectives" not in caplog.text
+
+
+def test_a_sentence_model_opens_for_more_training(tiny_encoders: Path, tmp_path: Path) -> None:
+    model = _shaken(DapForSentenceEmbedding.from_backbone(str(tiny_encoders), max_length=20, normalize=True))
+    model.save_pretrained(tmp_path)
+    assert not any(name.startswith("objectives") for name in load_file(tmp_path / "model.safetensors"))
+    again, info = AutoModelForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
+    assert type(again) is DapForPreTraining
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+    _assert_equal_weights(again.encoder, model.encoder)
+    assert (again.config.max_length, again.config.normalize) == (20, True)
+
+
+def test_every_setting_survives_the_round_trip(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "pooling": "max",
+        "normalize": True,
+        "max_length": 17,
+        "languages": ["de", "en"],
+        "objectives": {"translation_ranking": 0.5},
+        "temperature": 0.1,
+        "margin": 0.3,
+        "margin_before_temperature": True,
+        "symmetric": True,
+        "mask_repeated": False,
+    }
+    assert sorted(settings) == sorted(DapConfig.setting_names()), "a setting is missing here"
+    DapForPreTraining.from_backbone(str(encoder_folders["bert"]), **settings).save_pretrained(tmp_path)
+    config = DapConfig.from_pretrained(tmp_path)
+    assert {name: getattr(config, name) for name in settings} == settings
+    assert config.encoder_config.model_type == "bert"
+    assert all(getattr(DapConfig(), name) != value for name, value in settings.items()), "a default proves nothing"
+
+
+def test_a_checkpoint_names_no_path_of_this_machine(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = encoder_folders["bert"]
+    DapForPreTraining.from_backbone(str(folder)).save_pretrained(tmp_path)
+    assert str(folder) not in (tmp_path / "config.json").read_text()
+
+
+def test_weights_of_a_checkpoint_keep_their_precision(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    model = _shaken(DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), dtype=torch.bfloat16))
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+    model.save_pretrained(tmp_path)
+    for opened in (AutoModel.from_pretrained(tmp_path), AutoModel.from_pretrained(tmp_path, dtype="auto")):
+        assert {parameter.dtype for parameter in opened.parameters()} == {torch.bfloat16}
+        _assert_equal_weights(opened, model)
+    full = AutoModel.from_pretrained(tmp_path, dtype=torch.float32)
+    assert {parameter.dtype for parameter in full.parameters()} == {torch.float32}
+
+
+# Language embeddings
+
+
+def test_new_language_embeddings_change_nothing(tiny_encoders: Path, sentences: list[str]) -> None:
+    plain = DapForSentenceEmbedding.from_backbone(str(tiny_encoders)).eval()
+    model = DapForSentenceEmbedding.from_backbone(str(tiny_encoders), languages=["de", "en"]).eval()
+    assert not model.language_embeddings.weight.any()
+    batch = _batch(tiny_encoders, sentences)
+    ids = torch.arange(len(sentences)) % 2
+    with torch.no_grad():
+        assert torch.equal(model(**batch, language_ids=ids).sentence_embedding, plain(**batch).sentence_embedding)
+
+
+def test_saved_language_embeddings_are_loaded(tiny_encoders: Path, tmp_path: Path) -> None:
+    """Loading builds the model on the meta device first, where what __init__ fills in is lost."""
+    model = _shaken(DapForPreTraining.from_backbone(str(tiny_encoders), languages=["de", "fr", "en"]))
+    model.save_pretrained(tmp_path)
+    for auto in (AutoModel, AutoModelForPreTraining):
+        _assert_equal_weights(auto.from_pretrained(tmp_path).language_embeddings, model.language_embeddings)
+
+
+def test_language_embeddings_that_a_checkpoint_lacks_start_at_zero(
+    encoder_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    _shaken(DapForPreTraining.from_backbone(str(encoder_folders["bert"]))).save_pretrained(tmp_path)
+    config = DapConfig.from_pretrained(tmp_path, languages=["de", "en"])
+    model = DapForPreTraining.from_pretrained(tmp_path, config=config)
+    assert model.language_embeddings.weight.shape == (2, 32)
+    assert not model.language_embeddings.weight.any()
+
+
+def test_each_sentence_gets_its_own_language(tiny_encoders: Path, sentences: list[str]) -> None:
+    model = _shaken(DapForSentenceEmbedding.from_backbone(str(tiny_encoders), languages=["de", "en"], pooling="mean"))
+    batch = _batch(tiny_encoders, sentences)
+    ids = torch.arange(len(sentences)) % 3 % 2
+    with torch.no_grad():
+        mixed = model(**batch, language_ids=ids).sentence_embedding
+        whole = torch.stack([model(**batch, language_ids=torch.full_like(ids, i)).sentence_embedding for i in (0, 1)])
+    torch.testing.assert_close(mixed, whole[ids, torch.arange(len(ids))], atol=1e-6, rtol=0)
+    assert (whole[0] - whole[1]).abs().max() > 1e-3
+
+
+def test_a_model_with_languages_wants_to_know_them(encoder_folders: dict[str, Path]) -> None:
+    folder = encoder_folders["bert"]
+    model = DapForSentenceEmbedding.from_backbone(str(folder), languages=["de", "en"])
+    with pytest.raises(ModelError, match=r"pass language_ids, numbers into \['de', 'en'\]"):
+        model(**_batch(folder, ["a"]))
+
+
+# Forward
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_forward_gives_hugging_faces_states_and_the_vector_of_embed(
+    tiny_encoders: Path, sentences: list[str], pooling: str, normalize: bool
+) -> None:
+    model = DapForSentenceEmbedding.from_backbone(str(tiny_encoders), pooling=pooling, normalize=normalize).eval()
+    batch = _batch(tiny_encoders, sentences)
+    with torch.no_grad():
+        output = model(**batch)
+        theirs = AutoModel.from_pretrained(tiny_encoders).eval()(**batch).last_hidden_state
+        embedded = model.embed([batch["input_ids"]], [batch["attention_mask"]])
+    real = batch["attention_mask"][..., None].bool()
+    torch.testing.assert_close(output.last_hidden_state, theirs * real, atol=1e-5, rtol=0)
+    assert output.pooler_output is output.sentence_embedding
+    torch.testing.assert_close(embedded, output.sentence_embedding, atol=1e-6, rtol=0)
+
+    expected = {
+        "cls": theirs[:, 0],
+        "mean": (theirs * real).sum(1) / real.sum(1),
+        "max": theirs.masked_fill(~real, -torch.inf).amax(1),
+    }[pooling]
+    expected = torch.nn.functional.normalize(expected, dim=-1) if normalize else expected
+    torch.testing.assert_close(output.sentence_embedding, expected, atol=1e-5, rtol=0)
+
+
+def test_without_a_mask_every_token_counts(encoder_folders: dict[str, Path]) -> None:
+    model = DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), pooling="mean").eval()
+    ids = torch.tensor([[2, 7, 8, 3], [2, 9, 0, 3]])
+    with torch.no_grad():
+        assert torch.equal(model(ids).pooler_output, model(ids, attention_mask=torch.ones_like(ids)).pooler_output)
+
+
+def test_two_batches_embed_as_one_row_after_the_other(tiny_encoders: Path, sentences: list[str]) -> None:
+    model = DapForSentenceEmbedding.from_backbone(str(tiny_encoders)).eval()
+    one, other = _batch(tiny_encoders, sentences[:5]), _batch(tiny_encoders, sentences[5:])
+    with torch.no_grad():
+        both = model.embed(
+            [one["input_ids"], other["input_ids"]], [one["attention_mask"], other["attention_mask"]], layer=2
+        )
+        each = [model.embed([x["input_ids"]], [x["attention_mask"]], layer=2) for x in (one, other)]
+    torch.testing.assert_close(both, torch.cat(each), atol=1e-6, rtol=0)
+
+
+def test_gradient_checkpointing_trains_the_same(encoder_folders: dict[str, Path], sentences: list[str]) -> None:
+    batch = _batch(encoder_folders["modernbert"], sentences)
+    gradients = []
+    for checkpointing in (False, True):
+        model = DapForSentenceEmbedding.from_backbone(str(encoder_folders["modernbert"])).train()
+        if checkpointing:
+            model.gradient_checkpointing_enable()
+        model(**batch).sentence_embedding.tanh().sum().backward()
+        gradients.append(model.encoder.layers[0].mlp.Wi.weight.grad)
+    torch.testing.assert_close(gradients[1], gradients[0], atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_the_attention_asked_for_reaches_the_encoder(
+    encoder_folders: dict[str, Path], tmp_path: Path, attention: str
+) -> None:
+    model = DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), attn_implementation=attention)
+    assert model.encoder.config._attn_implementation == attention
+    model.save_pretrained(tmp_path)
+    assert "attn_implementation" not in (tmp_path / "config.json").read_text()
+    opened = AutoModel.from_pretrained(tmp_path, attn_implementation=attention)
+    assert opened.encoder.config._attn_implementation == attention
+    assert opened.config.encoder_config is opened.encoder.config
+
+
+def test_pieces_can_be_added_to_the_vocabulary(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    model = DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]))
+    size = model.get_input_embeddings().num_embeddings
+    model.resize_token_embeddings(size + 3)
+    model.save_pretrained(tmp_path)
+    opened = AutoModel.from_pretrained(tmp_path)
+    assert opened.get_input_embeddings().num_embeddings == opened.config.encoder_config.vocab_size == size + 3
+
+
+# What is refused, in one sentence
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"pooling": "means"}, r"unknown pooling 'means': use one of cls, mean, max; did you mean 'mean'\?"),
+        ({"poolin": "cls"}, r"DapConfig has no setting 'poolin'; did you mean 'pooling'\?"),
+        ({"max_length": 129}, "max_length 129 does not fit: this encoder takes 2 to 128 tokens a sentence"),
+        ({"max_length": 1}, "max_length 1 does not fit"),
+        ({"encoder_config": None}, "DapConfig has no setting 'encoder_config'"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(tiny_encoders: Path, settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(RecipeError, match=f"^{told}") as error:
+        DapForSentenceEmbedding.from_backbone(str(tiny_encoders), **settings)
+    assert "\n" not in str(error.value)
+
+
+def test_the_longest_sentence_that_fits_is_taken(tiny_encoders: Path) -> None:
+    model = DapForSentenceEmbedding.from_backbone(str(tiny_encoders), max_length=128).eval()
+    with torch.no_grad():
+        assert model(torch.full((1, 128), 7)).sentence_embedding.isfinite().all()
+
+
+def test_a_model_without_encoder_is_refused() -> None:
+    with pytest.raises(ModelError, match="the config names no encoder: start from one with from_backbone"):
+        DapForSentenceEmbedding(DapConfig())
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "there is no such folder, and the Hub id"),
+        ("{not json", "gives no a readable config.json"),
+        (json.dumps({"model_type": "distilbert"}), "the encoder family 'distilbert' is not supported"),
+        (json.dumps({"model_type": "bert", "vocab_size": 9}), "readable weights"),
+    ],
+)
+def test_a_folder_that_holds_no_encoder_is_refused(tmp_path: Path, content: str | None, told: str) -> None:
+    folder = tmp_path / "model"
+    if content is not None:
+        folder.mkdir()
+        (folder / "config.json").write_text(content)
+    with pytest.raises(ModelError) as error:
+        SentenceEncoder.from_backbone(str(folder))
+    assert told in str(error.value) and str(folder) in str(error.value) + str(folder) * ("distilbert" in told)
+    assert "\n" not in str(error.value)
+
+
+def test_config_is_not_shared_between_two_models(encoder_folders: dict[str, Path]) -> None:
+    config = DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"])).config
+    one, other = DapForSentenceEmbedding(config), DapForSentenceEmbedding(config)
+    assert one.encoder.config is not other.encoder.config
+
+
+def test_the_names_of_settings_leave_transformers_own_out() -> None:
+    names = AlignmentConfig.setting_names()
+    assert {"pooling", "temperature", "objectives"} <= set(names)
+    assert not {"encoder_config", "dtype", "architectures", "id2label"} & set(names)
