@@ -13,6 +13,8 @@ import argparse
 from itertools import chain, count
 from pathlib import Path
 
+from hf_xsent.errors import OutputError
+
 EMBEDDED_LANGUAGES = ("de", "es", "fr", "tr", "ru", "el", "ar", "he", "hi", "ja", "ko", "zh_Hans")
 
 
@@ -29,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--languages",
         nargs="+",
         metavar="CODE",
+        default=EMBEDDED_LANGUAGES,
         help=f"Languages of Django's messages; default: {' '.join(EMBEDDED_LANGUAGES)}",
     )
     parser.add_argument(
@@ -45,7 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Choose the folder, then walk."""
     from hf_xsent.cli.quickstart_walk import walk
-    from hf_xsent.errors import OutputError
 
     if arguments.output is None:
         names = chain(["quickstart"], (f"quickstart-{number}" for number in count(2)))

@@ -16,7 +16,6 @@ from tokenizers.models import Unigram
 from tokenizers.trainers import UnigramTrainer
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, set_seed
 
-from hf_xsent.cli.quickstart import EMBEDDED_LANGUAGES
 from hf_xsent.cli.quickstart_report import write_report
 from hf_xsent.data.bitext import Bitext, load_bitext, resolve_sources
 from hf_xsent.errors import DataError, MissingExtraError, nearest
@@ -59,7 +58,7 @@ def walk(arguments: argparse.Namespace) -> dict[str, Any]:
     quiet_logs()
     set_seed(arguments.seed)
     output = Path(arguments.output)
-    data = arguments.data or django_catalogues(arguments.languages or EMBEDDED_LANGUAGES)
+    data = arguments.data or django_catalogues(arguments.languages)
     resolve_sources(data)
     if arguments.model:
         load_config(arguments.model)

@@ -178,7 +178,7 @@ class Bitext:
         for language, hashes in chosen.items():
             if len(hashes) <= dev_size:
                 raise DataError(f"{language} has {len(hashes)} different targets, too few to hold {dev_size} out; "
-                                "lower dev_size")  # fmt: skip
+                                "hold fewer out, or give a dev set")  # fmt: skip
         dev_rows = np.sort([row for hashes in chosen.values() for _, row in sorted(hashes.items())[:dev_size]])
         dev_pairs = self.__getitems__(dev_rows.tolist())
         held_out = {hash_texts(pair[side]) for pair in dev_pairs for side in ("source", "target")}

@@ -38,7 +38,7 @@ def load_encoder(name_or_path: str, dtype: torch.dtype = torch.float32, **option
 
 def load_config(name_or_path: str) -> PreTrainedConfig:
     """The config of a model folder or Hub id."""
-    with _one_sentence(name_or_path, "a readable config.json"):
+    with _one_sentence(name_or_path, "readable config.json"):
         return AutoConfig.from_pretrained(name_or_path)
 
 
@@ -48,7 +48,7 @@ def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
     folder = Path(name_or_path)
     if folder.is_dir() and not any((folder / file).is_file() for file in files):
         raise ModelError(f"the model folder {name_or_path!r} holds no tokenizer: save one into it (tokenizer.json)")
-    with _one_sentence(name_or_path, "a readable tokenizer"):
+    with _one_sentence(name_or_path, "readable tokenizer"):
         return AutoTokenizer.from_pretrained(name_or_path)
 
 
@@ -57,9 +57,10 @@ def _one_sentence(name_or_path: str, what: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        place = "the folder" if Path(name_or_path).is_dir() else "there is no such folder, and the Hub id"
         reason = str(error).splitlines()[0]
-        raise ModelError(f"{place} {name_or_path!r} gives no {what}: {reason}") from error
+        if Path(name_or_path).is_dir():
+            raise ModelError(f"the model folder {name_or_path!r} has no {what}: {reason}") from error
+        raise ModelError(f"{name_or_path!r} is no folder, and as a Hub id it gives no {what}: {reason}") from error
 
 
 @contextmanager

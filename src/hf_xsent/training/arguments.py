@@ -32,7 +32,9 @@ class AlignmentTrainingArguments(TrainingArguments):
     remove_unused_columns: bool = field(default=False, metadata={"help": "The collator needs the raw text."})
     keep_freed_memory: bool = field(
         default=True,
-        metadata={"help": "On CPUs with glibc, reuse freed memory from step to step instead of returning it each time."},
+        metadata={
+            "help": "On CPUs with glibc, reuse freed memory from step to step instead of returning it each time."
+        },
     )
     ddp_broadcast_buffers: bool | None = field(default=False, metadata={"help": "Queues are kept equal by us."})
 
