@@ -1,0 +1,274 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+from hf_xsent import DapForPreTraining, DapForSentenceEmbedding, SentenceEmbedder
+from hf_xsent.errors import ModelError
+
+
+def _embedder(folder: Path, **settings: Any) -> SentenceEmbedder:
+    model = DapForSentenceEmbedding.from_backbone(str(folder), **settings)
+    return SentenceEmbedder(model.eval(), AutoTokenizer.from_pretrained(folder))
+
+
+def _pooled_by_hugging_face(
+    folder: Path, sentences: list[str], pooling: str = "mean", max_length: int = 128, layer: int | None = None
+) -> np.ndarray:
+    batch = AutoTokenizer.from_pretrained(folder)(
+        sentences, padding=True, truncation=True, max_length=max_length, return_tensors="pt"
+    )
+    with torch.no_grad():
+        output = AutoModel.from_pretrained(folder).eval()(**batch, output_hidden_states=True)
+    states = output.last_hidden_state if layer is None else output.hidden_states[layer]
+    mask = batch["attention_mask"][..., None]
+    pooled = {
+        "cls": lambda: states[:, 0],
+        "mean": lambda: (states * mask).sum(1) / mask.sum(1),
+        "max": lambda: states.masked_fill(mask == 0, -torch.inf).amax(1),
+    }[pooling]()
+    return np.asarray(pooled)
+
+
+def _legacy(mode: str) -> dict[str, Any]:
+    flags = {
+        "cls": "cls_token",
+        "mean": "mean_tokens",
+        "max": "max_tokens",
+        "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    }
+    return {"word_embedding_dimension": 32, **{f"pooling_mode_{flag}": mode == key for key, flag in flags.items()}}
+
+
+def _version_6(mode: str) -> dict[str, Any]:
+    return {"embedding_dimension": 32, "pooling_mode": mode, "include_prompt": True}
+
+
+_TYPES = {
+    _legacy: dict.fromkeys(("Transformer", "Pooling", "Normalize", "Dense"), "sentence_transformers.models"),
+    _version_6: {
+        "Transformer": "sentence_transformers.base.modules.transformer",
+        "Pooling": "sentence_transformers.sentence_transformer.modules.pooling",
+        "Normalize": "sentence_transformers.base.modules.normalize",
+        "Dense": "sentence_transformers.base.modules.dense",
+    },
+}
+
+
+def _sentence_transformer(encoder: Path, folder: Path, layout: Any, pooling: str, **settings: Any) -> Path:
+    """The encoder with the files that sentence-transformers adds."""
+    shutil.copytree(encoder, folder)
+    kinds = {"": "Transformer", "1_Pooling": "Pooling"} | settings.get("more", {})
+    modules = [
+        {"idx": number, "name": str(number), "path": path, "type": f"{_TYPES[layout][kind]}.{kind}"}
+        for number, (path, kind) in enumerate(kinds.items())
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(layout(pooling)))
+    if "max_seq_length" in settings:
+        (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": settings["max_seq_length"]}))
+    return folder
+
+
+# Vectors
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_vectors_do_not_depend_on_company_or_order(tiny_encoders: Path, sentences: list[str], pooling: str) -> None:
+    embedder = _embedder(tiny_encoders, pooling=pooling)
+    expected = _pooled_by_hugging_face(tiny_encoders, sentences, pooling)
+    for tokens in (1, 30, 100, 8192):
+        embedder.tokens_per_batch = tokens
+        np.testing.assert_allclose(embedder.encode(sentences), expected, atol=1e-5)
+    np.testing.assert_allclose(embedder.encode(sentences[::-1])[::-1], expected, atol=1e-5)
+    assert embedder.encode(sentences).dtype == np.float32
+
+
+def test_no_batch_holds_more_tokens_than_allowed(
+    encoder_folders: dict[str, Path], sentences: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedder = _embedder(encoder_folders["bert"])
+    embedder.tokens_per_batch = 60
+    shapes = []
+    embed = embedder.model.embed
+
+    def watched(input_ids: Any, *rest: Any) -> Any:
+        shapes.append(tuple(input_ids[0].shape))
+        return embed(input_ids, *rest)
+
+    monkeypatch.setattr(embedder.model, "embed", watched)
+    embedder.encode(sentences)
+    assert sum(rows for rows, _ in shapes) == len(sentences)
+    assert all(rows == 1 or rows * width <= 60 for rows, width in shapes)
+    assert len(shapes) > 2 and max(rows for rows, _ in shapes) > 2
+    assert [width for _, width in shapes] == sorted((width for _, width in shapes), reverse=True)
+
+
+def test_no_sentences_give_no_vectors(encoder_folders: dict[str, Path]) -> None:
+    vectors = _embedder(encoder_folders["bert"]).encode([])
+    assert vectors.shape == (0, 32) and vectors.dtype == np.float32
+
+
+def test_an_empty_sentence_has_a_vector(tiny_encoders: Path) -> None:
+    """Its special tokens are there."""
+    vectors = _embedder(tiny_encoders).encode(["", "Where is the station?"])
+    np.testing.assert_allclose(
+        vectors, _pooled_by_hugging_face(tiny_encoders, ["", "Where is the station?"], "cls"), atol=1e-5
+    )
+
+
+def test_more_sentences_than_one_tokenizer_call_takes(
+    encoder_folders: dict[str, Path], sentences: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedder = _embedder(encoder_folders["bert"])
+    expected = embedder.encode(sentences)
+    monkeypatch.setattr("hf_xsent.models.embedder._SENTENCES_PER_TOKENIZER_CALL", 4)
+    np.testing.assert_allclose(embedder.encode(sentences), expected, atol=1e-6)
+
+
+def test_sentences_are_cut_at_the_models_length_or_the_callers(tiny_encoders: Path, sentences: list[str]) -> None:
+    model = DapForSentenceEmbedding.from_backbone(str(tiny_encoders), max_length=9, pooling="mean").eval()
+    tokenizer = AutoTokenizer.from_pretrained(tiny_encoders)
+    for embedder, length in ((SentenceEmbedder(model, tokenizer), 9), (SentenceEmbedder(model, tokenizer, 5), 5)):
+        expected = _pooled_by_hugging_face(tiny_encoders, sentences, max_length=length)
+        np.testing.assert_allclose(embedder.encode(sentences), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("layer", [0, 2])
+def test_any_layer_can_be_pooled(tiny_encoders: Path, sentences: list[str], pooling: str, layer: int) -> None:
+    embedder = SentenceEmbedder.from_pretrained(str(tiny_encoders), pooling=pooling, layer=layer, device="cpu")
+    expected = _pooled_by_hugging_face(tiny_encoders, sentences, pooling, layer=layer)
+    np.testing.assert_allclose(embedder.encode(sentences), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer", [-1, 4])
+def test_a_layer_there_is_not_is_refused(encoder_folders: dict[str, Path], layer: int) -> None:
+    with pytest.raises(
+        ModelError, match=rf"layer {layer} does not exist: this encoder has layers 0 \(embeddings\) to 3"
+    ):
+        SentenceEmbedder.from_pretrained(str(encoder_folders["bert"]), layer=layer)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_the_model_stays_in_the_mode_it_was_in(encoder_folders: dict[str, Path], training: bool) -> None:
+    embedder = _embedder(encoder_folders["bert"])
+    embedder.model.train(training)
+    one, other = embedder.encode(["a b c"]), embedder.encode(["a b c"])
+    assert np.array_equal(one, other)  # no dropout
+    assert all(module.training == training for module in embedder.model.modules())
+
+
+# Languages
+
+
+def test_language_embeddings_are_chosen_by_name(tiny_encoders: Path, sentences: list[str]) -> None:
+    embedder = _embedder(tiny_encoders, languages=["de", "en"])
+    torch.nn.init.normal_(embedder.model.language_embeddings.weight)
+    german, english = (embedder.encode(sentences, language=language) for language in ("de", "en"))
+    assert np.abs(german - english).max() > 1e-3
+    with torch.no_grad():
+        embedder.model.language_embeddings.weight[0] = embedder.model.language_embeddings.weight[1]
+    assert np.array_equal(embedder.encode(sentences, language="de"), english)
+
+
+@pytest.mark.parametrize("language", [None, "fr"])
+def test_a_language_without_embedding_is_refused(encoder_folders: dict[str, Path], language: str | None) -> None:
+    embedder = _embedder(encoder_folders["bert"], languages=["de", "en"])
+    with pytest.raises(ModelError, match="^this model has language embeddings for de, en: pass one as language$"):
+        embedder.encode(["a"], language=language)
+
+
+# What is opened, and with which settings
+
+
+@pytest.mark.parametrize("model_class", [DapForPreTraining, DapForSentenceEmbedding])
+def test_our_own_folder_keeps_its_settings(
+    tiny_encoders: Path, tmp_path: Path, sentences: list[str], model_class: Any
+) -> None:
+    model = model_class.from_backbone(str(tiny_encoders), pooling="max", max_length=11, normalize=True)
+    model.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_encoders).save_pretrained(tmp_path)
+    embedder = SentenceEmbedder.from_pretrained(str(tmp_path), device="cpu")
+    assert (embedder.pooling, embedder.max_length) == ("max", 11)
+    expected = _pooled_by_hugging_face(tiny_encoders, sentences, "max", 11)
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(embedder.encode(sentences), expected, atol=1e-5)
+
+    other = SentenceEmbedder.from_pretrained(str(tmp_path), pooling="cls", max_length=7, device="cpu")
+    assert (other.pooling, other.max_length) == ("cls", 7)
+    expected = _pooled_by_hugging_face(tiny_encoders, sentences, "cls", 7)
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(other.encode(sentences), expected, atol=1e-5)
+
+
+def test_a_plain_encoder_is_pooled_by_its_mean_and_takes_all_its_positions(
+    tiny_encoders: Path, sentences: list[str]
+) -> None:
+    embedder = SentenceEmbedder.from_pretrained(str(tiny_encoders), device="cpu")
+    assert (embedder.pooling, embedder.max_length, embedder.model.config.normalize) == ("mean", 128, False)
+    np.testing.assert_allclose(embedder.encode(sentences), _pooled_by_hugging_face(tiny_encoders, sentences), atol=1e-5)
+    assert SentenceEmbedder.from_pretrained(str(tiny_encoders), max_length=6).max_length == 6
+    long = [" ".join(sentences)]
+    assert embedder.encode(long).shape == (1, 32)
+
+
+@pytest.mark.parametrize("layout", [_legacy, _version_6])
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
+def test_a_sentence_transformers_folder_states_its_pooling(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str], layout: Any, pooling: str
+) -> None:
+    encoder = encoder_folders["xlm-roberta"]
+    folder = _sentence_transformer(encoder, tmp_path / "st", layout, pooling, max_seq_length=10)
+    embedder = SentenceEmbedder.from_pretrained(str(folder), device="cpu")
+    assert (embedder.pooling, embedder.max_length, embedder.model.config.normalize) == (pooling, 10, False)
+    expected = _pooled_by_hugging_face(encoder, sentences, pooling, 10)
+    np.testing.assert_allclose(embedder.encode(sentences), expected, atol=1e-5)
+    assert SentenceEmbedder.from_pretrained(str(folder), pooling="mean", max_length=6, device="cpu").max_length == 6
+
+
+@pytest.mark.parametrize("layout", [_legacy, _version_6])
+def test_a_sentence_transformers_folder_opens_as_they_open_it(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str], layout: Any
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    encoder = encoder_folders["bert"]
+    more = {"2_Normalize": "Normalize"}
+    folder = _sentence_transformer(encoder, tmp_path / "st", layout, "mean", max_seq_length=12, more=more)
+    embedder = SentenceEmbedder.from_pretrained(str(folder), device="cpu")
+    assert embedder.model.config.normalize
+    theirs = SentenceTransformer(str(folder), device="cpu").encode(sentences)
+    np.testing.assert_allclose(embedder.encode(sentences), theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("layout", [_legacy, _version_6])
+def test_modules_and_poolings_that_we_lack_are_refused(
+    encoder_folders: dict[str, Path], tmp_path: Path, layout: Any
+) -> None:
+    encoder = encoder_folders["bert"]
+    folder = _sentence_transformer(encoder, tmp_path / "dense", layout, "mean", more={"2_Dense": "Dense"})
+    with pytest.raises(ModelError, match="has a module Dense: open it with sentence_transformers.SentenceTransformer"):
+        SentenceEmbedder.from_pretrained(str(folder))
+    folder = _sentence_transformer(encoder, tmp_path / "sqrt", layout, "mean_sqrt_len_tokens")
+    with pytest.raises(ModelError, match="this pooling is not supported"):
+        SentenceEmbedder.from_pretrained(str(folder))
+
+
+def test_half_precision_models_give_float32_vectors(encoder_folders: dict[str, Path], sentences: list[str]) -> None:
+    folder = str(encoder_folders["bert"])
+    half = SentenceEmbedder.from_pretrained(folder, dtype=torch.bfloat16, device="cpu")
+    assert half.model.dtype == torch.bfloat16
+    full = SentenceEmbedder.from_pretrained(folder, device="cpu")
+    assert full.model.dtype == torch.float32
+    vectors = half.encode(sentences)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, full.encode(sentences), atol=0.1)
