@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hf_xsent.data.benchmarks import TatoebaSet, load_tatoeba, tatoeba_groups
+from hf_xsent.errors import DataError
+from hf_xsent.evaluation import retrieval
+from hf_xsent.evaluation.report import render_table, write_json
+from hf_xsent.evaluation.retrieval import (
+    PROTOCOL,
+    RetrievalAccuracy,
+    accuracy_at_1,
+    describe,
+    evaluate_tatoeba,
+    retrieval_by_language,
+)
+
+
+class _Letters:
+    """Counts letters: equal sentences get equal vectors, others mostly do not."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def encode(self, sentences: Sequence[str]) -> np.ndarray:
+        self.calls += 1
+        table = np.zeros((len(sentences), 128), dtype=np.float32)
+        for row, sentence in enumerate(sentences):
+            for letter in sentence:
+                table[row, ord(letter) % 128] += 1
+        return table + 0.01
+
+
+def _unit(degrees: Sequence[float]) -> np.ndarray:
+    angles = np.deg2rad(np.asarray(degrees, dtype=np.float64))
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+
+
+# Accuracy, worked by hand: vectors are directions in the plane, the nearest is the one with the smallest angle between
+
+
+def test_each_direction_is_counted_on_its_own() -> None:
+    source = _unit([0, 40, 100])
+    target = _unit([10, 12, 80])
+    # forward: 0 → 10 ✓, 40 → 12 ✓ (28 against 30), 100 → 80 ✓; backward: 10 → 0 ✓, 12 → 0 ✗, 80 → 100 ✓
+    assert accuracy_at_1(source, target) == RetrievalAccuracy(100.0, pytest.approx(200 / 3), 3)
+    assert accuracy_at_1(target, source) == RetrievalAccuracy(pytest.approx(200 / 3), 100.0, 3)
+    assert accuracy_at_1(source, target).mean == pytest.approx(250 / 3)
+
+
+def test_length_of_vectors_does_not_count() -> None:
+    source, target = _unit([0, 40, 100]), _unit([10, 12, 80])
+    scale = np.array([[1.0], [1000.0], [0.001]], dtype=np.float32)
+    assert accuracy_at_1(source * scale, target / scale) == accuracy_at_1(source, target)
+
+
+def test_of_equal_scores_the_first_line_counts() -> None:
+    same = np.ones((4, 2), dtype=np.float32)
+    assert accuracy_at_1(same, same) == RetrievalAccuracy(25.0, 25.0, 4)
+    target = _unit([0, 0, 90])
+    source = _unit([0, 1, 90])
+    # forward: 0 → line 0 ✓, 1 → line 0 of the two equal ones ✗, 90 ✓; backward: 0 → 0 ✓, the second 0 → 0 ✗, 90 ✓
+    assert accuracy_at_1(source, target) == RetrievalAccuracy(pytest.approx(200 / 3), pytest.approx(200 / 3), 3)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 1024])
+def test_ties_across_blocks_go_to_the_first_line_too(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    monkeypatch.setattr(retrieval, "_ROWS_PER_BLOCK", rows)
+    same = np.ones((5, 2), dtype=np.float32)
+    assert accuracy_at_1(same, same) == RetrievalAccuracy(20.0, 20.0, 5)
+
+
+def test_a_repeated_sentence_counts_once() -> None:
+    source, target = _unit([0, 0, 90]), _unit([0, 0, 90])
+    assert accuracy_at_1(source, target) == RetrievalAccuracy(pytest.approx(200 / 3), pytest.approx(200 / 3), 3)
+
+
+def test_one_pair_always_finds_itself() -> None:
+    assert accuracy_at_1(_unit([0]), _unit([170])) == RetrievalAccuracy(100.0, 100.0, 1)
+
+
+def test_a_vector_of_zeros_is_no_hit_by_accident_and_no_error() -> None:
+    source = np.vstack([_unit([0, 90]), np.zeros((1, 2), dtype=np.float32)])
+    result = accuracy_at_1(source, _unit([0, 90, 180]))
+    assert result.forward == pytest.approx(200 / 3)
+
+
+@pytest.mark.parametrize(("sources", "targets"), [(3, 2), (0, 0), (0, 1)])
+def test_unequal_sides_are_refused(sources: int, targets: int) -> None:
+    with pytest.raises(DataError, match=f"got {sources} source and {targets} target vectors"):
+        accuracy_at_1(np.ones((sources, 2)), np.ones((targets, 2)))
+
+
+@pytest.mark.parametrize("count", [1023, 1024, 1025, 2100])
+def test_blocks_give_what_the_whole_matrix_gives(count: int) -> None:
+    generator = np.random.default_rng(count)
+    source = generator.standard_normal((count, 12)).astype(np.float32)
+    target = source + 1.1 * generator.standard_normal((count, 12)).astype(np.float32)
+    a = source.astype(np.float64) / np.linalg.norm(source.astype(np.float64), axis=1, keepdims=True)
+    b = target.astype(np.float64) / np.linalg.norm(target.astype(np.float64), axis=1, keepdims=True)
+    scores = a @ b.T
+    lines = np.arange(count)
+    result = accuracy_at_1(source, target)
+    assert result.forward == pytest.approx(100 * np.mean(scores.argmax(1) == lines), abs=0.01)
+    assert result.backward == pytest.approx(100 * np.mean(scores.argmax(0) == lines), abs=0.01)
+    assert 5 < result.forward < 95 and result.forward != result.backward
+
+
+def test_vectors_of_other_precision_are_taken() -> None:
+    source, target = _unit([0, 40, 100]), _unit([10, 12, 80])
+    assert accuracy_at_1(source.astype(np.float64), target.tolist()) == accuracy_at_1(source, target)
+
+
+def test_every_language_is_measured_apart() -> None:
+    pairs = {"de": (["abc", "dd"], ["abc", "dd"]), "fr": (["abc", "dd"], ["dd", "abc"])}
+    results = retrieval_by_language(_Letters(), pairs, progress=False)
+    assert list(results) == ["de", "fr"]
+    assert results["de"] == RetrievalAccuracy(100.0, 100.0, 2)
+    assert results["fr"] == RetrievalAccuracy(0.0, 0.0, 2)
+
+
+# Reports
+
+
+def _sets(*languages: str) -> list[TatoebaSet]:
+    return [
+        TatoebaSet(language, language, [f"{language} a", "bbb", "cd"], [f"{language} a", "bbb", "xy"])
+        for language in languages
+    ]
+
+
+def test_equal_runs_give_equal_reports(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        report = evaluate_tatoeba(_Letters(), _sets("deu", "fra"), describe("m", "mean", None, 128, "float32"))
+        write_json(tmp_path / "reports" / name, report.to_dict())
+    one, other = ((tmp_path / "reports" / name).read_text() for name in ("one", "other"))
+    assert one == other
+    assert sorted(path.name for path in (tmp_path / "reports").iterdir()) == ["one", "other"]
+    content = json.loads(one)
+    assert content["task"] == "tatoeba" and content["protocol"] == PROTOCOL
+    assert content["settings"] == {
+        "model": "m",
+        "pooling": "mean",
+        "layer": "last",
+        "max_length": 128,
+        "dtype": "float32",
+    }
+    assert set(content["languages"]) == {"deu", "fra"}
+    assert content["versions"]["torch"] and content["versions"]["hf-xsent"]
+
+
+def test_other_sentences_give_another_fingerprint() -> None:
+    sets = _sets("deu", "fra")
+    changed = [*sets[:1], TatoebaSet("fra", "fr", sets[1].sources, [*sets[1].targets[:2], "xyz"])]
+    reports = [evaluate_tatoeba(_Letters(), some, {}).data for some in (sets, changed, sets[:1])]
+    assert len(set(reports)) == 3
+
+
+def test_groups_are_reported_only_when_complete() -> None:
+    groups = {name: codes for name, codes in tatoeba_groups().items() if codes}
+    name, codes = min(groups.items(), key=lambda one: len(one[1]))
+    whole = evaluate_tatoeba(_Letters(), _sets(*codes), {})
+    assert name in whole.groups and "measured" in whole.groups
+    part = evaluate_tatoeba(_Letters(), _sets(*codes[1:]), {})
+    assert name not in part.groups
+    assert part.groups["measured"].pairs == 3 * (len(codes) - 1)
+
+
+def test_a_group_is_the_mean_over_languages_not_over_pairs() -> None:
+    sets = [
+        TatoebaSet("deu", "de", ["ab", "cd", "ef", "gh"], ["ab", "cd", "ef", "gh"]),
+        TatoebaSet("fra", "fr", ["ab", "cd"], ["cd", "ab"]),
+    ]
+    report = evaluate_tatoeba(_Letters(), sets, {})
+    assert report.groups["measured"] == RetrievalAccuracy(50.0, 50.0, 6)
+    assert report.to_dict()["groups"]["measured"] == {"pairs": 6, "forward": 50.0, "backward": 50.0, "mean": 50.0}
+
+
+def test_the_table_says_what_was_measured_and_how() -> None:
+    table = evaluate_tatoeba(_Letters(), _sets("deu"), describe("my/model", "cls", 8, 64, "bfloat16")).table()
+    lines = table.splitlines()
+    assert lines[0].split() == ["Tatoeba", "pairs", "xx→en", "en→xx", "mean"]
+    assert lines[2].split()[:2] == ["deu", "3"]
+    assert lines[3].startswith("mean of measured")
+    assert "model my/model, pooling cls, layer 8, max_length 64, dtype bfloat16" in table
+    assert lines[-1] == PROTOCOL
+
+
+def test_layer_0_is_not_the_last() -> None:
+    assert describe("m", "cls", 0, 1, "float32")["layer"] == 0
+
+
+def test_no_language_is_refused() -> None:
+    with pytest.raises(DataError, match="no Tatoeba language was chosen"):
+        evaluate_tatoeba(_Letters(), [], {})
+
+
+def test_columns_of_a_table_line_up() -> None:
+    table = render_table(["name", "x"], [["a", 1.0], ["longer", 22]])
+    assert table == "name       x\n------  ----\na       1.00\nlonger    22"
+
+
+# The real test sets
+
+
+def test_the_real_tatoeba_sets(assets: Path) -> None:
+    """Line i of one side is line i of the other; a model that finds nothing but copies knows few of them."""
+    sets = load_tatoeba(assets / "data" / "tatoeba", ["de", "fra", "tl"])
+    assert [one.language for one in sets] == ["deu", "fra", "tgl"]
+    assert all(len(one.sources) == len(one.targets) == 1000 for one in sets)
+    report = evaluate_tatoeba(_Letters(), sets, describe("letters", "none", None, 0, "float32"))
+    for accuracy in report.languages.values():
+        assert accuracy.pairs == 1000
+        assert 1 < accuracy.mean < 60
+    assert report.data == evaluate_tatoeba(_Letters(), sets, {}).data
+    english = [TatoebaSet(one.language, one.code, one.targets, one.targets) for one in sets]
+    for one in english:
+        repeats = 1000 - len(set(one.targets))
+        found = retrieval_by_language(_Letters(), {one.language: (one.sources, one.targets)}, progress=False)
+        assert 100 - found[one.language].forward >= 100 * repeats / 1000

@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from hf_xsent import DapForPreTraining, DapForSentenceEmbedding, SentenceEmbedder, export_sentence_transformer
+from hf_xsent.errors import ModelError, OutputError
+from hf_xsent.publishing import sentence_transformer
+
+# What a stranger runs: nothing of ours can be imported there.
+_STRANGER = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "hf_xsent":
+            raise ImportError("hf_xsent is not installed here")
+
+sys.meta_path.insert(0, Refuse())
+try:
+    import hf_xsent
+except ImportError:
+    pass
+else:
+    raise SystemExit("hf_xsent can be imported: this test proves nothing")
+
+import json
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoTokenizer
+
+told = {}
+for folder in json.loads(sys.argv[1]):
+    sentences = json.loads(sys.argv[2])
+    model = SentenceTransformer(folder, device="cpu")
+    np.save(folder + ".theirs.npy", model.encode(sentences))
+    plain, report = AutoModel.from_pretrained(folder, output_loading_info=True)
+    batch = AutoTokenizer.from_pretrained(folder)(sentences, padding=True, truncation=True, return_tensors="pt")
+    with torch.no_grad():
+        states = plain.eval()(**batch).last_hidden_state
+    np.save(folder + ".states.npy", states.float().numpy())
+    told[folder] = {
+        "max_seq_length": model.max_seq_length,
+        "modules": [type(module).__name__ for module in model],
+        "class": type(plain).__name__,
+        "tokens": batch["input_ids"].shape[1],
+        "unexpected": sorted(report["unexpected_keys"]),
+        "missing": sorted(name for name in report["missing_keys"] if not name.startswith("pooler")),
+    }
+print(json.dumps(told))
+"""
+
+
+def _strange_process(folders: list[Path], sentences: list[str]) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-c", _STRANGER, json.dumps([str(folder) for folder in folders]), json.dumps(sentences)],
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def _model(folder: Path, **settings: Any) -> tuple[DapForSentenceEmbedding, PreTrainedTokenizerBase]:
+    return DapForSentenceEmbedding.from_backbone(str(folder), **settings).eval(), AutoTokenizer.from_pretrained(folder)
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+@pytest.mark.slow
+def test_an_export_opens_without_our_code(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]
+) -> None:
+    """Three families, three poolings, two lengths, with and without normalisation, as strangers open them."""
+    choices: dict[str, dict[str, Any]] = {
+        "bert": {"pooling": "cls", "max_length": 12, "normalize": True},
+        "xlm-roberta": {"pooling": "mean", "max_length": 128, "normalize": False},
+        "modernbert": {"pooling": "max", "max_length": 20, "normalize": True},
+    }
+    ours = {}
+    for name, settings in choices.items():
+        model, tokenizer = _model(encoder_folders[name], **settings)
+        folder = export_sentence_transformer(model, tmp_path / name, tokenizer)
+        assert folder == tmp_path / name
+        ours[folder] = SentenceEmbedder(model, tokenizer).encode(sentences)
+    told = _strange_process(list(ours), sentences)
+    for folder, vectors in ours.items():
+        settings, facts = choices[folder.name], told[str(folder)]
+        np.testing.assert_allclose(np.load(f"{folder}.theirs.npy"), vectors, atol=1e-5)
+        assert facts["max_seq_length"] == settings["max_length"]
+        assert facts["modules"] == ["Transformer", "Pooling", *["Normalize"] * settings["normalize"]]
+        assert facts["tokens"] == min(settings["max_length"], facts["tokens"])
+        assert facts["class"] in ("BertModel", "XLMRobertaModel", "ModernBertModel")
+        assert not facts["unexpected"] and not facts["missing"]
+        if settings["pooling"] == "cls":
+            first = np.load(f"{folder}.states.npy")[:, 0]
+            first /= np.linalg.norm(first, axis=1, keepdims=True)
+            np.testing.assert_allclose(first, vectors, atol=1e-5)
+
+
+def test_an_export_is_plain(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    model, tokenizer = _model(encoder_folders["bert"], pooling="mean", normalize=True, max_length=17)
+    folder = export_sentence_transformer(model, tmp_path / "out", tokenizer)
+    config = json.loads((folder / "config.json").read_text())
+    assert config["model_type"] == "bert" and config["architectures"] == ["BertModel"]
+    assert not any("auto_map" in path.read_text() or "hf_xsent" in path.read_text() for path in folder.rglob("*.json"))
+    assert not any(str(encoder_folders["bert"]) in path.read_text() for path in folder.rglob("*.json"))
+    assert not list(folder.rglob("*.bin")) and not list(folder.rglob("*.py"))
+    modules = json.loads((folder / "modules.json").read_text())
+    assert [module["type"] for module in modules] == [
+        "sentence_transformers.models.Transformer",
+        "sentence_transformers.models.Pooling",
+        "sentence_transformers.models.Normalize",
+    ]
+    pooling = json.loads((folder / "1_Pooling" / "config.json").read_text())
+    assert pooling == {
+        "word_embedding_dimension": 32,
+        "pooling_mode_cls_token": False,
+        "pooling_mode_mean_tokens": True,
+        "pooling_mode_max_tokens": False,
+    }
+    assert json.loads((folder / "sentence_bert_config.json").read_text())["max_seq_length"] == 17
+    assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == 17
+    assert "mean" in (folder / "README.md").read_text() and "17 tokens" in (folder / "README.md").read_text()
+    assert set(load_file(folder / "model.safetensors")) == set(model.encoder.state_dict())
+
+
+def test_the_callers_model_and_tokenizer_stay_as_they_were(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    model, tokenizer = _model(encoder_folders["bert"], max_length=9)
+    model.train()
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    config, longest = model.config.to_dict(), tokenizer.model_max_length
+    export_sentence_transformer(model, tmp_path / "out", tokenizer, dtype=torch.float16)
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+    assert {weight.dtype for weight in model.state_dict().values()} == {torch.float32}
+    assert (model.config.to_dict(), tokenizer.model_max_length) == (config, longest)
+    assert model.training
+
+
+def test_a_checkpoint_folder_is_exported_as_its_model_is(
+    tiny_encoders: Path, tmp_path: Path, sentences: list[str]
+) -> None:
+    model = DapForPreTraining.from_backbone(str(tiny_encoders), pooling="mean", max_length=14)
+    model.save_pretrained(tmp_path / "run")
+    tokenizer = AutoTokenizer.from_pretrained(tiny_encoders)
+    tokenizer.save_pretrained(tmp_path / "run")
+    folder = export_sentence_transformer(tmp_path / "run", tmp_path / "deep" / "er" / "out")
+    exported = SentenceEmbedder.from_pretrained(str(folder), device="cpu")
+    assert (exported.pooling, exported.max_length) == ("mean", 14)
+    expected = SentenceEmbedder(model.eval(), tokenizer).encode(sentences)
+    np.testing.assert_allclose(exported.encode(sentences), expected, atol=1e-5)
+
+
+def test_float16_halves_the_file_and_nearly_keeps_the_vectors(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]
+) -> None:
+    model, tokenizer = _model(encoder_folders["xlm-roberta"], pooling="mean", normalize=True)
+    full = export_sentence_transformer(model, tmp_path / "full", tokenizer)
+    half = export_sentence_transformer(model, tmp_path / "half", tokenizer, dtype=torch.float16)
+    sizes = [(folder / "model.safetensors").stat().st_size for folder in (full, half)]
+    assert sizes[1] < 0.6 * sizes[0]
+    assert {weight.dtype for weight in load_file(half / "model.safetensors").values()} == {torch.float16}
+    assert json.loads((half / "config.json").read_text())["dtype"] == "float16"
+    ours = SentenceEmbedder(model, tokenizer).encode(sentences)
+    theirs = SentenceEmbedder.from_pretrained(str(half), device="cpu").encode(sentences)
+    np.testing.assert_allclose(theirs, ours, atol=5e-3)
+
+
+def test_other_precisions_are_refused(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    model, tokenizer = _model(encoder_folders["bert"])
+    with pytest.raises(ModelError, match=r"^export as float32 or float16, not torch\.bfloat16$"):
+        export_sentence_transformer(model, tmp_path / "out", tokenizer, dtype=torch.bfloat16)
+    assert _names(tmp_path) == []
+
+
+# Nothing that stood there is lost, nothing half written is left
+
+
+def test_what_is_no_export_is_never_overwritten(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    model, tokenizer = _model(encoder_folders["bert"])
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
+    for overwrite in (False, True):
+        with pytest.raises(OutputError):
+            export_sentence_transformer(model, tmp_path / "thesis", tokenizer, overwrite=overwrite)
+    with pytest.raises(OutputError):
+        export_sentence_transformer(model, tmp_path / "thesis" / "chapter.txt", tokenizer, overwrite=True)
+    assert _names(tmp_path) == ["thesis", "thesis/chapter.txt"]
+    assert (tmp_path / "thesis" / "chapter.txt").read_text() == "years of work"
+
+
+def test_an_older_export_is_replaced_only_when_asked(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    model, tokenizer = _model(encoder_folders["bert"], normalize=True)
+    folder = export_sentence_transformer(model, tmp_path / "out", tokenizer, verify=False)
+    with pytest.raises(OutputError, match="exists already: choose another folder or allow overwriting it"):
+        export_sentence_transformer(model, folder, tokenizer)
+    other, tokenizer = _model(encoder_folders["xlm-roberta"])
+    export_sentence_transformer(other, folder, tokenizer, overwrite=True, verify=False)
+    assert json.loads((folder / "config.json").read_text())["model_type"] == "xlm-roberta"
+    assert len(json.loads((folder / "modules.json").read_text())) == 2
+    assert _names(tmp_path)[0] == "out" and not any(name.endswith(".part") for name in _names(tmp_path))
+
+
+def test_an_empty_folder_may_be_written_into(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    model, tokenizer = _model(encoder_folders["bert"])
+    (tmp_path / "out").mkdir()
+    assert (export_sentence_transformer(model, tmp_path / "out", tokenizer, verify=False) / "modules.json").is_file()
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_a_failed_check_leaves_everything_as_it_was(
+    encoder_folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool
+) -> None:
+    model, tokenizer = _model(encoder_folders["bert"])
+    if older:
+        export_sentence_transformer(model, tmp_path / "out", tokenizer, verify=False)
+    before = _names(tmp_path)
+    monkeypatch.setattr(sentence_transformer, "_largest_difference", lambda ours, theirs: 0.5)
+    with pytest.raises(ModelError, match=r"gives other vectors than the model \(by 5\.0e-01\): nothing was written"):
+        export_sentence_transformer(model, tmp_path / "out", tokenizer, overwrite=True)
+    assert _names(tmp_path) == before
+
+
+def test_the_check_notices_a_wrong_export(
+    encoder_folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, tokenizer = _model(encoder_folders["bert"], pooling="mean")
+    flags = {"cls": "pooling_mode_mean_tokens", "mean": "pooling_mode_cls_token", "max": "pooling_mode_max_tokens"}
+    monkeypatch.setattr(sentence_transformer, "_POOLING_FLAGS", flags)
+    with pytest.raises(ModelError, match="gives other vectors"):
+        export_sentence_transformer(model, tmp_path / "out", tokenizer)
+    assert _names(tmp_path) == []
+
+
+# What cannot be exported
+
+
+def test_language_embeddings_cannot_be_exported(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    model, tokenizer = _model(encoder_folders["bert"], languages=["de", "en"])
+    with pytest.raises(ModelError, match="^a model with language embeddings cannot be exported"):
+        export_sentence_transformer(model, tmp_path / "out", tokenizer)
+    assert _names(tmp_path) == []
+
+
+def test_what_is_missing_is_told(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    model, tokenizer = _model(encoder_folders["bert"])
+    with pytest.raises(ModelError, match="^the tokenizer is missing: pass it beside the model$"):
+        export_sentence_transformer(model, tmp_path / "out")
+    with pytest.raises(ModelError, match="^there is no checkpoint folder '.*nowhere'$"):
+        export_sentence_transformer(tmp_path / "nowhere", tmp_path / "out")
+    model.save_pretrained(tmp_path / "bare")
+    with pytest.raises(ModelError, match="holds no tokenizer"):
+        export_sentence_transformer(tmp_path / "bare", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
