@@ -14,7 +14,9 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, PreTrainedConfig, PreTrainedModel
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
 from hf_xsent.errors import ModelError
 from hf_xsent.packing import PackedSentences, packed_attention
@@ -29,19 +31,27 @@ def _packed_attention_interface(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: None,
+    attention_mask: Tensor | None,
     scaling: float,
-    runs: tuple[tuple[int, int], ...],
+    runs: tuple[tuple[int, int], ...] | None = None,
     dropout: float = 0.0,
     sliding_window: int | None = None,
-    **_: object,
+    **options: Any,
 ) -> tuple[Tensor, None]:
-    """``packed_attention`` in the form in which Hugging Face layers call it: a batch of one row of T tokens."""
+    """``packed_attention`` in the form in which Hugging Face layers call it: a batch of one row of T tokens.
+
+    A layer that is called without our packing, by its encoder's own forward, gets the usual attention.
+    """
+    if runs is None:
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout, scaling, sliding_window=sliding_window, **options
+        )
     query, key, value = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))
     return packed_attention(query, key, value, runs, scaling, dropout, sliding_window)[None], None
 
 
 AttentionInterface.register(PACKED_ATTENTION, _packed_attention_interface)
+AttentionMaskInterface.register(PACKED_ATTENTION, sdpa_mask)
 
 
 class Backbone(ABC):
@@ -125,7 +135,7 @@ class Backbone(ABC):
 
     def _run_layer(self, layer: Layer, hidden: Tensor, packed: PackedSentences) -> Tensor:
         longest = packed.runs[-1][1]
-        with self._attention():
+        with self._attention(layer):
             return layer(
                 hidden,
                 attention_mask=None,
@@ -138,8 +148,11 @@ class Backbone(ABC):
             )
 
     @contextmanager
-    def _attention(self) -> Iterator[None]:
-        """Flash attention packs by itself from the boundaries; any other kind is replaced by ours for the call."""
+    def _attention(self, layer: Layer) -> Iterator[None]:
+        """Flash attention packs by itself from the boundaries; any other kind is replaced by ours for the call.
+
+        A checkpointed layer is called again in the backward pass, by torch: ours stays in place for that.
+        """
         chosen = self.config._attn_implementation
         if "flash" in (chosen or ""):
             yield
@@ -148,7 +161,8 @@ class Backbone(ABC):
         try:
             yield
         finally:
-            self.config._attn_implementation = chosen
+            if not (layer.training and layer.gradient_checkpointing):
+                self.config._attn_implementation = chosen
 
     @staticmethod
     def _attend_from_first_tokens(

@@ -96,7 +96,8 @@ class AlignmentTrainer(Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add each objective's mean since the last log, and the pairs a second (of all processes)."""
         if "loss" in logs and self._batches:
-            logs |= {f"loss_{name}": (total / self._batches).item() for name, total in self._sums.items()}
+            for name, total in self._sums.items():
+                logs[f"loss_{name}"] = self.accelerator.gather(total / self._batches).mean().item()
             seconds = time.perf_counter() - self._clock
             logs["pairs_per_second"] = self._pairs * self.args.world_size / seconds
             self._sums.clear()
