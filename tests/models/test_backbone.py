@@ -121,6 +121,19 @@ def _assert_equal_gradients(encoder: PreTrainedModel, reference: PreTrainedModel
     assert skipped <= {"pooler"}
 
 
+@pytest.mark.parametrize("first_tokens_only", [False, True])
+def test_gradient_checkpointing_leaves_gradients_as_they_are(
+    tiny_encoders: Path, sentences: list[str], first_tokens_only: bool
+) -> None:
+    """The layers run a second time during backward, and must find packed attention then, too."""
+    packed = _pack(_batch(tiny_encoders, sentences))
+    encoders = [_dropping(tiny_encoders), _dropping(tiny_encoders)]
+    encoders[0].gradient_checkpointing_enable()
+    for encoder in encoders:
+        Backbone.of(encoder).encode(packed, first_tokens_only=first_tokens_only).tanh().sum().backward()
+    _assert_equal_gradients(*encoders)
+
+
 # Dropout: each kind there is must act in training, wherever it stands, and nowhere else.
 
 _DROPOUTS = [

@@ -189,6 +189,18 @@ def test_two_batches_embed_as_one_row_after_the_other(tiny_encoders: Path, sente
     torch.testing.assert_close(both, torch.cat(each), atol=1e-6, rtol=0)
 
 
+def test_gradient_checkpointing_trains_the_same(encoder_folders: dict[str, Path], sentences: list[str]) -> None:
+    batch = _batch(encoder_folders["modernbert"], sentences)
+    gradients = []
+    for checkpointing in (False, True):
+        model = DapForSentenceEmbedding.from_backbone(str(encoder_folders["modernbert"])).train()
+        if checkpointing:
+            model.gradient_checkpointing_enable()
+        model(**batch).sentence_embedding.tanh().sum().backward()
+        gradients.append(model.encoder.layers[0].mlp.Wi.weight.grad)
+    torch.testing.assert_close(gradients[1], gradients[0], atol=1e-6, rtol=1e-4)
+
+
 # What is refused, in one sentence
 
 
@@ -222,8 +234,8 @@ def test_a_model_without_encoder_is_refused() -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (None, "there is no such folder, and the Hub id"),
-        ("{not json", "gives no a readable config.json"),
+        (None, "is no folder, and as a Hub id it gives no readable config.json"),
+        ("{not json", "has no readable config.json"),
         (json.dumps({"model_type": "distilbert"}), "the encoder family 'distilbert' is not supported"),
         (json.dumps({"model_type": "bert", "vocab_size": 9}), "readable weights"),
     ],

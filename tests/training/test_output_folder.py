@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hf_xsent.errors import OutputError
+from hf_xsent.training.output_folder import prepare_output_folder
+
+
+def _run(folder: Path, *checkpoints: int) -> Path:
+    for step in checkpoints:
+        (folder / f"checkpoint-{step}").mkdir(parents=True)
+        (folder / f"checkpoint-{step}" / "model.safetensors").write_text("weights")
+    folder.mkdir(exist_ok=True)
+    (folder / "recipe.yaml").write_text("model: m")
+    (folder / "metrics.jsonl").write_text("{}\n")
+    return folder
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_new_or_empty_folder_is_taken_and_not_made_yet(tmp_path: Path) -> None:
+    assert prepare_output_folder(tmp_path / "new") is None
+    assert prepare_output_folder(str(tmp_path / "new"), resume=True) is None
+    assert not (tmp_path / "new").exists()
+    assert prepare_output_folder(tmp_path) is None
+
+
+@pytest.mark.parametrize(("resume", "overwrite"), [(False, False), (True, False), (False, True), (True, True)])
+def test_foreign_files_are_refused_whatever_the_flags(tmp_path: Path, resume: bool, overwrite: bool) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(OutputError, match="holds files that are no run of ours: choose an empty folder$"):
+        prepare_output_folder(tmp_path, resume, overwrite)
+    with pytest.raises(OutputError, match="thesis.txt is a file: choose another name$"):
+        prepare_output_folder(tmp_path / "thesis.txt", resume, overwrite)
+    assert _names(tmp_path) == ["thesis.txt"]
+
+
+def test_another_run_is_refused_unless_it_is_said_what_becomes_of_it(tmp_path: Path) -> None:
+    run = _run(tmp_path / "run", 5)
+    with pytest.raises(OutputError, match="holds another run: go on with --resume or replace it with --overwrite$"):
+        prepare_output_folder(run)
+    assert prepare_output_folder(run, overwrite=True) is None
+    assert (run / "checkpoint-5").is_dir(), "nothing is deleted before the new run is about to start"
+
+
+def test_resume_goes_on_from_the_last_checkpoint(tmp_path: Path) -> None:
+    run = _run(tmp_path / "run", 5, 20, 100)
+    (run / "checkpoint-best").mkdir()
+    assert prepare_output_folder(run, resume=True) == str(run / "checkpoint-100")
+    assert prepare_output_folder(_run(tmp_path / "other"), resume=True) is None

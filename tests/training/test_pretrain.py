@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoTokenizer, BertConfig, DistilBertConfig
+
+from hf_xsent import AlignmentTrainer, DapForPreTraining, DapForSentenceEmbedding, SentenceEmbedder
+from hf_xsent.errors import HfXsentError, ModelError, OutputError, RecipeError
+from hf_xsent.training.arguments import read_recipe
+from hf_xsent.training.pretrain import main
+
+Pairs = list[tuple[str, str]]
+
+
+class _Run:
+    """A recipe of plain settings beside its data; ``start`` runs it with more flags."""
+
+    def __init__(self, folder: Path, encoder: Path, pairs: Pairs) -> None:
+        self.folder, self.out = folder, folder / "out"
+        for language, some in (("de", pairs[:10]), ("fr", pairs[10:])):
+            text = "".join(f"{source}\t{target}\n" for source, target in some)
+            (folder / f"{language}.tsv").write_text(text, encoding="utf-8")
+        self.settings: dict[str, Any] = {
+            "model": str(encoder),
+            "data": [f"de={folder}/de.tsv", f"fr={folder}/fr.tsv"],
+            "output_dir": str(self.out),
+            "cache_dir": str(folder / "cache"),
+            "clean": False,
+            "dev_pairs": 2,
+            "max_length": 24,
+            "learning_rate": "1e-3",
+            "per_device_train_batch_size": 4,
+            "max_steps": 6,
+            "logging_steps": 1,
+            "eval_steps": 3,
+            "save_steps": 3,
+            "use_cpu": True,
+            "report_to": "none",
+            "keep_freed_memory": False,
+        }
+
+    def start(self, *flags: str, **changes: Any) -> AlignmentTrainer:
+        recipe = self.folder / "recipe.yaml"
+        settings = {key: value for key, value in (self.settings | changes).items() if value is not None}
+        recipe.write_text(yaml.safe_dump(settings), encoding="utf-8")
+        return main([str(recipe), *flags])
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.out / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture
+def run(tmp_path: Path, encoder_folders: dict[str, Path], pairs: Pairs) -> _Run:
+    return _Run(tmp_path, encoder_folders["bert"], pairs)
+
+
+@pytest.fixture
+def _no_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise AssertionError("the model was loaded before the mistake was found")
+
+    monkeypatch.setattr(DapForPreTraining, "from_backbone", fail)
+    monkeypatch.setattr("hf_xsent.models.sentence_encoder.load_encoder", fail)
+
+
+def _snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# A run
+
+
+def test_a_run_leaves_all_that_is_needed_and_nothing_else(run: _Run) -> None:
+    run.start()
+    assert sorted(path.name for path in run.out.iterdir()) == [
+        "bitext.json",
+        "checkpoint-3",
+        "checkpoint-6",
+        "config.json",
+        "metrics.jsonl",
+        "model.safetensors",
+        "recipe.yaml",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
+    assert type(AutoModel.from_pretrained(run.out)) is DapForSentenceEmbedding
+    embedder = SentenceEmbedder.from_pretrained(str(run.out), device="cpu")
+    assert (embedder.pooling, embedder.max_length) == ("cls", 24)
+    assert embedder.encode(["Wo ist der Bahnhof?"]).shape == (1, 32)
+    assert json.loads((run.out / "bitext.json").read_text())
+    steps = [line["step"] for line in run.metrics if "eval_accuracy" in line]
+    assert steps == [0, 3, 6]  # before the first step, too
+    assert {"eval_accuracy_de", "eval_accuracy_fr"} <= set(run.metrics[0])
+
+
+def test_the_saved_recipe_starts_the_same_run_again(run: _Run, tmp_path: Path) -> None:
+    run.start("--temperature", "0.1", "--symmetric", "true", "--objectives", "translation_ranking=0.5")
+    first = load_file(run.out / "model.safetensors")
+    shutil.move(run.out, tmp_path / "first")
+    main([str(tmp_path / "first" / "recipe.yaml")])
+    second = load_file(run.out / "model.safetensors")
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    texts = [(folder / "recipe.yaml").read_text() for folder in (tmp_path / "first", run.out)]
+    assert texts[0] == texts[1]
+    assert "overwrite" not in texts[0] and "resume" not in texts[0]
+    recipe = read_recipe([str(run.out / "recipe.yaml")])
+    assert (recipe.model.temperature, recipe.training.learning_rate) == (0.1, 1e-3)
+
+
+def test_without_dev_pairs_nothing_is_measured(run: _Run) -> None:
+    run.start(dev_pairs=0)
+    assert not any("eval_accuracy" in line for line in run.metrics)
+    assert (run.out / "model.safetensors").is_file()
+
+
+def test_a_dev_set_of_ones_own_is_used(run: _Run) -> None:
+    trainer = run.start(dev=[f"fr={run.folder}/fr.tsv"], data=[f"de={run.folder}/de.tsv"], dev_pairs=None)
+    assert len(trainer.train_dataset) == 10
+    assert "eval_accuracy_fr" in run.metrics[0] and "eval_accuracy_de" not in run.metrics[0]
+
+
+def _resumed(run: _Run) -> tuple[list[dict[str, Any]], dict[str, torch.Tensor]]:
+    """Metrics and weights of a run of nine steps that is then cut back to step 4, in its second epoch, and resumed."""
+    settings: dict[str, Any] = {"max_steps": 9, "save_total_limit": 5, "eval_steps": 2, "save_steps": 2}
+    run.start(**settings)
+    whole, lines = load_file(run.out / "model.safetensors"), run.metrics
+    for name in ("checkpoint-6", "checkpoint-8", "checkpoint-9"):
+        shutil.rmtree(run.out / name, ignore_errors=True)
+    (run.out / "model.safetensors").unlink()
+    run.start("--resume", **settings)
+    return lines, whole
+
+
+def test_a_resumed_run_ends_as_the_uninterrupted_one(run: _Run) -> None:
+    lines, whole = _resumed(run)
+    again = load_file(run.out / "model.safetensors")
+    assert all(torch.equal(whole[name], again[name]) for name in whole)
+    first, second = ([(line["step"], line["loss"]) for line in some if "loss" in line] for some in (lines, run.metrics))
+    assert first == second
+    assert [step for step, _ in first] == list(range(1, 10))
+
+
+def test_overwriting_replaces_a_run_and_only_that(run: _Run) -> None:
+    run.start(max_steps=3)
+    (run.out / "notes.txt").write_text("mine")
+    with pytest.raises(OutputError, match="go on with --resume or replace it with --overwrite"):
+        run.start()
+    run.start("--overwrite", max_steps=2, eval_steps=1, save_steps=1, save_total_limit=1)
+    assert (run.out / "notes.txt").read_text() == "mine"
+    assert not (run.out / "checkpoint-3").exists()
+    assert max(line["step"] for line in run.metrics) == 2
+
+
+def test_a_mistake_does_not_cost_the_run_that_was_there(run: _Run) -> None:
+    run.start(max_steps=3)
+    before = _snapshot(run.out)
+    with pytest.raises(HfXsentError):
+        run.start("--overwrite", data=[f"de={run.folder}/nowhere.tsv"])
+    with pytest.raises(HfXsentError):
+        run.start("--overwrite", model=str(run.folder))
+    assert _snapshot(run.out) == before
+
+
+# Every mistake is told before a model is loaded, and nothing is written
+
+
+@pytest.mark.usefixtures("_no_model_is_loaded")
+def test_a_model_folder_that_will_not_do_is_told_before_it_is_loaded(
+    run: _Run, encoder_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(encoder_folders["bert"])
+    folders = {name: tmp_path / name for name in ("bare", "unknown", "decoder", "small", "unpadded")}
+    BertConfig().save_pretrained(folders["bare"])
+    DistilBertConfig().save_pretrained(folders["unknown"])
+    BertConfig(is_decoder=True).save_pretrained(folders["decoder"])
+    BertConfig(vocab_size=7).save_pretrained(folders["small"])
+    BertConfig().save_pretrained(folders["unpadded"])
+    for name in ("unknown", "decoder", "small"):
+        tokenizer.save_pretrained(folders[name])
+    tokenizer.pad_token = None
+    tokenizer.save_pretrained(folders["unpadded"])
+    expected = {
+        "bare": "holds no tokenizer: save one into it",
+        "unknown": "the encoder family 'distilbert' is not supported",
+        "decoder": "a decoder cannot encode sentences",
+        "small": f"has {len(tokenizer)} pieces but its encoder only 7 embeddings: they do not belong together",
+        "unpadded": "has no padding token: set pad_token and save it again",
+    }
+    for name, told in expected.items():
+        with pytest.raises((ModelError, RecipeError)) as error:
+            run.start(model=str(folders[name]))
+        assert told in str(error.value) and "\n" not in str(error.value)
+    assert not run.out.exists()
+
+
+@pytest.mark.usefixtures("_no_model_is_loaded")
+def test_a_folder_of_other_files_is_never_touched(run: _Run) -> None:
+    run.out.mkdir()
+    (run.out / "thesis.txt").write_text("years of work")
+    for flags in ((), ("--overwrite",), ("--resume",)):
+        with pytest.raises(OutputError, match="holds files that are no run of ours"):
+            run.start(*flags)
+    assert _snapshot(run.out) == {"thesis.txt": b"years of work"}
+
+
+# Several processes
+
+_SCRIPT = """
+import json, sys
+import torch.distributed as dist
+from hf_xsent.training.pretrain import main
+
+trainer = main(sys.argv[1:])
+weights = sum(weight.double().sum().item() for weight in trainer.model.parameters())
+print(json.dumps({"rank": trainer.args.process_index, "processes": trainer.args.world_size, "weights": weights}))
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_train_one_model(run: _Run) -> None:
+    script = run.folder / "train.py"
+    script.write_text(_SCRIPT)
+    (run.folder / "recipe.yaml").write_text(yaml.safe_dump(run.settings | {"ddp_backend": "gloo"}))
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    done = subprocess.run(
+        [sys.executable, *launch, str(script), str(run.folder / "recipe.yaml")],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert sorted(one["rank"] for one in told) == [0, 1]
+    assert {one["processes"] for one in told} == {2}
+    assert told[0]["weights"] == told[1]["weights"]
+    written = sum(weight.double().sum().item() for weight in load_file(run.out / "model.safetensors").values())
+    assert written == pytest.approx(told[0]["weights"], abs=1e-6)
+    assert [line["step"] for line in run.metrics if "loss" in line] == [1, 2, 3, 4, 5, 6]
+    assert sum("eval_accuracy" in line for line in run.metrics) == 3

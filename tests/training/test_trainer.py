@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForPreTraining, AutoTokenizer, TrainerCallback
+
+from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, DapForPreTraining, SentenceEmbedder, load_bitext
+from hf_xsent.data.bitext import Bitext
+from hf_xsent.data.collators import PairCollator
+from hf_xsent.errors import DataError
+from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
+from hf_xsent.training import trainer as trainer_module
+
+Pairs = list[tuple[str, str]]
+
+
+@pytest.fixture
+def bitext(tmp_path: Path, pairs: Pairs) -> Bitext:
+    """Sixteen pairs in two languages: ten and six."""
+    for language, some in (("de", pairs[:10]), ("fr", pairs[10:])):
+        text = "".join(f"{source}\t{target}\n" for source, target in some)
+        (tmp_path / f"{language}.tsv").write_text(text, encoding="utf-8")
+    return load_bitext(str(tmp_path / "{language}.tsv"), cleaning=None, cache_dir=tmp_path / "cache")
+
+
+def _arguments(folder: Path, **settings: Any) -> AlignmentTrainingArguments:
+    defaults: dict[str, Any] = {
+        "output_dir": str(folder),
+        "use_cpu": True,
+        "per_device_train_batch_size": 8,
+        "learning_rate": 3e-3,
+        "logging_steps": 1,
+        "eval_strategy": "no",
+        "eval_on_start": False,
+        "load_best_model_at_end": False,
+        "save_strategy": "no",
+        "report_to": "none",
+        "keep_freed_memory": False,
+    }
+    return AlignmentTrainingArguments(**defaults | settings)
+
+
+def _trainer(
+    encoder: Path, train: Bitext, arguments: AlignmentTrainingArguments, dev: Bitext | None = None, **settings: Any
+) -> AlignmentTrainer:
+    torch.manual_seed(arguments.seed)
+    model = DapForPreTraining.from_backbone(str(encoder), **settings)
+    tokenizer = AutoTokenizer.from_pretrained(encoder)
+    return AlignmentTrainer(model, arguments, train, dev, tokenizer)
+
+
+def _metrics(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def _without_dropout(trainer: AlignmentTrainer) -> AlignmentTrainer:
+    for module in trainer.model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    return trainer
+
+
+# Training
+
+
+def test_training_lowers_the_loss_and_finds_translations(tiny_encoders: Path, tmp_path: Path, bitext: Bitext) -> None:
+    arguments = _arguments(tmp_path / "run", max_steps=40, eval_strategy="steps", eval_steps=20, eval_on_start=True)
+    trainer = _trainer(tiny_encoders, bitext, arguments, dev=bitext, pooling="mean")
+    trainer.train()
+    losses = [line["loss"] for line in _metrics(tmp_path / "run") if "loss" in line]
+    assert len(losses) == 40
+    assert sum(losses[-5:]) < 0.5 * sum(losses[:5])
+    accuracies = [line["eval_accuracy"] for line in _metrics(tmp_path / "run") if "eval_accuracy" in line]
+    assert len(accuracies) == 3
+    assert accuracies[-1] > accuracies[0] + 20
+
+
+def test_metrics_are_one_line_a_log_with_step_and_each_loss(
+    encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext
+) -> None:
+    arguments = _arguments(tmp_path / "run", max_steps=6, logging_steps=2, eval_strategy="steps", eval_steps=3)
+    trainer = _trainer(encoder_folders["bert"], bitext, arguments, dev=bitext)
+    trainer.train()
+    lines = _metrics(tmp_path / "run")
+    assert all(next(iter(line)) == "step" for line in lines)
+    training = [line for line in lines if "loss" in line]
+    assert [line["step"] for line in training] == [2, 4, 6]
+    assert [line["step"] for line in lines if "eval_accuracy" in line] == [3, 6]
+    for line in training:
+        assert line["loss_translation_ranking"] == pytest.approx(line["loss"], abs=2e-4)
+        assert line["pairs_per_second"] > 0 and line["learning_rate"] >= 0
+
+
+def test_a_new_run_starts_its_metrics_anew(encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext) -> None:
+    for _ in range(2):
+        _trainer(encoder_folders["bert"], bitext, _arguments(tmp_path / "run", max_steps=2)).train()
+    assert [line["step"] for line in _metrics(tmp_path / "run") if "loss" in line] == [1, 2]
+
+
+def test_the_logged_loss_is_the_weighted_one_and_its_parts_are_not(
+    encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext
+) -> None:
+    settings: dict[str, Any] = {"objectives": {"translation_ranking": 0.25}}
+    _trainer(encoder_folders["bert"], bitext, _arguments(tmp_path / "run", max_steps=3), **settings).train()
+    for line in _metrics(tmp_path / "run")[:3]:
+        assert line["loss"] == pytest.approx(0.25 * line["loss_translation_ranking"], abs=2e-4)
+
+
+def test_accumulated_half_batches_are_averaged_not_added(
+    encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext
+) -> None:
+    """One step of plain gradient descent over two half batches, worked by hand."""
+    descent: dict[str, Any] = {
+        "per_device_train_batch_size": 4,
+        "gradient_accumulation_steps": 2,
+        "max_steps": 1,
+        "optim": "sgd",
+        "learning_rate": 0.5,
+        "lr_scheduler_type": "constant",
+        "warmup_steps": 0,
+        "max_grad_norm": 0.0,
+        "weight_decay": 0.0,
+    }
+    trainer = _without_dropout(_trainer(encoder_folders["bert"], bitext, _arguments(tmp_path / "run", **descent)))
+    model = trainer.model
+    halves = [[bitext[i] for i in rows] for rows in torch.tensor(list(trainer._get_train_sampler()))[:8].split(4)]
+    collator = PairCollator(trainer.tokenizer, model.config.max_length)
+    weights = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    losses = [model(**collator(half)).loss for half in halves]
+    (sum(losses) / 2).backward()
+    gradients = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+    model.zero_grad()
+
+    trainer.train()
+    (line,) = (line for line in _metrics(tmp_path / "run") if "loss" in line)
+    expected = sum(loss.item() for loss in losses) / 2
+    assert line["loss"] == pytest.approx(expected, abs=2e-4)
+    assert line["loss_translation_ranking"] == pytest.approx(expected, abs=2e-4)
+    for name, weight in model.named_parameters():
+        moved = weights[name] - 0.5 * gradients.get(name, torch.zeros(()))
+        torch.testing.assert_close(weight, moved, atol=1e-6, rtol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+    assert max(gradient.abs().max() for gradient in gradients.values()) > 1e-3
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_resuming_in_the_middle_of_an_epoch_changes_nothing(
+    encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext, accumulate: int
+) -> None:
+    """Dropout, data order, optimiser and schedule go on as if nothing had happened, bit by bit."""
+    settings: dict[str, Any] = {
+        "per_device_train_batch_size": 4 // accumulate,
+        "gradient_accumulation_steps": accumulate,
+        "num_train_epochs": 3,
+        "save_strategy": "steps",
+        "save_steps": 6,
+        "save_total_limit": None,
+    }
+    encoder = encoder_folders["bert"]
+    whole = _trainer(encoder, bitext, _arguments(tmp_path / "whole", **settings))
+    assert whole.model.config.encoder_config.hidden_dropout_prob == 0.1
+    whole.train()
+    assert whole.state.global_step == 12
+    shutil.copytree(tmp_path / "whole", tmp_path / "again")
+    shutil.rmtree(tmp_path / "again" / "checkpoint-12")
+
+    torch.rand(1)  # whatever happened in between
+    again = _trainer(encoder, bitext, _arguments(tmp_path / "again", **settings))
+    again.train(resume_from_checkpoint=str(tmp_path / "again" / "checkpoint-6"))
+    for (name, weight), other in zip(whole.model.state_dict().items(), again.model.state_dict().values(), strict=True):
+        assert torch.equal(weight, other), name
+
+    first, second = (
+        [(line["step"], line["loss"]) for line in _metrics(tmp_path / name) if "loss" in line]
+        for name in ("whole", "again")
+    )
+    assert first == second
+    assert [step for step, _ in second] == list(range(1, 13))
+
+
+def test_the_best_checkpoint_on_dev_is_what_stays(
+    encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accuracies = iter([10.0, 50.0, 90.0, 60.0])
+
+    def measured(*_: Any, **__: Any) -> dict[str, RetrievalAccuracy]:
+        accuracy = next(accuracies)
+        return {"de": RetrievalAccuracy(accuracy, accuracy, 1)}
+
+    monkeypatch.setattr(trainer_module, "retrieval_by_language", measured)
+    choosing: dict[str, Any] = {"eval_strategy": "steps", "eval_on_start": True, "load_best_model_at_end": True}
+    every: dict[str, Any] = {"max_steps": 6, "eval_steps": 2, "save_strategy": "steps", "save_steps": 2}
+    trainer = _trainer(encoder_folders["bert"], bitext, _arguments(tmp_path / "run", **choosing | every), dev=bitext)
+    trainer.train()
+    trainer.save_model()
+    assert trainer.state.best_model_checkpoint == str(tmp_path / "run" / "checkpoint-4")
+    final, best, last = (
+        AutoModelForPreTraining.from_pretrained(tmp_path / "run" / name).state_dict()
+        for name in (".", "checkpoint-4", "checkpoint-6")
+    )
+    assert all(torch.equal(final[name], best[name]) for name in best)
+    assert any(not torch.equal(final[name], last[name]) for name in last)
+
+
+# Evaluation
+
+
+def test_dev_accuracy_is_measured_for_each_language(
+    encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext
+) -> None:
+    trainer = _trainer(encoder_folders["xlm-roberta"], bitext, _arguments(tmp_path / "run"), dev=bitext, pooling="mean")
+    metrics = trainer.evaluate()
+    embedder = SentenceEmbedder(trainer.model, trainer.tokenizer)
+    expected = retrieval_by_language(embedder, {language: bitext.pairs(language) for language in ("de", "fr")})
+    assert set(metrics) - {"epoch"} == {f"eval_accuracy{end}" for end in ("", "_forward", "_backward", "_de", "_fr")}
+    assert metrics["eval_accuracy_de"] == expected["de"].mean
+    assert metrics["eval_accuracy_fr"] == expected["fr"].mean
+    assert metrics["eval_accuracy"] == pytest.approx((expected["de"].mean + expected["fr"].mean) / 2)
+    assert metrics["eval_accuracy_forward"] == pytest.approx((expected["de"].forward + expected["fr"].forward) / 2)
+    assert trainer.evaluate(bitext.train_dev_split(2)[1], metric_key_prefix="test").keys() == {
+        name.replace("eval", "test") for name in metrics
+    }
+
+
+def test_measuring_does_not_count_as_training_time(
+    encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(trainer_module.time, "perf_counter", lambda: clock[0])
+
+    def slow(*_: Any, **__: Any) -> dict[str, RetrievalAccuracy]:
+        clock[0] += 1000
+        return {"de": RetrievalAccuracy(1.0, 1.0, 1)}
+
+    class Tick(TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            clock[0] += 2
+
+    monkeypatch.setattr(trainer_module, "retrieval_by_language", slow)
+    arguments = _arguments(tmp_path / "run", max_steps=4, logging_steps=2, eval_strategy="steps", eval_steps=1)
+    trainer = _trainer(encoder_folders["bert"], bitext, arguments, dev=bitext)
+    trainer.add_callback(Tick())
+    trainer.train()
+    rates = [line["pairs_per_second"] for line in _metrics(tmp_path / "run") if "loss" in line]
+    assert rates == [pytest.approx(4.0), pytest.approx(4.0)]
+
+
+# What goes in
+
+
+def test_every_language_is_drawn_as_its_share_says(
+    encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext
+) -> None:
+    arguments = _arguments(tmp_path / "run")
+    for alpha, german in ((1.0, 10), (0.0, 8)):
+        trainer = _trainer(encoder_folders["bert"], bitext, arguments)
+        trainer.alpha = alpha
+        assert sum(bitext[row]["language"] == "de" for row in trainer._get_train_sampler()) == german
+
+
+def test_sentences_are_cut_at_the_models_length(
+    encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext
+) -> None:
+    trainer = _trainer(encoder_folders["bert"], bitext, _arguments(tmp_path / "run"), max_length=6)
+    batch = next(iter(trainer.get_train_dataloader()))
+    assert batch["source_input_ids"].shape[1] == batch["target_input_ids"].shape[1] == 6
+    assert len(batch["source_input_ids"]) == 8
+
+
+def test_a_trainer_without_tokenizer_is_refused(
+    encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext
+) -> None:
+    model = DapForPreTraining.from_backbone(str(encoder_folders["bert"]))
+    with pytest.raises(DataError, match="^the trainer needs the tokenizer: pass it as processing_class$"):
+        AlignmentTrainer(model, _arguments(tmp_path / "run"), bitext)
+
+
+def test_gradient_checkpointing_is_a_flag_away(
+    encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext
+) -> None:
+    weights = []
+    for on in (False, True):
+        arguments = _arguments(tmp_path / str(on), max_steps=2, gradient_checkpointing=on)
+        trainer = _without_dropout(_trainer(encoder_folders["bert"], bitext, arguments))
+        trainer.train()
+        weights.append(trainer.model.encoder.encoder.layer[0].attention.self.query.weight)
+    torch.testing.assert_close(weights[1], weights[0], atol=1e-5, rtol=1e-4)
+
+
+def test_bfloat16_keeps_the_weights_in_float32(
+    encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext
+) -> None:
+    trainer = _trainer(
+        encoder_folders["bert"], bitext, _arguments(tmp_path / "run", max_steps=3, bf16=True), dev=bitext
+    )
+    trainer.train()
+    assert {weight.dtype for weight in trainer.model.parameters()} == {torch.float32}
+    assert all(torch.isfinite(torch.tensor(line["loss"])) for line in _metrics(tmp_path / "run") if "loss" in line)
+    trainer.evaluate()
