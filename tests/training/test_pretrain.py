@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer, BertConfig, DistilBertConfig
 
 from hf_xsent import AlignmentTrainer, DapForPreTraining, DapForSentenceEmbedding, SentenceEmbedder
-from hf_xsent.errors import HfXsentError, ModelError, OutputError, RecipeError
+from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
 from hf_xsent.training.arguments import read_recipe
 from hf_xsent.training.pretrain import main
 
@@ -173,6 +173,44 @@ def test_a_mistake_does_not_cost_the_run_that_was_there(run: _Run) -> None:
 
 
 # Every mistake is told before a model is loaded, and nothing is written
+
+
+@pytest.mark.usefixtures("_no_model_is_loaded")
+@pytest.mark.parametrize(
+    ("changes", "kind", "told"),
+    [
+        ({"model": None}, RecipeError, "no encoder to start from: give --model"),
+        ({"data": None}, RecipeError, "no bitext to train on: give --data"),
+        ({"output_dir": None}, RecipeError, "no place for the result: give --output_dir"),
+        ({"data": ["de={folder}/nowhere.tsv"]}, DataError, "nowhere.tsv"),
+        ({"dev": ["de={folder}/nowhere.tsv"]}, DataError, "nowhere.tsv"),
+        ({"columns": ["0"]}, RecipeError, "columns takes two names or numbers"),
+        ({"max_length": 129}, RecipeError, "max_length 129 does not fit: this encoder takes 2 to 128 tokens"),
+        ({"method": "dab"}, RecipeError, "unknown method 'dab': use dap"),
+        ({"objectives": ["translation"]}, RecipeError, "unknown objective 'translation'"),
+        ({"objectives": ["translation_ranking=0"]}, RecipeError, "the weight of objective 'translation_ranking' is 0"),
+        ({"pooling": "last"}, RecipeError, "unknown pooling 'last': use one of cls, mean, max"),
+        ({"temperature": -1.5}, RecipeError, "temperature -1.5 is not positive"),
+        ({"dev_pairs": 6}, DataError, "too few to hold 6 out"),
+        ({"dev_pairs": -1}, HfXsentError, "dev_"),
+        ({"on_error": "ignore"}, HfXsentError, "on_error"),
+        ({"model": "{folder}"}, ModelError, "config.json"),
+        ({"model": "{folder}/nowhere"}, ModelError, "nowhere' is no folder, and as a Hub id it gives no"),
+    ],
+)
+def test_a_mistake_is_told_before_the_model_is_loaded(
+    run: _Run, changes: dict[str, Any], kind: type[HfXsentError], told: str
+) -> None:
+    def filled(value: Any) -> Any:
+        if isinstance(value, list):
+            return [filled(one) for one in value]
+        return value.format(folder=run.folder) if isinstance(value, str) else value
+
+    with pytest.raises(kind) as error:
+        run.start(**{key: filled(value) for key, value in changes.items()})
+    assert told in str(error.value)
+    assert "\n" not in str(error.value)
+    assert not run.out.exists()
 
 
 @pytest.mark.usefixtures("_no_model_is_loaded")
