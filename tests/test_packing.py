@@ -102,6 +102,14 @@ def test_the_mean_is_taken_in_float32() -> None:
     assert pool(states, pack([ids], [mask]), "mean").item() == pytest.approx(1.00390625, abs=1e-6)
 
 
+def test_the_mean_of_float64_states_keeps_their_precision() -> None:
+    ids, mask = _pad([[1, 2, 3]], 3)
+    states = torch.tensor([[1.0], [1.0 + 1e-10], [1.0]], dtype=torch.float64)
+    mean = pool(states, pack([ids], [mask]), "mean")
+    assert mean.dtype == torch.float64
+    torch.testing.assert_close(mean, states.mean(0, keepdim=True), rtol=1e-15, atol=0)
+
+
 def test_a_sentence_without_tokens_is_refused_by_its_number() -> None:
     ids, mask = _pad([[1, 2], [], [3]], 2)
     with pytest.raises(ModelError, match="sentence 1 of the batch has no tokens"):

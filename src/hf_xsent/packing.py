@@ -85,7 +85,7 @@ def unpack(states: Tensor, packed: PackedSentences, attention_mask: Tensor) -> T
 
 POOLINGS = {
     "cls": lambda sentences: sentences[:, 0],
-    "mean": lambda sentences: sentences.mean(1, dtype=torch.float32),
+    "mean": lambda sentences: sentences.mean(1, dtype=torch.promote_types(sentences.dtype, torch.float32)),
     "max": lambda sentences: sentences.amax(1),
 }
 

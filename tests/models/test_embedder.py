@@ -167,6 +167,36 @@ def test_the_model_stays_in_the_mode_it_was_in(encoder_folders: dict[str, Path],
     assert all(module.training == training for module in embedder.model.modules())
 
 
+def test_the_mode_is_restored_after_an_error(encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    embedder = _embedder(encoder_folders["bert"])
+    embedder.model.train()
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(embedder.model, "embed", fail)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        embedder.encode(["a"])
+    assert embedder.model.training
+
+
+def test_frozen_parts_stay_frozen(encoder_folders: dict[str, Path]) -> None:
+    """A part that its owner put into eval mode within a training model is not switched on by an evaluation."""
+    embedder = _embedder(encoder_folders["bert"])
+    embedder.model.train()
+    embedder.model.encoder.embeddings.eval()
+    embedder.encode(["a"])
+    assert not embedder.model.encoder.embeddings.training
+    assert embedder.model.encoder.encoder.training
+
+
+def test_one_string_is_not_taken_for_its_letters(encoder_folders: dict[str, Path]) -> None:
+    """What sentence-transformers accepts gives either the same here or an error, not one vector a letter."""
+    embedder = _embedder(encoder_folders["bert"])
+    with pytest.raises((ModelError, TypeError)):
+        embedder.encode("Where is the station?")
+
+
 # Languages
 
 
@@ -221,6 +251,23 @@ def test_a_plain_encoder_is_pooled_by_its_mean_and_takes_all_its_positions(
     assert embedder.encode(long).shape == (1, 32)
 
 
+@pytest.mark.parametrize("length", [129, 4096])
+def test_a_length_over_the_positions_is_brought_down_or_refused(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str], length: int
+) -> None:
+    """Never an index error in the middle of an evaluation."""
+    folder = encoder_folders["bert"]
+    DapForSentenceEmbedding.from_backbone(str(folder)).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path)
+    for model in (folder, tmp_path):
+        try:
+            embedder = SentenceEmbedder.from_pretrained(str(model), max_length=length, device="cpu")
+        except (ModelError, ValueError) as error:
+            assert "128" in str(error)
+        else:
+            assert embedder.encode([" ".join(sentences * 3)]).shape == (1, 32)
+
+
 @pytest.mark.parametrize("layout", [_legacy, _version_6])
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
 def test_a_sentence_transformers_folder_states_its_pooling(
@@ -248,6 +295,18 @@ def test_a_sentence_transformers_folder_opens_as_they_open_it(
     assert embedder.model.config.normalize
     theirs = SentenceTransformer(str(folder), device="cpu").encode(sentences)
     np.testing.assert_allclose(embedder.encode(sentences), theirs, atol=1e-5)
+
+
+def test_a_folder_that_sentence_transformers_itself_saves(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    theirs = SentenceTransformer(str(encoder_folders["modernbert"]), device="cpu")
+    theirs.max_seq_length = 9
+    theirs.save_pretrained(str(tmp_path))
+    embedder = SentenceEmbedder.from_pretrained(str(tmp_path), device="cpu")
+    np.testing.assert_allclose(embedder.encode(sentences), theirs.encode(sentences), atol=1e-5)
 
 
 @pytest.mark.parametrize("layout", [_legacy, _version_6])

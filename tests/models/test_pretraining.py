@@ -192,3 +192,11 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], told:
         AlignmentConfig(**settings)
     assert str(error.value).startswith(told)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("settings", [{"temperature": "warm"}, {"objectives": ["translation_ranking"]}])
+def test_settings_of_a_wrong_type_are_refused(encoder_folders: dict[str, Path], settings: dict[str, Any]) -> None:
+    (name,) = settings
+    with pytest.raises(RecipeError, match=name) as error:
+        DapForPreTraining.from_backbone(str(encoder_folders["bert"]), **settings)
+    assert "\n" not in str(error.value)

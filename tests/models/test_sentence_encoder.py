@@ -103,6 +103,12 @@ def test_every_setting_survives_the_round_trip(encoder_folders: dict[str, Path],
     assert all(getattr(DapConfig(), name) != value for name, value in settings.items()), "a default proves nothing"
 
 
+def test_a_checkpoint_names_no_path_of_this_machine(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = encoder_folders["bert"]
+    DapForPreTraining.from_backbone(str(folder)).save_pretrained(tmp_path)
+    assert str(folder) not in (tmp_path / "config.json").read_text()
+
+
 def test_weights_of_a_checkpoint_keep_their_precision(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
     model = _shaken(DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), dtype=torch.bfloat16))
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
@@ -117,12 +123,32 @@ def test_weights_of_a_checkpoint_keep_their_precision(encoder_folders: dict[str,
 # Language embeddings
 
 
+def test_new_language_embeddings_change_nothing(tiny_encoders: Path, sentences: list[str]) -> None:
+    plain = DapForSentenceEmbedding.from_backbone(str(tiny_encoders)).eval()
+    model = DapForSentenceEmbedding.from_backbone(str(tiny_encoders), languages=["de", "en"]).eval()
+    assert not model.language_embeddings.weight.any()
+    batch = _batch(tiny_encoders, sentences)
+    ids = torch.arange(len(sentences)) % 2
+    with torch.no_grad():
+        assert torch.equal(model(**batch, language_ids=ids).sentence_embedding, plain(**batch).sentence_embedding)
+
+
 def test_saved_language_embeddings_are_loaded(tiny_encoders: Path, tmp_path: Path) -> None:
     """Loading builds the model on the meta device first, where what __init__ fills in is lost."""
     model = _shaken(DapForPreTraining.from_backbone(str(tiny_encoders), languages=["de", "fr", "en"]))
     model.save_pretrained(tmp_path)
     for auto in (AutoModel, AutoModelForPreTraining):
         _assert_equal_weights(auto.from_pretrained(tmp_path).language_embeddings, model.language_embeddings)
+
+
+def test_language_embeddings_that_a_checkpoint_lacks_start_at_zero(
+    encoder_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    _shaken(DapForPreTraining.from_backbone(str(encoder_folders["bert"]))).save_pretrained(tmp_path)
+    config = DapConfig.from_pretrained(tmp_path, languages=["de", "en"])
+    model = DapForPreTraining.from_pretrained(tmp_path, config=config)
+    assert model.language_embeddings.weight.shape == (2, 32)
+    assert not model.language_embeddings.weight.any()
 
 
 def test_each_sentence_gets_its_own_language(tiny_encoders: Path, sentences: list[str]) -> None:
@@ -199,6 +225,27 @@ def test_gradient_checkpointing_trains_the_same(encoder_folders: dict[str, Path]
         model(**batch).sentence_embedding.tanh().sum().backward()
         gradients.append(model.encoder.layers[0].mlp.Wi.weight.grad)
     torch.testing.assert_close(gradients[1], gradients[0], atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_the_attention_asked_for_reaches_the_encoder(
+    encoder_folders: dict[str, Path], tmp_path: Path, attention: str
+) -> None:
+    model = DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), attn_implementation=attention)
+    assert model.encoder.config._attn_implementation == attention
+    model.save_pretrained(tmp_path)
+    assert "attn_implementation" not in (tmp_path / "config.json").read_text()
+    opened = AutoModel.from_pretrained(tmp_path, attn_implementation=attention)
+    assert opened.encoder.config._attn_implementation == attention
+
+
+def test_pieces_can_be_added_to_the_vocabulary(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    model = DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]))
+    size = model.get_input_embeddings().num_embeddings
+    model.resize_token_embeddings(size + 3)
+    model.save_pretrained(tmp_path)
+    opened = AutoModel.from_pretrained(tmp_path)
+    assert opened.get_input_embeddings().num_embeddings == opened.config.encoder_config.vocab_size == size + 3
 
 
 # What is refused, in one sentence

@@ -78,6 +78,13 @@ def test_the_loss_is_the_equation(
     assert loss.item() == pytest.approx(expected, rel=1e-8)
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_float64_stays_exact_with_a_margin(before: bool) -> None:
+    source, target = torch.randn(2, 7, 5, dtype=torch.float64)
+    loss = translation_ranking_loss(source, target, 0.05, 0.3, margin_before_temperature=before)
+    assert loss.item() == pytest.approx(_by_loop(source, target, 0.05, 0.3, False, before, None, None), rel=1e-13)
+
+
 @pytest.mark.parametrize("which", ["source", "target"])
 def test_either_identity_alone_masks(which: str) -> None:
     source, target = torch.randn(2, 4, 5, dtype=torch.float64)

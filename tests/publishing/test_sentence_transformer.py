@@ -248,6 +248,34 @@ def test_the_check_notices_a_wrong_export(
     assert _names(tmp_path) == []
 
 
+def test_a_failure_while_writing_leaves_nothing(
+    encoder_folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, tokenizer = _model(encoder_folders["bert"], max_length=9)
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError("no space left on device")
+
+    longest = tokenizer.model_max_length
+    monkeypatch.setattr(type(tokenizer), "save_pretrained", fail)
+    with pytest.raises(OSError, match="no space left"):
+        export_sentence_transformer(model, tmp_path / "out", tokenizer)
+    assert _names(tmp_path) == []
+    assert tokenizer.model_max_length == longest
+
+
+def test_a_foreign_part_folder_is_not_deleted(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    """``out.part`` may be somebody's own folder, not a leftover of ours."""
+    model, tokenizer = _model(encoder_folders["bert"])
+    (tmp_path / "out.part").mkdir()
+    (tmp_path / "out.part" / "chapter.txt").write_text("years of work")
+    try:
+        export_sentence_transformer(model, tmp_path / "out", tokenizer, verify=False)
+    except OutputError as error:
+        assert "out.part" in str(error)
+    assert (tmp_path / "out.part" / "chapter.txt").read_text() == "years of work"
+
+
 # What cannot be exported
 
 
@@ -267,4 +295,14 @@ def test_what_is_missing_is_told(encoder_folders: dict[str, Path], tmp_path: Pat
     model.save_pretrained(tmp_path / "bare")
     with pytest.raises(ModelError, match="holds no tokenizer"):
         export_sentence_transformer(tmp_path / "bare", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_tokenizer_of_another_encoder_is_refused(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    """Both its ids and its padding are wrong: such an export would be of no use, whatever the check says."""
+    model, _ = _model(encoder_folders["bert"])
+    tokenizer = AutoTokenizer.from_pretrained(encoder_folders["bert"])
+    tokenizer.add_tokens([f"new{number}" for number in range(50)])
+    with pytest.raises(ModelError, match="tokenizer"):
+        export_sentence_transformer(model, tmp_path / "out", tokenizer)
     assert not (tmp_path / "out").exists()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from hf_xsent import DapConfig
 from hf_xsent.errors import RecipeError
 from hf_xsent.models import METHODS
 from hf_xsent.training.arguments import AlignmentTrainingArguments, Recipe, read_recipe
@@ -157,6 +158,31 @@ def test_a_word_of_a_wrong_type_is_told(tmp_path: Path, text: str, named: str) -
     assert named in _refused(tmp_path, text)
 
 
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("max_length: 9.5", "max_length"),
+        ("max_length: [9]", "max_length"),
+        ("temperature: [0.1]", "temperature"),
+        ("learning_rate: [1e-5]", "learning_rate"),
+        ("model: [a, b]", "model"),
+        ("max_steps: 9.5", "max_steps"),
+        ("symmetric: 7", "symmetric"),
+        ("dev_pairs: true", "dev_pairs"),
+        ("languages: {de: 1}", "languages"),
+    ],
+)
+def test_a_value_to_which_yaml_gave_a_wrong_type_is_told(tmp_path: Path, text: str, named: str) -> None:
+    assert named in _refused(tmp_path, text)
+
+
+def test_objectives_that_are_no_mapping(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="objective"):
+        DapConfig(**model_settings(_read(tmp_path, "objectives: 5").model))
+    recipe = _read(tmp_path, "objectives: [translation_ranking=3]")
+    assert model_settings(recipe.model) == {"objectives": {"translation_ranking": 3.0}}
+
+
 def test_a_flag_of_a_wrong_type_is_told(tmp_path: Path) -> None:
     assert "--max_length" in _refused(tmp_path, "model: m", "--max_length", "nine")
     assert "--data" in _refused(tmp_path, "model: m", "--data")
@@ -221,3 +247,14 @@ def test_no_flag_means_two_things() -> None:
 
 def test_the_common_flags_exist() -> None:
     assert set(COMMON_TRAINING_FLAGS) <= {field.name for field in fields(AlignmentTrainingArguments)}
+
+
+def test_a_recipe_may_name_data_and_objectives_by_mapping(tmp_path: Path):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(
+        "data: {de: a.tsv, sw: [b.tsv, c.tsv]}\nobjectives: {translation_ranking: 2.0}\n"
+        f"output_dir: {tmp_path / 'run'}\n"
+    )
+    read = read_recipe([str(recipe)])
+    assert read.data.data == ["de=a.tsv", "sw=b.tsv", "sw=c.tsv"]
+    assert read.model.objectives == ["translation_ranking=2.0"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hf_xsent.errors import OutputError
-from hf_xsent.training.output_folder import prepare_output_folder
+from hf_xsent.training.output_folder import prepare_output_folder, remove_old_run
 
 
 def _run(folder: Path, *checkpoints: int) -> Path:
@@ -52,3 +52,13 @@ def test_resume_goes_on_from_the_last_checkpoint(tmp_path: Path) -> None:
     (run / "checkpoint-best").mkdir()
     assert prepare_output_folder(run, resume=True) == str(run / "checkpoint-100")
     assert prepare_output_folder(_run(tmp_path / "other"), resume=True) is None
+
+
+def test_only_checkpoints_and_metrics_of_the_old_run_go(tmp_path: Path) -> None:
+    run = _run(tmp_path / "run", 5, 20)
+    (run / "notes.txt").write_text("mine")
+    (run / "checkpoint-notes.txt").write_text("mine")
+    (run / "checkpoint-best").mkdir()
+    remove_old_run(run)
+    assert _names(run) == ["checkpoint-best", "checkpoint-notes.txt", "notes.txt", "recipe.yaml"]
+    remove_old_run(tmp_path / "nowhere")

@@ -151,6 +151,16 @@ def test_a_resumed_run_ends_as_the_uninterrupted_one(run: _Run) -> None:
     assert [step for step, _ in first] == list(range(1, 10))
 
 
+def test_a_resumed_run_measures_no_step_twice(run: _Run) -> None:
+    lines, _ = _resumed(run)
+    first, second = (
+        [(line["step"], line["eval_accuracy"]) for line in some if "eval_accuracy" in line]
+        for some in (lines, run.metrics)
+    )
+    assert first == second
+    assert len({step for step, _ in second}) == len(second)
+
+
 def test_overwriting_replaces_a_run_and_only_that(run: _Run) -> None:
     run.start(max_steps=3)
     (run.out / "notes.txt").write_text("mine")
@@ -170,6 +180,11 @@ def test_a_mistake_does_not_cost_the_run_that_was_there(run: _Run) -> None:
     with pytest.raises(HfXsentError):
         run.start("--overwrite", model=str(run.folder))
     assert _snapshot(run.out) == before
+
+
+def test_languages_get_their_embeddings(run: _Run) -> None:
+    run.start(languages=["de", "fr", "en"])
+    assert load_file(run.out / "model.safetensors")["language_embeddings.weight"].any()
 
 
 # Every mistake is told before a model is loaded, and nothing is written
@@ -210,6 +225,19 @@ def test_a_mistake_is_told_before_the_model_is_loaded(
         run.start(**{key: filled(value) for key, value in changes.items()})
     assert told in str(error.value)
     assert "\n" not in str(error.value)
+    assert not run.out.exists()
+
+
+@pytest.mark.usefixtures("_no_model_is_loaded")
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [({"alpha": 2}, "alpha must lie between 0"), ({"languages": ["de", "en"]}, "language 'fr' has no embedding")],
+)
+def test_settings_that_do_not_fit_the_bitext_are_told_before_the_model_is_loaded(
+    run: _Run, changes: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(HfXsentError, match=told):
+        run.start(**changes)
     assert not run.out.exists()
 
 

@@ -226,6 +226,16 @@ def test_dev_accuracy_is_measured_for_each_language(
     }
 
 
+def test_models_with_language_embeddings_are_measured_too(
+    encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext
+) -> None:
+    arguments = _arguments(tmp_path / "run", max_steps=2, eval_strategy="steps", eval_steps=2)
+    trainer = _trainer(encoder_folders["bert"], bitext, arguments, dev=bitext, languages=["de", "fr", "en"])
+    trainer.train()
+    assert trainer.model.language_embeddings.weight.any()
+    assert any("eval_accuracy_fr" in line for line in _metrics(tmp_path / "run"))
+
+
 def test_measuring_does_not_count_as_training_time(
     encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,14 +69,23 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def retrieval_by_language(
-    model: Encodes, pairs: Mapping[str, tuple[Sequence[str], Sequence[str]]], progress: bool = True
+    model: Encodes,
+    pairs: Mapping[str, tuple[Sequence[str], Sequence[str]]],
+    progress: bool = True,
+    target_language: str | None = None,
 ) -> dict[str, RetrievalAccuracy]:
-    """Accuracy@1 for each language's (sources, targets)."""
+    """Accuracy@1 for each language's (sources, targets); ``target_language`` is for models with language embeddings."""
     bar = tqdm(pairs.items(), desc="retrieval", unit="language", disable=None if progress else True)
     results = {}
     for language, (sources, targets) in bar:
-        vectors = model.encode([*sources, *targets])
-        results[language] = accuracy_at_1(vectors[: len(sources)], vectors[len(sources) :])
+        if target_language is None:
+            vectors = model.encode([*sources, *targets])
+            results[language] = accuracy_at_1(vectors[: len(sources)], vectors[len(sources) :])
+        else:
+            encode: Any = model.encode
+            results[language] = accuracy_at_1(
+                encode(sources, language=language), encode(targets, language=target_language)
+            )
     return results
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import nn
 from tqdm import tqdm
 from transformers import AutoModel, PreTrainedTokenizerBase
 
@@ -37,6 +39,9 @@ class SentenceEmbedder:
         layers = len(model.backbone.layers)
         if layer is not None and not 0 <= layer <= layers:
             raise ModelError(f"layer {layer} does not exist: this encoder has layers 0 (embeddings) to {layers}")
+        longest = family(model.config.encoder_config).max_length(model.config.encoder_config)
+        if max_length is not None and not 2 <= max_length <= longest:
+            raise ModelError(f"max_length {max_length} does not fit: this encoder takes 2 to {longest} tokens")
         self.model = model
         self.tokenizer = tokenizer
         self.max_length = max_length or model.config.max_length
@@ -81,21 +86,20 @@ class SentenceEmbedder:
     @torch.inference_mode()
     def encode(self, sentences: Sequence[str], language: str | None = None, show_progress: bool = False) -> np.ndarray:
         """N × d float32 vectors, row i for sentence i; ``language`` for models with language embeddings."""
-        training = self.model.training
-        self.model.eval()
+        if isinstance(sentences, str):
+            raise ModelError("encode takes a list of sentences: put the one sentence into a list")
         ids = self._tokenize(sentences)
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]), reverse=True)  # longest first: memory peaks at once
         vectors = np.empty((len(ids), self.model.config.encoder_config.hidden_size), dtype=np.float32)
         bar = tqdm(total=len(ids), desc="encoding", unit="sentence", disable=None if show_progress else True)
         start = 0
-        while start < len(order):
-            count = max(1, self.tokens_per_batch // len(ids[order[start]]))
-            rows = order[start : start + count]
-            vectors[rows] = self._embed([ids[i] for i in rows], language)
-            start += count
-            bar.update(len(rows))
-        bar.close()
-        self.model.train(training)
+        with bar, _evaluating(self.model):
+            while start < len(order):
+                count = max(1, self.tokens_per_batch // len(ids[order[start]]))
+                rows = order[start : start + count]
+                vectors[rows] = self._embed([ids[i] for i in rows], language)
+                start += count
+                bar.update(len(rows))
         return vectors
 
     def _tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
@@ -125,6 +129,18 @@ class SentenceEmbedder:
         return known.index(language)
 
 
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Without dropout; afterwards each part is in the mode it was in, also after an error."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
 def sentence_transformer_settings(name_or_path: str) -> dict[str, Any]:
     """Pooling, normalisation and length of a local sentence-transformers folder; empty for a plain encoder."""
     folder = Path(name_or_path)
@@ -141,9 +157,12 @@ def sentence_transformer_settings(name_or_path: str) -> dict[str, Any]:
             raise ModelError(
                 f"{name_or_path!r} has a module {kind}: open it with sentence_transformers.SentenceTransformer"
             )
-    length = folder / "sentence_bert_config.json"
-    stated = json.loads(length.read_text("utf-8")).get("max_seq_length") if length.is_file() else None
-    return settings | ({"max_length": stated} if stated else {})
+    places = {"sentence_bert_config.json": "max_seq_length", "tokenizer_config.json": "model_max_length"}  # before 6, 6
+    for file, key in places.items():
+        stated = json.loads((folder / file).read_text("utf-8")).get(key) if (folder / file).is_file() else None
+        if stated:
+            return settings | {"max_length": int(stated)}
+    return settings
 
 
 def _pooling(config: dict[str, Any]) -> str:

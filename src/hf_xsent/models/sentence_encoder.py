@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from huggingface_hub.dataclasses import strict
+from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
@@ -106,14 +108,22 @@ class SentenceEncoder(PreTrainedModel):
                 raise RecipeError(f"{cls.config_class.__name__} has no setting {key!r}" + nearest(key, keys))
         options = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
         encoder = load_encoder(name_or_path, dtype=dtype, **options)
-        return cls(cls.config_class(encoder_config=encoder.config, **config), encoder=encoder)
+        if Path(name_or_path).is_dir():
+            encoder.config._name_or_path = ""  # a path of this machine is nobody else's business
+        chosen = {"attn_implementation": encoder.config._attn_implementation}  # else the config would reset it
+        try:
+            whole = cls.config_class(encoder_config=encoder.config, **config, **chosen)
+        except (TypeError, AttributeError, StrictDataclassError) as error:
+            wrong = ", ".join(f"{key}={value!r}" for key, value in config.items())
+            raise RecipeError(f"a value has the wrong type among {wrong}: {' '.join(str(error).split())}") from error
+        return cls(whole, encoder=encoder)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         """Language embeddings start at zero, where they change nothing; the encoder knows its own start."""
-        if module is self and self.config.languages:
-            init.zeros_(self.language_embeddings.weight)
-        elif not isinstance(module, type(self)):
+        if module is getattr(self, "language_embeddings", None):
+            init.zeros_(module.weight)
+        else:
             super()._init_weights(module)
 
     @property
@@ -128,6 +138,8 @@ class SentenceEncoder(PreTrainedModel):
     def set_input_embeddings(self, value: nn.Module) -> None:
         """Replace the table of word-piece vectors, after adding pieces to the tokenizer for instance."""
         self.encoder.set_input_embeddings(value)
+        for config in (self.encoder.config, self.config.encoder_config):
+            config.vocab_size = value.num_embeddings
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, language_ids: Tensor | None = None, **_: object

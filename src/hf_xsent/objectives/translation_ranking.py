@@ -30,7 +30,7 @@ def translation_ranking_loss(
         pairs = torch.arange(len(source), device=source.device)
         logits = source @ target.T / temperature
         if margin:
-            logits = logits - torch.eye(len(pairs), device=pairs.device) * (
+            logits = logits - torch.eye(len(pairs), dtype=logits.dtype, device=pairs.device) * (
                 margin / temperature if margin_before_temperature else margin
             )
         repeated = torch.zeros_like(logits, dtype=torch.bool)

@@ -62,8 +62,12 @@ def export_sentence_transformer(
     if dtype not in _LARGEST_DIFFERENCE:
         raise ModelError(f"export as float32 or float16, not {dtype}")
 
+    if len(embedder.tokenizer) > config.encoder_config.vocab_size:
+        raise ModelError("the tokenizer has more pieces than the encoder has embeddings: they do not belong together")
+
     part = folder.with_name(folder.name + ".part")
-    shutil.rmtree(part, ignore_errors=True)
+    if part.exists():
+        raise OutputError(f"{part} exists already: remove it if it is what an export that was cut off left behind")
     part.mkdir(parents=True)
     try:
         _write(embedder, part, dtype)
@@ -99,8 +103,10 @@ def _write(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> None
     _write_json(folder / "config.json", plain | {"dtype": str(dtype).removeprefix("torch.")})
 
     longest, embedder.tokenizer.model_max_length = embedder.tokenizer.model_max_length, config.max_length
-    embedder.tokenizer.save_pretrained(folder)
-    embedder.tokenizer.model_max_length = longest
+    try:
+        embedder.tokenizer.save_pretrained(folder)
+    finally:
+        embedder.tokenizer.model_max_length = longest
     stated = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     if stated.get("tokenizer_class") == "TokenizersBackend":  # the name that transformers before 5 knows
         _write_json(folder / "tokenizer_config.json", stated | {"tokenizer_class": "PreTrainedTokenizerFast"})

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, cast, get_type_hints
 
 import yaml
 from transformers import HfArgumentParser, TrainingArguments
@@ -36,6 +37,7 @@ class AlignmentTrainingArguments(TrainingArguments):
             "help": "On CPUs with glibc, reuse freed memory from step to step instead of returning it each time."
         },
     )
+    ddp_find_unused_parameters: bool | None = field(default=False, metadata={"help": "Every weight takes part."})
     ddp_broadcast_buffers: bool | None = field(default=False, metadata={"help": "Queues are kept equal by us."})
 
     def __post_init__(self) -> None:
@@ -69,7 +71,7 @@ def read_recipe(arguments: Sequence[str]) -> Recipe:
     kinds: Any = [ModelArguments, DataArguments, RunArguments, AlignmentTrainingArguments]
     parser = _Parser(kinds, allow_abbrev=False)
     if path is not None:
-        parser.set_defaults(**_read_file(Path(path), known=_destinations(parser)))
+        arguments = [*_as_flags(path, _read_file(Path(path), known=_destinations(parser)), parser), *arguments]
     for flag in (one.split("=")[0] for one in arguments if one.startswith("--")):
         name = flag.lstrip("-").replace("-", "_")
         if name not in _destinations(parser) and not name.startswith("no_"):
@@ -79,6 +81,29 @@ def read_recipe(arguments: Sequence[str]) -> Recipe:
     except (ValueError, TypeError, argparse.ArgumentTypeError) as error:
         raise RecipeError(f"these settings do not go together: {' '.join(str(error).split())}") from error
     return Recipe(model, data, run, training)
+
+
+def _as_flags(path: str, recipe: Mapping[str, Any], parser: argparse.ArgumentParser) -> Iterator[str]:
+    """The recipe as flags, so that types and choices are checked in one place; a later flag wins."""
+    types = {name: str(kind) for name, kind in get_type_hints(AlignmentTrainingArguments).items()}
+    takes_list = {action.dest: action.nargs in ("+", "*") for action in parser._actions}
+    for key, value in recipe.items():
+        if key in ("objectives", "data", "dev") and isinstance(value, Mapping):
+            value = [
+                f"{name}={one}" for name, some in value.items() for one in (some if isinstance(some, list) else [some])
+            ]
+        if isinstance(value, Mapping) and takes_list[key]:
+            raise RecipeError(f"{path}: {key} takes a list, not {value!r}")
+        if isinstance(value, list) and not (value and takes_list[key]):
+            if not takes_list[key] and "list" not in types.get(key, ""):
+                raise RecipeError(f"{path}: {key} takes one value, not {value!r}")
+            parser.set_defaults(**{key: value})  # an empty list has no flag, nor has a list for report_to
+        elif isinstance(value, list):
+            yield from (f"--{key}", *map(str, value))
+        elif isinstance(value, Mapping):
+            yield f"--{key}={json.dumps(value)}"  # as TrainingArguments takes it on the command line
+        elif value is not None:
+            yield f"--{key}={value}"
 
 
 def _destinations(parser: argparse.ArgumentParser) -> list[str]:

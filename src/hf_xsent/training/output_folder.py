@@ -37,5 +37,6 @@ def prepare_output_folder(folder: str | Path, resume: bool = False, overwrite: b
 def remove_old_run(folder: str | Path) -> None:
     """Delete an earlier run's checkpoints and metrics, and nothing else; called when the new run is about to start."""
     for checkpoint in Path(folder).glob("checkpoint-*"):
-        shutil.rmtree(checkpoint)
+        if checkpoint.name.removeprefix("checkpoint-").isdecimal() and checkpoint.is_dir():
+            shutil.rmtree(checkpoint)
     (Path(folder) / METRICS_FILE).unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase, set_seed
 
 from hf_xsent.data.bitext import Bitext, load_bitext, resolve_sources
 from hf_xsent.data.cleaning import CleaningRules
+from hf_xsent.data.mixing import mixing_probabilities
 from hf_xsent.errors import RecipeError, nearest
 from hf_xsent.evaluation.report import write_json
 from hf_xsent.models import METHODS
@@ -54,6 +55,11 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
 
     with training.main_process_first(desc="reading bitext"):
         train, dev = load_train_and_dev(recipe.data)
+    mixing_probabilities(list(train.languages.values()), recipe.data.alpha)  # a wrong alpha is told here
+    without = {*train.languages, *(dev.languages if dev else ()), recipe.data.target_language}
+    without -= set(settings.get("languages") or without)
+    if without:
+        raise RecipeError(f"language {min(without)!r} has no embedding: list it under languages in the recipe")
     if dev is None:
         training.eval_strategy = "no"
         training.eval_on_start = training.load_best_model_at_end = False
@@ -67,6 +73,8 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
             remove_old_run(folder)
         save_recipe(recipe, folder / RECIPE_FILE)
         write_json(folder / "bitext.json", train.report.to_dict())
+    if checkpoint is not None:
+        training.eval_on_start = False  # that checkpoint was measured when it was written
     trainer = AlignmentTrainer(
         model=model,
         args=training,
@@ -139,7 +147,7 @@ def save_recipe(recipe: Recipe, path: Path) -> None:
         stated |= {field.name: getattr(part, field.name) for field in fields(part)}
     for field in fields(recipe.training):
         value = getattr(recipe.training, field.name, None)
-        if field.init and value != field.default and isinstance(value, str | int | float | list | dict):
+        if field.init and value != field.default and isinstance(value, str | int | float):
             stated[field.name] = getattr(value, "value", value)
     text = yaml.safe_dump({key: value for key, value in stated.items() if value is not None}, sort_keys=False)
     path.write_text(f"# hf-xsent pretrain {path.name}\n{text}", encoding="utf-8")

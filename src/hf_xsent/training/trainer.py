@@ -64,6 +64,7 @@ class AlignmentTrainer(Trainer):
         self.add_callback(ProgressBar)
         self.add_callback(MetricsFile)
         self.tokenizer = processing_class
+        self.keep_freed_memory = args.keep_freed_memory
         self.alpha = alpha
         self.target_language = target_language
         self._sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=self.args.device))
@@ -73,7 +74,7 @@ class AlignmentTrainer(Trainer):
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
         """As the Trainer's; on a CPU, memory freed in one step is kept for the next."""
-        if self.args.keep_freed_memory and self.args.device.type == "cpu":
+        if self.keep_freed_memory and self.args.device.type == "cpu":
             keep_freed_memory()
         self._clock = time.perf_counter()
         return super().train(*args, **kwargs)
@@ -120,6 +121,7 @@ class AlignmentTrainer(Trainer):
                 SentenceEmbedder(model, self.tokenizer),
                 {language: dev.pairs(language) for language in dev.languages},
                 progress=False,
+                target_language=self.target_language if model.config.languages else None,
             )
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in _metrics(results).items()}
         self.log(metrics)
