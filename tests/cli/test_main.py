@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hf_xsent.cli.main import COMMANDS, main
+
+
+def _command_line(*arguments: str) -> subprocess.CompletedProcess[str]:
+    code = "import sys; sys.argv[0] = 'hf-xsent'; from hf_xsent.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("command", [module.__name__.rsplit(".", 1)[-1] for module in COMMANDS])
+def test_help_explains_every_flag(command: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as done:
+        main([command, "--help"])
+    assert done.value.code == 0
+    text = capsys.readouterr().out
+    assert f"hf-xsent {command}" in text
+    assert "None" not in text
+
+
+def test_help_does_not_load_torch():
+    code = (
+        "import sys; sys.argv = ['hf-xsent']; from hf_xsent.cli.main import main\n"
+        "try: main(['pretrain', '--help'])\n"
+        "except SystemExit: sys.exit('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "--learning_rate" in done.stdout
+
+
+def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path: Path):
+    done = _command_line("pretrain", "--model", "x", "--data", "de=none.tsv", "--output_dir", str(tmp_path / "run"))
+    assert done.returncode == 2
+    assert done.stderr.strip().splitlines()[-1].startswith("hf-xsent: ")
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture
+def tatoeba(tmp_path: Path, pairs: list[tuple[str, str]]) -> Path:
+    folder = tmp_path / "tatoeba"
+    folder.mkdir()
+    (folder / "tatoeba.deu-eng.deu").write_text("".join(f"{source}\n" for source, _ in pairs), encoding="utf-8")
+    (folder / "tatoeba.deu-eng.eng").write_text("".join(f"{target}\n" for _, target in pairs), encoding="utf-8")
+    return folder
+
+
+def test_evaluate_writes_a_table_and_json_for_each_pooling(
+    tiny_encoders: Path, tatoeba: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    output = tmp_path / "results" / "tatoeba.json"
+    arguments = ["evaluate", str(tiny_encoders), "--tatoeba", str(tatoeba), "--pooling", "mean", "cls"]
+    assert main([*arguments, "--layer", "1", "--device", "cpu", "--output", str(output)]) == 0
+    table = capsys.readouterr().out
+    assert table.count("deu") == 2
+    assert "pooling mean, layer 1" in table and "pooling cls, layer 1" in table
+    runs = json.loads(output.read_text("utf-8"))["runs"]
+    assert [run["settings"]["pooling"] for run in runs] == ["mean", "cls"]
+    assert all(0 <= run["languages"]["deu"]["mean"] <= 100 for run in runs)
+
+
+def test_evaluate_names_the_groups_there_are(tatoeba: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["evaluate", "none", "--tatoeba", str(tatoeba), "--group", "37"]) == 2
+    assert "14, 28, 36, 112, 4, 5, 8" in capsys.readouterr().err
+
+
+def test_export_then_evaluate_what_was_exported(tiny_encoders: Path, tatoeba: Path, tmp_path: Path):
+    exported = tmp_path / "exported"
+    assert main(["export", str(tiny_encoders), str(exported)]) == 0
+    assert main(["export", str(tiny_encoders), str(exported)]) == 2  # never over something unasked
+    assert main(["export", str(tiny_encoders), str(exported), "--overwrite"]) == 0
+    files = [tmp_path / "a.json", tmp_path / "b.json"]
+    for model, file in zip((tiny_encoders, exported), files, strict=True):
+        main(["evaluate", str(model), "--tatoeba", str(tatoeba), "--device", "cpu", "--output", str(file)])
+    first, second = (json.loads(file.read_text("utf-8"))["runs"][0] for file in files)
+    assert first["languages"] == second["languages"]

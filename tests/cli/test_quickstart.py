@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from hf_xsent.cli.main import main
+from hf_xsent.cli.quickstart_report import write_report
+from hf_xsent.cli.quickstart_walk import django_catalogues
+from hf_xsent.errors import DataError
+
+RESULTS = {
+    "model": "<my & encoder>",
+    "steps": 40,
+    "pairs": {"de": 1200, "und": 3},
+    "held_out": {"de": 60, "und": 2},
+    "accuracy": {"de": {"before": 10.0, "after": 90.0}, "und": {"before": 0.0, "after": 50.0}},
+    "losses": [[20, 3.5], [40, 0.5]],
+    "search": [["Wo <b>?", "Where?", 0.5]],
+    "seconds": 12,
+}
+
+
+class _Page(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.text: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def test_the_report_is_one_page_that_needs_no_network(tmp_path: Path):
+    write_report(tmp_path / "report.html", RESULTS)
+    page = _Page((tmp_path / "report.html").read_text("utf-8"))
+    assert page.links == []
+    text = " ".join(page.text)
+    assert "From 5.0% to 70.0% of translations found" in text
+    assert "German" in text and "your pairs" in text
+    assert "<my & encoder>" in text and "Wo <b>?" in text  # escaped in the page
+    assert "$" not in text
+
+
+@pytest.mark.parametrize("losses", [[], [[20, 3.5]]])
+def test_a_run_too_short_for_a_curve_still_gets_its_report(tmp_path: Path, losses: list[list[float]]):
+    write_report(tmp_path / "report.html", RESULTS | {"losses": losses})
+    assert "Too few steps" in (tmp_path / "report.html").read_text("utf-8")
+
+
+def test_djangos_messages_are_found_by_language():
+    catalogues = django_catalogues(["de", "zh_Hans"])
+    assert list(catalogues) == ["de", "zh_Hans"]
+    assert all(path.endswith("django.po") for path in catalogues["de"])
+    with pytest.raises(DataError, match="no messages in 'dee'; did you mean 'de'"):
+        django_catalogues(["dee"])
+
+
+def test_the_walk_with_ones_own_pairs_ends_with_a_model(
+    tiny_encoders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
+    nouns, places = (
+        ["dog", "cat", "bird", "boy", "girl", "cook", "king", "child"],
+        ["garden", "house", "street", "wood", "river"],
+    )
+    rows = [
+        f"Da ist {noun} Nummer {number} bei {place}.\tHere is {noun} number {number} near the {place}.\n"
+        for number, (noun, place) in enumerate((noun, place) for noun in nouns for place in places)
+    ]
+    data = tmp_path / "my.tsv"
+    data.write_text("".join(rows), encoding="utf-8")
+    output = tmp_path / "quickstart"
+    arguments = ["quickstart", "--model", str(tiny_encoders), "--data", str(data), "--output", str(output)]
+    assert main([*arguments, "--steps", "3", "--held_out", "5"]) == 0
+    results = json.loads((output / "results.json").read_text("utf-8"))
+    assert results["held_out"] == {"und": 5}
+    assert (output / "model" / "modules.json").is_file() and (output / "report.html").is_file()
+    assert main(arguments) == 2  # the folder is taken
