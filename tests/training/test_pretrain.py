@@ -15,9 +15,10 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer, BertConfig, DistilBertConfig
 
 from hf_xsent import AlignmentTrainer, DapForPreTraining, DapForSentenceEmbedding, SentenceEmbedder
+from hf_xsent.data.cleaning import CleaningRules
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
 from hf_xsent.training.arguments import read_recipe
-from hf_xsent.training.pretrain import main
+from hf_xsent.training.pretrain import cleaning_rules, main
 
 Pairs = list[tuple[str, str]]
 
@@ -285,7 +286,7 @@ def test_a_folder_of_other_files_is_never_touched(run: _Run) -> None:
 _SCRIPT = """
 import json, sys
 import torch.distributed as dist
-from hf_xsent.training.pretrain import main
+from hf_xsent.training.pretrain import cleaning_rules, main
 
 trainer = main(sys.argv[1:])
 weights = sum(weight.double().sum().item() for weight in trainer.model.parameters())
@@ -317,3 +318,14 @@ def test_two_processes_train_one_model(run: _Run) -> None:
     assert written == pytest.approx(told[0]["weights"], abs=1e-6)
     assert [line["step"] for line in run.metrics if "loss" in line] == [1, 2, 3, 4, 5, 6]
     assert sum("eval_accuracy" in line for line in run.metrics) == 3
+
+
+def test_cleaning_rules_are_set_by_name_and_checked():
+    rules = cleaning_rules(["max_characters=200", "copied_share=null", "max_length_ratio=2", "identical=false"])
+    assert rules == CleaningRules(max_characters=200, copied_share=None, max_length_ratio=2, identical=False)
+    assert cleaning_rules(None) == CleaningRules()
+    with pytest.raises(RecipeError, match="unknown cleaning rule 'max_chars'.*did you mean 'max_characters'"):
+        cleaning_rules(["max_chars=3"])
+    for wrong in ("max_characters=many", "identical=3", "max_characters=true", "max_characters"):
+        with pytest.raises(RecipeError, match="takes"):
+            cleaning_rules([wrong])

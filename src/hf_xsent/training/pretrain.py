@@ -50,6 +50,7 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
     config_class(encoder_config=encoder_config, **settings)
     tokenizer = load_tokenizer(recipe.model.model)
     _check_tokenizer(tokenizer, encoder_config, recipe.model.model)
+    cleaning_rules(recipe.data.rules)
     for data in filter(None, (recipe.data.data, recipe.data.dev)):
         resolve_sources(data, target_language=recipe.data.target_language, columns=_columns(recipe.data.columns))
 
@@ -119,6 +120,22 @@ def parse_weights(weights: Mapping[str, float] | Sequence[str]) -> dict[str, flo
         raise RecipeError(f"objectives take numbers as weights, such as translation_ranking=1.0 ({error})") from error
 
 
+def cleaning_rules(stated: Sequence[str] | None) -> CleaningRules:
+    """The default rules with those that ``name=value`` strings change; ``null`` switches a rule off."""
+    types = {field.name: str(field.type) for field in fields(CleaningRules)}
+    changed = {}
+    for one in stated or []:
+        name, equals, text = one.partition("=")
+        if name not in types:
+            raise RecipeError(f"unknown cleaning rule {name!r}: use {', '.join(types)}" + nearest(name, types))
+        value = yaml.safe_load(text)
+        kind = "None" if value is None else type(value).__name__
+        if not equals or kind not in types[name].replace("float", "float | int"):
+            raise RecipeError(f"cleaning rule {name} takes {types[name]}, not {text!r}")
+        changed[name] = value
+    return CleaningRules(**changed)
+
+
 def load_train_and_dev(arguments: DataArguments) -> tuple[Bitext, Bitext | None]:
     """The bitext to train on, and the one to choose checkpoints by: given, or held back from the first."""
     options: dict[str, Any] = {
@@ -129,7 +146,7 @@ def load_train_and_dev(arguments: DataArguments) -> tuple[Bitext, Bitext | None]
     }
     train = load_bitext(
         arguments.data or [],
-        cleaning=CleaningRules() if arguments.clean else None,
+        cleaning=cleaning_rules(arguments.rules) if arguments.clean else None,
         max_pairs=arguments.max_pairs,
         **options,
     )

@@ -46,6 +46,9 @@ class DataArguments:
     alpha: float = _flag(0.5, help="Draw languages in proportion to size^alpha: 1 as they come, 0 all alike.")
     max_pairs: int | None = _flag(help="Read at most this many pairs a language.")
     clean: bool = _flag(True, help="Apply the cleaning rules; --clean false keeps every pair.")
+    rules: list[str] | None = _flag(
+        help="Set cleaning rules, such as max_characters=200 copied_share=null; data/cleaning.py explains them."
+    )
     on_error: str = _flag("raise", help="Stop at the first bad line (raise), or count and report it (skip).")
     cache_dir: str | None = _flag(help="Keep the cleaned, memory-mapped bitext here.")
 
