@@ -81,9 +81,7 @@ def ours(connection: Connection, options: argparse.Namespace, pairs: Pairs) -> N
     examples: Any = [{"source": source, "target": target, "language": "und"} for source, target in pairs]
     model = DapForPreTraining.from_backbone(options.model, pooling=options.pooling, max_length=options.max_length)
     with tempfile.TemporaryDirectory() as folder:
-        arguments = AlignmentTrainingArguments(
-            output_dir=folder, eval_strategy="no", load_best_model_at_end=False, **trainer_options(options)
-        )
+        arguments = AlignmentTrainingArguments(output_dir=folder, **trainer_options(options))
         trainer = InOrder(model, arguments, examples, processing_class=load_tokenizer(options.model))
         trainer.add_callback(trainer_callback(connection))
         trainer.train()

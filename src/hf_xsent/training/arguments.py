@@ -41,7 +41,9 @@ class AlignmentTrainingArguments(TrainingArguments):
     ddp_broadcast_buffers: bool | None = field(default=False, metadata={"help": "Queues are kept equal by us."})
 
     def __post_init__(self) -> None:
-        """There is nothing to pin memory for on a CPU, and torch warns about it."""
+        """What the defaults assume is dropped where the run has no use for it: checkpoints, evaluation, a GPU."""
+        if "no" in (self.eval_strategy, self.save_strategy):
+            self.load_best_model_at_end = False
         super().__post_init__()
         if self.device.type == "cpu":
             self.dataloader_pin_memory = False

@@ -61,9 +61,6 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
     without -= set(settings.get("languages") or without)
     if without:
         raise RecipeError(f"language {min(without)!r} has no embedding: list it under languages in the recipe")
-    if dev is None:
-        training.eval_strategy = "no"
-        training.eval_on_start = training.load_best_model_at_end = False
     set_seed(training.seed)
     model = model_class.from_backbone(recipe.model.model, **settings)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import Sampler
 from transformers import PreTrainedTokenizerBase, Trainer
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
-from transformers.trainer_utils import TrainOutput
+from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.collators import PairCollator
@@ -29,7 +29,8 @@ class AlignmentTrainer(Trainer):
     """Trains any model whose forward returns ``loss`` and ``losses`` from pairs.
 
     ``alpha`` mixes the languages of ``train_dataset``; ``eval_dataset`` is bitext too, of which retrieval accuracy@1 is
-    measured in both directions (``eval_accuracy``, and ``eval_accuracy_de`` for each language).
+    measured in both directions (``eval_accuracy``, and ``eval_accuracy_de`` for each language); without it, nothing is
+    measured and the last weights stay.
     """
 
     loss_is_scaled_for_ga = False  # ours is the mean of each batch: the Trainer divides it when gradients accumulate
@@ -47,6 +48,9 @@ class AlignmentTrainer(Trainer):
     ) -> None:
         if processing_class is None:
             raise DataError("the trainer needs the tokenizer: pass it as processing_class")
+        if eval_dataset is None:
+            args.eval_strategy = IntervalStrategy.NO
+            args.eval_on_start = args.load_best_model_at_end = False
         kwargs.setdefault(
             "data_collator",
             PairCollator(processing_class, model.config.max_length, model.config.languages, target_language),
