@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 
 import torch
@@ -29,12 +30,12 @@ class PackedSentences:
         """How many tokens each run holds."""
         return [count * length for count, length in self.runs]
 
-    @property
+    @cached_property
     def first_tokens(self) -> Tensor:
         """N: where each packed sentence starts, the place of its [CLS]."""
         return self.lengths.cumsum(0) - self.lengths
 
-    @property
+    @cached_property
     def boundaries(self) -> Tensor:
         """N + 1 cumulative lengths, as variable-length attention kernels take them."""
         return F.pad(self.lengths.cumsum(0), (1, 0)).to(torch.int32)

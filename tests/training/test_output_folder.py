@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hf_xsent.errors import OutputError
-from hf_xsent.training.output_folder import prepare_output_folder, remove_old_run
+from hf_xsent.training.output_folder import RECIPE_FILE, prepare_output_folder, remove_old_run
 
 
 def _run(folder: Path, *checkpoints: int) -> Path:
@@ -62,3 +62,11 @@ def test_only_checkpoints_and_metrics_of_the_old_run_go(tmp_path: Path) -> None:
     remove_old_run(run)
     assert _names(run) == ["checkpoint-best", "checkpoint-notes.txt", "notes.txt", "recipe.yaml"]
     remove_old_run(tmp_path / "nowhere")
+
+
+def test_a_finished_run_without_checkpoints_is_not_trained_over_by_resuming(tmp_path: Path):
+    (tmp_path / RECIPE_FILE).write_text("model: x\n")
+    assert prepare_output_folder(tmp_path, resume=True) is None  # cut off before its first checkpoint
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(OutputError, match="finished and left no checkpoint"):
+        prepare_output_folder(tmp_path, resume=True)

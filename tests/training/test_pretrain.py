@@ -326,6 +326,6 @@ def test_cleaning_rules_are_set_by_name_and_checked():
     assert cleaning_rules(None) == CleaningRules()
     with pytest.raises(RecipeError, match="unknown cleaning rule 'max_chars'.*did you mean 'max_characters'"):
         cleaning_rules(["max_chars=3"])
-    for wrong in ("max_characters=many", "identical=3", "max_characters=true", "max_characters"):
+    for wrong in ("max_characters=many", "identical=3", "max_characters=true", "max_characters", "max_characters=["):
         with pytest.raises(RecipeError, match="takes"):
             cleaning_rules([wrong])

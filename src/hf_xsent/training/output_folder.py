@@ -26,7 +26,12 @@ def prepare_output_folder(folder: str | Path, resume: bool = False, overwrite: b
     if not (folder / RECIPE_FILE).is_file():
         raise OutputError(f"the output folder {folder} holds files that are no run of ours: choose an empty folder")
     if resume:
-        return get_last_checkpoint(str(folder))
+        checkpoint = get_last_checkpoint(str(folder))
+        if checkpoint is None and (folder / "model.safetensors").is_file():
+            raise OutputError(
+                f"the run in {folder} is finished and left no checkpoint to resume: --overwrite replaces it"
+            )
+        return checkpoint
     if not overwrite:
         raise OutputError(
             f"the output folder {folder} holds another run: go on with --resume or replace it with --overwrite"

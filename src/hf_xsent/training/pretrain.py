@@ -125,7 +125,10 @@ def cleaning_rules(stated: Sequence[str] | None) -> CleaningRules:
         name, equals, text = one.partition("=")
         if name not in types:
             raise RecipeError(f"unknown cleaning rule {name!r}: use {', '.join(types)}" + nearest(name, types))
-        value = yaml.safe_load(text)
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            value = text
         kind = "None" if value is None else type(value).__name__
         if not equals or kind not in types[name].replace("float", "float | int"):
             raise RecipeError(f"cleaning rule {name} takes {types[name]}, not {text!r}")
