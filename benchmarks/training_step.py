@@ -71,7 +71,7 @@ def ours(connection: Connection, options: argparse.Namespace, pairs: Pairs) -> N
     """AlignmentTrainer with translation ranking."""
     from torch.utils.data import SequentialSampler
 
-    from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, DapForPreTraining
+    from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead
     from hf_xsent.models.loading import load_tokenizer
 
     class InOrder(AlignmentTrainer):
@@ -79,7 +79,7 @@ def ours(connection: Connection, options: argparse.Namespace, pairs: Pairs) -> N
             return SequentialSampler(self.train_dataset)
 
     examples: Any = [{"source": source, "target": target, "language": "und"} for source, target in pairs]
-    model = DapForPreTraining.from_backbone(options.model, pooling=options.pooling, max_length=options.max_length)
+    model = XlmrWithRTLHead.from_backbone(options.model, pooling=options.pooling, max_length=options.max_length)
     with tempfile.TemporaryDirectory() as folder:
         arguments = AlignmentTrainingArguments(output_dir=folder, **trainer_options(options))
         trainer = InOrder(model, arguments, examples, processing_class=load_tokenizer(options.model))

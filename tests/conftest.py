@@ -176,7 +176,7 @@ _SHAPE = {
 def _bert(tokenizer: PreTrainedTokenizerFast, mlm: bool) -> PreTrainedModel:
     from transformers import BertConfig, BertForMaskedLM, BertModel
 
-    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=128, **_SHAPE)
+    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=256, **_SHAPE)
     return BertForMaskedLM(config) if mlm else BertModel(config)
 
 
@@ -185,7 +185,7 @@ def _xlm_roberta(tokenizer: PreTrainedTokenizerFast, mlm: bool) -> PreTrainedMod
 
     config = XLMRobertaConfig(
         vocab_size=len(tokenizer),
-        max_position_embeddings=130,  # positions are counted from pad_token_id + 1
+        max_position_embeddings=258,  # positions are counted from pad_token_id + 1
         type_vocab_size=1,
         layer_norm_eps=1e-5,
         bos_token_id=0,
@@ -201,7 +201,7 @@ def _modernbert(tokenizer: PreTrainedTokenizerFast, mlm: bool) -> PreTrainedMode
 
     config = ModernBertConfig(
         vocab_size=len(tokenizer),
-        max_position_embeddings=128,
+        max_position_embeddings=256,
         layer_types=["full_attention", "sliding_attention", "sliding_attention"],
         local_attention=8,  # four tokens to each side: short enough to matter in a test sentence
         initializer_cutoff_factor=2.0,

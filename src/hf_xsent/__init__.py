@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from hf_xsent.data.bitext import load_bitext
-    from hf_xsent.models.dap import DapConfig, DapForPreTraining, DapForSentenceEmbedding
+    from hf_xsent.models.dap import DapConfig, DapForSentenceEmbedding, XlmrWithRTLHead
     from hf_xsent.models.embedder import SentenceEmbedder
     from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
     from hf_xsent.training.arguments import AlignmentTrainingArguments
@@ -24,7 +24,7 @@ __all__ = [
     "AlignmentTrainer",
     "AlignmentTrainingArguments",
     "DapConfig",
-    "DapForPreTraining",
+    "XlmrWithRTLHead",
     "DapForSentenceEmbedding",
     "SentenceEmbedder",
     "export_sentence_transformer",
@@ -35,7 +35,7 @@ _HOMES = {
     "AlignmentTrainer": "training.trainer",
     "AlignmentTrainingArguments": "training.arguments",
     "DapConfig": "models.dap",
-    "DapForPreTraining": "models.dap",
+    "XlmrWithRTLHead": "models.dap",
     "DapForSentenceEmbedding": "models.dap",
     "SentenceEmbedder": "models.embedder",
     "export_sentence_transformer": "publishing.sentence_transformer",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 
@@ -35,6 +35,14 @@ class PackedSentences:
         """N: where each packed sentence starts, the place of its [CLS]."""
         return self.lengths.cumsum(0) - self.lengths
 
+    def at_positions(self, positions: Tensor) -> PackedSentences:
+        """The same tokens in other places of their sentences."""
+        return replace(self, positions=positions)
+
+    def with_ids(self, input_ids: Tensor) -> PackedSentences:
+        """Other tokens in the same places."""
+        return replace(self, input_ids=input_ids)
+
     @cached_property
     def boundaries(self) -> Tensor:
         """N + 1 cumulative lengths, as variable-length attention kernels take them."""
@@ -44,27 +52,54 @@ class PackedSentences:
 def pack(input_ids: Sequence[Tensor], attention_masks: Sequence[Tensor]) -> PackedSentences:
     """Pack one or several padded batches (both sides of a pair, say) into one, in this order of rows."""
     lengths = torch.cat([mask.sum(1) for mask in attention_masks])
-    lengths, order = lengths.sort(stable=True)
-    length_list = lengths.tolist()
-    if length_list[0] == 0:
-        raise ModelError(f"sentence {int(order[0])} of the batch has no tokens: its attention_mask is all zeros")
+    if not lengths.all():
+        number = int((lengths == 0).nonzero()[0])
+        raise ModelError(f"sentence {number} of the batch has no tokens: its attention_mask is all zeros")
     flat = torch.cat([ids[mask.bool()] for ids, mask in zip(input_ids, attention_masks, strict=True)])
+    return _sorted_by_length(flat, lengths)
 
+
+def _sorted_by_length(flat: Tensor, callers_lengths: Tensor) -> PackedSentences:
+    """Pack the tokens of sentences that lie end to end in the caller's order."""
+    lengths, order = callers_lengths.sort(stable=True)
     restore = torch.empty_like(order)
     restore[order] = torch.arange(len(order), device=order.device)
     sentence_of_token = torch.repeat_interleave(lengths)
     starts = lengths.cumsum(0) - lengths
     positions = torch.arange(len(flat), device=flat.device) - starts[sentence_of_token]
-    callers_starts = (lengths[restore].cumsum(0) - lengths[restore])[order]
+    callers_starts = (callers_lengths.cumsum(0) - callers_lengths)[order]
     token_order = callers_starts[sentence_of_token] + positions
     return PackedSentences(
         input_ids=flat[token_order],
         positions=positions,
         token_order=token_order,
         lengths=lengths,
-        runs=tuple((len(list(run)), length) for length, run in groupby(length_list)),
+        runs=tuple((len(list(run)), length) for length, run in groupby(lengths.tolist())),
         restore=restore,
     )
+
+
+@dataclass(frozen=True)
+class JoinedPairs:
+    """Two packed sentences laid end to end in each row, packed anew."""
+
+    packed: PackedSentences  # T tokens; positions count from the start of the row
+    origin: Tensor  # T: number of each token among the packed tokens that were joined
+    in_second: Tensor  # T: whether the token is of the row's second sentence
+
+
+def join(packed: PackedSentences, first: Tensor, second: Tensor, skip: tuple[int, int] = (0, 0)) -> JoinedPairs:
+    """Row i holds the caller's sentence ``first[i]`` without its ``skip[0]`` first tokens, then ``second[i]``."""
+    sentences = torch.stack((packed.restore[first], packed.restore[second]), 1).flatten()
+    skipped = torch.tensor(skip, device=sentences.device).repeat(len(first))
+    lengths = packed.lengths[sentences] - skipped
+    if not (lengths > 0).all():
+        raise ModelError("a sentence of the batch is a lone [CLS] or less: its tokenizer must add a [SEP], too")
+    parts = torch.repeat_interleave(lengths)
+    starts = packed.first_tokens[sentences] + skipped - (lengths.cumsum(0) - lengths)
+    origin = starts[parts] + torch.arange(len(parts), device=parts.device)
+    joined = _sorted_by_length(packed.input_ids[origin], lengths.view(-1, 2).sum(1))
+    return JoinedPairs(joined, origin[joined.token_order], (parts % 2 == 1)[joined.token_order])
 
 
 def fingerprints(input_ids: Tensor, attention_mask: Tensor) -> Tensor:

@@ -64,7 +64,7 @@ def test_every_layer_is_the_encoders_own(tiny_encoders: Path, sentences: list[st
             real = states * mask[..., None]
             torch.testing.assert_close(unpack(mine, packed, mask), real, atol=1e-5, rtol=0, msg=f"layer {layer}")
             torch.testing.assert_close(backbone.encode(packed, layer), mine, atol=1e-6, rtol=0)
-            first = backbone.encode(packed, layer, first_tokens_only=True)[packed.restore]
+            first = backbone.encode(packed, layer, tokens=packed.first_tokens)[packed.restore]
             torch.testing.assert_close(first, states[:, 0], atol=1e-5, rtol=0, msg=f"first tokens of layer {layer}")
         torch.testing.assert_close(unpack(backbone.encode(packed), packed, mask), expected[-1] * mask[..., None])
 
@@ -100,7 +100,7 @@ def test_gradients_are_the_encoders_own(
     (pooled(reference(**batch).last_hidden_state, batch["attention_mask"]).tanh() * weights).sum().backward()
     packed = _pack(batch)
     if pooled is _first:
-        vectors = Backbone.of(encoder).encode(packed, first_tokens_only=True)
+        vectors = Backbone.of(encoder).encode(packed, tokens=packed.first_tokens)
     else:
         vectors = pool(Backbone.of(encoder).encode(packed), packed, "mean")
     (vectors[packed.restore].tanh() * weights).sum().backward()
@@ -130,7 +130,9 @@ def test_gradient_checkpointing_leaves_gradients_as_they_are(
     encoders = [_dropping(tiny_encoders), _dropping(tiny_encoders)]
     encoders[0].gradient_checkpointing_enable()
     for encoder in encoders:
-        Backbone.of(encoder).encode(packed, first_tokens_only=first_tokens_only).tanh().sum().backward()
+        Backbone.of(encoder).encode(
+            packed, tokens=packed.first_tokens if first_tokens_only else None
+        ).tanh().sum().backward()
     _assert_equal_gradients(*encoders)
 
 
@@ -158,7 +160,9 @@ def test_dropout_acts_in_training_only(
 
     def twice() -> tuple[Tensor, Tensor]:
         with torch.no_grad():
-            return tuple(backbone.encode(packed, first_tokens_only=first_tokens_only) for _ in range(2))
+            return tuple(
+                backbone.encode(packed, tokens=packed.first_tokens if first_tokens_only else None) for _ in range(2)
+            )
 
     one, other = twice()
     assert not torch.equal(one, other)
@@ -178,7 +182,7 @@ def test_the_last_layer_drops_for_first_tokens_too(
     for layer in backbone.layers[:-1]:
         layer.eval()
     with torch.no_grad():
-        one, other = (backbone.encode(packed, first_tokens_only=True) for _ in range(2))
+        one, other = (backbone.encode(packed, tokens=packed.first_tokens) for _ in range(2))
     assert not torch.equal(one, other)
 
 
@@ -231,11 +235,11 @@ def test_a_decoder_is_refused() -> None:
 
 
 def test_the_longest_sentence_leaves_out_positions_that_are_never_used(encoder_folders: dict[str, Path]) -> None:
-    """XLM-R counts positions from behind the padding index: 130 of them are 128 tokens."""
+    """XLM-R counts positions from behind the padding index: 258 of them are 256 tokens."""
     for folder in encoder_folders.values():
         encoder = _open(folder)
         longest = family(encoder.config).max_length(encoder.config)
-        assert longest == 128
+        assert longest == 256
         ids = torch.full((1, longest), 7)
         with torch.no_grad():
             states = Backbone.of(encoder).encode(pack([ids], [torch.ones_like(ids)]))

@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from hf_xsent import DapForPreTraining, DapForSentenceEmbedding, SentenceEmbedder
+from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead
 from hf_xsent.errors import ModelError
 
 
@@ -220,7 +220,7 @@ def test_a_language_without_embedding_is_refused(encoder_folders: dict[str, Path
 # What is opened, and with which settings
 
 
-@pytest.mark.parametrize("model_class", [DapForPreTraining, DapForSentenceEmbedding])
+@pytest.mark.parametrize("model_class", [XlmrWithRTLHead, DapForSentenceEmbedding])
 def test_our_own_folder_keeps_its_settings(
     tiny_encoders: Path, tmp_path: Path, sentences: list[str], model_class: Any
 ) -> None:
@@ -244,14 +244,14 @@ def test_a_plain_encoder_is_pooled_by_its_mean_and_takes_all_its_positions(
     tiny_encoders: Path, sentences: list[str]
 ) -> None:
     embedder = SentenceEmbedder.from_pretrained(str(tiny_encoders), device="cpu")
-    assert (embedder.pooling, embedder.max_length, embedder.model.config.normalize) == ("mean", 128, False)
+    assert (embedder.pooling, embedder.max_length, embedder.model.config.normalize) == ("mean", 256, False)
     np.testing.assert_allclose(embedder.encode(sentences), _pooled_by_hugging_face(tiny_encoders, sentences), atol=1e-5)
     assert SentenceEmbedder.from_pretrained(str(tiny_encoders), max_length=6).max_length == 6
     long = [" ".join(sentences)]
     assert embedder.encode(long).shape == (1, 32)
 
 
-@pytest.mark.parametrize("length", [129, 4096])
+@pytest.mark.parametrize("length", [257, 4096])
 def test_a_length_over_the_positions_is_brought_down_or_refused(
     encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str], length: int
 ) -> None:
@@ -263,7 +263,7 @@ def test_a_length_over_the_positions_is_brought_down_or_refused(
         try:
             embedder = SentenceEmbedder.from_pretrained(str(model), max_length=length, device="cpu")
         except (ModelError, ValueError) as error:
-            assert "128" in str(error)
+            assert "256" in str(error)
         else:
             assert embedder.encode([" ".join(sentences * 3)]).shape == (1, 32)
 

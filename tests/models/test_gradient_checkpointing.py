@@ -4,11 +4,11 @@ from pathlib import Path
 
 import torch
 
-from hf_xsent import DapForPreTraining
+from hf_xsent import XlmrWithRTLHead
 
 
 def _gradients(folder: Path, checkpointing: bool) -> dict[str, torch.Tensor]:
-    model = DapForPreTraining.from_backbone(str(folder), pooling="mean", max_length=32)
+    model = XlmrWithRTLHead.from_backbone(str(folder), pooling="mean", max_length=32)
     model.train()
     if checkpointing:
         model.gradient_checkpointing_enable()

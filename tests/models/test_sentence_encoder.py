@@ -10,9 +10,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
-from hf_xsent import DapConfig, DapForPreTraining, DapForSentenceEmbedding
+from hf_xsent import DapConfig, DapForSentenceEmbedding, XlmrWithRTLHead
 from hf_xsent.errors import ModelError, RecipeError
-from hf_xsent.models.pretraining import AlignmentConfig
+from hf_xsent.models.backbone import Backbone
+from hf_xsent.models.objectives import AlignmentConfig
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 
 Batch = dict[str, Tensor]
@@ -41,10 +42,10 @@ def _assert_equal_weights(one: torch.nn.Module, other: torch.nn.Module) -> None:
 
 
 def test_a_training_checkpoint_opens_as_both_models(tiny_encoders: Path, tmp_path: Path) -> None:
-    model = _shaken(DapForPreTraining.from_backbone(str(tiny_encoders), pooling="mean", languages=["de", "en"]))
+    model = _shaken(XlmrWithRTLHead.from_backbone(str(tiny_encoders), pooling="mean", languages=["de", "en"]))
     model.save_pretrained(tmp_path)
     again, info = AutoModelForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
-    assert type(again) is DapForPreTraining
+    assert type(again) is XlmrWithRTLHead
     assert not any(info.values())
     _assert_equal_weights(again, model)
 
@@ -53,15 +54,14 @@ def test_a_training_checkpoint_opens_as_both_models(tiny_encoders: Path, tmp_pat
     assert not any(info.values())
     _assert_equal_weights(sentence_model.encoder, model.encoder)
     assert sentence_model.config.pooling == "mean"
-    assert sentence_model.config.objectives == {"translation_ranking": 1.0}
+    assert sentence_model.config.objectives == {"translation_ranking": 1.0, "representation_translation": 0.8}
     assert not sentence_model.training
 
 
 def test_objective_heads_stay_behind_in_silence(
     encoder_folders: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    model = DapForPreTraining.from_backbone(str(encoder_folders["bert"]))
-    model.objectives["translation_ranking"].head = torch.nn.Linear(32, 5)  # type: ignore[assignment]
+    model = XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"]))
     _shaken(model).save_pretrained(tmp_path)
     assert any(name.startswith("objectives.") for name in load_file(tmp_path / "model.safetensors"))
     sentence_model, info = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
@@ -74,11 +74,14 @@ def test_objective_heads_stay_behind_in_silence(
 def test_a_sentence_model_opens_for_more_training(tiny_encoders: Path, tmp_path: Path) -> None:
     model = _shaken(DapForSentenceEmbedding.from_backbone(str(tiny_encoders), max_length=20, normalize=True))
     model.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_encoders).save_pretrained(tmp_path)  # knows the id of [MASK]
     assert not any(name.startswith("objectives") for name in load_file(tmp_path / "model.safetensors"))
     again, info = AutoModelForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
-    assert type(again) is DapForPreTraining
-    assert not info["missing_keys"] and not info["unexpected_keys"]
+    assert type(again) is XlmrWithRTLHead
+    assert all(name.startswith("objectives.") for name in info["missing_keys"]) and not info["unexpected_keys"]
     _assert_equal_weights(again.encoder, model.encoder)
+    head = again.objectives["representation_translation"].head
+    _assert_equal_weights(Backbone.of(head.encoder).layers, again.backbone.layers[-2:])
     assert (again.config.max_length, again.config.normalize) == (20, True)
 
 
@@ -94,9 +97,24 @@ def test_every_setting_survives_the_round_trip(encoder_folders: dict[str, Path],
         "margin_before_temperature": True,
         "symmetric": True,
         "mask_repeated": False,
+        "training_mlp": True,
+        "rtl_layers": 1,
+        "rtl_direction": "both",
+        "rtl_ratio": 0.5,
+        "rtl_positions": "padded",
+        "rtl_languages": ["de", "en"],
+        "rtl_vocabulary_size": 50,
+        "masked_share": 0.2,
+        "tlm_reset_positions": False,
+        "tlm_own_words": True,
+        "vocabulary_sample": 9,
+        "vocabulary_bf16": True,
+        "mask_token_id": 4,
+        "unknown_token_id": 1,
+        "special_token_ids": [0, 1, 2, 3, 4],
     }
     assert sorted(settings) == sorted(DapConfig.setting_names()), "a setting is missing here"
-    DapForPreTraining.from_backbone(str(encoder_folders["bert"]), **settings).save_pretrained(tmp_path)
+    XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"]), **settings).save_pretrained(tmp_path)
     config = DapConfig.from_pretrained(tmp_path)
     assert {name: getattr(config, name) for name in settings} == settings
     assert config.encoder_config.model_type == "bert"
@@ -105,7 +123,7 @@ def test_every_setting_survives_the_round_trip(encoder_folders: dict[str, Path],
 
 def test_a_checkpoint_names_no_path_of_this_machine(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
     folder = encoder_folders["bert"]
-    DapForPreTraining.from_backbone(str(folder)).save_pretrained(tmp_path)
+    XlmrWithRTLHead.from_backbone(str(folder)).save_pretrained(tmp_path)
     assert str(folder) not in (tmp_path / "config.json").read_text()
 
 
@@ -135,7 +153,7 @@ def test_new_language_embeddings_change_nothing(tiny_encoders: Path, sentences: 
 
 def test_saved_language_embeddings_are_loaded(tiny_encoders: Path, tmp_path: Path) -> None:
     """Loading builds the model on the meta device first, where what __init__ fills in is lost."""
-    model = _shaken(DapForPreTraining.from_backbone(str(tiny_encoders), languages=["de", "fr", "en"]))
+    model = _shaken(XlmrWithRTLHead.from_backbone(str(tiny_encoders), languages=["de", "fr", "en"]))
     model.save_pretrained(tmp_path)
     for auto in (AutoModel, AutoModelForPreTraining):
         _assert_equal_weights(auto.from_pretrained(tmp_path).language_embeddings, model.language_embeddings)
@@ -144,9 +162,9 @@ def test_saved_language_embeddings_are_loaded(tiny_encoders: Path, tmp_path: Pat
 def test_language_embeddings_that_a_checkpoint_lacks_start_at_zero(
     encoder_folders: dict[str, Path], tmp_path: Path
 ) -> None:
-    _shaken(DapForPreTraining.from_backbone(str(encoder_folders["bert"]))).save_pretrained(tmp_path)
+    _shaken(XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"]))).save_pretrained(tmp_path)
     config = DapConfig.from_pretrained(tmp_path, languages=["de", "en"])
-    model = DapForPreTraining.from_pretrained(tmp_path, config=config)
+    model = XlmrWithRTLHead.from_pretrained(tmp_path, config=config)
     assert model.language_embeddings.weight.shape == (2, 32)
     assert not model.language_embeddings.weight.any()
 
@@ -256,7 +274,7 @@ def test_pieces_can_be_added_to_the_vocabulary(encoder_folders: dict[str, Path],
     [
         ({"pooling": "means"}, r"unknown pooling 'means': use one of cls, mean, max; did you mean 'mean'\?"),
         ({"poolin": "cls"}, r"DapConfig has no setting 'poolin'; did you mean 'pooling'\?"),
-        ({"max_length": 129}, "max_length 129 does not fit: this encoder takes 2 to 128 tokens a sentence"),
+        ({"max_length": 257}, "max_length 257 does not fit: this encoder takes 2 to 256 tokens a sentence"),
         ({"max_length": 1}, "max_length 1 does not fit"),
         ({"encoder_config": None}, "DapConfig has no setting 'encoder_config'"),
     ],
@@ -268,9 +286,9 @@ def test_settings_that_do_not_fit_are_refused(tiny_encoders: Path, settings: dic
 
 
 def test_the_longest_sentence_that_fits_is_taken(tiny_encoders: Path) -> None:
-    model = DapForSentenceEmbedding.from_backbone(str(tiny_encoders), max_length=128).eval()
+    model = DapForSentenceEmbedding.from_backbone(str(tiny_encoders), max_length=256).eval()
     with torch.no_grad():
-        assert model(torch.full((1, 128), 7)).sentence_embedding.isfinite().all()
+        assert model(torch.full((1, 256), 7)).sentence_embedding.isfinite().all()
 
 
 def test_a_model_without_encoder_is_refused() -> None:

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from hf_xsent import DapForPreTraining, DapForSentenceEmbedding, SentenceEmbedder, export_sentence_transformer
+from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead, export_sentence_transformer
 from hf_xsent.errors import ModelError, OutputError
 from hf_xsent.publishing import sentence_transformer
 
@@ -156,7 +156,7 @@ def test_the_callers_model_and_tokenizer_stay_as_they_were(encoder_folders: dict
 def test_a_checkpoint_folder_is_exported_as_its_model_is(
     tiny_encoders: Path, tmp_path: Path, sentences: list[str]
 ) -> None:
-    model = DapForPreTraining.from_backbone(str(tiny_encoders), pooling="mean", max_length=14)
+    model = XlmrWithRTLHead.from_backbone(str(tiny_encoders), pooling="mean", max_length=14)
     model.save_pretrained(tmp_path / "run")
     tokenizer = AutoTokenizer.from_pretrained(tiny_encoders)
     tokenizer.save_pretrained(tmp_path / "run")

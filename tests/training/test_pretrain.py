@@ -14,7 +14,7 @@ import yaml
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer, BertConfig, DistilBertConfig
 
-from hf_xsent import AlignmentTrainer, DapForPreTraining, DapForSentenceEmbedding, SentenceEmbedder
+from hf_xsent import AlignmentTrainer, DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead
 from hf_xsent.data.cleaning import CleaningRules
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
 from hf_xsent.training.arguments import read_recipe
@@ -71,7 +71,7 @@ def _no_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise AssertionError("the model was loaded before the mistake was found")
 
-    monkeypatch.setattr(DapForPreTraining, "from_backbone", fail)
+    monkeypatch.setattr(XlmrWithRTLHead, "from_backbone", fail)
     monkeypatch.setattr("hf_xsent.models.sentence_encoder.load_encoder", fail)
 
 
@@ -201,7 +201,7 @@ def test_languages_get_their_embeddings(run: _Run) -> None:
         ({"data": ["de={folder}/nowhere.tsv"]}, DataError, "nowhere.tsv"),
         ({"dev": ["de={folder}/nowhere.tsv"]}, DataError, "nowhere.tsv"),
         ({"columns": ["0"]}, RecipeError, "columns takes two names or numbers"),
-        ({"max_length": 129}, RecipeError, "max_length 129 does not fit: this encoder takes 2 to 128 tokens"),
+        ({"max_length": 257}, RecipeError, "max_length 257 does not fit: this encoder takes 2 to 256 tokens"),
         ({"method": "dab"}, RecipeError, "unknown method 'dab': use dap"),
         ({"objectives": ["translation"]}, RecipeError, "unknown objective 'translation'"),
         ({"objectives": ["translation_ranking=0"]}, RecipeError, "the weight of objective 'translation_ranking' is 0"),

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForPreTraining, AutoTokenizer, TrainerCallback
 
-from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, DapForPreTraining, SentenceEmbedder, load_bitext
+from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, SentenceEmbedder, XlmrWithRTLHead, load_bitext
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.collators import PairCollator
 from hf_xsent.errors import DataError
@@ -49,7 +49,8 @@ def _trainer(
     encoder: Path, train: Bitext, arguments: AlignmentTrainingArguments, dev: Bitext | None = None, **settings: Any
 ) -> AlignmentTrainer:
     torch.manual_seed(arguments.seed)
-    model = DapForPreTraining.from_backbone(str(encoder), **settings)
+    settings.setdefault("objectives", {"translation_ranking": 1.0})
+    model = XlmrWithRTLHead.from_backbone(str(encoder), **settings)
     tokenizer = AutoTokenizer.from_pretrained(encoder)
     return AlignmentTrainer(model, arguments, train, dev, tokenizer)
 
@@ -284,7 +285,7 @@ def test_sentences_are_cut_at_the_models_length(
 def test_a_trainer_without_tokenizer_is_refused(
     encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext
 ) -> None:
-    model = DapForPreTraining.from_backbone(str(encoder_folders["bert"]))
+    model = XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"]))
     with pytest.raises(DataError, match="^the trainer needs the tokenizer: pass it as processing_class$"):
         AlignmentTrainer(model, _arguments(tmp_path / "run"), bitext)
 

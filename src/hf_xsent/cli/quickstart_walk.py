@@ -21,7 +21,7 @@ from hf_xsent.data.bitext import Bitext, load_bitext, resolve_sources
 from hf_xsent.errors import DataError, MissingExtraError, nearest
 from hf_xsent.evaluation.report import render_table, write_json
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
-from hf_xsent.models.dap import DapForPreTraining
+from hf_xsent.models.dap import XlmrWithRTLHead
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import load_config, load_tokenizer, quiet_loading
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
@@ -70,7 +70,7 @@ def walk(arguments: argparse.Namespace) -> dict[str, Any]:
 
     _say("2. Preparing the encoder")
     start = arguments.model or new_encoder(train, output / "start")
-    model = DapForPreTraining.from_backbone(start, pooling=POOLING, max_length=MAX_LENGTH, symmetric=True)
+    model = XlmrWithRTLHead.from_backbone(start, pooling=POOLING, max_length=MAX_LENGTH, symmetric=True)
     tokenizer = load_tokenizer(start)
     print(f"{start}: {model.num_parameters() / 1e6:.1f} million weights")
 
@@ -173,7 +173,7 @@ def search_examples(model: SentenceTransformer, pairs: dict[str, tuple[list[str]
     return [[query, targets[int(row.argmax())], float(row.max())] for query, row in zip(queries, scores, strict=True)]
 
 
-def _train(arguments: argparse.Namespace, model: DapForPreTraining, train: Bitext, tokenizer: Any) -> AlignmentTrainer:
+def _train(arguments: argparse.Namespace, model: XlmrWithRTLHead, train: Bitext, tokenizer: Any) -> AlignmentTrainer:
     budget = PRETRAINED_ENCODER if arguments.model else NEW_ENCODER
     steps = arguments.steps or budget.steps
     settings = AlignmentTrainingArguments(

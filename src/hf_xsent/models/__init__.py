@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
 
-from hf_xsent.models.dap import DapConfig, DapForPreTraining, DapForSentenceEmbedding
-from hf_xsent.models.pretraining import AlignmentConfig, SentenceEncoderForPreTraining
+from hf_xsent.models.dap import DapConfig, DapForSentenceEmbedding, XlmrWithRTLHead
+from hf_xsent.models.objectives import AlignmentConfig
+from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 
 METHODS: dict[str, tuple[type[AlignmentConfig], type[SentenceEncoderForPreTraining], type[SentenceEncoder]]] = {
-    "dap": (DapConfig, DapForPreTraining, DapForSentenceEmbedding),
+    "dap": (DapConfig, XlmrWithRTLHead, DapForSentenceEmbedding),
 }
 
 for _config, _training, _sentence in METHODS.values():

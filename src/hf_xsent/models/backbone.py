@@ -93,8 +93,8 @@ class Backbone(ABC):
         return {}
 
     @abstractmethod
-    def first_token_layer(self, layer: Layer, hidden: Tensor, packed: PackedSentences) -> Tensor:
-        """The layer's output for the first token of each sentence alone, 1 × N × d."""
+    def layer_at(self, layer: Layer, hidden: Tensor, packed: PackedSentences, tokens: Tensor) -> Tensor:
+        """The layer's output for these M tokens alone, 1 × M × d: what nobody reads of a last layer is not computed."""
 
     def final_norm(self, hidden: Tensor) -> Tensor:
         """What the encoder applies after its last layer."""
@@ -105,33 +105,43 @@ class Backbone(ABC):
 
         ``extra_embeddings`` (T × d), language embeddings for instance, are added to the word vectors.
         """
-        words = self.word_embeddings(packed.input_ids[None])
-        if extra_embeddings is not None:
-            words = words + extra_embeddings
-        hidden = self.embed(words, packed)
-        yield hidden.squeeze(0)
-        for layer in self.layers:
-            hidden = self._run_layer(layer, hidden, packed)
-            yield (self.final_norm(hidden) if layer is self.layers[-1] else hidden).squeeze(0)
+        yield from self._states(self._word_vectors(packed, extra_embeddings), packed)
 
     def encode(
         self,
         packed: PackedSentences,
         layer: int | None = None,
-        first_tokens_only: bool = False,
+        tokens: Tensor | None = None,
         extra_embeddings: Tensor | None = None,
     ) -> Tensor:
-        """T × d states after ``layer`` (default the last), or only those of the first tokens, N × d."""
+        """T × d states after ``layer`` (default the last), or only those of ``tokens`` (M ascending numbers): M × d."""
+        return self.encode_vectors(self._word_vectors(packed, extra_embeddings), packed, layer, tokens)
+
+    def encode_vectors(
+        self, words: Tensor, packed: PackedSentences, layer: int | None = None, tokens: Tensor | None = None
+    ) -> Tensor:
+        """As ``encode``, from 1 × T × d vectors in the place of word vectors."""
         count = len(self.layers)
         layer = count if layer is None else layer
-        whole_layers = layer - 1 if first_tokens_only and layer else layer
-        hidden = next(islice(self.hidden_states(packed, extra_embeddings), whole_layers, None))
-        if not first_tokens_only:
+        whole_layers = layer if tokens is None else max(layer - 1, 0)
+        hidden = next(islice(self._states(words, packed), whole_layers, None))
+        if tokens is None:
             return hidden
         if layer == 0:
-            return hidden[packed.first_tokens]
-        first = self.first_token_layer(self.layers[layer - 1], hidden[None], packed)
-        return (self.final_norm(first) if layer == count else first).squeeze(0)
+            return hidden[tokens]
+        some = self.layer_at(self.layers[layer - 1], hidden[None], packed, tokens)
+        return (self.final_norm(some) if layer == count else some).squeeze(0)
+
+    def _word_vectors(self, packed: PackedSentences, extra_embeddings: Tensor | None) -> Tensor:
+        words = self.word_embeddings(packed.input_ids[None])
+        return words if extra_embeddings is None else words + extra_embeddings
+
+    def _states(self, words: Tensor, packed: PackedSentences) -> Iterator[Tensor]:
+        hidden = self.embed(words, packed)
+        yield hidden.squeeze(0)
+        for layer in self.layers:
+            hidden = self._run_layer(layer, hidden, packed)
+            yield (self.final_norm(hidden) if layer is self.layers[-1] else hidden).squeeze(0)
 
     def _run_layer(self, layer: Layer, hidden: Tensor, packed: PackedSentences) -> Tensor:
         longest = packed.runs[-1][1]
@@ -165,12 +175,15 @@ class Backbone(ABC):
                 self.config._attn_implementation = chosen
 
     @staticmethod
-    def _attend_from_first_tokens(
-        query: Tensor, key: Tensor, value: Tensor, heads: int, packed: PackedSentences, **options: Any
+    def _attend_from(
+        tokens: Tensor, query: Tensor, key: Tensor, value: Tensor, heads: int, packed: PackedSentences, **options: Any
     ) -> Tensor:
-        """First tokens (1 × N × d) ask, all tokens (1 × T × d) answer: 1 × N × d."""
+        """These M tokens ask (1 × M × d), all T answer (1 × T × d): 1 × M × d."""
+        if tokens is not packed.first_tokens:  # their number differs by sentence: the others ask in vain
+            query = torch.zeros_like(key).index_copy(1, tokens, query.to(key.dtype))
         query, key, value = (x.squeeze(0).unflatten(-1, (heads, -1)) for x in (query, key, value))
-        return packed_attention(query, key, value, packed.runs, **options).flatten(1)[None]
+        context = packed_attention(query, key, value, packed.runs, **options).flatten(1)
+        return (context if tokens is packed.first_tokens else context[tokens])[None]
 
 
 class BertBackbone(Backbone):
@@ -195,12 +208,13 @@ class BertBackbone(Backbone):
         types = torch.zeros_like(positions)
         return self.encoder.embeddings(inputs_embeds=words, token_type_ids=types, position_ids=positions)
 
-    def first_token_layer(self, layer: Layer, hidden: Tensor, packed: PackedSentences) -> Tensor:
-        """Queries, output and feed-forward of the first tokens alone; keys and values of all."""
+    def layer_at(self, layer: Layer, hidden: Tensor, packed: PackedSentences, tokens: Tensor) -> Tensor:
+        """Queries, output and feed-forward of these tokens alone; keys and values of all."""
         attention = layer.attention.self
-        first = hidden[:, packed.first_tokens]
-        context = self._attend_from_first_tokens(
-            attention.query(first),
+        some = hidden[:, tokens]
+        context = self._attend_from(
+            tokens,
+            attention.query(some),
             attention.key(hidden),
             attention.value(hidden),
             attention.num_attention_heads,
@@ -208,7 +222,7 @@ class BertBackbone(Backbone):
             scaling=attention.scaling,
             dropout=attention.dropout.p if layer.training else 0.0,
         )
-        return layer.feed_forward_chunk(layer.attention.output(context, first))
+        return layer.feed_forward_chunk(layer.attention.output(context, some))
 
 
 class RobertaBackbone(BertBackbone):
@@ -248,18 +262,19 @@ class ModernBertBackbone(Backbone):
         """The rotation of each token, which differs between local and global layers."""
         return {"position_embeddings": self._rotations(layer, hidden, packed)}
 
-    def first_token_layer(self, layer: Layer, hidden: Tensor, packed: PackedSentences) -> Tensor:
+    def layer_at(self, layer: Layer, hidden: Tensor, packed: PackedSentences, tokens: Tensor) -> Tensor:
         """As BERT's, with the queries cut out of the joint projection and rotated like the keys."""
         attention = layer.attn
         normed = layer.attn_norm(hidden)
         width = normed.shape[-1]
         query_weight, key_value_weight = attention.Wqkv.weight.split([width, 2 * width])
         biases = (None, None) if attention.Wqkv.bias is None else attention.Wqkv.bias.split([width, 2 * width])
-        query = nn.functional.linear(normed[:, packed.first_tokens], query_weight, biases[0])
+        query = nn.functional.linear(normed[:, tokens], query_weight, biases[0])
         key, value = nn.functional.linear(normed, key_value_weight, biases[1]).chunk(2, -1)
         cos, sin = self._rotations(layer, hidden, packed)
-        context = self._attend_from_first_tokens(
-            _rotate(query, cos[:, packed.first_tokens], sin[:, packed.first_tokens], attention.head_dim),
+        context = self._attend_from(
+            tokens,
+            _rotate(query, cos[:, tokens], sin[:, tokens], attention.head_dim),
             _rotate(key, cos, sin, attention.head_dim),
             value,
             self.config.num_attention_heads,
@@ -268,8 +283,8 @@ class ModernBertBackbone(Backbone):
             dropout=attention.attention_dropout if layer.training else 0.0,
             window=attention.sliding_window,
         )
-        first = hidden[:, packed.first_tokens] + attention.out_drop(attention.Wo(context))
-        return first + layer.mlp(layer.mlp_norm(first))
+        some = hidden[:, tokens] + attention.out_drop(attention.Wo(context))
+        return some + layer.mlp(layer.mlp_norm(some))
 
     def final_norm(self, hidden: Tensor) -> Tensor:
         """ModernBERT normalises before each layer, and so once more at the end."""

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from huggingface_hub.dataclasses import strict
 
-from hf_xsent.models.pretraining import AlignmentConfig, SentenceEncoderForPreTraining
+from hf_xsent.models.objectives import AlignmentConfig
+from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 
 
 @strict
 class DapConfig(AlignmentConfig):
-    """The sentence vector is CLS, no pooler (section 3); translation ranking trains it."""
+    """The sentence vector is CLS, no pooler (section 3); L = TR + w RTL (eq. 7).
+
+    The paper writes w = 1. The authors' code takes 0.1 and gathers without gradients, so that its 8 processes weigh
+    translation ranking 8 times less: 0.8 is the same objective where gradients are exact.
+    """
 
     model_type = "dap"
 
+    objectives: dict[str, float] = field(
+        default_factory=lambda: {"translation_ranking": 1.0, "representation_translation": 0.8}
+    )
 
-class DapForPreTraining(SentenceEncoderForPreTraining):
-    """What trains: the encoder with DAP's objectives."""
+
+class XlmrWithRTLHead(SentenceEncoderForPreTraining):
+    """What trains: any supported encoder with DAP's objectives and the RTL head."""
 
     config_class = DapConfig
 

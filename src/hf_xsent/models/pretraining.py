@@ -2,65 +2,28 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import MISSING, dataclass, fields
+from typing import TYPE_CHECKING, Any, cast
 
-from huggingface_hub.dataclasses import strict
+import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
 
-from hf_xsent.errors import RecipeError, nearest
-from hf_xsent.models.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
-from hf_xsent.objectives.pair_encoding import PairEncoding
-from hf_xsent.objectives.translation_ranking import TranslationRanking
-from hf_xsent.packing import fingerprints
+from hf_xsent.errors import ModelError
+from hf_xsent.models.loading import load_tokenizer
+from hf_xsent.models.masked_language_head import MaskedLanguageHead, load_masked_language_head, plain_head
+from hf_xsent.models.objectives import OBJECTIVES, AlignmentConfig
+from hf_xsent.models.sentence_encoder import SentenceEncoder
+from hf_xsent.models.vocabulary import RestrictedVocabulary
+from hf_xsent.objectives.masked_language import MaskedLanguageModeling
+from hf_xsent.objectives.pair_encoding import PairEncoding, TokenStates
+from hf_xsent.objectives.representation_translation import RepresentationTranslation
+from hf_xsent.packing import PackedSentences, fingerprints, pack, pool
 
-
-@strict
-class AlignmentConfig(SentenceEncoderConfig):
-    """A sentence encoder and the objectives, by weight, that align it; the rest are the objectives' own settings."""
-
-    model_type = "alignment"
-
-    objectives: dict[str, float] = field(default_factory=lambda: {"translation_ranking": 1.0})
-    temperature: float = 0.05
-    margin: float = 0.0
-    margin_before_temperature: bool = False
-    symmetric: bool = False
-    mask_repeated: bool = True
-
-    def __post_init__(self, **kwargs: Any) -> None:
-        """Check the objectives' names and weights."""
-        super().__post_init__(**kwargs)
-        for name, weight in self.objectives.items():
-            if name not in OBJECTIVES:
-                raise RecipeError(
-                    f"unknown objective {name!r}: use {', '.join(OBJECTIVES)}" + nearest(name, OBJECTIVES)
-                )
-            if not (math.isfinite(weight) and weight > 0):
-                raise RecipeError(
-                    f"the weight of objective {name!r} is {weight}: give a positive number or leave it out"
-                )
-        if not self.objectives:
-            raise RecipeError(f"no objective is chosen: name at least one of {', '.join(OBJECTIVES)}")
-        if not self.temperature > 0:
-            raise RecipeError(f"temperature {self.temperature} is not positive")
-
-
-def _translation_ranking(config: AlignmentConfig) -> TranslationRanking:
-    return TranslationRanking(
-        temperature=config.temperature,
-        margin=config.margin,
-        margin_before_temperature=config.margin_before_temperature,
-        symmetric=config.symmetric,
-        mask_repeated=config.mask_repeated,
-    )
-
-
-OBJECTIVES: dict[str, Callable[[AlignmentConfig], nn.Module]] = {"translation_ranking": _translation_ranking}
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass
@@ -77,9 +40,64 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
     config_class = AlignmentConfig
 
     def __init__(self, config: AlignmentConfig, encoder: PreTrainedModel | None = None) -> None:
+        config.check_objectives()
         super().__init__(config, encoder)
         self.objectives = nn.ModuleDict({name: OBJECTIVES[name](config) for name in config.objectives})
+        width = config.encoder_config.hidden_size
+        self.training_mlp = nn.Sequential(nn.Linear(width, width), nn.Tanh()) if config.training_mlp else None
         self.post_init()
+
+    @classmethod
+    def from_backbone(  # type: ignore[override]  # heads start from the checkpoint, too
+        cls, name_or_path: str, *, vocabulary: RestrictedVocabulary | None = None, **config: Any
+    ) -> Self:
+        """Start from any pretrained encoder, heads from its own last layers and masked-language head.
+
+        ``vocabulary`` restricts the pieces onto which the RTL head projects.
+        """
+        if cls._masks(config):
+            config = _token_ids(name_or_path) | config
+        if vocabulary is not None:
+            config["rtl_vocabulary_size"] = len(vocabulary.ids)
+        model = super().from_backbone(name_or_path, **config)
+        if model.config.needs_token_ids:
+            ids = None if vocabulary is None else torch.tensor(vocabulary.ids)
+            model._start_heads(load_masked_language_head(name_or_path), ids)
+        return model
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
+        """As every model's; heads that the checkpoint left out start from its encoder."""
+        if not isinstance(kwargs.get("config"), AlignmentConfig):
+            kwargs["config"] = cls.config_class.from_pretrained(*args)
+        if kwargs["config"].needs_token_ids and kwargs["config"].mask_token_id is None:
+            for name, value in _token_ids(str(args[0])).items():
+                setattr(kwargs["config"], name, value)
+        model, info = super().from_pretrained(*args, output_loading_info=True, **kwargs)
+        if any(key.startswith("objectives.") for key in info["missing_keys"]):
+            model._start_heads(plain_head(model.config.encoder_config), None)
+        return (model, info) if output_loading_info else model
+
+    @classmethod
+    def _masks(cls, config: dict[str, Any]) -> bool:
+        default = next(one for one in fields(cls.config_class) if one.name == "objectives").default_factory
+        objectives = config.get("objectives") or (default() if default is not MISSING else {})
+        return bool({*objectives} & {*OBJECTIVES} - {"translation_ranking"})
+
+    def _start_heads(self, trained: MaskedLanguageHead, vocabulary: Tensor | None) -> None:
+        for objective in self.objectives.values():
+            if isinstance(objective, RepresentationTranslation):
+                if self.config.mask_token_id is None:
+                    raise ModelError("the RTL head needs mask_token_id, the tokenizer's id of its mask piece")
+                objective.head.start_from(self.encoder, trained, self.config.mask_token_id, vocabulary)
+            elif isinstance(objective, MaskedLanguageModeling):
+                objective.head.start_from(trained, self.backbone.word_embeddings.weight, None)
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if isinstance(module, MaskedLanguageHead):
+            init.zeros_(module.bias)
 
     def forward(  # type: ignore[override]  # training takes pairs where use takes sentences
         self,
@@ -92,13 +110,61 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
     ) -> AlignmentOutput:
         """The losses of a batch of pairs; ``language_ids`` (2N) are those of all sources, then of all targets."""
         ids, masks = (source_input_ids, target_input_ids), (source_attention_mask, target_attention_mask)
-        source, target = self.embed(ids, masks, language_ids).chunk(2)
+        packed = pack(ids, masks)
+        tokens = self._encode_what_is_read(packed, language_ids)
+        source, target = self._sentence_vectors(tokens).chunk(2)
         pairs = PairEncoding(
             source=source,
             target=target,
             source_identity=fingerprints(source_input_ids, source_attention_mask),
             target_identity=fingerprints(target_input_ids, target_attention_mask),
+            tokens=tokens,
+            encode=self._encode,
+            word_embeddings=self.backbone.word_embeddings.weight,
+            language_ids=language_ids,
+            padded_length=max(source_input_ids.shape[1], target_input_ids.shape[1]),
         )
         losses = {name: objective(pairs) for name, objective in self.objectives.items()}
         total = sum(self.config.objectives[name] * loss for name, loss in losses.items())
         return AlignmentOutput(loss=total, losses={name: loss.detach() for name, loss in losses.items()})
+
+    def _encode_what_is_read(self, packed: PackedSentences, language_ids: Tensor | None) -> TokenStates:
+        """The last layer computes [CLS] where that is the sentence vector, and the sides that an objective reads."""
+        extra = self._language_vectors(packed, language_ids)
+        sides = frozenset[str]().union(*(objective.reads for objective in self.objectives.values()))
+        if self.config.pooling != "cls" or len(sides) == 2:
+            return TokenStates(packed, self.backbone.encode(packed, extra_embeddings=extra), None)
+        tokens = packed.first_tokens
+        if sides:
+            count = len(packed.lengths) // 2
+            whole = torch.zeros_like(packed.lengths, dtype=torch.bool)
+            whole[packed.restore[:count] if "source" in sides else packed.restore[count:]] = True
+            read = torch.repeat_interleave(whole, packed.lengths)
+            read[packed.first_tokens] = True
+            tokens = read.nonzero().squeeze(1)
+        return TokenStates(packed, self.backbone.encode(packed, tokens=tokens, extra_embeddings=extra), tokens)
+
+    def _sentence_vectors(self, tokens: TokenStates) -> Tensor:
+        packed = tokens.packed
+        if self.config.pooling == "cls":
+            vectors = tokens.at(packed.first_tokens)
+        else:
+            vectors = pool(tokens.states, packed, self.config.pooling)
+        vectors = vectors[packed.restore]
+        return self._finish(vectors if self.training_mlp is None else self.training_mlp(vectors))
+
+    def _encode(self, packed: PackedSentences, tokens: Tensor, language_ids: Tensor | None) -> Tensor:
+        extra = self.language_embeddings(cast(Tensor, language_ids)) if self.config.languages else None
+        return self.backbone.encode(packed, tokens=tokens, extra_embeddings=extra)
+
+
+def _token_ids(name_or_path: str) -> dict[str, Any]:
+    """What objectives that mask must know of the tokenizer."""
+    tokenizer = load_tokenizer(name_or_path)
+    if tokenizer.mask_token_id is None:
+        raise ModelError(f"the tokenizer of {name_or_path!r} has no mask piece: set mask_token and save it again")
+    return {
+        "mask_token_id": tokenizer.mask_token_id,
+        "unknown_token_id": tokenizer.unk_token_id,
+        "special_token_ids": sorted(tokenizer.all_special_ids),
+    }

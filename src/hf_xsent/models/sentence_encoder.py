@@ -81,7 +81,7 @@ class SentenceEncoder(PreTrainedModel):
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_attention_backend = True
-    _keys_to_ignore_on_load_unexpected = [r"^objectives\."]  # heads that only training needs
+    _keys_to_ignore_on_load_unexpected = [r"^objectives\.", r"^training_mlp\."]  # what only training needs
 
     def __init__(self, config: SentenceEncoderConfig, encoder: PreTrainedModel | None = None) -> None:
         super().__init__(config)
@@ -167,7 +167,7 @@ class SentenceEncoder(PreTrainedModel):
         packed = pack(input_ids, attention_masks)
         extra = self._language_vectors(packed, language_ids)
         if self.config.pooling == "cls":
-            vectors = self.backbone.encode(packed, layer, first_tokens_only=True, extra_embeddings=extra)
+            vectors = self.backbone.encode(packed, layer, tokens=packed.first_tokens, extra_embeddings=extra)
         else:
             vectors = pool(self.backbone.encode(packed, layer, extra_embeddings=extra), packed, self.config.pooling)
         return self._finish(vectors[packed.restore])

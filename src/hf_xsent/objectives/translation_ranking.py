@@ -45,6 +45,8 @@ def translation_ranking_loss(
 class TranslationRanking(nn.Module):
     """TR as an objective of a model: its settings, and which part of the encoded pairs it reads."""
 
+    reads: frozenset[str] = frozenset()
+
     def __init__(
         self,
         temperature: float = 0.05,

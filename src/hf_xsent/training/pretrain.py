@@ -47,7 +47,7 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
     settings = model_settings(recipe.model)
     encoder_config = load_config(recipe.model.model)
     config_class, model_class, _ = METHODS[recipe.model.method]
-    config_class(encoder_config=encoder_config, **settings)
+    config_class(encoder_config=encoder_config, **settings).check_objectives()
     tokenizer = load_tokenizer(recipe.model.model)
     _check_tokenizer(tokenizer, encoder_config, recipe.model.model)
     cleaning_rules(recipe.data.rules)

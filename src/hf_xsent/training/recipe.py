@@ -28,6 +28,29 @@ class ModelArguments:
     margin_before_temperature: bool | None = _flag(help="Take the margin off the cosine, before the temperature.")
     symmetric: bool | None = _flag(help="Rank in both directions and average.")
     mask_repeated: bool | None = _flag(help="Do not count repeated sentences of a batch as wrong answers.")
+    training_mlp: bool | None = _flag(help="Put a tanh layer over sentence vectors in training only, as DAP's code.")
+    rtl_layers: int | None = _flag(help="Give the RTL head so many layers, started from the encoder's last.")
+    rtl_direction: str | None = _flag(
+        help="Rebuild targets from sources (source_to_target), target_to_source, or both on half a batch each."
+    )
+    rtl_ratio: float | None = _flag(help="Mask this share of the wanted tokens; the others are shown to the RTL head.")
+    rtl_positions: str | None = _flag(
+        help="Number wanted tokens from max_length (fixed), or from the batch's longest sentence (padded, DAP's code)."
+    )
+    rtl_languages: list[str] | None = _flag(
+        help="Tell these languages apart in the RTL head; default for other directions: all of the data."
+    )
+    rtl_vocabulary: str | None = _flag(
+        help="Project onto these word pieces only: a file of hf-xsent vocabulary, or auto for those of the data."
+    )
+    rtl_missing: str = _flag(
+        "unknown", help="Count word pieces of the data that --rtl_vocabulary lacks as unknown, or extend it by them."
+    )
+    masked_share: float | None = _flag(help="Mask this share of the word pieces in MLM and TLM.")
+    tlm_reset_positions: bool | None = _flag(help="Count positions of the translation from 0 again in TLM.")
+    tlm_own_words: bool | None = _flag(help="Give the TLM head a word table of its own, as DAP's code.")
+    vocabulary_sample: int | None = _flag(help="Take the softmax over so many random word pieces and the right ones.")
+    vocabulary_bf16: bool | None = _flag(help="Compute vocabulary projections in bfloat16.")
 
 
 @dataclass

@@ -1,0 +1,172 @@
+"""What a config may say about objectives, and the objectives that it then asks for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import field
+from typing import Any
+
+from huggingface_hub.dataclasses import strict
+from torch import nn
+
+from hf_xsent.errors import RecipeError, nearest
+from hf_xsent.models.backbone import family
+from hf_xsent.models.masked_language_head import MaskedLanguageHead
+from hf_xsent.models.sentence_encoder import SentenceEncoderConfig
+from hf_xsent.models.translation_head import TranslationHead
+from hf_xsent.objectives.masked_language import MaskedLanguageModeling, Masking, TranslationLanguageModeling
+from hf_xsent.objectives.representation_translation import DIRECTIONS, NUMBERINGS, RepresentationTranslation
+from hf_xsent.objectives.translation_ranking import TranslationRanking
+
+FROM_THE_CHECKPOINT = frozenset(  # settings that nobody chooses
+    ("rtl_vocabulary_size", "mask_token_id", "unknown_token_id", "special_token_ids")
+)
+
+
+@strict
+class AlignmentConfig(SentenceEncoderConfig):
+    """A sentence encoder and the objectives, by weight, that align it; the rest are the objectives' own settings."""
+
+    model_type = "alignment"
+
+    objectives: dict[str, float] = field(default_factory=lambda: {"translation_ranking": 1.0})
+
+    # translation ranking
+    temperature: float = 0.05
+    margin: float = 0.0
+    margin_before_temperature: bool = False
+    symmetric: bool = False
+    mask_repeated: bool = True
+    training_mlp: bool = False  # a tanh layer over sentence vectors, in training only, as in DAP's code
+
+    # representation translation
+    rtl_layers: int = 2
+    rtl_direction: str = "source_to_target"
+    rtl_ratio: float = 1.0
+    rtl_positions: str = "fixed"  # wanted tokens count from max_length, or from the batch's padded length
+    rtl_languages: list[str] | None = None  # those that the head is told apart by an embedding
+    rtl_vocabulary_size: int | None = None  # of a restricted vocabulary; None: all word pieces
+
+    # masked language modelling
+    masked_share: float = 0.15
+    tlm_reset_positions: bool = True
+    tlm_own_words: bool = False  # a word table of its own for the head, as in DAP's code
+
+    # every vocabulary projection
+    vocabulary_sample: int | None = None
+    vocabulary_bf16: bool = False
+
+    # from the tokenizer, where an objective masks
+    mask_token_id: int | None = None
+    unknown_token_id: int | None = None
+    special_token_ids: list[int] | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Check names, weights and settings against each other."""
+        super().__post_init__(**kwargs)
+        for name, weight in self.objectives.items():
+            if name not in OBJECTIVES:
+                raise RecipeError(
+                    f"unknown objective {name!r}: use {', '.join(OBJECTIVES)}" + nearest(name, OBJECTIVES)
+                )
+            if not (math.isfinite(weight) and weight > 0):
+                raise RecipeError(
+                    f"the weight of objective {name!r} is {weight}: give a positive number or leave it out"
+                )
+        if not self.objectives:
+            raise RecipeError(f"no objective is chosen: name at least one of {', '.join(OBJECTIVES)}")
+        if not self.temperature > 0:
+            raise RecipeError(f"temperature {self.temperature} is not positive")
+        if not 0 < self.masked_share < 1:
+            raise RecipeError(f"masked_share {self.masked_share} is not between 0 and 1")
+        if self.vocabulary_sample is not None and self.vocabulary_sample < 1:
+            raise RecipeError(
+                f"vocabulary_sample {self.vocabulary_sample} is not positive: leave it out for all pieces"
+            )
+
+    def check_objectives(self) -> None:
+        """What only a model that trains must fulfil: the RTL head fits the encoder."""
+        if "representation_translation" not in self.objectives:
+            return
+        for key, choices in (("rtl_direction", DIRECTIONS), ("rtl_positions", NUMBERINGS)):
+            value = getattr(self, key)
+            if value not in choices:
+                raise RecipeError(f"unknown {key} {value!r}: use one of {', '.join(choices)}" + nearest(value, choices))
+        if not 0 < self.rtl_ratio <= 1:
+            raise RecipeError(f"rtl_ratio {self.rtl_ratio} is not above 0 and at most 1: 1 masks every wanted token")
+        if self.languages and self.rtl_languages and self.languages != self.rtl_languages:
+            raise RecipeError("rtl_languages must be the same list as languages, where both are given")
+        if self.encoder_config is None:
+            return
+        depth = self.encoder_config.num_hidden_layers
+        if not 1 <= self.rtl_layers <= depth:
+            raise RecipeError(
+                f"rtl_layers {self.rtl_layers} does not fit: this encoder has {depth} layers to start from"
+            )
+        longest = family(self.encoder_config).max_length(self.encoder_config) // 2
+        if self.max_length > longest:
+            raise RecipeError(
+                f"max_length {self.max_length} leaves the RTL head no positions for both sentences: use at most {longest}"
+            )
+
+    @property
+    def needs_token_ids(self) -> bool:
+        """Whether an objective masks, and so must know the tokenizer's special ids."""
+        return bool({*self.objectives} - {"translation_ranking"})
+
+
+def _translation_ranking(config: AlignmentConfig) -> nn.Module:
+    return TranslationRanking(
+        temperature=config.temperature,
+        margin=config.margin,
+        margin_before_temperature=config.margin_before_temperature,
+        symmetric=config.symmetric,
+        mask_repeated=config.mask_repeated,
+    )
+
+
+def _representation_translation(config: AlignmentConfig) -> nn.Module:
+    restricted = config.rtl_vocabulary_size is not None
+    prediction = MaskedLanguageHead(
+        config.encoder_config,
+        size=config.rtl_vocabulary_size or config.encoder_config.vocab_size,
+        restricted=restricted,
+        unknown_id=config.unknown_token_id,
+        sample=config.vocabulary_sample,
+        bf16=config.vocabulary_bf16,
+    )
+    told_apart = [] if config.rtl_direction == "source_to_target" else config.rtl_languages or config.languages
+    if told_apart is None:
+        raise RecipeError(
+            f"rtl_direction {config.rtl_direction} rebuilds several languages: list them under rtl_languages"
+        )
+    head = TranslationHead(config.encoder_config, config.rtl_layers, prediction, languages=len(told_apart))
+    return RepresentationTranslation(
+        head, config.rtl_direction, config.rtl_ratio, config.rtl_positions, config.max_length
+    )
+
+
+def _masked_language(config: AlignmentConfig) -> tuple[MaskedLanguageHead, Masking]:
+    size = config.encoder_config.vocab_size if config.tlm_own_words else None
+    head = MaskedLanguageHead(
+        config.encoder_config, size=size, sample=config.vocabulary_sample, bf16=config.vocabulary_bf16
+    )
+    if config.mask_token_id is None:
+        raise RecipeError("masked language modelling needs mask_token_id, the tokenizer's id of its mask piece")
+    return head, Masking(
+        config.mask_token_id,
+        config.encoder_config.vocab_size,
+        tuple(config.special_token_ids or ()),
+        config.masked_share,
+    )
+
+
+OBJECTIVES: dict[str, Callable[[AlignmentConfig], nn.Module]] = {
+    "translation_ranking": _translation_ranking,
+    "representation_translation": _representation_translation,
+    "translation_language_modeling": lambda config: TranslationLanguageModeling(
+        *_masked_language(config), reset_positions=config.tlm_reset_positions
+    ),
+    "masked_language_modeling": lambda config: MaskedLanguageModeling(*_masked_language(config)),
+}

@@ -1,0 +1,96 @@
+"""Cross entropy over a vocabulary without ever holding all scores: linear layer, softmax and gradients in chunks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+SCORES_AT_A_TIME = 1 << 25  # 128 MiB of float32
+
+
+def vocabulary_cross_entropy(
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    labels: Tensor,
+    scores_at_a_time: int = SCORES_AT_A_TIME,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Mean over the rows of -log softmax(states @ weight.T + bias) at their label; 0 where there is no row.
+
+    At most ``scores_at_a_time`` of the M × V scores exist at once, in float32 or wider; the gradients are made in the
+    same pass, so that no score is computed twice. ``dtype`` is that of the matrix products: bfloat16 is faster where
+    the hardware has it, and moves the loss and the gradients by about 1e-3 of their size. The default is autocast's
+    where autocast is on, else that of ``states``.
+    """
+    device = states.device.type
+    if dtype is None:
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
+    with torch.autocast(device, enabled=False):
+        loss: Tensor = _VocabularyCrossEntropy.apply(states, weight, bias, labels, scores_at_a_time, dtype)
+    return loss
+
+
+class _VocabularyCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, scores_at_a_time: int, dtype: Any
+    ) -> Tensor:
+        wide = torch.promote_types(states.dtype, torch.float32)
+        rows = max(1, scores_at_a_time // len(weight))
+        loss = torch.zeros((), dtype=wide, device=states.device)
+        want_states, want_weight, want_bias = ctx.needs_input_grad[:3]
+        state_gradients = []
+        weight_gradient = torch.zeros_like(weight, dtype=wide) if want_weight else None
+        bias_gradient = torch.zeros_like(bias, dtype=wide) if want_bias else None
+        inputs, table = states.to(dtype), weight.to(dtype)
+        for some, some_labels in zip(inputs.split(rows), labels.split(rows), strict=True):
+            scores = (some @ table.T).to(wide).add_(bias)
+            scores.sub_(scores.amax(1, keepdim=True))
+            loss -= scores.gather(1, some_labels[:, None]).sum()
+            total = scores.exp_().sum(1, keepdim=True)
+            loss += total.log().sum()
+            if not any(ctx.needs_input_grad[:3]):
+                continue
+            gradient = scores.div_(total)  # M times the gradient: softmax, less 1 at the label
+            places = some_labels[:, None]
+            gradient.scatter_add_(1, places, torch.full_like(places, -1, dtype=wide))
+            if bias_gradient is not None:
+                bias_gradient += gradient.sum(0)
+            narrow = gradient.to(dtype)
+            if want_states:
+                state_gradients.append(narrow @ table)
+            if weight_gradient is not None:
+                if dtype == wide:
+                    weight_gradient.addmm_(narrow.T, some)
+                else:
+                    weight_gradient += narrow.T @ some
+        ctx.gradients = [
+            torch.cat(state_gradients).to(states.dtype) if want_states else None,
+            None if weight_gradient is None else weight_gradient.to(weight.dtype),
+            None if bias_gradient is None else bias_gradient.to(bias.dtype),
+        ]
+        ctx.count = max(1, len(labels))
+        return loss / ctx.count
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        gradients = [None if one is None else one.mul_(outer[0] / ctx.count) for one in ctx.gradients]
+        del ctx.gradients  # scaled in place: a second backward through the same loss would be wrong
+        return (*gradients, None, None, None)
+
+
+def sample_vocabulary(labels: Tensor, size: int, count: int) -> tuple[Tensor, Tensor]:
+    """The rows that a sampled softmax scores, ascending, and what to add to each row's score.
+
+    All labels of the batch are in, for themselves; of the other rows about ``count`` of ``size`` are drawn evenly and
+    stand for all of them, so that the sum of exponentials is right on average.
+    """
+    wanted = torch.zeros(size, dtype=torch.bool, device=labels.device)
+    drawn = torch.rand(size, device=labels.device) < count / size
+    wanted[labels] = True
+    rows = (wanted | drawn).nonzero().squeeze(1)
+    share = torch.tensor(min(1.0, count / size), device=labels.device)
+    return rows, torch.where(wanted[rows], 0.0, -share.log())
