@@ -90,7 +90,7 @@ def _named(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 @pytest.mark.skipif(not os.environ.get("HF_XSENT_ASSETS"), reason="HF_XSENT_ASSETS is not set")
-@pytest.mark.parametrize(("file", "name"), _cases())
+@pytest.mark.parametrize(("file", "name"), list(_cases()))
 def test_losses_and_gradients_are_those_of_the_authors_code(
     file: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -159,6 +159,11 @@ class Bitext:
         pairs = self.__getitems__(self.ranges[language])
         return [pair["source"] for pair in pairs], [pair["target"] for pair in pairs]
 
+    def sentences(self, side: str) -> Iterator[str]:
+        """Give every sentence of the files on one side, ``source`` or ``target``, also those that a split holds out."""
+        for _, _, source, target in self._walk(f"reading the {side} side"):
+            yield source if side == "source" else target
+
     def train_dev_split(self, dev_size: int, seed: int = 0) -> tuple[Bitext, Bitext]:
         """Hold ``dev_size`` pairs of each language out; no sentence of theirs, on either side, stays in any language.
 

@@ -51,7 +51,7 @@ class MaskedLanguageHead(nn.Module):
         table = word_embeddings if self.words is None else self.words.weight
         if table is None:
             raise TypeError("this head has no table of its own: pass the encoder's word_embeddings")
-        bias = self.bias
+        bias: Tensor = self.bias
         if self.restricted:
             labels = self._rows_of(labels)
         if self.sample is not None:

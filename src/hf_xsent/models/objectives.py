@@ -107,7 +107,8 @@ class AlignmentConfig(SentenceEncoderConfig):
         longest = family(self.encoder_config).max_length(self.encoder_config) // 2
         if self.max_length > longest:
             raise RecipeError(
-                f"max_length {self.max_length} leaves the RTL head no positions for both sentences: use at most {longest}"
+                f"max_length {self.max_length} leaves the RTL head no positions for both sentences: "
+                f"use at most {longest}"
             )
 
     @property

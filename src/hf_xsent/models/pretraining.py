@@ -39,6 +39,8 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
 
     config_class = AlignmentConfig
 
+    objectives: Any
+
     def __init__(self, config: AlignmentConfig, encoder: PreTrainedModel | None = None) -> None:
         config.check_objectives()
         super().__init__(config, encoder)
@@ -48,9 +50,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         self.post_init()
 
     @classmethod
-    def from_backbone(  # type: ignore[override]  # heads start from the checkpoint, too
-        cls, name_or_path: str, *, vocabulary: RestrictedVocabulary | None = None, **config: Any
-    ) -> Self:
+    def from_backbone(cls, name_or_path: str, *, vocabulary: RestrictedVocabulary | None = None, **config: Any) -> Self:
         """Start from any pretrained encoder, heads from its own last layers and masked-language head.
 
         ``vocabulary`` restricts the pieces onto which the RTL head projects.
@@ -73,7 +73,8 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         if kwargs["config"].needs_token_ids and kwargs["config"].mask_token_id is None:
             for name, value in _token_ids(str(args[0])).items():
                 setattr(kwargs["config"], name, value)
-        model, info = super().from_pretrained(*args, output_loading_info=True, **kwargs)
+        loaded: Any = super().from_pretrained(*args, output_loading_info=True, **kwargs)
+        model, info = loaded
         if any(key.startswith("objectives.") for key in info["missing_keys"]):
             model._start_heads(plain_head(model.config.encoder_config), None)
         return (model, info) if output_loading_info else model
@@ -86,12 +87,13 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
 
     def _start_heads(self, trained: MaskedLanguageHead, vocabulary: Tensor | None) -> None:
         for objective in self.objectives.values():
+            head: Any = getattr(objective, "head", None)
             if isinstance(objective, RepresentationTranslation):
                 if self.config.mask_token_id is None:
                     raise ModelError("the RTL head needs mask_token_id, the tokenizer's id of its mask piece")
-                objective.head.start_from(self.encoder, trained, self.config.mask_token_id, vocabulary)
+                head.start_from(self.encoder, trained, self.config.mask_token_id, vocabulary)
             elif isinstance(objective, MaskedLanguageModeling):
-                objective.head.start_from(trained, self.backbone.word_embeddings.weight, None)
+                head.start_from(trained, self.backbone.word_embeddings.weight, None)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

@@ -37,11 +37,17 @@ class AlignmentTrainingArguments(TrainingArguments):
             "help": "On CPUs with glibc, reuse freed memory from step to step instead of returning it each time."
         },
     )
+    start_share: float = field(
+        default=0.0,
+        metadata={"help": "Average the trained encoder with the one it started from: so much of the start stays."},
+    )
     ddp_find_unused_parameters: bool | None = field(default=False, metadata={"help": "Every weight takes part."})
     ddp_broadcast_buffers: bool | None = field(default=False, metadata={"help": "Queues are kept equal by us."})
 
     def __post_init__(self) -> None:
         """What the defaults assume is dropped where the run has no use for it: checkpoints, evaluation, a GPU."""
+        if not 0 <= self.start_share < 1:
+            raise RecipeError(f"start_share {self.start_share} is not a share: give 0 to below 1")
         if "no" in (self.eval_strategy, self.save_strategy):
             self.load_best_model_at_end = False
         super().__post_init__()

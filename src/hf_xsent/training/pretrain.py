@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import torch
 import transformers
 import yaml
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase, set_seed
@@ -18,7 +20,9 @@ from hf_xsent.data.mixing import mixing_probabilities
 from hf_xsent.errors import RecipeError, nearest
 from hf_xsent.evaluation.report import write_json
 from hf_xsent.models import METHODS
-from hf_xsent.models.loading import load_config, load_tokenizer
+from hf_xsent.models.loading import load_config, load_encoder, load_tokenizer
+from hf_xsent.models.sentence_encoder import SentenceEncoder
+from hf_xsent.models.vocabulary import RestrictedVocabulary
 from hf_xsent.training.arguments import Recipe, read_recipe
 from hf_xsent.training.output_folder import RECIPE_FILE, prepare_output_folder, remove_old_run
 from hf_xsent.training.recipe import DataArguments, ModelArguments
@@ -37,40 +41,22 @@ def main(arguments: Sequence[str]) -> AlignmentTrainer:
 def pretrain(recipe: Recipe) -> AlignmentTrainer:
     """Train, and leave the best model, its tokenizer, the recipe and the reports in the output folder."""
     training = recipe.training
-    if recipe.model.model is None:
-        raise RecipeError("no encoder to start from: give --model, a Hub id such as xlm-roberta-base or a folder")
-    if not recipe.data.data:
-        raise RecipeError("no bitext to train on: give --data, such as de=pairs.tsv")
-    if training.output_dir in (None, "trainer_output"):
-        raise RecipeError("no place for the result: give --output_dir, a folder for this run")
-    checkpoint = prepare_output_folder(training.output_dir, recipe.run.resume, recipe.run.overwrite)
-    settings = model_settings(recipe.model)
-    encoder_config = load_config(recipe.model.model)
-    config_class, model_class, _ = METHODS[recipe.model.method]
-    config_class(encoder_config=encoder_config, **settings).check_objectives()
-    tokenizer = load_tokenizer(recipe.model.model)
-    _check_tokenizer(tokenizer, encoder_config, recipe.model.model)
-    cleaning_rules(recipe.data.rules)
-    for data in filter(None, (recipe.data.data, recipe.data.dev)):
-        resolve_sources(data, target_language=recipe.data.target_language, columns=_columns(recipe.data.columns))
-
+    settings, tokenizer, checkpoint, vocabulary = check(recipe)
     with training.main_process_first(desc="reading bitext"):
         train, dev = load_train_and_dev(recipe.data)
     mixing_probabilities(list(train.languages.values()), recipe.data.alpha)  # a wrong alpha is told here
-    without = {*train.languages, *(dev.languages if dev else ()), recipe.data.target_language}
-    without -= set(settings.get("languages") or without)
-    if without:
-        raise RecipeError(f"language {min(without)!r} has no embedding: list it under languages in the recipe")
+    languages = {*train.languages, *(dev.languages if dev else ()), recipe.data.target_language}
+    if settings.get("rtl_direction", "source_to_target") != "source_to_target" and not settings.get("languages"):
+        settings.setdefault("rtl_languages", sorted(languages))
+    for key in ("languages", "rtl_languages"):
+        if without := languages - set(settings.get(key) or languages):
+            raise RecipeError(f"language {min(without)!r} has no embedding: list it under {key} in the recipe")
+    vocabulary = restricted_vocabulary(recipe.model, train, tokenizer, vocabulary)
     set_seed(training.seed)
-    model = model_class.from_backbone(recipe.model.model, **settings)
-
+    start = str(recipe.model.model)
+    model = METHODS[recipe.model.method][1].from_backbone(start, vocabulary=vocabulary, **settings)
     if training.should_save:
-        folder = Path(training.output_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        if checkpoint is None:
-            remove_old_run(folder)
-        save_recipe(recipe, folder / RECIPE_FILE)
-        write_json(folder / "bitext.json", train.report.to_dict())
+        prepare(recipe, train, anew=checkpoint is None)
     if checkpoint is not None:
         training.eval_on_start = False  # that checkpoint was measured when it was written
     trainer = AlignmentTrainer(
@@ -83,11 +69,61 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
         target_language=recipe.data.target_language,
     )
     trainer.train(resume_from_checkpoint=checkpoint)
+    if training.start_share:
+        average_with_start(model, start, training.start_share)
+        if dev is not None:
+            trainer.evaluate()
     trainer.save_model()
     if training.should_save:
+        folder = Path(str(training.output_dir))
         (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle: nothing that others should open
         logger.info("the trained model is in %s", folder)
     return trainer
+
+
+def check(
+    recipe: Recipe,
+) -> tuple[dict[str, Any], PreTrainedTokenizerBase, str | None, RestrictedVocabulary | None]:
+    """All that can be told before data is read: settings, tokenizer, checkpoint to go on from, vocabulary."""
+    if recipe.model.model is None:
+        raise RecipeError("no encoder to start from: give --model, a Hub id such as xlm-roberta-base or a folder")
+    if not recipe.data.data:
+        raise RecipeError("no bitext to train on: give --data, such as de=pairs.tsv")
+    if recipe.training.output_dir in (None, "trainer_output"):
+        raise RecipeError("no place for the result: give --output_dir, a folder for this run")
+    checkpoint = prepare_output_folder(recipe.training.output_dir, recipe.run.resume, recipe.run.overwrite)
+    settings = model_settings(recipe.model)
+    encoder_config = load_config(recipe.model.model)
+    METHODS[recipe.model.method][0](encoder_config=encoder_config, **settings).check_objectives()
+    tokenizer = load_tokenizer(recipe.model.model)
+    _check_tokenizer(tokenizer, encoder_config, recipe.model.model)
+    vocabulary = None
+    if recipe.model.rtl_missing not in ("unknown", "extend"):
+        raise RecipeError(f"unknown rtl_missing {recipe.model.rtl_missing!r}: use unknown or extend")
+    if recipe.model.rtl_vocabulary not in (None, "auto"):
+        vocabulary = RestrictedVocabulary.read(recipe.model.rtl_vocabulary, tokenizer)
+    cleaning_rules(recipe.data.rules)
+    for data in filter(None, (recipe.data.data, recipe.data.dev)):
+        resolve_sources(data, target_language=recipe.data.target_language, columns=_columns(recipe.data.columns))
+    return settings, tokenizer, checkpoint, vocabulary
+
+
+def prepare(recipe: Recipe, train: Bitext, anew: bool) -> None:
+    """Write what describes the run into its folder, which an older run leaves where this one starts ``anew``."""
+    folder = Path(str(recipe.training.output_dir))
+    folder.mkdir(parents=True, exist_ok=True)
+    if anew:
+        remove_old_run(folder)
+    save_recipe(recipe, folder / RECIPE_FILE)
+    write_json(folder / "bitext.json", train.report.to_dict())
+
+
+@torch.no_grad()
+def average_with_start(model: SentenceEncoder, start: str, share: float) -> None:
+    """Keep ``share`` of the starting encoder's weights, as Wortsman et al. (2022): a little of what it knew returns."""
+    started = dict(load_encoder(start).named_parameters())
+    for name, weight in model.encoder.named_parameters():
+        weight.lerp_(started[name].to(weight), share)
 
 
 def model_settings(arguments: ModelArguments) -> dict[str, Any]:
@@ -96,9 +132,8 @@ def model_settings(arguments: ModelArguments) -> dict[str, Any]:
         raise RecipeError(
             f"unknown method {arguments.method!r}: use {', '.join(METHODS)}" + nearest(arguments.method, METHODS)
         )
-    stated = {
-        key: value for key, value in asdict(arguments).items() if value is not None and key not in ("model", "method")
-    }
+    not_settings = ("model", "method", "rtl_vocabulary", "rtl_missing")
+    stated = {key: value for key, value in asdict(arguments).items() if value is not None and key not in not_settings}
     if "objectives" in stated:
         stated["objectives"] = parse_weights(stated["objectives"])
     known = METHODS[arguments.method][0].setting_names()
@@ -106,6 +141,19 @@ def model_settings(arguments: ModelArguments) -> dict[str, Any]:
         if key not in known:
             raise RecipeError(f"the method {arguments.method} has no setting {key!r}" + nearest(key, known))
     return stated
+
+
+def restricted_vocabulary(
+    arguments: ModelArguments, bitext: Bitext, tokenizer: PreTrainedTokenizerBase, known: RestrictedVocabulary | None
+) -> RestrictedVocabulary | None:
+    """The word pieces that the RTL head tells apart: those ``known``, and if asked for all those of the data."""
+    if arguments.rtl_vocabulary is None or not (known is None or arguments.rtl_missing == "extend"):
+        return known
+    both, wanted = ("source", "target"), (arguments.rtl_direction or "source_to_target").rsplit("_", 1)[-1]
+    sentences = chain.from_iterable(bitext.sentences(side) for side in both if wanted in (side, "both"))
+    vocabulary = RestrictedVocabulary.of(sentences, tokenizer, () if known is None else known.ids)
+    logger.info("the RTL head projects onto %d of %d word pieces", len(vocabulary.ids), len(tokenizer))
+    return vocabulary
 
 
 def parse_weights(weights: Mapping[str, float] | Sequence[str]) -> dict[str, float]:
