@@ -11,19 +11,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing as mp
-import resource
-import statistics
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from itertools import count
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from turns import Turn, take_turns
+
 Pairs = list[tuple[str, str]]
+TR = {"translation_ranking": 1.0}
 
 
 def sample_pairs(data: str, number: int) -> Pairs:
@@ -36,38 +31,7 @@ def sample_pairs(data: str, number: int) -> Pairs:
     return [(pair["source"], pair["target"]) for pair in bitext.__getitems__(list(sampler))]
 
 
-def gate(connection: Connection) -> Iterator[Callable[[], None]]:
-    """Yields once a step: waits for its turn, and gives a function that reports the CPU seconds since the last one."""
-    for _ in count():
-        started = time.process_time()
-
-        def done(started: float = started) -> None:
-            connection.send(time.process_time() - started)
-            connection.recv()
-
-        yield done
-
-
-def trainer_callback(connection: Connection) -> Any:
-    """The same turns inside a Trainer: a step ends at ``on_step_end`` and the next one starts when the answer comes."""
-    from transformers import TrainerCallback
-
-    class Turns(TrainerCallback):
-        started = 0.0
-
-        def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
-            connection.recv()
-            self.started = time.process_time()
-
-        def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-            connection.send(time.process_time() - self.started)
-            connection.recv()
-            self.started = time.process_time()
-
-    return Turns()
-
-
-def ours(connection: Connection, options: argparse.Namespace, pairs: Pairs) -> None:
+def ours(turn: Turn, options: argparse.Namespace, pairs: Pairs) -> None:
     """AlignmentTrainer with translation ranking."""
     from torch.utils.data import SequentialSampler
 
@@ -79,15 +43,17 @@ def ours(connection: Connection, options: argparse.Namespace, pairs: Pairs) -> N
             return SequentialSampler(self.train_dataset)
 
     examples: Any = [{"source": source, "target": target, "language": "und"} for source, target in pairs]
-    model = XlmrWithRTLHead.from_backbone(options.model, pooling=options.pooling, max_length=options.max_length)
+    model = XlmrWithRTLHead.from_backbone(
+        options.model, pooling=options.pooling, max_length=options.max_length, objectives=TR
+    )
     with tempfile.TemporaryDirectory() as folder:
         arguments = AlignmentTrainingArguments(output_dir=folder, **trainer_options(options))
         trainer = InOrder(model, arguments, examples, processing_class=load_tokenizer(options.model))
-        trainer.add_callback(trainer_callback(connection))
+        trainer.add_callback(turn.as_callback())
         trainer.train()
 
 
-def sentence_transformers(connection: Connection, options: argparse.Namespace, pairs: Pairs) -> None:
+def sentence_transformers(turn: Turn, options: argparse.Namespace, pairs: Pairs) -> None:
     """SentenceTransformerTrainer with MultipleNegativesRankingLoss."""
     from datasets import Dataset
     from sentence_transformers import (
@@ -110,11 +76,11 @@ def sentence_transformers(connection: Connection, options: argparse.Namespace, p
             train_dataset=dataset,
             loss=MultipleNegativesRankingLoss(model),
         )
-        trainer.add_callback(trainer_callback(connection))
+        trainer.add_callback(turn.as_callback())
         trainer.train()
 
 
-def padded_loop(connection: Connection, options: argparse.Namespace, pairs: Pairs) -> None:
+def padded_loop(turn: Turn, options: argparse.Namespace, pairs: Pairs) -> None:
     """The loop one would write by hand: each side padded to its longest, two forward passes, cross entropy."""
     import torch
     from transformers import AutoModel, AutoTokenizer
@@ -131,8 +97,8 @@ def padded_loop(connection: Connection, options: argparse.Namespace, pairs: Pair
         mask = batch["attention_mask"][..., None]
         return (states * mask).sum(1) / mask.sum(1)
 
-    connection.recv()
-    for step, done in zip(range(options.steps), gate(connection), strict=False):
+    turn.wait()
+    for step in range(turn.steps):
         some = pairs[step * options.batch : (step + 1) * options.batch]
         source, target = (torch.nn.functional.normalize(embed(list(side)), dim=-1) for side in zip(*some, strict=True))
         loss = torch.nn.functional.cross_entropy(source @ target.T / 0.05, torch.arange(len(some)))
@@ -140,7 +106,7 @@ def padded_loop(connection: Connection, options: argparse.Namespace, pairs: Pair
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        done()
+        turn.done()
 
 
 def trainer_options(options: argparse.Namespace) -> dict[str, Any]:
@@ -159,45 +125,15 @@ def trainer_options(options: argparse.Namespace) -> dict[str, Any]:
 CONTENDERS = {"hf-xsent": ours, "padded loop": padded_loop, "sentence-transformers": sentence_transformers}
 
 
-def work(name: str, connection: Connection, options: argparse.Namespace, pairs: Pairs) -> None:
-    """One contender's process; after the last step it reports its peak memory."""
-    import torch
-    import transformers
-
-    torch.set_num_threads(options.threads)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    CONTENDERS[name](connection, options, pairs)
-    connection.send((before / 1024, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
-
-
 def compare(options: argparse.Namespace) -> dict[str, Any]:
-    """Let the contenders take turns, step by step; the first steps do not count."""
+    """Let the contenders take turns; ours is the measure of the others."""
     pairs = sample_pairs(options.data, options.batch * options.steps)
-    context = mp.get_context("spawn")
-    lines: dict[str, Connection] = {}
-    seconds: dict[str, list[float]] = {name: [] for name in CONTENDERS}
-    for name in CONTENDERS:
-        lines[name], other = context.Pipe()
-        context.Process(target=work, args=(name, other, options, pairs), daemon=True).start()
-    for step in range(options.steps):
-        for name, line in lines.items():
-            line.send("your turn")
-            seconds[name].append(line.recv())
-        print(step, {name: round(some[-1], 2) for name, some in seconds.items()}, file=sys.stderr, flush=True)
-    result: dict[str, Any] = {}
-    for name, line in lines.items():
-        line.send("finish")
-        _, peak = line.recv()
-        median = statistics.median(seconds[name][options.warmup :])
-        result[name] = {
-            "cpu_seconds": round(median, 3),
-            "pairs_per_cpu_second": round(options.batch / median, 2),
-            "peak_mib": round(peak),
-        }
-    for name in CONTENDERS:
-        result[name]["speedup_of_ours"] = round(result[name]["cpu_seconds"] / result["hf-xsent"]["cpu_seconds"], 2)
+    result: dict[str, Any] = take_turns(
+        CONTENDERS, options.steps, options.warmup, options.threads, options=options, pairs=pairs
+    )
+    for one in result.values():
+        one["pairs_per_cpu_second"] = round(options.batch / one["cpu_seconds"], 2)
+        one["speedup_of_ours"] = round(one["cpu_seconds"] / result["hf-xsent"]["cpu_seconds"], 2)
     return result
 
 

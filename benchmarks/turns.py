@@ -1,0 +1,94 @@
+"""Contenders that take turns, step by step, each in a process of its own: what the machine does meanwhile falls on all.
+
+A contender is a function of a ``Turn`` and whatever else; it calls ``turn.wait()`` before its first step and
+``turn.done()`` after each one.
+"""
+
+from __future__ import annotations
+
+import multiprocessing as mp
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from typing import Any
+
+
+class Turn:
+    """One contender's place in the round; CPU seconds and page faults of its own process are told after each step."""
+
+    def __init__(self, connection: Connection, steps: int) -> None:
+        self.connection = connection
+        self.steps = steps
+
+    def wait(self) -> None:
+        """Let the others go first."""
+        self.connection.recv()
+        self.started, self.faults = time.process_time(), _page_faults()
+
+    def done(self) -> None:
+        """Tell what the step took, and wait for the next turn."""
+        self.connection.send((time.process_time() - self.started, _page_faults() - self.faults))
+        self.wait()
+
+    def as_callback(self) -> Any:
+        """The same inside a Trainer: a step ends at ``on_step_end``."""
+        from transformers import TrainerCallback
+
+        turn = self
+
+        class Turns(TrainerCallback):
+            def on_train_begin(self, *_: Any, **__: Any) -> None:
+                turn.wait()
+
+            def on_step_end(self, *_: Any, **__: Any) -> None:
+                turn.done()
+
+        return Turns()
+
+
+Contender = Callable[..., None]
+
+
+def take_turns(
+    contenders: Mapping[str, Contender], steps: int, warmup: int, threads: int, **options: Any
+) -> dict[str, dict[str, float]]:
+    """Medians of CPU seconds and page faults a step, and peak memory; the first ``warmup`` steps do not count."""
+    context = mp.get_context("spawn")
+    lines: dict[str, Connection] = {}
+    told: dict[str, list[tuple[float, int]]] = {name: [] for name in contenders}
+    for name, contender in contenders.items():
+        lines[name], other = context.Pipe()
+        context.Process(target=_work, args=(contender, Turn(other, steps), threads, options), daemon=True).start()
+    for step in range(steps):
+        for name, line in lines.items():
+            line.send("your turn")
+            told[name].append(line.recv())
+        print(step, {name: round(some[-1][0], 2) for name, some in told.items()}, file=sys.stderr, flush=True)
+    result = {}
+    for name, line in lines.items():
+        line.send("finish")
+        seconds, faults = zip(*told[name][warmup:], strict=True)
+        result[name] = {
+            "cpu_seconds": round(statistics.median(seconds), 3),
+            "page_faults": round(statistics.median(faults)),
+            "peak_mib": round(line.recv()),
+        }
+    return result
+
+
+def _work(contender: Contender, turn: Turn, threads: int, options: dict[str, Any]) -> None:
+    import torch
+    import transformers
+
+    torch.set_num_threads(threads)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    contender(turn, **options)
+    turn.connection.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def _page_faults() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

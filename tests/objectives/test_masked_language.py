@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hf_xsent.objectives.masked_language import MaskedLanguageModeling, Masking, TranslationLanguageModeling
+from hf_xsent.objectives.pair_encoding import PairEncoding, TokenStates
+from hf_xsent.packing import PackedSentences, pack
+
+MASK, CLS, SEP = 4, 2, 3
+SIZE = 50
+
+
+def _masking(**changes: Any) -> Masking:
+    return Masking(**{"mask_id": MASK, "vocabulary_size": SIZE, "special_ids": (0, 1, CLS, SEP, MASK)} | changes)
+
+
+def test_masking_follows_berts_rule() -> None:
+    ids = torch.randint(5, SIZE, (200_000,))
+    changed, drawn = _masking()(ids)
+    share = drawn.float().mean().item()
+    assert abs(share - 0.15) < 0.005
+    assert torch.equal(changed[~drawn], ids[~drawn])
+    masked = (changed[drawn] == MASK).float().mean().item()
+    kept = (changed[drawn] == ids[drawn]).float().mean().item()
+    assert abs(masked - 0.8 - 0.1 / SIZE) < 0.01
+    assert abs(kept - 0.1 - 0.1 / SIZE) < 0.01
+
+
+def test_special_pieces_are_never_drawn() -> None:
+    ids = torch.tensor([CLS, 9, SEP, 0, MASK]).repeat(1000)
+    _, drawn = _masking(probability=0.9)(ids)
+    assert set(ids[drawn].tolist()) == {9}
+
+
+class _Spy(torch.nn.Module):
+    """A head that keeps what it was asked."""
+
+    def forward(self, states: Tensor, labels: Tensor, word_embeddings: Tensor) -> Tensor:
+        self.states, self.labels = states, labels
+        return states.sum()
+
+
+def _pairs(seen: list[Any], languages: Tensor | None = None) -> PairEncoding:
+    """Two pairs: 10-11 with 20, and 12 with 21-22-23, each between [CLS] and [SEP]."""
+    rows = [[CLS, 10, 11, SEP, 0], [CLS, 12, SEP, 0, 0], [CLS, 20, SEP, 0, 0], [CLS, 21, 22, 23, SEP]]
+    ids = torch.tensor(rows)
+    packed = pack([ids[:2], ids[2:]], [(ids[:2] > 0).long(), (ids[2:] > 0).long()])
+
+    def encode(packed: PackedSentences, tokens: Tensor, language_ids: Tensor | None) -> Tensor:
+        seen.append((packed, tokens, language_ids))
+        return packed.input_ids[tokens, None].float()
+
+    vectors = torch.zeros(2, 1)
+    states = TokenStates(packed, torch.zeros(len(packed.input_ids), 1), None)
+    return PairEncoding(vectors, vectors, vectors, vectors, states, encode, vectors, languages, 5)
+
+
+def _rows(packed: PackedSentences) -> list[tuple[list[int], list[int]]]:
+    """Ids and positions of each row, in the order of the pairs."""
+    cut = [one.split(packed.lengths.tolist()) for one in (packed.input_ids, packed.positions)]
+    return [(cut[0][i].tolist(), cut[1][i].tolist()) for i in packed.restore.tolist()]
+
+
+def _all_masked() -> Masking:
+    return _masking(probability=1.0)
+
+
+def test_tlm_joins_a_pair_and_counts_the_translation_anew() -> None:
+    seen: list[Any] = []
+    objective = TranslationLanguageModeling(_Spy(), lambda ids: (ids, ids > 9))
+    objective(_pairs(seen))
+    assert _rows(seen[0][0]) == [
+        ([CLS, 10, 11, SEP, CLS, 20, SEP], [0, 1, 2, 3, 0, 1, 2]),
+        ([CLS, 12, SEP, CLS, 21, 22, 23, SEP], [0, 1, 2, 0, 1, 2, 3, 4]),
+    ]
+
+
+def test_tlm_without_reset_is_one_sequence_with_one_cls() -> None:
+    seen: list[Any] = []
+    TranslationLanguageModeling(_Spy(), lambda ids: (ids, ids > 9), reset_positions=False)(_pairs(seen))
+    assert _rows(seen[0][0]) == [
+        ([CLS, 10, 11, SEP, 20, SEP], [0, 1, 2, 3, 4, 5]),
+        ([CLS, 12, SEP, 21, 22, 23, SEP], [0, 1, 2, 3, 4, 5, 6]),
+    ]
+
+
+def test_mlm_keeps_every_sentence_by_itself() -> None:
+    seen: list[Any] = []
+    MaskedLanguageModeling(_Spy(), lambda ids: (ids, ids > 9))(_pairs(seen))
+    assert [ids for ids, _ in _rows(seen[0][0])] == [
+        [CLS, 10, 11, SEP],
+        [CLS, 12, SEP],
+        [CLS, 20, SEP],
+        [CLS, 21, 22, 23, SEP],
+    ]
+
+
+def test_the_encoder_sees_the_mask_and_the_head_the_right_piece() -> None:
+    seen: list[Any] = []
+    head = _Spy()
+    TranslationLanguageModeling(head, lambda ids: (torch.where(ids > 9, MASK, ids), ids > 9))(_pairs(seen))
+    packed, tokens, _ = seen[0]
+    assert set(packed.input_ids.tolist()) == {CLS, SEP, MASK}
+    assert head.states.flatten().tolist() == [MASK] * 7
+    assert sorted(head.labels.tolist()) == [10, 11, 12, 20, 21, 22, 23]
+    assert len(tokens) == 7
+
+
+def test_each_token_carries_the_language_of_its_sentence() -> None:
+    languages = torch.tensor([5, 6, 7, 8])
+    of = {10: 5, 11: 5, 12: 6, 20: 7, 21: 8, 22: 8, 23: 8}
+    for kind in (MaskedLanguageModeling, TranslationLanguageModeling):
+        seen: list[Any] = []
+        kind(_Spy(), lambda ids: (ids, ids > 9))(_pairs(seen, languages))
+        packed, _, given = seen[0]
+        for piece, language in zip(packed.input_ids.tolist(), given.tolist(), strict=True):
+            assert of.get(piece, language) == language
+
+
+def test_a_batch_without_a_masked_piece_costs_nothing() -> None:
+    class Count(torch.nn.Module):
+        def forward(self, states: Tensor, labels: Tensor, word_embeddings: Tensor) -> Tensor:
+            assert len(states) == len(labels) == 0
+            return states.sum()
+
+    assert MaskedLanguageModeling(Count(), lambda ids: (ids, ids < 0))(_pairs([])).item() == 0
