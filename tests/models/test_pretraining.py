@@ -130,6 +130,14 @@ def test_dropout_differs_between_two_equal_steps(encoder_folders: dict[str, Path
     assert model(**batch).loss != model(**batch).loss
 
 
+def test_dropout_can_be_set_whatever_the_family_calls_it(tiny_encoders: Path, pairs: Pairs) -> None:
+    batch = _batch(tiny_encoders, pairs)
+    still = _model(tiny_encoders, dropout=0.0).train()
+    assert still(**batch).loss == still(**batch).loss
+    noisy = _model(tiny_encoders, dropout=0.3).train()
+    assert noisy(**batch).loss != noisy(**batch).loss
+
+
 # What is refused
 
 

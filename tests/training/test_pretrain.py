@@ -17,6 +17,7 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, DistilBertConfig
 from hf_xsent import AlignmentTrainer, DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead
 from hf_xsent.data.cleaning import CleaningRules
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
+from hf_xsent.models.vocabulary import RestrictedVocabulary
 from hf_xsent.training.arguments import read_recipe
 from hf_xsent.training.pretrain import cleaning_rules, main
 
@@ -39,6 +40,7 @@ class _Run:
             "clean": False,
             "dev_pairs": 2,
             "max_length": 24,
+            "objectives": ["translation_ranking=1"],
             "learning_rate": "1e-3",
             "per_device_train_batch_size": 4,
             "max_steps": 6,
@@ -207,6 +209,14 @@ def test_languages_get_their_embeddings(run: _Run) -> None:
         ({"objectives": ["translation_ranking=0"]}, RecipeError, "the weight of objective 'translation_ranking' is 0"),
         ({"pooling": "last"}, RecipeError, "unknown pooling 'last': use one of cls, mean, max"),
         ({"temperature": -1.5}, RecipeError, "temperature -1.5 is not positive"),
+        ({"start_share": 1.0}, RecipeError, "start_share 1.0 is not a share"),
+        (
+            {"objectives": ["representation_translation=1"], "rtl_layers": 9},
+            RecipeError,
+            "rtl_layers 9 does not fit: this encoder has 3 layers",
+        ),
+        ({"rtl_vocabulary": "{folder}/nowhere.json"}, ModelError, "cannot read the vocabulary"),
+        ({"rtl_missing": "drop"}, RecipeError, "unknown rtl_missing 'drop': use unknown or extend"),
         ({"dev_pairs": 6}, DataError, "too few to hold 6 out"),
         ({"dev_pairs": -1}, HfXsentError, "dev_"),
         ({"on_error": "ignore"}, HfXsentError, "on_error"),
@@ -329,3 +339,70 @@ def test_cleaning_rules_are_set_by_name_and_checked():
     for wrong in ("max_characters=many", "identical=3", "max_characters=true", "max_characters", "max_characters=["):
         with pytest.raises(RecipeError, match="takes"):
             cleaning_rules([wrong])
+
+
+# DAP, TLM and what comes after the last step
+
+DAP = ["translation_ranking=1", "representation_translation=0.8"]
+
+
+def _head(folder: Path) -> Any:
+    return XlmrWithRTLHead.from_pretrained(folder).objectives["representation_translation"].head
+
+
+def test_the_vocabulary_of_the_data_restricts_the_head(run: _Run, pairs: Pairs) -> None:
+    run.start(objectives=DAP, rtl_vocabulary="auto")
+    tokenizer = AutoTokenizer.from_pretrained(run.out)
+    used = {piece for _, target in pairs for piece in tokenizer(target)["input_ids"]} | set(tokenizer.all_special_ids)
+    assert set(_head(run.out).prediction.vocabulary.tolist()) == used
+    assert any("loss_representation_translation" in line for line in run.metrics)
+
+
+@pytest.mark.parametrize("missing", ["unknown", "extend"])
+def test_a_given_vocabulary_is_kept_or_extended_by_the_data(run: _Run, pairs: Pairs, missing: str) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(run.settings["model"])
+    known = RestrictedVocabulary.of([pairs[0][1]], tokenizer)
+    known.write(run.folder / "english.json")
+    run.start(objectives=DAP, rtl_vocabulary=str(run.folder / "english.json"), rtl_missing=missing)
+    kept = _head(run.out).prediction.vocabulary.tolist()
+    assert (tuple(kept) == known.ids) == (missing == "unknown")
+    assert set(known.ids) <= set(kept)
+
+
+def test_other_directions_learn_the_languages_of_the_data(run: _Run) -> None:
+    run.start(objectives=DAP, rtl_direction="both")
+    assert AutoModel.from_pretrained(run.out).config.rtl_languages == ["de", "en", "fr"]
+
+
+def test_translation_language_modelling_trains_beside_ranking(run: _Run) -> None:
+    run.start(objectives=["translation_ranking=1", "translation_language_modeling=0.8"])
+    assert any("loss_translation_language_modeling" in line for line in run.metrics)
+
+
+def test_dap_goes_on_exactly_where_it_stopped(run: _Run) -> None:
+    """Masks, dropout, head and optimizer come back: an interrupted run ends as one that was not."""
+    settings: dict[str, Any] = {"objectives": DAP, "rtl_ratio": 0.5, "head_learning_rate": "1e-2"}
+    run.start(**settings)
+    whole = load_file(run.out / "model.safetensors")
+    shutil.rmtree(run.out / "checkpoint-6")
+    (run.out / "model.safetensors").unlink()
+    run.start("--resume", "true", **settings)
+    for name, weight in load_file(run.out / "model.safetensors").items():
+        assert torch.equal(weight, whole[name]), name
+
+
+def test_a_share_of_the_start_stays(run: _Run) -> None:
+    settings: dict[str, Any] = {"dev_pairs": 0, "save_strategy": "no", "eval_strategy": "no"}
+    run.start(**settings)
+    trained = load_file(run.out / "model.safetensors")
+    run.start("--overwrite", "true", start_share=0.25, **settings)
+    start = load_file(Path(run.settings["model"]) / "model.safetensors")
+    moved = 0
+    for name, weight in load_file(run.out / "model.safetensors").items():
+        if name.startswith("encoder."):
+            began = start[name.removeprefix("encoder.")]
+            torch.testing.assert_close(weight, 0.75 * trained[name] + 0.25 * began, atol=1e-6, rtol=0)
+            moved += not torch.equal(weight, began)
+        else:
+            assert torch.equal(weight, trained[name]), name
+    assert moved

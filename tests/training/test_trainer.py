@@ -312,3 +312,18 @@ def test_bfloat16_keeps_the_weights_in_float32(
     assert {weight.dtype for weight in trainer.model.parameters()} == {torch.float32}
     assert all(torch.isfinite(torch.tensor(line["loss"])) for line in _metrics(tmp_path / "run") if "loss" in line)
     trainer.evaluate()
+
+
+def test_heads_learn_at_their_own_rate(encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext) -> None:
+    arguments = _arguments(tmp_path / "run", learning_rate=1e-4, head_learning_rate=1e-2, weight_decay=0.1)
+    objectives = {"translation_ranking": 1.0, "representation_translation": 1.0}
+    trainer = _trainer(encoder_folders["bert"], bitext, arguments, objectives=objectives, max_length=64)
+    names = {weight: name for name, weight in trainer.model.named_parameters()}
+    seen = {}
+    for group in trainer.create_optimizer().param_groups:
+        for weight in group["params"]:
+            seen[names[weight]] = (group["lr"], group["weight_decay"])
+    assert len(seen) == len(names)
+    for name, (rate, decay) in seen.items():
+        assert rate == (1e-2 if name.startswith("objectives.") else 1e-4), name
+        assert decay == (0.0 if "bias" in name or "norm" in name.lower() else 0.1), name

@@ -58,6 +58,7 @@ class Backbone(ABC):
     """A Hugging Face encoder seen as embeddings, layers and hidden states; holds no weights of its own."""
 
     arguments: ClassVar[dict[str, Any]] = {}  # what the encoder's class takes beside its config
+    dropouts: ClassVar[tuple[str, ...]] = ("hidden_dropout_prob", "attention_probs_dropout_prob")  # in its config
     mlm_head: ClassVar[dict[str, str]]  # where a masked-language checkpoint keeps dense, norm and bias of its head
 
     def __init__(self, encoder: PreTrainedModel) -> None:
@@ -247,6 +248,7 @@ class RobertaBackbone(BertBackbone):
 class ModernBertBackbone(Backbone):
     """ModernBERT and mmBERT: rotary positions, local and global attention, a norm after the last layer."""
 
+    dropouts: ClassVar[tuple[str, ...]] = ("embedding_dropout", "attention_dropout", "mlp_dropout")
     mlm_head: ClassVar[dict[str, str]] = {"dense": "head.dense", "norm": "head.norm", "bias": "decoder.bias"}
 
     @property

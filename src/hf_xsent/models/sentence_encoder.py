@@ -17,7 +17,7 @@ from transformers.modeling_outputs import ModelOutput
 
 from hf_xsent.errors import ModelError, RecipeError, nearest
 from hf_xsent.models.backbone import Backbone, family
-from hf_xsent.models.loading import build_encoder, load_encoder
+from hf_xsent.models.loading import build_encoder, load_config, load_encoder
 from hf_xsent.packing import POOLINGS, PackedSentences, pack, pool, unpack
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class SentenceEncoderConfig(PreTrainedConfig):
     pooling: str = "cls"
     normalize: bool = False
     max_length: int = 128
+    dropout: float | None = None  # of the encoder in training; None: as it comes
     languages: list[str] | None = (
         None  # those with a language embedding, added to the word vectors; None: no such thing
     )
@@ -48,6 +49,8 @@ class SentenceEncoderConfig(PreTrainedConfig):
             raise RecipeError(
                 f"unknown pooling {self.pooling!r}: use one of {', '.join(POOLINGS)}" + nearest(self.pooling, POOLINGS)
             )
+        if self.dropout is not None and not 0 <= self.dropout < 1:
+            raise RecipeError(f"dropout {self.dropout} is not a probability below 1")
         if self.encoder_config is not None:
             longest = family(self.encoder_config).max_length(self.encoder_config)
             if not 2 <= self.max_length <= longest:
@@ -106,7 +109,9 @@ class SentenceEncoder(PreTrainedModel):
         for key in config:
             if key not in keys:
                 raise RecipeError(f"{cls.config_class.__name__} has no setting {key!r}" + nearest(key, keys))
-        options = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
+        options: dict[str, Any] = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
+        if config.get("dropout") is not None:
+            options |= dict.fromkeys(family(load_config(name_or_path)).dropouts, config["dropout"])
         encoder = load_encoder(name_or_path, dtype=dtype, **options)
         if Path(name_or_path).is_dir():
             encoder.config._name_or_path = ""  # a path of this machine is nobody else's business

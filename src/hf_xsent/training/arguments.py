@@ -37,6 +37,12 @@ class AlignmentTrainingArguments(TrainingArguments):
             "help": "On CPUs with glibc, reuse freed memory from step to step instead of returning it each time."
         },
     )
+    head_learning_rate: float | None = field(
+        default=None,
+        metadata={
+            "help": "Peak learning rate of the objectives' heads, which may start from nothing; default: the same."
+        },
+    )
     start_share: float = field(
         default=0.0,
         metadata={"help": "Average the trained encoder with the one it started from: so much of the start stays."},

@@ -100,7 +100,7 @@ def check(
     vocabulary = None
     if recipe.model.rtl_missing not in ("unknown", "extend"):
         raise RecipeError(f"unknown rtl_missing {recipe.model.rtl_missing!r}: use unknown or extend")
-    if recipe.model.rtl_vocabulary not in (None, "auto"):
+    if recipe.model.rtl_vocabulary not in (None, "all", "auto"):
         vocabulary = RestrictedVocabulary.read(recipe.model.rtl_vocabulary, tokenizer)
     cleaning_rules(recipe.data.rules)
     for data in filter(None, (recipe.data.data, recipe.data.dev)):
@@ -147,7 +147,7 @@ def restricted_vocabulary(
     arguments: ModelArguments, bitext: Bitext, tokenizer: PreTrainedTokenizerBase, known: RestrictedVocabulary | None
 ) -> RestrictedVocabulary | None:
     """The word pieces that the RTL head tells apart: those ``known``, and if asked for all those of the data."""
-    if arguments.rtl_vocabulary is None or not (known is None or arguments.rtl_missing == "extend"):
+    if arguments.rtl_vocabulary in (None, "all") or not (known is None or arguments.rtl_missing == "extend"):
         return known
     both, wanted = ("source", "target"), (arguments.rtl_direction or "source_to_target").rsplit("_", 1)[-1]
     sentences = chain.from_iterable(bitext.sentences(side) for side in both if wanted in (side, "both"))

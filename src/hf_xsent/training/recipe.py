@@ -21,6 +21,7 @@ class ModelArguments:
     max_length: int | None = _flag(
         help="Cut sentences after this many tokens; 32 trains fastest, 128 keeps nearly all."
     )
+    dropout: float | None = _flag(help="Set the encoder's dropout; 0 suits short runs, default: as it comes.")
     languages: list[str] | None = _flag(help="Give these languages (include the target's) an embedding of their own.")
     objectives: list[str] | None = _flag(help="Mix these losses, by weight: translation_ranking=1.0 …")
     temperature: float | None = _flag(help="Divide cosines by this in translation ranking; lower is sharper.")
@@ -41,7 +42,7 @@ class ModelArguments:
         help="Tell these languages apart in the RTL head; default for other directions: all of the data."
     )
     rtl_vocabulary: str | None = _flag(
-        help="Project onto these word pieces only: a file of hf-xsent vocabulary, or auto for those of the data."
+        help="Project onto these word pieces: those in a file of hf-xsent vocabulary, of the data (auto), or all."
     )
     rtl_missing: str = _flag(
         "unknown", help="Count word pieces of the data that --rtl_vocabulary lacks as unknown, or extend it by them."

@@ -69,6 +69,7 @@ class AlignmentTrainer(Trainer):
         self.add_callback(MetricsFile)
         self.tokenizer = processing_class
         self.keep_freed_memory = args.keep_freed_memory
+        self.head_learning_rate = args.head_learning_rate
         self.alpha = alpha
         self.target_language = target_language
         self._sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=self.args.device))
@@ -132,6 +133,20 @@ class AlignmentTrainer(Trainer):
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         self._clock += time.perf_counter() - started
         return metrics
+
+    def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
+        """As the Trainer's, with a learning rate of their own for the objectives' heads."""
+        optimizer = super().create_optimizer(model)
+        rate = self.head_learning_rate
+        if rate is not None:
+            trained: Any = self.model if model is None else model
+            heads = {weight for name, weight in trained.named_parameters() if "objectives." in name}
+            for group in list(optimizer.param_groups):
+                of_heads = [weight for weight in group["params"] if weight in heads]
+                group["params"] = [weight for weight in group["params"] if weight not in heads]
+                if of_heads:
+                    optimizer.add_param_group({**group, "params": of_heads, "lr": rate})
+        return optimizer
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
         dataset: Any = self.train_dataset if train_dataset is None else train_dataset
