@@ -151,11 +151,9 @@ def _give_masking(model: XlmrWithRTLHead, tensors: dict[str, Tensor], monkeypatc
 
     def remember(pairs: Any) -> Any:
         packed, origin = rows(pairs)
-        count = len(mask)
-        callers = pairs.tokens.packed.token_order[origin]  # sources row by row, then targets
+        callers = pairs.packed.token_order[origin]  # sources row by row, then targets
         by_side = [torch.cat((one[:, 0][mask[:, 0]], one[:, 1][mask[:, 1]])) for one in _given(tensors)]
         changed, labels = (one[callers] for one in by_side)
-        assert count == len(pairs.source)
         monkeypatch.setattr(objective, "masking", lambda _: (changed, labels != -100))
         return packed, origin
 
@@ -173,7 +171,7 @@ def _give_partial_mask(model: XlmrWithRTLHead, tensors: dict[str, Tensor], monke
     build = representation_translation.translation_rows
 
     def with_mask(pairs: Any, known: Tensor, wanted: Tensor, start: int, ratio: float) -> Any:
-        masked = by_side[pairs.tokens.packed.token_order]
+        masked = by_side[pairs.packed.token_order]
         return build(pairs, known, wanted, start, masked=masked)
 
     objective.ratio = 0.5  # so that the targets' states are there

@@ -13,7 +13,7 @@ from hf_xsent.data.collators import PairCollator
 from hf_xsent.errors import RecipeError
 from hf_xsent.models import objectives
 from hf_xsent.models.objectives import AlignmentConfig
-from hf_xsent.objectives.pair_encoding import PairEncoding
+from hf_xsent.objectives.pairs import SentenceObjective, SentencePairs
 from hf_xsent.objectives.translation_ranking import translation_ranking_loss
 
 Pairs = list[tuple[str, str]]
@@ -29,10 +29,8 @@ def _model(folder: Path, **settings: Any) -> XlmrWithRTLHead:
     return XlmrWithRTLHead.from_backbone(str(folder), **settings).eval()
 
 
-class _Distance(nn.Module):
-    reads: frozenset[str] = frozenset()
-
-    def forward(self, pairs: PairEncoding) -> Tensor:
+class _Distance(SentenceObjective):
+    def forward(self, pairs: SentencePairs) -> Tensor:
         return (pairs.source - pairs.target).square().mean()
 
 

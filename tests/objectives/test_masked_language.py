@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from hf_xsent.objectives.masked_language import MaskedLanguageModeling, Masking, TranslationLanguageModeling
-from hf_xsent.objectives.pair_encoding import PairEncoding, TokenStates
+from hf_xsent.objectives.pairs import PairTokens, TokenStates
 from hf_xsent.packing import PackedSentences, pack
 
 MASK, CLS, SEP = 4, 2, 3
@@ -43,7 +43,7 @@ class _Spy(torch.nn.Module):
         return states.sum()
 
 
-def _pairs(seen: list[Any], languages: Tensor | None = None) -> PairEncoding:
+def _run(objective: MaskedLanguageModeling, seen: list[Any], languages: Tensor | None = None) -> Tensor:
     """Two pairs: 10-11 with 20, and 12 with 21-22-23, each between [CLS] and [SEP]."""
     rows = [[CLS, 10, 11, SEP, 0], [CLS, 12, SEP, 0, 0], [CLS, 20, SEP, 0, 0], [CLS, 21, 22, 23, SEP]]
     ids = torch.tensor(rows)
@@ -53,9 +53,10 @@ def _pairs(seen: list[Any], languages: Tensor | None = None) -> PairEncoding:
         seen.append((packed, tokens, language_ids))
         return packed.input_ids[tokens, None].float()
 
-    vectors = torch.zeros(2, 1)
-    states = TokenStates(packed, torch.zeros(len(packed.input_ids), 1), None)
-    return PairEncoding(vectors, vectors, vectors, vectors, states, encode, vectors, languages, 5)
+    pairs = PairTokens(packed, torch.zeros(2), languages, 5)
+    (draw,) = objective.draw(pairs)
+    loss: Tensor = objective(pairs, TokenStates(packed, ids, None, encode, torch.zeros(2, 1)), draw)
+    return loss
 
 
 def _rows(packed: PackedSentences) -> list[tuple[list[int], list[int]]]:
@@ -64,14 +65,10 @@ def _rows(packed: PackedSentences) -> list[tuple[list[int], list[int]]]:
     return [(cut[0][i].tolist(), cut[1][i].tolist()) for i in packed.restore.tolist()]
 
 
-def _all_masked() -> Masking:
-    return _masking(probability=1.0)
-
-
 def test_tlm_joins_a_pair_and_counts_the_translation_anew() -> None:
     seen: list[Any] = []
     objective = TranslationLanguageModeling(_Spy(), lambda ids: (ids, ids > 9))
-    objective(_pairs(seen))
+    _run(objective, seen)
     assert _rows(seen[0][0]) == [
         ([CLS, 10, 11, SEP, CLS, 20, SEP], [0, 1, 2, 3, 0, 1, 2]),
         ([CLS, 12, SEP, CLS, 21, 22, 23, SEP], [0, 1, 2, 0, 1, 2, 3, 4]),
@@ -80,7 +77,7 @@ def test_tlm_joins_a_pair_and_counts_the_translation_anew() -> None:
 
 def test_tlm_without_reset_is_one_sequence_with_one_cls() -> None:
     seen: list[Any] = []
-    TranslationLanguageModeling(_Spy(), lambda ids: (ids, ids > 9), reset_positions=False)(_pairs(seen))
+    _run(TranslationLanguageModeling(_Spy(), lambda ids: (ids, ids > 9), reset_positions=False), seen)
     assert _rows(seen[0][0]) == [
         ([CLS, 10, 11, SEP, 20, SEP], [0, 1, 2, 3, 4, 5]),
         ([CLS, 12, SEP, 21, 22, 23, SEP], [0, 1, 2, 3, 4, 5, 6]),
@@ -89,7 +86,7 @@ def test_tlm_without_reset_is_one_sequence_with_one_cls() -> None:
 
 def test_mlm_keeps_every_sentence_by_itself() -> None:
     seen: list[Any] = []
-    MaskedLanguageModeling(_Spy(), lambda ids: (ids, ids > 9))(_pairs(seen))
+    _run(MaskedLanguageModeling(_Spy(), lambda ids: (ids, ids > 9)), seen)
     assert [ids for ids, _ in _rows(seen[0][0])] == [
         [CLS, 10, 11, SEP],
         [CLS, 12, SEP],
@@ -101,7 +98,7 @@ def test_mlm_keeps_every_sentence_by_itself() -> None:
 def test_the_encoder_sees_the_mask_and_the_head_the_right_piece() -> None:
     seen: list[Any] = []
     head = _Spy()
-    TranslationLanguageModeling(head, lambda ids: (torch.where(ids > 9, MASK, ids), ids > 9))(_pairs(seen))
+    _run(TranslationLanguageModeling(head, lambda ids: (torch.where(ids > 9, MASK, ids), ids > 9)), seen)
     packed, tokens, _ = seen[0]
     assert set(packed.input_ids.tolist()) == {CLS, SEP, MASK}
     assert head.states.flatten().tolist() == [MASK] * 7
@@ -114,7 +111,7 @@ def test_each_token_carries_the_language_of_its_sentence() -> None:
     of = {10: 5, 11: 5, 12: 6, 20: 7, 21: 8, 22: 8, 23: 8}
     for kind in (MaskedLanguageModeling, TranslationLanguageModeling):
         seen: list[Any] = []
-        kind(_Spy(), lambda ids: (ids, ids > 9))(_pairs(seen, languages))
+        _run(kind(_Spy(), lambda ids: (ids, ids > 9)), seen, languages)
         packed, _, given = seen[0]
         for piece, language in zip(packed.input_ids.tolist(), given.tolist(), strict=True):
             assert of.get(piece, language) == language
@@ -126,4 +123,4 @@ def test_a_batch_without_a_masked_piece_costs_nothing() -> None:
             assert len(states) == len(labels) == 0
             return states.sum()
 
-    assert MaskedLanguageModeling(Count(), lambda ids: (ids, ids < 0))(_pairs([])).item() == 0
+    assert _run(MaskedLanguageModeling(Count(), lambda ids: (ids, ids < 0)), []).item() == 0

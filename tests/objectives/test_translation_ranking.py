@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import math
 from itertools import product
-from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor
 
+from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.translation_ranking import TranslationRanking, translation_ranking_loss
 
 
@@ -161,9 +161,7 @@ def test_the_objective_passes_its_settings_on(mask_repeated: bool) -> None:
     source, target = torch.randn(2, 4, 5)
     source_identity, target_identity = torch.tensor([1, 1, 2, 3]), torch.tensor([1, 2, 3, 3])
     objective = TranslationRanking(0.2, 0.1, True, True, mask_repeated)
-    loss = objective(
-        SimpleNamespace(source=source, target=target, source_identity=source_identity, target_identity=target_identity)
-    )
+    loss = objective(SentencePairs(source, target, source_identity, target_identity))
     identities = (source_identity, target_identity) if mask_repeated else ()
     expected = translation_ranking_loss(source, target, 0.2, 0.1, True, True, *identities)
     assert torch.equal(loss, expected)

@@ -47,7 +47,7 @@ class MaskedLanguageHead(nn.Module):
         self.dtype = torch.bfloat16 if bf16 else None
 
     def forward(self, states: Tensor, labels: Tensor, word_embeddings: Tensor | None = None) -> Tensor:
-        """Mean cross entropy of the ids ``labels``; ``word_embeddings`` is the encoder's table, V × d."""
+        """Summed cross entropy of the ids ``labels``; ``word_embeddings`` is the encoder's table, V × d."""
         table = word_embeddings if self.words is None else self.words.weight
         if table is None:
             raise TypeError("this head has no table of its own: pass the encoder's word_embeddings")

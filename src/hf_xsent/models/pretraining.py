@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,8 +18,9 @@ from hf_xsent.models.masked_language_head import MaskedLanguageHead, load_masked
 from hf_xsent.models.objectives import OBJECTIVES, AlignmentConfig
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.models.vocabulary import RestrictedVocabulary
+from hf_xsent.objectives.gathering import mean_over_processes, sum_over_processes
 from hf_xsent.objectives.masked_language import MaskedLanguageModeling
-from hf_xsent.objectives.pair_encoding import PairEncoding, TokenStates
+from hf_xsent.objectives.pairs import Draw, PairTokens, SentenceObjective, SentencePairs, TokenObjective, TokenStates
 from hf_xsent.objectives.representation_translation import RepresentationTranslation
 from hf_xsent.packing import PackedSentences, fingerprints, pack, pool
 
@@ -32,6 +34,24 @@ class AlignmentOutput(ModelOutput):
 
     loss: Tensor | None = None
     losses: dict[str, Tensor] | None = None
+
+
+@dataclass(frozen=True)
+class EncodedPairs:
+    """A batch of pairs, encoded once."""
+
+    sentences: SentencePairs
+    tokens: PairTokens
+    states: TokenStates
+    draws: dict[str, Sequence[Draw]]  # of each token objective
+
+
+@dataclass(frozen=True)
+class CachedBatch:
+    """What a chunk must know of the batch that it is part of."""
+
+    gradients: Tensor  # 2n × d: of the sentence losses, for the chunk's sources and targets
+    counts: dict[str, list[Tensor]]  # of each token objective, for each part: its tokens in all chunks and processes
 
 
 class SentenceEncoderForPreTraining(SentenceEncoder):
@@ -108,56 +128,91 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         target_input_ids: Tensor,
         target_attention_mask: Tensor,
         language_ids: Tensor | None = None,
+        cached: CachedBatch | None = None,
         **_: object,
     ) -> AlignmentOutput:
-        """The losses of a batch of pairs; ``language_ids`` (2N) are those of all sources, then of all targets."""
+        """The losses of a batch of pairs; ``language_ids`` (2N) are those of all sources, then of all targets.
+
+        With ``cached`` the pairs are a chunk of a larger batch, whose sentence losses are known: their gradients come
+        in through the vectors, and token losses are taken as shares of the whole batch's.
+        """
         ids, masks = (source_input_ids, target_input_ids), (source_attention_mask, target_attention_mask)
+        encoded = self.encode_pairs(ids, masks, language_ids)
+        if cached is None:
+            total, losses = self.sentence_loss(encoded.sentences)
+            counts = {name: [sum_over_processes(one.count) for one in some] for name, some in encoded.draws.items()}
+        else:
+            total, losses, counts = (encoded.sentences.both * cached.gradients).sum(), {}, cached.counts
+        for name, draws in encoded.draws.items():
+            parts = [self.objectives[name](encoded.tokens, encoded.states, draw) for draw in draws]
+            means = [mean_over_processes(one, count) for one, count in zip(parts, counts[name], strict=True)]
+            loss = torch.stack(means).mean()
+            total = total + self.config.objectives[name] * loss
+            losses[name] = loss.detach()
+        return AlignmentOutput(loss=total, losses={name: losses[name] for name in self.objectives if name in losses})
+
+    @property
+    def sentence_objectives(self) -> list[str]:
+        """Those that compare the sentence vectors of the whole batch."""
+        return [name for name, objective in self.objectives.items() if isinstance(objective, SentenceObjective)]
+
+    def sentence_loss(self, pairs: SentencePairs) -> tuple[Tensor, dict[str, Tensor]]:
+        """The weighted sum of the sentence objectives, and each of them."""
+        losses = {name: self.objectives[name](pairs) for name in self.sentence_objectives}
+        total = sum((self.config.objectives[name] * loss for name, loss in losses.items()), pairs.source.new_zeros(()))
+        return total, {name: loss.detach() for name, loss in losses.items()}
+
+    def encode_pairs(
+        self, ids: tuple[Tensor, Tensor], masks: tuple[Tensor, Tensor], language_ids: Tensor | None = None
+    ) -> EncodedPairs:
+        """Everything that objectives read. Random choices come first, so that a second pass may repeat them."""
         packed = pack(ids, masks)
-        tokens = self._encode_what_is_read(packed, language_ids)
-        source, target = self._sentence_vectors(tokens).chunk(2)
-        pairs = PairEncoding(
-            source=source,
-            target=target,
-            source_identity=fingerprints(source_input_ids, source_attention_mask),
-            target_identity=fingerprints(target_input_ids, target_attention_mask),
-            tokens=tokens,
-            encode=self._encode,
-            word_embeddings=self.backbone.word_embeddings.weight,
-            language_ids=language_ids,
-            padded_length=max(source_input_ids.shape[1], target_input_ids.shape[1]),
-        )
-        losses = {name: objective(pairs) for name, objective in self.objectives.items()}
-        total = sum(self.config.objectives[name] * loss for name, loss in losses.items())
-        return AlignmentOutput(loss=total, losses={name: loss.detach() for name, loss in losses.items()})
+        source_identity, target_identity = map(fingerprints, ids, masks)
+        pairs = PairTokens(packed, target_identity, language_ids, max(one.shape[1] for one in ids))
+        draws = {
+            name: objective.draw(pairs)
+            for name, objective in self.objectives.items()
+            if isinstance(objective, TokenObjective)
+        }
+        states = self._encode_what_is_read(packed, language_ids)
+        source, target = self._sentence_vectors(states).chunk(2)
+        sentences = SentencePairs(source, target, source_identity, target_identity)
+        return EncodedPairs(sentences, pairs, states, draws)
 
     def _encode_what_is_read(self, packed: PackedSentences, language_ids: Tensor | None) -> TokenStates:
         """The last layer computes [CLS] where that is the sentence vector, and the sides that an objective reads."""
         extra = self._language_vectors(packed, language_ids)
-        sides = frozenset[str]().union(*(objective.reads for objective in self.objectives.values()))
-        if self.config.pooling != "cls" or len(sides) == 2:
-            return TokenStates(packed, self.backbone.encode(packed, extra_embeddings=extra), None)
-        tokens = packed.first_tokens
-        if sides:
-            count = len(packed.lengths) // 2
-            whole = torch.zeros_like(packed.lengths, dtype=torch.bool)
-            whole[packed.restore[:count] if "source" in sides else packed.restore[count:]] = True
-            read = torch.repeat_interleave(whole, packed.lengths)
-            read[packed.first_tokens] = True
-            tokens = read.nonzero().squeeze(1)
-        return TokenStates(packed, self.backbone.encode(packed, tokens=tokens, extra_embeddings=extra), tokens)
+        sides = frozenset[str]().union(*(getattr(one, "reads", ()) for one in self.objectives.values()))
+        tokens = None
+        if self.config.pooling == "cls" and len(sides) < 2:
+            tokens = _tokens_read(packed, sides)
+        states = self.backbone.encode(packed, tokens=tokens, extra_embeddings=extra)
+        return TokenStates(packed, states, tokens, self._encode, self.backbone.word_embeddings.weight)
 
-    def _sentence_vectors(self, tokens: TokenStates) -> Tensor:
-        packed = tokens.packed
+    def _sentence_vectors(self, states: TokenStates) -> Tensor:
+        packed = states.packed
         if self.config.pooling == "cls":
-            vectors = tokens.at(packed.first_tokens)
+            vectors = states.at(packed.first_tokens)
         else:
-            vectors = pool(tokens.states, packed, self.config.pooling)
+            vectors = pool(states.states, packed, self.config.pooling)
         vectors = vectors[packed.restore]
         return self._finish(vectors if self.training_mlp is None else self.training_mlp(vectors))
 
     def _encode(self, packed: PackedSentences, tokens: Tensor, language_ids: Tensor | None) -> Tensor:
         extra = self.language_embeddings(cast(Tensor, language_ids)) if self.config.languages else None
         return self.backbone.encode(packed, tokens=tokens, extra_embeddings=extra)
+
+
+def _tokens_read(packed: PackedSentences, sides: frozenset[str]) -> Tensor:
+    """[CLS] of every sentence, and all tokens of one side; ascending."""
+    if not sides:
+        return packed.first_tokens
+    count = len(packed.lengths) // 2
+    whole = torch.zeros_like(packed.lengths, dtype=torch.bool)
+    whole[packed.restore[:count] if "source" in sides else packed.restore[count:]] = True
+    read = torch.repeat_interleave(whole, packed.lengths)
+    read[packed.first_tokens] = True
+    return read.nonzero().squeeze(1)
 
 
 def _token_ids(name_or_path: str) -> dict[str, Any]:

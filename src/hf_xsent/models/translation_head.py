@@ -28,15 +28,15 @@ class TranslationHead(nn.Module):
         self.prediction = prediction
         self.language_embeddings = nn.Embedding(languages, encoder_config.hidden_size) if languages else None
 
-    def forward(self, rows: TranslationRows) -> Tensor:
-        """The mean cross entropy of the masked tokens (eq. 6)."""
+    def forward(self, rows: TranslationRows, shown: Tensor) -> Tensor:
+        """The summed cross entropy of the masked tokens (eq. 6); ``shown`` are the states of all others."""
         backbone = Backbone.of(self.encoder)
         mask = backbone.word_embeddings.weight.expand(len(rows.labels), -1)
         masks = backbone.embed(mask[None], rows.packed.at_positions(rows.own_positions))[0]
         if self.language_embeddings is not None:
             masks = masks + self.language_embeddings(rows.languages)
         order = torch.cat(((~rows.masked).nonzero(), rows.masked.nonzero())).squeeze(1).argsort()
-        words = torch.cat((rows.states, masks))[order]
+        words = torch.cat((shown, masks))[order]
         wanted = rows.masked.nonzero().squeeze(1)
         states = backbone.encode_vectors(words[None], rows.packed, tokens=wanted)
         loss: Tensor = self.prediction(states, rows.labels)

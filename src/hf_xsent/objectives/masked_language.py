@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from hf_xsent.objectives.pair_encoding import PairEncoding
+from hf_xsent.objectives.pairs import Draw, PairTokens, TokenObjective, TokenStates
 from hf_xsent.packing import PackedSentences, join
 
 
@@ -31,31 +32,46 @@ class Masking:
         return torch.where(drawn, changed, input_ids), drawn
 
 
-class MaskedLanguageModeling(nn.Module):
-    """MLM: every sentence of the batch by itself."""
+@dataclass(frozen=True)
+class MaskedRows:
+    """What is encoded anew."""
 
-    reads: frozenset[str] = frozenset()
+    packed: PackedSentences  # with [MASK]s
+    wanted: Tensor  # ascending numbers of the packed tokens to predict
+    labels: Tensor  # their word pieces
+    language_ids: Tensor | None  # one a token
+
+
+class MaskedLanguageModeling(TokenObjective):
+    """MLM: every sentence of the batch by itself."""
 
     def __init__(self, head: nn.Module, masking: Masking) -> None:
         super().__init__()
         self.head = head
         self.masking = masking
 
-    def forward(self, pairs: PairEncoding) -> Tensor:
-        """Mean cross entropy of the masked word pieces, from another pass through the encoder."""
-        languages = pairs.language_ids
+    def draw(self, pairs: PairTokens) -> Sequence[Draw]:
+        """Mask."""
         packed, origin = self.rows(pairs)
+        languages = pairs.language_ids
         if languages is not None:
-            by_sentence = languages[torch.argsort(pairs.tokens.packed.restore)]
-            languages = torch.repeat_interleave(by_sentence, pairs.tokens.packed.lengths)[origin]
+            by_sentence = languages[torch.argsort(pairs.packed.restore)]
+            languages = torch.repeat_interleave(by_sentence, pairs.packed.lengths)[origin]
         changed, drawn = self.masking(packed.input_ids)
-        states = pairs.encode(packed.with_ids(changed), drawn.nonzero().squeeze(1), languages)
-        loss: Tensor = self.head(states, packed.input_ids[drawn], pairs.word_embeddings)
+        wanted = drawn.nonzero().squeeze(1)
+        rows = MaskedRows(packed.with_ids(changed), wanted, packed.input_ids[wanted], languages)
+        return (Draw(rows, drawn.sum()),)
+
+    def forward(self, pairs: PairTokens, states: TokenStates, draw: Draw) -> Tensor:
+        """Cross entropy of the masked word pieces, from another pass through the encoder."""
+        rows: MaskedRows = draw.rows
+        masked = states.encode(rows.packed, rows.wanted, rows.language_ids)
+        loss: Tensor = self.head(masked, rows.labels, states.word_embeddings)
         return loss
 
-    def rows(self, pairs: PairEncoding) -> tuple[PackedSentences, Tensor]:
+    def rows(self, pairs: PairTokens) -> tuple[PackedSentences, Tensor]:
         """What is masked and encoded, and each token's number among those of the batch."""
-        packed = pairs.tokens.packed
+        packed = pairs.packed
         return packed, torch.arange(len(packed.input_ids), device=packed.input_ids.device)
 
 
@@ -70,11 +86,10 @@ class TranslationLanguageModeling(MaskedLanguageModeling):
         super().__init__(head, masking)
         self.reset_positions = reset_positions
 
-    def rows(self, pairs: PairEncoding) -> tuple[PackedSentences, Tensor]:
+    def rows(self, pairs: PairTokens) -> tuple[PackedSentences, Tensor]:
         """One row a pair."""
-        count = len(pairs.source)
-        source = torch.arange(count, device=pairs.source.device)
-        joined = join(pairs.tokens.packed, source, source + count, skip=(0, 0) if self.reset_positions else (0, 1))
+        source, target = torch.arange(len(pairs.packed.lengths), device=pairs.packed.lengths.device).chunk(2)
+        joined = join(pairs.packed, source, target, skip=(0, 0) if self.reset_positions else (0, 1))
         if not self.reset_positions:
             return joined.packed, joined.origin
-        return joined.packed.at_positions(pairs.tokens.packed.positions[joined.origin]), joined.origin
+        return joined.packed.at_positions(pairs.packed.positions[joined.origin]), joined.origin

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from hf_xsent.objectives.pair_encoding import PairEncoding
+from hf_xsent.objectives.pairs import Draw, PairTokens, TokenObjective, TokenStates
 from hf_xsent.packing import PackedSentences, join
 
 DIRECTIONS = ("source_to_target", "target_to_source", "both")
@@ -20,22 +20,15 @@ class TranslationRows:
     """What the head reads (eq. 4): per pair one packed row, the known sentence's states and then the wanted tokens."""
 
     packed: PackedSentences  # T tokens; positions as the head numbers them: wanted tokens after ``start``
-    states: Tensor  # K × d: states of the tokens that are not masked
-    masked: Tensor  # T: whether the head sees a [MASK] in this place
-    own_positions: Tensor  # number of masked tokens: their places in their own sentence
-    languages: Tensor | None  # number of masked tokens: the language of each
-    labels: Tensor  # number of masked tokens: their word pieces
-
-
-class TranslationHead(Protocol):
-    """A stack of layers and a vocabulary projection."""
-
-    def __call__(self, rows: TranslationRows) -> Tensor:
-        """The mean cross entropy of the masked tokens (eq. 6)."""
+    masked: Tensor  # T: whether the head sees a [MASK] in this place, else the encoder's state
+    shown: Tensor  # numbers, in the batch, of the tokens that are not masked
+    own_positions: Tensor  # of the masked tokens: their places in their own sentence
+    languages: Tensor | None  # of the masked tokens
+    labels: Tensor  # of the masked tokens: their word pieces
 
 
 def translation_rows(
-    pairs: PairEncoding, known: Tensor, wanted: Tensor, start: int, ratio: float = 1.0, masked: Tensor | None = None
+    pairs: PairTokens, known: Tensor, wanted: Tensor, start: int, ratio: float = 1.0, masked: Tensor | None = None
 ) -> TranslationRows:
     """Rows for the head: sentence ``known[i]`` tells, ``wanted[i]`` is told; numbers count sources, then targets.
 
@@ -43,9 +36,8 @@ def translation_rows(
     wanted token is masked with probability ``ratio``, or as ``masked`` says (a flag for each packed token); the others
     are shown as the encoder saw them.
     """
-    tokens = pairs.tokens
-    rows = join(tokens.packed, known, wanted, skip=(1, 1))
-    own = tokens.packed.positions[rows.origin]
+    rows = join(pairs.packed, known, wanted, skip=(1, 1))
+    own = pairs.packed.positions[rows.origin]
     hidden = rows.in_second
     if masked is not None:
         hidden = hidden & masked[rows.origin]
@@ -57,16 +49,19 @@ def translation_rows(
         languages = torch.repeat_interleave(joined, rows.packed.lengths)[hidden]
     return TranslationRows(
         packed=rows.packed.at_positions(own + start * rows.in_second),
-        states=tokens.at(rows.origin[~hidden]),
         masked=hidden,
+        shown=rows.origin[~hidden],
         own_positions=own[hidden],
         languages=languages,
         labels=rows.packed.input_ids[hidden],
     )
 
 
-class RepresentationTranslation(nn.Module):
-    """RTL as an objective: which sentences tell which, and the head that does it."""
+class RepresentationTranslation(TokenObjective):
+    """RTL as an objective: which sentences tell which, and the head that does it.
+
+    ``head`` takes rows and the states of shown tokens, and gives the summed cross entropy of the masked ones (eq. 6).
+    """
 
     def __init__(
         self,
@@ -90,21 +85,25 @@ class RepresentationTranslation(nn.Module):
             return frozenset(("source", "target"))
         return frozenset(("source" if self.direction == "source_to_target" else "target",))
 
-    def forward(self, pairs: PairEncoding) -> Tensor:
-        """The loss of the batch; in both directions, each on one half of the batch, the mean of the two."""
-        count = len(pairs.source)
-        source = torch.arange(count, device=pairs.source.device)
-        target = source + count
-        if self.direction == "source_to_target":
-            return self._loss(pairs, source, target)
-        if self.direction == "target_to_source":
-            return self._loss(pairs, target, source)
-        half = count // 2
-        if not half:
-            return self._loss(pairs, source, target)
-        return (self._loss(pairs, source[:half], target[:half]) + self._loss(pairs, target[half:], source[half:])) / 2
-
-    def _loss(self, pairs: PairEncoding, known: Tensor, wanted: Tensor) -> Tensor:
+    def draw(self, pairs: PairTokens) -> Sequence[Draw]:
+        """Rows for the head. For both directions two parts, and the target sentence decides which one a pair is in."""
+        source, target = torch.arange(len(pairs.packed.lengths), device=pairs.packed.lengths.device).chunk(2)
+        parts = [(source, target), (target, source)]
+        if self.direction == "both":
+            there = pairs.target_identity % 2 == 0
+            parts = [(source[there], target[there]), (target[~there], source[~there])]
+        elif self.direction == "source_to_target":
+            parts = parts[:1]
+        else:
+            parts = parts[1:]
         start = self.max_length if self.numbering == "fixed" else pairs.padded_length
-        loss: Tensor = self.head(translation_rows(pairs, known, wanted, start, self.ratio))
+        rows = [translation_rows(pairs, known, wanted, start, self.ratio) for known, wanted in parts]
+        return [Draw(one, torch.tensor(len(one.labels), device=source.device)) for one in rows]
+
+    def forward(self, pairs: PairTokens, states: TokenStates, draw: Draw) -> Tensor:
+        """The summed cross entropy of one direction."""
+        rows: TranslationRows = draw.rows
+        if not len(rows.packed.lengths):  # all pairs of a small batch are in the other part
+            return states.states.sum() * 0
+        loss: Tensor = self.head(rows, states.at(rows.shown))
         return loss

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from hf_xsent.objectives.pair_encoding import PairEncoding
+from hf_xsent.objectives.gathering import gather_rows, mean_over_processes, sum_over_processes
+from hf_xsent.objectives.pairs import SentenceObjective, SentencePairs
 
 
 def translation_ranking_loss(
@@ -23,29 +24,46 @@ def translation_ranking_loss(
 
     ``margin`` is taken off the positive after the division by the temperature, as in the authors' code, or before it.
     ``symmetric`` averages both directions. Where identities are given, another pair that repeats the source or the
-    target of pair i is no negative of i. Logits are float32, also under autocast.
+    target of pair i is no negative of i. Logits are float32, also under autocast. With several processes, the targets
+    (and sources, if ``symmetric``) of all of them are ranked, each process its own rows.
     """
-    with torch.autocast(source.device.type, enabled=False):
-        source, target = (F.normalize(x if x.dtype == torch.float64 else x.float(), dim=-1) for x in (source, target))
-        pairs = torch.arange(len(source), device=source.device)
-        logits = source @ target.T / temperature
+    count = sum_over_processes(torch.tensor(len(source), device=source.device))
+    loss = _ranking(source, target, (source_identity, target_identity), temperature, margin, margin_before_temperature)
+    if symmetric:
+        identities = (target_identity, source_identity)
+        loss = (loss + _ranking(target, source, identities, temperature, margin, margin_before_temperature)) / 2
+    return mean_over_processes(loss, count)
+
+
+def _ranking(
+    asking: Tensor,
+    answering: Tensor,
+    identities: tuple[Tensor | None, Tensor | None],
+    temperature: float,
+    margin: float,
+    margin_before_temperature: bool,
+) -> Tensor:
+    """The sum over this process's rows, each of which ranks the answers of all processes."""
+    answering, start = gather_rows(answering)
+    with torch.autocast(asking.device.type, enabled=False):
+        asking, answering = (
+            F.normalize(x if x.dtype == torch.float64 else x.float(), dim=-1) for x in (asking, answering)
+        )
+        right = torch.arange(start, start + len(asking), device=asking.device)
+        logits = asking @ answering.T / temperature
         if margin:
-            logits = logits - torch.eye(len(pairs), dtype=logits.dtype, device=pairs.device) * (
-                margin / temperature if margin_before_temperature else margin
-            )
+            off = margin / temperature if margin_before_temperature else margin
+            logits = logits - off * F.one_hot(right, len(answering)).to(logits.dtype)
         repeated = torch.zeros_like(logits, dtype=torch.bool)
-        for identity in (source_identity, target_identity):
+        for identity in identities:
             if identity is not None:
-                repeated |= identity[:, None] == identity
-        logits = logits.masked_fill(repeated.fill_diagonal_(False), -torch.inf)
-        loss = F.cross_entropy(logits, pairs)
-        return (loss + F.cross_entropy(logits.T, pairs)) / 2 if symmetric else loss
+                repeated |= identity[:, None] == gather_rows(identity)[0]
+        logits = logits.masked_fill(repeated.scatter_(1, right[:, None], False), -torch.inf)
+        return F.cross_entropy(logits, right, reduction="sum")
 
 
-class TranslationRanking(nn.Module):
+class TranslationRanking(SentenceObjective):
     """TR as an objective of a model: its settings, and which part of the encoded pairs it reads."""
-
-    reads: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -62,7 +80,7 @@ class TranslationRanking(nn.Module):
         self.margin_before_temperature = margin_before_temperature
         self.mask_repeated = mask_repeated
 
-    def forward(self, pairs: PairEncoding) -> Tensor:
+    def forward(self, pairs: SentencePairs) -> Tensor:
         """The loss of the batch."""
         return translation_ranking_loss(
             pairs.source,

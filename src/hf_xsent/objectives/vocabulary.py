@@ -18,7 +18,7 @@ def vocabulary_cross_entropy(
     scores_at_a_time: int = SCORES_AT_A_TIME,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Mean over the rows of -log softmax(states @ weight.T + bias) at their label; 0 where there is no row.
+    """Sum over the rows of -log softmax(states @ weight.T + bias) at their label.
 
     At most ``scores_at_a_time`` of the M × V scores exist at once, in float32 or wider; the gradients are made in the
     same pass, so that no score is computed twice. ``dtype`` is that of the matrix products: bfloat16 is faster where
@@ -54,7 +54,7 @@ class _VocabularyCrossEntropy(torch.autograd.Function):
             loss += total.log().sum()
             if not any(ctx.needs_input_grad[:3]):
                 continue
-            gradient = scores.div_(total)  # M times the gradient: softmax, less 1 at the label
+            gradient = scores.div_(total)  # softmax, less 1 at the label
             places = some_labels[:, None]
             gradient.scatter_add_(1, places, torch.full_like(places, -1, dtype=wide))
             if bias_gradient is not None:
@@ -72,12 +72,11 @@ class _VocabularyCrossEntropy(torch.autograd.Function):
             None if weight_gradient is None else weight_gradient.to(weight.dtype),
             None if bias_gradient is None else bias_gradient.to(bias.dtype),
         ]
-        ctx.count = max(1, len(labels))
-        return loss / ctx.count
+        return loss
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        gradients = [None if one is None else one.mul_(outer[0] / ctx.count) for one in ctx.gradients]
+        gradients = [None if one is None else one.mul_(outer[0]) for one in ctx.gradients]
         del ctx.gradients  # scaled in place: a second backward through the same loss would be wrong
         return (*gradients, None, None, None)
 

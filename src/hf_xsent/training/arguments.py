@@ -37,6 +37,10 @@ class AlignmentTrainingArguments(TrainingArguments):
             "help": "On CPUs with glibc, reuse freed memory from step to step instead of returning it each time."
         },
     )
+    pairs_per_chunk: int | None = field(
+        default=None,
+        metadata={"help": "Encode a batch in chunks of so many pairs, twice, for its gradients in a chunk's memory."},
+    )
     head_learning_rate: float | None = field(
         default=None,
         metadata={
@@ -52,6 +56,8 @@ class AlignmentTrainingArguments(TrainingArguments):
 
     def __post_init__(self) -> None:
         """What the defaults assume is dropped where the run has no use for it: checkpoints, evaluation, a GPU."""
+        if self.pairs_per_chunk is not None and self.pairs_per_chunk < 1:
+            raise RecipeError(f"pairs_per_chunk {self.pairs_per_chunk} is not positive: leave it out for whole batches")
         if not 0 <= self.start_share < 1:
             raise RecipeError(f"start_share {self.start_share} is not a share: give 0 to below 1")
         if "no" in (self.eval_strategy, self.save_strategy):

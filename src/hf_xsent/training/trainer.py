@@ -22,6 +22,7 @@ from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.callbacks import MetricsFile, ProgressBar
+from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.memory import keep_freed_memory
 
 
@@ -69,6 +70,7 @@ class AlignmentTrainer(Trainer):
         self.add_callback(MetricsFile)
         self.tokenizer = processing_class
         self.keep_freed_memory = args.keep_freed_memory
+        self.pairs_per_chunk = args.pairs_per_chunk
         self.head_learning_rate = args.head_learning_rate
         self.alpha = alpha
         self.target_language = target_language
@@ -92,7 +94,10 @@ class AlignmentTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Tensor | tuple[Tensor, AlignmentOutput]:
         """The weighted sum of the objectives; each is kept for the log."""
-        outputs = model(**inputs)
+        if self.pairs_per_chunk is not None and self.pairs_per_chunk < len(inputs["source_input_ids"]):
+            outputs: Any = cached_loss(self, model, inputs, self.pairs_per_chunk)
+        else:
+            outputs = model(**inputs)
         for name, loss in outputs.losses.items():
             self._sums[name] += loss
         self._batches += 1

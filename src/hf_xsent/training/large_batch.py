@@ -1,0 +1,119 @@
+"""Gradient caching (Gao et al., 2021): any batch in the memory of one chunk, with the gradients of the whole.
+
+The pairs are encoded twice: first without gradients, chunk by chunk, to know the sentence vectors of the whole batch
+and with them the gradients of the sentence losses; then again, with the same random numbers, to send these gradients on
+into the encoder. Token losses add up over the chunks, and so are computed in the second pass alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from hf_xsent.models.pretraining import AlignmentOutput, CachedBatch, SentenceEncoderForPreTraining
+from hf_xsent.objectives.gathering import sum_over_processes
+from hf_xsent.objectives.pairs import SentencePairs
+
+if TYPE_CHECKING:
+    from hf_xsent.training.trainer import AlignmentTrainer
+
+Batch = Mapping[str, Tensor]
+
+
+def cached_loss(trainer: AlignmentTrainer, model: nn.Module, batch: Batch, pairs_per_chunk: int) -> AlignmentOutput:
+    """The losses of the batch, with the backward pass done for all chunks but the last, whose loss is returned.
+
+    The value of that loss is the whole batch's; its gradient is the last chunk's, so that the Trainer's own backward
+    pass finishes the step (and synchronises processes, which the others do not).
+    """
+    chunks = split_batch(batch, pairs_per_chunk)
+    unwrapped: SentenceEncoderForPreTraining = trainer.accelerator.unwrap_model(model)
+    states, parts, counts = [], [], defaultdict[str, list[list[Tensor]]](list)
+    with torch.no_grad():
+        for chunk in chunks:
+            states.append(RandomState(trainer.args.device))
+            ids = (chunk["source_input_ids"], chunk["target_input_ids"])
+            masks = (chunk["source_attention_mask"], chunk["target_attention_mask"])
+            encoded = unwrapped.encode_pairs(ids, masks, chunk.get("language_ids"))
+            parts.append(encoded.sentences)
+            for name, draws in encoded.draws.items():
+                counts[name].append([draw.count for draw in draws])
+    total, losses, gradients = _sentence_gradients(unwrapped, parts)
+    whole = {name: [sum_over_processes(sum(part)) for part in zip(*some, strict=True)] for name, some in counts.items()}
+    sums = defaultdict[str, Tensor](lambda: torch.zeros((), device=trainer.args.device))
+    last = AlignmentOutput()
+    for number, (chunk, state) in enumerate(zip(chunks, states, strict=True)):
+        state.restore()
+        final = number == len(chunks) - 1
+        cached = CachedBatch(gradients[number], whole)
+        with nullcontext() if final else _without_sync(trainer, model):
+            last = model(**chunk, cached=cached)
+            for name, loss in last.losses.items():
+                sums[name] += loss
+            if not final:
+                trainer.accelerator.backward(last.loss / trainer.current_gradient_accumulation_steps)
+    losses |= sums
+    value = total + sum(unwrapped.config.objectives[name] * loss for name, loss in sums.items())
+    return AlignmentOutput(loss=last.loss + (value - last.loss).detach(), losses=losses)
+
+
+def _sentence_gradients(
+    model: SentenceEncoderForPreTraining, parts: list[SentencePairs]
+) -> tuple[Tensor, dict[str, Tensor], list[Tensor]]:
+    """The sentence losses of the whole batch, and their gradients for the vectors of each chunk."""
+    names = [field.name for field in fields(SentencePairs)]
+    whole = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
+    vectors = [whole[side].requires_grad_() for side in ("source", "target")]
+    with torch.enable_grad():
+        total, losses = model.sentence_loss(SentencePairs(**whole))
+        known = total.requires_grad  # not where there are token losses alone
+        gradients = torch.autograd.grad(total, vectors, allow_unused=True) if known else (None, None)
+    sizes = [len(part.source) for part in parts]
+    sides = [
+        (torch.zeros_like(one) if gradient is None else gradient).split(sizes)
+        for one, gradient in zip(vectors, gradients, strict=True)
+    ]
+    return total.detach(), losses, [torch.cat(both) for both in zip(*sides, strict=True)]
+
+
+def split_batch(batch: Batch, pairs_per_chunk: int) -> list[dict[str, Tensor]]:
+    """The batch in chunks, each padded no wider than it needs."""
+    count = len(batch["source_input_ids"])
+    chunks = []
+    for start in range(0, count, pairs_per_chunk):
+        rows = slice(start, start + pairs_per_chunk)
+        chunk = {name: one[rows] for name, one in batch.items() if name != "language_ids"}
+        for side in ("source", "target"):
+            width = int(chunk[f"{side}_attention_mask"].any(0).nonzero().max()) + 1
+            for name in (f"{side}_input_ids", f"{side}_attention_mask"):
+                chunk[name] = chunk[name][:, :width]
+        if "language_ids" in batch:
+            chunk["language_ids"] = torch.cat([side[rows] for side in batch["language_ids"].chunk(2)])
+        chunks.append(chunk)
+    return chunks
+
+
+class RandomState:
+    """The random numbers to come, on the CPU and on the device, for a second pass."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.cpu = torch.get_rng_state()
+        self.accelerator = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+
+    def restore(self) -> None:
+        """Draw them again."""
+        torch.set_rng_state(self.cpu)
+        if self.accelerator is not None:
+            torch.cuda.set_rng_state(self.accelerator, self.device)
+
+
+def _without_sync(trainer: AlignmentTrainer, model: nn.Module) -> AbstractContextManager[Any]:
+    context: AbstractContextManager[Any] = trainer.accelerator.no_sync(model)
+    return context

@@ -1,0 +1,130 @@
+"""Several processes must give the gradients of one process with the whole batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+from transformers import AutoTokenizer
+
+from hf_xsent import XlmrWithRTLHead
+from hf_xsent.data.collators import PairCollator
+from hf_xsent.objectives.gathering import gather_rows
+from hf_xsent.training.large_batch import cached_loss
+
+Pairs = list[tuple[str, str]]
+BOTH: dict[str, Any] = {"rtl_direction": "both", "rtl_languages": ["de", "en"]}
+MIXES: dict[str, dict[str, Any]] = {
+    "TR": {"objectives": {"translation_ranking": 1.0}},
+    "DAP": {"objectives": {"translation_ranking": 1.0, "representation_translation": 0.8}, **BOTH},
+}
+
+
+def _model(folder: str, mix: str) -> XlmrWithRTLHead:
+    torch.manual_seed(0)
+    return XlmrWithRTLHead.from_backbone(
+        folder, max_length=64, dropout=0.0, symmetric=True, margin=0.2, **MIXES[mix]
+    ).double()
+
+
+def _batch(folder: str, pairs: Pairs) -> dict[str, Tensor]:
+    collator = PairCollator(AutoTokenizer.from_pretrained(folder), 64, ["de", "en"])
+    return collator([{"source": source, "target": target, "language": "de"} for source, target in pairs])
+
+
+def _gradient(model: torch.nn.Module) -> Tensor:
+    zero = torch.zeros(1, dtype=torch.float64)
+    return torch.cat([zero if one.grad is None else one.grad.flatten() for one in model.parameters()])
+
+
+def _sizes(world: int, count: int) -> list[int]:
+    """Uneven: the first process has more, the last one less."""
+    even = count // world
+    return [even + 1, *[even] * (world - 2), count - even * (world - 1) - 1]
+
+
+def _work(rank: int, world: int, folder: str, pairs: Pairs, address: str, results: Any) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world)
+    start = sum(_sizes(world, len(pairs))[:rank])
+    own = pairs[start : start + _sizes(world, len(pairs))[rank]]
+    halves = [own[: len(own) // 2], own[len(own) // 2 :]]
+    for mix in MIXES:
+        model = _model(folder, mix)
+        parallel = DistributedDataParallel(model, broadcast_buffers=False)  # as AlignmentTrainingArguments has it
+        parallel(**_batch(folder, own)).loss.backward()
+        _keep(results, rank, mix, model)
+
+        with parallel.no_sync():
+            (parallel(**_batch(folder, halves[0])).loss / 2).backward()
+        (parallel(**_batch(folder, halves[1])).loss / 2).backward()
+        _keep(results, rank, f"{mix}, accumulated", model)
+
+        cached_loss(_trainer(), parallel, _batch(folder, own), 2).loss.backward()
+        _keep(results, rank, f"{mix}, cached", model)
+    dist.destroy_process_group()
+
+
+def _trainer() -> Any:
+    """What gradient caching needs of a Trainer; accelerate itself knows processes only where a launcher started them."""
+    accelerator = SimpleNamespace(
+        unwrap_model=lambda model: model.module,
+        no_sync=lambda model: model.no_sync(),
+        backward=lambda loss: loss.backward(),
+    )
+    device = torch.device("cpu")
+    return SimpleNamespace(
+        accelerator=accelerator, args=SimpleNamespace(device=device), current_gradient_accumulation_steps=1
+    )
+
+
+def _keep(results: Any, rank: int, name: str, model: torch.nn.Module) -> None:
+    if rank == 0:
+        results[name] = _gradient(model).numpy()
+    model.zero_grad()
+
+
+def _assert_equal(name: str, ours: Any, theirs: Tensor) -> None:
+    gradient = torch.tensor(ours)
+    cosine = torch.nn.functional.cosine_similarity(gradient, theirs, dim=0).item()
+    assert cosine >= 1 - 1e-9, (name, cosine)
+    assert (gradient.norm() / theirs.norm()).item() == pytest.approx(1, abs=1e-9), name
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_gradients_are_those_of_one_process(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs, world: int
+) -> None:
+    """With uneven batches, accumulation, caching, and sentences that repeat across processes."""
+    folder = str(encoder_folders["bert"])
+    pairs = [*pairs, (pairs[0][0], pairs[1][1]), (pairs[3][0], pairs[3][1])]
+    results = mp.get_context("spawn").Manager().dict()
+    mp.start_processes(
+        _work, (world, folder, pairs, f"file://{tmp_path}/meet", results), nprocs=world, start_method="spawn"
+    )
+    starts = [sum(_sizes(world, len(pairs))[:rank]) for rank in range(world + 1)]
+    parts = [pairs[a:b] for a, b in zip(starts, starts[1:], strict=False)]
+    for mix in MIXES:
+        model = _model(folder, mix)
+        model(**_batch(folder, pairs)).loss.backward()
+        _assert_equal(mix, results[mix], _gradient(model))
+        _assert_equal(f"{mix}, cached", results[f"{mix}, cached"], _gradient(model))
+        model.zero_grad()
+        for half in range(2):  # a micro-batch is what all processes hold at one time
+            some = [pair for part in parts for pair in (part[: len(part) // 2], part[len(part) // 2 :])[half]]
+            (model(**_batch(folder, some)).loss / 2).backward()
+        _assert_equal(f"{mix}, accumulated", results[f"{mix}, accumulated"], _gradient(model))
+
+
+def test_one_process_gathers_its_own_rows() -> None:
+    rows = torch.randn(3, 2)
+    gathered, start = gather_rows(rows)
+    assert gathered is rows
+    assert start == 0

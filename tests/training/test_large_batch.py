@@ -1,0 +1,147 @@
+"""Gradient caching must be the whole batch, to rounding, whatever the chunk and whatever is random."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoTokenizer
+
+from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead
+from hf_xsent.data.collators import PairCollator
+from hf_xsent.training.large_batch import split_batch
+
+Pairs = list[tuple[str, str]]
+MIXES: dict[str, dict[str, Any]] = {
+    "TR": {"objectives": {"translation_ranking": 1.0}},
+    "DAP": {"objectives": {"translation_ranking": 1.0, "representation_translation": 0.8}},
+    "DAP, both directions": {
+        "objectives": {"translation_ranking": 1.0, "representation_translation": 0.8},
+        "rtl_direction": "both",
+        "rtl_languages": ["de", "en"],
+    },
+    "DAP, both directions, partial": {
+        "objectives": {"translation_ranking": 1.0, "representation_translation": 0.8},
+        "rtl_direction": "both",
+        "rtl_languages": ["de", "en"],
+        "rtl_ratio": 0.6,
+    },
+    "TR + TLM": {"objectives": {"translation_ranking": 1.0, "translation_language_modeling": 0.5}, "masked_share": 0.4},
+    "RTL alone": {"objectives": {"representation_translation": 1.0}},
+}
+
+
+def _trainer(folder: Path, out: Path, settings: dict[str, Any], **arguments: Any) -> AlignmentTrainer:
+    torch.manual_seed(0)
+    model = XlmrWithRTLHead.from_backbone(str(folder), max_length=64, symmetric=True, **settings)
+    defaults: dict[str, Any] = {"output_dir": str(out), "use_cpu": True, "report_to": "none", "max_steps": 1}
+    chosen = AlignmentTrainingArguments(**defaults | arguments)
+    return AlignmentTrainer(model, chosen, processing_class=AutoTokenizer.from_pretrained(folder))
+
+
+def _batch(folder: Path, pairs: Pairs, settings: dict[str, Any]) -> dict[str, Tensor]:
+    collator = PairCollator(AutoTokenizer.from_pretrained(folder), 64, settings.get("rtl_languages"))
+    return collator([{"source": source, "target": target, "language": "de"} for source, target in pairs])
+
+
+def _gradients(trainer: AlignmentTrainer, batch: dict[str, Tensor], dropout: bool) -> tuple[Tensor, dict[str, Tensor]]:
+    trainer.current_gradient_accumulation_steps = 1
+    for module in trainer.model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.1 if dropout else 0.0
+    trainer.model.zero_grad()
+    torch.manual_seed(1)
+    loss = trainer.training_step(trainer.model, dict(batch))
+    return loss, {name: one.grad.clone() for name, one in trainer.model.named_parameters() if one.grad is not None}
+
+
+@pytest.mark.parametrize("mix", [mix for mix, some in MIXES.items() if not {"rtl_ratio", "masked_share"} & {*some}])
+def test_chunks_give_the_loss_and_gradients_of_the_whole_batch(
+    tiny_encoders: Path, tmp_path: Path, pairs: Pairs, mix: str
+) -> None:
+    settings = {"dropout": 0.0, **MIXES[mix]}
+    batch = _batch(tiny_encoders, pairs, settings)
+    whole, chunked = (
+        _gradients(_trainer(tiny_encoders, tmp_path, settings, pairs_per_chunk=chunk), batch, dropout=False)
+        for chunk in (None, 5)
+    )
+    torch.testing.assert_close(chunked[0], whole[0], atol=1e-5, rtol=1e-5)
+    assert chunked[1].keys() == whole[1].keys()
+    for name, gradient in chunked[1].items():
+        scale = whole[1][name].abs().max().item()
+        torch.testing.assert_close(gradient, whole[1][name], atol=1e-6 + 2e-5 * scale, rtol=0, msg=name)
+
+
+@pytest.mark.parametrize("mix", MIXES)
+def test_random_choices_are_the_same_in_both_passes(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs, mix: str
+) -> None:
+    """With dropout and masks: the gradient is that of the chunks' own losses, computed by hand in one graph."""
+    folder, settings = encoder_folders["bert"], MIXES[mix]
+    trainer = _trainer(folder, tmp_path, settings, pairs_per_chunk=6)
+    batch = _batch(folder, pairs, settings)
+    loss, gradients = _gradients(trainer, batch, dropout=True)
+
+    model = trainer.model
+    model.zero_grad()
+    torch.manual_seed(1)
+    encoded = []
+    states = []
+    for chunk in split_batch(batch, 6):
+        states.append(torch.get_rng_state())
+        ids = (chunk["source_input_ids"], chunk["target_input_ids"])
+        masks = (chunk["source_attention_mask"], chunk["target_attention_mask"])
+        encoded.append(model.encode_pairs(ids, masks, chunk.get("language_ids")))
+    # The heads drop out, too, after the encoder of their chunk.
+    expected: Any = 0
+    sentences = copy.copy(encoded[0].sentences)
+    whole = {name: torch.cat([getattr(one.sentences, name) for one in encoded]) for name in vars(sentences)}
+    expected = expected + model.sentence_loss(type(sentences)(**whole))[0]
+    for name in encoded[0].draws:
+        parts = range(len(encoded[0].draws[name]))
+        counts = [sum(one.draws[name][part].count for one in encoded) for part in parts]
+        for one, state, chunk in zip(encoded, states, split_batch(batch, 6), strict=True):
+            torch.set_rng_state(state)
+            with torch.no_grad():  # as far as the encoder, the same numbers are drawn again
+                ids = (chunk["source_input_ids"], chunk["target_input_ids"])
+                masks = (chunk["source_attention_mask"], chunk["target_attention_mask"])
+                model.encode_pairs(ids, masks, chunk.get("language_ids"))
+            for part in parts:
+                total = model.objectives[name](one.tokens, one.states, one.draws[name][part])
+                expected = expected + model.config.objectives[name] * total / counts[part] / len(parts)
+    expected.backward()
+    torch.testing.assert_close(loss, expected.detach(), atol=1e-5, rtol=1e-5)
+    for name, gradient in gradients.items():
+        theirs = dict(model.named_parameters())[name].grad
+        scale = theirs.abs().max().item()
+        torch.testing.assert_close(gradient, theirs, atol=1e-6 + 2e-5 * scale, rtol=0, msg=name)
+
+
+def test_the_next_step_draws_new_numbers(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:
+    folder, settings = encoder_folders["bert"], MIXES["TR"]
+    trainer = _trainer(folder, tmp_path, settings, pairs_per_chunk=4)
+    batch = _batch(folder, pairs, settings)
+    _gradients(trainer, batch, dropout=True)
+    before = torch.get_rng_state()
+    trainer.training_step(trainer.model, dict(batch))
+    assert not torch.equal(before, torch.get_rng_state())
+
+
+def test_chunks_are_padded_no_wider_than_they_need(encoder_folders: dict[str, Path], pairs: Pairs) -> None:
+    batch = _batch(encoder_folders["bert"], pairs, MIXES["DAP, both directions, partial"])
+    chunks = split_batch(batch, 3)
+    assert [len(chunk["source_input_ids"]) for chunk in chunks] == [3, 3, 3, 3, 3, 1]
+    for number, chunk in enumerate(chunks):
+        rows = slice(3 * number, 3 * number + 3)
+        for side in ("source", "target"):
+            mask = chunk[f"{side}_attention_mask"]
+            assert mask[:, -1].any()
+            whole = batch[f"{side}_attention_mask"][rows].bool()
+            kept = chunk[f"{side}_input_ids"][mask.bool()]
+            assert torch.equal(kept, batch[f"{side}_input_ids"][rows][whole])
+        sources, targets = batch["language_ids"].chunk(2)
+        assert torch.equal(chunk["language_ids"], torch.cat((sources[rows], targets[rows])))
