@@ -60,7 +60,7 @@ def run(name: str, pooling: str, seed: int, options: argparse.Namespace) -> dict
     tests = {
         "dev": {language: dev.pairs(language) for language in dev.languages},
         "tatoeba": {
-            one.name: (one.sources, one.targets)
+            one.language: (one.sources, one.targets)
             for one in load_tatoeba(options.tatoeba, options.languages or tatoeba_groups()["36"])
         },
     }

@@ -73,7 +73,7 @@ def _work(rank: int, world: int, folder: str, pairs: Pairs, address: str, result
 
 
 def _trainer() -> Any:
-    """What gradient caching needs of a Trainer; accelerate itself knows processes only where a launcher started them."""
+    """What gradient caching needs of a Trainer; accelerate knows processes only where a launcher started them."""
     accelerator = SimpleNamespace(
         unwrap_model=lambda model: model.module,
         no_sync=lambda model: model.no_sync(),

@@ -47,6 +47,9 @@ class AlignmentTrainingArguments(TrainingArguments):
             "help": "Peak learning rate of the objectives' heads, which may start from nothing; default: the same."
         },
     )
+    frozen_word_embeddings: bool = field(
+        default=False, metadata={"help": "Leave the table of word pieces as it is: less memory, quicker steps."}
+    )
     start_share: float = field(
         default=0.0,
         metadata={"help": "Average the trained encoder with the one it started from: so much of the start stays."},

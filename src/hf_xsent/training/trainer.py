@@ -56,6 +56,8 @@ class AlignmentTrainer(Trainer):
             "data_collator",
             PairCollator(processing_class, model.config.max_length, model.config.languages, target_language),
         )
+        if args.frozen_word_embeddings:
+            model.backbone.word_embeddings.requires_grad_(False)
         super().__init__(
             model=model,
             args=args,
