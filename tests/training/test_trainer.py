@@ -327,3 +327,17 @@ def test_heads_learn_at_their_own_rate(encoder_folders: dict[str, Path], tmp_pat
     for name, (rate, decay) in seen.items():
         assert rate == (1e-2 if name.startswith("objectives.") else 1e-4), name
         assert decay == (0.0 if "bias" in name or "norm" in name.lower() else 0.1), name
+
+
+def test_frozen_word_embeddings_stay_and_the_rest_learns(
+    encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext
+) -> None:
+    arguments = _arguments(tmp_path / "run", max_steps=2, frozen_word_embeddings=True)
+    trainer = _trainer(encoder_folders["bert"], bitext, arguments)
+    before = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
+    trainer.train()
+    words = "encoder.embeddings.word_embeddings.weight"
+    same = {name for name, weight in trainer.model.named_parameters() if torch.equal(weight, before[name])}
+    assert words in same
+    assert "encoder.embeddings.position_embeddings.weight" not in same
+    assert not any(name.endswith("dense.weight") for name in same)

@@ -1,0 +1,1 @@
+"""Parallel sentences out of two monolingual sets of vectors."""

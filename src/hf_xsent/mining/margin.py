@@ -1,0 +1,110 @@
+"""Bitext mining by margins (Artetxe and Schwenk, 2019): a cosine counts by how far it stands out from neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hf_xsent.errors import DataError, nearest
+from hf_xsent.mining.neighbours import Neighbours, Vectors, nearest_both_ways
+
+MARGINS = ("ratio", "distance", "absolute")
+CANDIDATES = ("max", "forward", "backward", "intersection")
+
+
+@dataclass(frozen=True)
+class MinedPairs:
+    """Pairs of row numbers, best first."""
+
+    source: np.ndarray
+    target: np.ndarray
+    score: np.ndarray  # by which they are ordered
+    cosine: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    def above(self, threshold: float) -> MinedPairs:
+        """Those that score at least so much."""
+        return self.first(int(np.searchsorted(-self.score, -threshold, side="right")))
+
+    def first(self, count: int) -> MinedPairs:
+        """The best so many."""
+        return MinedPairs(*(part[:count] for part in (self.source, self.target, self.score, self.cosine)))
+
+
+def mine_bitext(
+    source_embeddings: Vectors,
+    target_embeddings: Vectors,
+    k: int = 4,
+    margin: str = "ratio",
+    candidates: str = "max",
+    **options: Any,
+) -> MinedPairs:
+    """Find translations among two sets of vectors.
+
+    With a(x) the mean cosine of x with its ``k`` nearest neighbours on the other side, a pair scores
+    ``ratio``: cos / ((a(x) + a(y)) / 2), ``distance``: cos - (a(x) + a(y)) / 2, or ``absolute``: cos.
+    ``candidates`` are each source's best target (``forward``), each target's best source (``backward``), those that are
+    both (``intersection``), or all of them, of which the best are taken so that no sentence is in two pairs (``max``).
+    Of equal scores the lower source number comes first, then the lower target number; equal sentences count as
+    different ones. ``options`` go to ``nearest_both_ways``.
+    """
+    for name, value, choices in (("margin", margin, MARGINS), ("candidates", candidates, CANDIDATES)):
+        if value not in choices:
+            raise DataError(f"unknown {name} {value!r}: use one of {', '.join(choices)}{nearest(value, choices)}")
+    of_source, of_target = nearest_both_ways(source_embeddings, target_embeddings, k, **options)
+    averages = of_source.cosines.mean(1), of_target.cosines.mean(1)
+    forward = _best(of_source, averages[0], averages[1], margin)
+    backward = _best(of_target, averages[1], averages[0], margin)
+    there = torch.stack((torch.arange(len(forward[0])), forward[0]), 1)
+    back = torch.stack((backward[0], torch.arange(len(backward[0]))), 1)
+    mutual = backward[0][forward[0]] == torch.arange(len(forward[0]))
+    if candidates == "forward":
+        return _in_order(there, *forward[1:])
+    if candidates == "backward":
+        return _in_order(back, *backward[1:])
+    if candidates == "intersection":
+        return _in_order(there[mutual], forward[1][mutual], forward[2][mutual])
+    only_back = forward[0][backward[0]] != torch.arange(len(backward[0]))
+    union = (torch.cat((a, b[only_back])) for a, b in zip((there, *forward[1:]), (back, *backward[1:]), strict=True))
+    return _without_repetition(_in_order(*union))
+
+
+def margin_score(cosine: Tensor, source_average: Tensor, target_average: Tensor, margin: str) -> Tensor:
+    """A pair's score from its cosine and the mean cosine of either side's neighbours."""
+    average = (source_average + target_average) / 2
+    if margin == "ratio":
+        return cosine / average
+    return cosine - average if margin == "distance" else cosine
+
+
+def _best(of: Neighbours, own: Tensor, others: Tensor, margin: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Of each row's neighbours the one with the best margin: number, score and cosine; of equal ones the lowest."""
+    numbers, order = of.numbers.sort(1)
+    cosines = of.cosines.gather(1, order)
+    scores = margin_score(cosines, own[:, None], others[numbers], margin)
+    best = (scores == scores.amax(1, keepdim=True)).int().argmax(1, keepdim=True)
+    return tuple(one.gather(1, best).squeeze(1) for one in (numbers, scores, cosines))  # type: ignore[return-value]
+
+
+def _in_order(pairs: Tensor, scores: Tensor, cosines: Tensor) -> MinedPairs:
+    source, target, score = pairs[:, 0].numpy(), pairs[:, 1].numpy(), scores.numpy()
+    order = np.lexsort((target, source, -score))
+    return MinedPairs(source[order], target[order], score[order], cosines.numpy()[order])
+
+
+def _without_repetition(pairs: MinedPairs) -> MinedPairs:
+    """Take pairs from the top, and none whose sentence is taken."""
+    taken: tuple[set[int], set[int]] = (set(), set())
+    kept = []
+    for number, pair in enumerate(zip(pairs.source.tolist(), pairs.target.tolist(), strict=True)):
+        if pair[0] not in taken[0] and pair[1] not in taken[1]:
+            taken[0].add(pair[0])
+            taken[1].add(pair[1])
+            kept.append(number)
+    return MinedPairs(*(part[kept] for part in (pairs.source, pairs.target, pairs.score, pairs.cosine)))

@@ -1,0 +1,127 @@
+"""The nearest neighbours of both sides in one pass: each block of cosines serves rows and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from hf_xsent.errors import DataError
+
+Vectors = np.ndarray | Tensor
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The k nearest on the other side, nearest first; of equal cosines the lower number is nearer."""
+
+    cosines: Tensor  # N × k, float32
+    numbers: Tensor  # N × k
+
+
+def nearest_both_ways(
+    source: Vectors,
+    target: Vectors,
+    k: int = 4,
+    memory_mib: int = 256,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+    show_progress: bool = False,
+) -> tuple[Neighbours, Neighbours]:
+    """Exact neighbours of each source among targets, and of each target among sources.
+
+    Vectors may be memory maps of any size and need no unit length; at most about ``memory_mib`` of cosines and vectors
+    are held at once, beside the 12 k bytes that each sentence's neighbours take. ``dtype`` is that of the products.
+    """
+    _check(source, target, k)
+    rows = _Best(len(source), min(k, len(target)), device)
+    columns = _Best(len(target), min(k, len(source)), device)
+    side = _block_side(memory_mib, source.shape[1])
+    blocks = -(-len(source) // side) * -(-len(target) // side)
+    with tqdm(total=blocks, desc="comparing", unit="block", delay=2, disable=None if show_progress else True) as bar:
+        for left, some in _blocks(source, side, device, dtype):
+            for right, others in _blocks(target, side, device, dtype):
+                cosines = (some @ others.T).float()
+                rows.update(left, right, cosines)
+                columns.update(right, left, cosines.T)
+                bar.update()
+    return rows.result(), columns.result()
+
+
+class _Best:
+    """The k best so far of each row; a block sorts only those rows in which it has something better."""
+
+    def __init__(self, count: int, k: int, device: str | torch.device) -> None:
+        self.k = k
+        self.cosines = torch.full((count, k), -torch.inf, device=device)
+        self.numbers = torch.full((count, k), torch.iinfo(torch.long).max, device=device)
+
+    def update(self, start: int, first_number: int, cosines: Tensor) -> None:
+        """Rows from ``start`` meet the candidates from ``first_number``. Candidates come in ascending order."""
+        known = slice(start, start + len(cosines))
+        better = (cosines.amax(1) > self.cosines[known, -1]).nonzero().squeeze(1)
+        if not len(better):
+            return
+        values, numbers = _best_of(cosines[better], self.k)
+        places = better + start
+        values = torch.cat((self.cosines[places], values), 1)
+        numbers = torch.cat((self.numbers[places], numbers + first_number), 1)
+        values, order = values.sort(dim=1, descending=True, stable=True)  # older candidates have lower numbers
+        self.cosines[places] = values[:, : self.k]
+        self.numbers[places] = numbers.gather(1, order)[:, : self.k]
+
+    def result(self) -> Neighbours:
+        """What was found."""
+        return Neighbours(self.cosines.cpu(), self.numbers.cpu())
+
+
+def _best_of(cosines: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k highest of each row with their places, of equal ones the first."""
+    k = min(k, cosines.shape[1])
+    values, places = cosines.topk(k, 1)
+    tied = ((cosines >= values[:, -1:]).sum(1) > k).nonzero().squeeze(1)
+    if len(tied):
+        values[tied], places[tied] = (one[:, :k] for one in cosines[tied].sort(dim=1, descending=True, stable=True))
+    places, order = places.sort(1)
+    values, again = values.gather(1, order).sort(dim=1, descending=True, stable=True)
+    return values, places.gather(1, again)
+
+
+def _blocks(
+    vectors: Vectors, side: int, device: str | torch.device, dtype: torch.dtype
+) -> Iterator[tuple[int, Tensor]]:
+    for start in range(0, len(vectors), side):
+        block = torch.as_tensor(np.ascontiguousarray(vectors[start : start + side])).to(device).float()
+        lengths = block.norm(dim=1, keepdim=True)
+        if not (lengths.isfinite().all() and (lengths > 0).all()):
+            wrong = start + int((~(lengths.isfinite() & (lengths > 0))).nonzero()[0, 0])
+            raise DataError(f"vector {wrong} is zero or not finite: leave that sentence out")
+        yield start, (block / lengths).to(dtype)
+
+
+def _block_side(memory_mib: int, width: int) -> int:
+    """How many vectors of either side a block takes: cosines twice (once turned), and the vectors."""
+    side = 64
+    while 4 * (2 * (2 * side) ** 2 + 4 * (2 * side) * width) <= memory_mib << 20 and side < 8192:
+        side *= 2
+    return side
+
+
+def _check(source: Any, target: Any, k: int) -> None:
+    for name, vectors in (("source", source), ("target", target)):
+        if vectors.ndim != 2 or not len(vectors):
+            raise DataError(f"the {name} vectors have shape {tuple(vectors.shape)}: mining takes N × width, N above 0")
+    if source.shape[1] != target.shape[1]:
+        raise DataError(
+            f"source vectors are {source.shape[1]} wide and target vectors {target.shape[1]}: "
+            "encode both with one model"
+        )
+    if k < 1:
+        raise DataError(f"k is {k}: margins need at least 1 neighbour")
+    if k > min(len(source), len(target)):
+        raise DataError(f"k is {k}, but a side has only {min(len(source), len(target))} sentences: lower k")

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hf_xsent.errors import DataError
+from hf_xsent.mining.margin import CANDIDATES, MARGINS, mine_bitext
+
+Pairs = list[tuple[int, int, float]]
+
+
+def _vectors(seed: int, count: int, width: int = 5) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((count, width)).astype(np.float32)
+
+
+def _by_hand(source: np.ndarray, target: np.ndarray, k: int, margin: str, candidates: str) -> Pairs:
+    """The definition, one pair at a time, in float64."""
+    x, y = (
+        side.astype(np.float64) / np.linalg.norm(side.astype(np.float64), axis=1)[:, None] for side in (source, target)
+    )
+    cosine = x @ y.T
+    near_x = [sorted(range(len(y)), key=lambda j: (-cosine[i, j], j))[:k] for i in range(len(x))]
+    near_y = [sorted(range(len(x)), key=lambda i: (-cosine[i, j], i))[:k] for j in range(len(y))]
+
+    def score(i: int, j: int) -> float:
+        average = (np.mean(cosine[i, near_x[i]]) + np.mean(cosine[near_y[j], j])) / 2
+        return {"ratio": cosine[i, j] / average, "distance": cosine[i, j] - average, "absolute": cosine[i, j]}[margin]
+
+    forward = {(i, min(near_x[i], key=lambda j: (-score(i, j), j))) for i in range(len(x))}
+    backward = {(min(near_y[j], key=lambda i: (-score(i, j), i)), j) for j in range(len(y))}
+    chosen = {
+        "forward": forward,
+        "backward": backward,
+        "intersection": forward & backward,
+        "max": forward | backward,
+    }[candidates]
+    ordered = sorted(((i, j, score(i, j)) for i, j in chosen), key=lambda pair: (-pair[2], pair[0], pair[1]))
+    if candidates != "max":
+        return ordered
+    kept: Pairs = []
+    for pair in ordered:
+        if all(pair[0] != other[0] and pair[1] != other[1] for other in kept):
+            kept.append(pair)
+    return kept
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.tuples(st.integers(4, 40), st.integers(4, 40)),
+    k=st.integers(1, 4),
+    margin=st.sampled_from(MARGINS),
+    candidates=st.sampled_from(CANDIDATES),
+    seed=st.integers(0, 1000),
+)
+def test_mined_pairs_are_those_of_the_definition(
+    sizes: tuple[int, int], k: int, margin: str, candidates: str, seed: int
+) -> None:
+    source, target = _vectors(seed, sizes[0]), _vectors(seed + 1, sizes[1])
+    mined = mine_bitext(source, target, k, margin, candidates)
+    expected = _by_hand(source, target, k, margin, candidates)
+    if margin == "ratio" and any(abs(score) > 20 for _, _, score in expected):
+        return  # an average near zero: float32 cannot order such scores
+    assert list(zip(mined.source.tolist(), mined.target.tolist(), strict=True)) == [(i, j) for i, j, _ in expected]
+    np.testing.assert_allclose(mined.score, [score for _, _, score in expected], rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("memory", [0, 1, 64])
+def test_blocks_of_any_size_find_the_same(memory: int) -> None:
+    source, target = _vectors(0, 700), _vectors(1, 500)
+    whole = mine_bitext(source, target, memory_mib=1024)
+    blocked = mine_bitext(source, target, memory_mib=memory)
+    assert np.array_equal(blocked.source, whole.source)
+    assert np.array_equal(blocked.target, whole.target)
+    np.testing.assert_allclose(blocked.score, whole.score, rtol=1e-5)
+
+
+def test_equal_sentences_have_a_stated_order() -> None:
+    """Six equal vectors on either side: neighbours and pairs are the lowest numbers."""
+    one = np.eye(3, dtype=np.float32)
+    source, target = one[[0, 1, 0, 0, 0, 2, 0, 0]], one[[2, 0, 0, 0, 1, 0, 0, 0]]
+    mined = mine_bitext(source, target, candidates="forward", margin="absolute")
+    pairs = dict(zip(mined.source.tolist(), mined.target.tolist(), strict=True))
+    assert pairs == {0: 1, 1: 4, 2: 1, 3: 1, 4: 1, 5: 0, 6: 1, 7: 1}
+    again = mine_bitext(source, target, candidates="forward", margin="absolute", memory_mib=0)
+    assert np.array_equal(again.target, mined.target)
+
+
+def test_length_does_not_count() -> None:
+    source, target = _vectors(0, 30), _vectors(1, 30)
+    stretched = source * np.random.default_rng(2).uniform(0.1, 9, (30, 1)).astype(np.float32)
+    one, other = mine_bitext(source, target), mine_bitext(stretched, target)
+    assert np.array_equal(one.target, other.target)
+
+
+def test_translations_hidden_among_others_are_found() -> None:
+    source = _vectors(0, 400, 32)
+    hidden = np.random.default_rng(3).permutation(400)[:50]
+    target = np.concatenate((source[hidden] + 0.3 * _vectors(4, 50, 32), _vectors(5, 300, 32)))
+    mined = mine_bitext(source, target).first(50)
+    assert {*zip(mined.source.tolist(), mined.target.tolist(), strict=True)} == {
+        *zip(hidden.tolist(), range(50), strict=True)
+    }
+
+
+def test_a_threshold_keeps_what_scores_at_least_so_much() -> None:
+    mined = mine_bitext(_vectors(0, 30), _vectors(1, 30))
+    threshold = float(mined.score[4])
+    assert len(mined.above(threshold)) == 5
+    assert len(mined.above(float("inf"))) == 0
+    assert len(mined.above(-float("inf"))) == len(mined)
+
+
+def test_memory_maps_are_read_in_blocks(tmp_path: Path) -> None:
+    source = _vectors(0, 300)
+    np.save(tmp_path / "source.npy", source)
+    mapped = np.load(tmp_path / "source.npy", mmap_mode="r")
+    target = _vectors(1, 200)
+    assert np.array_equal(mine_bitext(mapped, target, memory_mib=0).source, mine_bitext(source, target).source)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "options", "told"),
+    [
+        (_vectors(0, 5), _vectors(0, 5, 7), {}, "source vectors are 5 wide and target vectors 7"),
+        (_vectors(0, 5), _vectors(0, 0), {}, "the target vectors have shape (0, 5)"),
+        (_vectors(0, 5)[0], _vectors(0, 5), {}, "the source vectors have shape (5,)"),
+        (_vectors(0, 5), _vectors(0, 3), {}, "k is 4, but a side has only 3 sentences"),
+        (_vectors(0, 5), _vectors(0, 5), {"k": 0}, "k is 0"),
+        (_vectors(0, 5), np.full((5, 5), np.nan, np.float32), {}, "vector 0 is zero or not finite"),
+        (_vectors(0, 5) * [[1], [1], [0], [1], [1]], _vectors(0, 5), {}, "vector 2 is zero or not finite"),
+        (_vectors(0, 5), _vectors(0, 5), {"margin": "ration"}, "unknown margin 'ration': use one of ratio, distance"),
+        (_vectors(0, 5), _vectors(0, 5), {"candidates": "both"}, "unknown candidates 'both'"),
+    ],
+)
+def test_what_cannot_be_mined_is_told(source: Any, target: Any, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(DataError) as error:
+        mine_bitext(source, target, **options)
+    assert str(error.value).startswith(told)
