@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from hf_xsent.data.bitext import load_bitext
+    from hf_xsent.mining.margin import mine_bitext
     from hf_xsent.models.dap import DapConfig, DapForSentenceEmbedding, XlmrWithRTLHead
     from hf_xsent.models.embedder import SentenceEmbedder
     from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
@@ -29,6 +30,7 @@ __all__ = [
     "SentenceEmbedder",
     "export_sentence_transformer",
     "load_bitext",
+    "mine_bitext",
 ]
 
 _HOMES = {
@@ -40,6 +42,7 @@ _HOMES = {
     "SentenceEmbedder": "models.embedder",
     "export_sentence_transformer": "publishing.sentence_transformer",
     "load_bitext": "data.bitext",
+    "mine_bitext": "mining.margin",
 }
 
 

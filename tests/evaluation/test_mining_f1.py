@@ -16,7 +16,7 @@ from hf_xsent.mining.margin import MinedPairs
 def _mined(scores: list[float]) -> MinedPairs:
     ordered = np.array(sorted(scores, reverse=True), dtype=np.float32)
     numbers = np.arange(len(scores))
-    return MinedPairs(numbers, numbers, ordered, ordered)
+    return MinedPairs(numbers, numbers, ordered, ordered, numbers, numbers)
 
 
 def test_the_threshold_stands_between_the_last_kept_and_the_next() -> None:

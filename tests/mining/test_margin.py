@@ -90,6 +90,18 @@ def test_equal_sentences_have_a_stated_order() -> None:
     assert np.array_equal(again.target, mined.target)
 
 
+def test_ranks_are_places_among_the_neighbours() -> None:
+    source, target = _vectors(0, 60), _vectors(1, 50)
+    mined = mine_bitext(source, target)
+    cosine = (source / np.linalg.norm(source, axis=1)[:, None]) @ (target / np.linalg.norm(target, axis=1)[:, None]).T
+    for i, j, target_rank, source_rank in zip(
+        mined.source, mined.target, mined.target_rank, mined.source_rank, strict=True
+    ):
+        assert target_rank == min(5, 1 + (cosine[i] > cosine[i, j]).sum())
+        assert source_rank == min(5, 1 + (cosine[:, j] > cosine[i, j]).sum())
+    assert {*mined.target_rank} | {*mined.source_rank} >= {1, 2, 5}
+
+
 def test_length_does_not_count() -> None:
     source, target = _vectors(0, 30), _vectors(1, 30)
     stretched = source * np.random.default_rng(2).uniform(0.1, 9, (30, 1)).astype(np.float32)

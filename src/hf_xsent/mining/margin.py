@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ class MinedPairs:
     target: np.ndarray
     score: np.ndarray  # by which they are ordered
     cosine: np.ndarray
+    target_rank: np.ndarray  # of the target among the source's nearest, from 1; k + 1 where it is none of the k
+    source_rank: np.ndarray
 
     def __len__(self) -> int:
         return len(self.score)
@@ -34,7 +36,11 @@ class MinedPairs:
 
     def first(self, count: int) -> MinedPairs:
         """The best so many."""
-        return MinedPairs(*(part[:count] for part in (self.source, self.target, self.score, self.cosine)))
+        return self.take(slice(count))
+
+    def take(self, rows: slice | list[int]) -> MinedPairs:
+        """Some of the pairs, by their places."""
+        return MinedPairs(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 def mine_bitext(
@@ -61,18 +67,21 @@ def mine_bitext(
     averages = of_source.cosines.mean(1), of_target.cosines.mean(1)
     forward = _best(of_source, averages[0], averages[1], margin)
     backward = _best(of_target, averages[1], averages[0], margin)
-    there = torch.stack((torch.arange(len(forward[0])), forward[0]), 1)
-    back = torch.stack((backward[0], torch.arange(len(backward[0]))), 1)
-    mutual = backward[0][forward[0]] == torch.arange(len(forward[0]))
+    sources, targets = torch.arange(len(forward[0])), torch.arange(len(backward[0]))
+    there = (sources, *forward)
+    back = (backward[0], targets, *backward[1:])
     if candidates == "forward":
-        return _in_order(there, *forward[1:])
-    if candidates == "backward":
-        return _in_order(back, *backward[1:])
-    if candidates == "intersection":
-        return _in_order(there[mutual], forward[1][mutual], forward[2][mutual])
-    only_back = forward[0][backward[0]] != torch.arange(len(backward[0]))
-    union = (torch.cat((a, b[only_back])) for a, b in zip((there, *forward[1:]), (back, *backward[1:]), strict=True))
-    return _without_repetition(_in_order(*union))
+        chosen: tuple[Tensor, ...] = there
+    elif candidates == "backward":
+        chosen = back
+    elif candidates == "intersection":
+        mutual = backward[0][forward[0]] == sources
+        chosen = tuple(part[mutual] for part in there)
+    else:
+        new = forward[0][backward[0]] != targets
+        chosen = tuple(torch.cat((one, other[new])) for one, other in zip(there, back, strict=True))
+    pairs = _in_order(of_source, of_target, *chosen)
+    return _without_repetition(pairs) if candidates == "max" else pairs
 
 
 def margin_score(cosine: Tensor, source_average: Tensor, target_average: Tensor, margin: str) -> Tensor:
@@ -92,10 +101,20 @@ def _best(of: Neighbours, own: Tensor, others: Tensor, margin: str) -> tuple[Ten
     return tuple(one.gather(1, best).squeeze(1) for one in (numbers, scores, cosines))  # type: ignore[return-value]
 
 
-def _in_order(pairs: Tensor, scores: Tensor, cosines: Tensor) -> MinedPairs:
-    source, target, score = pairs[:, 0].numpy(), pairs[:, 1].numpy(), scores.numpy()
-    order = np.lexsort((target, source, -score))
-    return MinedPairs(source[order], target[order], score[order], cosines.numpy()[order])
+def _in_order(
+    of_source: Neighbours, of_target: Neighbours, source: Tensor, target: Tensor, score: Tensor, cosine: Tensor
+) -> MinedPairs:
+    """Sorted, with ranks."""
+    order = torch.as_tensor(np.lexsort((target.numpy(), source.numpy(), -score.numpy())))
+    source, target = source[order], target[order]
+    ranks = _rank(of_source.numbers[source], target), _rank(of_target.numbers[target], source)
+    return MinedPairs(*(one.numpy() for one in (source, target, score[order], cosine[order], *ranks)))
+
+
+def _rank(numbers: Tensor, wanted: Tensor) -> Tensor:
+    """The place of each wanted number in its row, from 1."""
+    found = numbers == wanted[:, None]
+    return torch.where(found.any(1), found.int().argmax(1), numbers.shape[1]) + 1
 
 
 def _without_repetition(pairs: MinedPairs) -> MinedPairs:
@@ -107,4 +126,4 @@ def _without_repetition(pairs: MinedPairs) -> MinedPairs:
             taken[0].add(pair[0])
             taken[1].add(pair[1])
             kept.append(number)
-    return MinedPairs(*(part[kept] for part in (pairs.source, pairs.target, pairs.score, pairs.cosine)))
+    return pairs.take(kept)

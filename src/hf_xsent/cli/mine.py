@@ -1,0 +1,63 @@
+"""Find translations among the lines of two text files.
+
+hf-xsent mine news.zh.txt news.en.txt --model runs/mine --output pairs.tsv --threshold 1.06
+torchrun --nproc_per_node 8 --no-python hf-xsent mine …   # several processes share the encoding
+"""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags, with nothing loaded."""
+    parser.add_argument("source", help="Read sentences of one language here, one a line; .gz, .xz, .zst too.")
+    parser.add_argument("target", help="Read sentences of the other language here.")
+    parser.add_argument("--model", required=True, help="Encode with this model: a folder or a Hub id.")
+    parser.add_argument(
+        "--output", "-o", required=True, metavar="FILE", help="Write the pairs to this TSV, best first."
+    )
+    parser.add_argument("--work", metavar="FOLDER", help="Keep vectors here, to go on later; default: OUTPUT.work.")
+    parser.add_argument("--pooling", help="Pool by cls, mean or max; default: as the model states.")
+    parser.add_argument("--max_length", type=int, help="Cut sentences after this many tokens.")
+    parser.add_argument("--k", type=int, default=4, help="Take the margin over so many nearest neighbours.")
+    parser.add_argument(
+        "--margin", default="ratio", help="Score by the cosine's ratio to its neighbours', distance or absolute."
+    )
+    parser.add_argument(
+        "--candidates", default="max", help="Keep the best of both directions (max), forward, backward, intersection."
+    )
+    parser.add_argument("--threshold", type=float, help="Keep pairs that score at least so much; 1.06 is usual.")
+    parser.add_argument("--top", type=int, help="Keep the best so many pairs.")
+    parser.add_argument("--memory_mib", type=int, default=512, help="Compare blocks of at most so much memory.")
+    parser.add_argument("--vectors", choices=("float32", "float16"), default="float32", help="Keep vectors like this.")
+    parser.add_argument("--device", help="Compute on this device; default: the GPU if there is one.")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Open the model, mine, say what was found."""
+    import logging
+    import os
+
+    from hf_xsent.mining.pipeline import MiningSettings, mine_files
+    from hf_xsent.models.embedder import SentenceEmbedder
+
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    logging.getLogger("hf_xsent").setLevel(logging.INFO)
+    names = ("k", "margin", "candidates", "threshold", "top", "memory_mib", "vectors")
+    settings = MiningSettings(**{name: getattr(arguments, name) for name in names})
+    embedder = SentenceEmbedder.from_pretrained(
+        arguments.model, pooling=arguments.pooling, max_length=arguments.max_length, device=arguments.device
+    )
+    mined = mine_files(
+        arguments.source,
+        arguments.target,
+        arguments.output,
+        embedder,
+        {"model": str(arguments.model), "pooling": embedder.pooling, "max_length": str(embedder.max_length)},
+        arguments.work or f"{arguments.output}.work",
+        settings,
+        rank=int(os.environ.get("RANK", 0)),
+        processes=int(os.environ.get("WORLD_SIZE", 1)),
+    )
+    print(f"{len(mined):,} pairs, best first, are in {arguments.output}")

@@ -1,0 +1,130 @@
+"""One language's sentences, read once from a text file, without repetitions, and memory-mapped ever after."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from tqdm import tqdm
+
+from hf_xsent.data.cache import read_batches
+from hf_xsent.data.compression import open_file
+from hf_xsent.data.repeats import RepeatFinder, hash_texts
+from hf_xsent.errors import DataError
+
+ROWS_PER_BATCH = 1 << 16
+_HASHES_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class SentenceCounts:
+    """What became of a file's lines."""
+
+    lines: int
+    empty: int
+    too_long: int
+    repeated: int
+    kept: int
+
+
+class Sentences:
+    """Distinct sentences with the numbers of the lines on which they first stood, in batches of ``ROWS_PER_BATCH``."""
+
+    def __init__(self, path: Path, counts: SentenceCounts, fingerprint: str) -> None:
+        self.counts = counts
+        self.fingerprint = fingerprint
+        self._batches = read_batches(path)
+
+    def __len__(self) -> int:
+        return self.counts.kept
+
+    @property
+    def batch_count(self) -> int:
+        """How many batches there are."""
+        return len(self._batches)
+
+    def batch(self, number: int) -> list[str]:
+        """The texts of one batch."""
+        texts: list[str] = self._batches[number].column(0).to_pylist()
+        return texts
+
+    def __getitem__(self, row: int) -> tuple[str, int]:
+        """Text and line number, from 1."""
+        batch = self._batches[row // ROWS_PER_BATCH]
+        place = row % ROWS_PER_BATCH
+        return batch.column(0)[place].as_py(), batch.column(1)[place].as_py()
+
+
+def load_sentences(path: str | Path, folder: Path, max_characters: int = 1000) -> Sentences:
+    """Read a file of one sentence a line, plain or compressed, into ``folder``; what is there already is used again.
+
+    Empty lines, lines over ``max_characters`` and all but the first of equal lines (but for case and whitespace) are
+    left out. The file is read twice, so that memory does not grow with it.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"no such file: {path}")
+    stamp = [str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns, max_characters]
+    fingerprint = hashlib.sha256(json.dumps(stamp).encode()).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    info, table = folder / f"{fingerprint}.json", folder / f"{fingerprint}.arrow"
+    if not info.is_file():
+        counts = _write(path, table, max_characters)
+        if not counts.kept:
+            table.unlink()
+            raise DataError(f"{path} holds no sentence: {counts.lines} lines, {counts.empty} of them empty")
+        info.write_text(json.dumps(asdict(counts)), encoding="utf-8")
+    return Sentences(table, SentenceCounts(**json.loads(info.read_text(encoding="utf-8"))), fingerprint)
+
+
+def _write(path: Path, table: Path, max_characters: int) -> SentenceCounts:
+    import pyarrow as pa
+
+    finder = RepeatFinder(table.parent)
+    try:
+        lines = (text for _, text in _lines(path, "reading"))
+        while some := list(islice(lines, _HASHES_AT_ONCE)):
+            finder.add([hash_texts(text) for text in some])
+        counts = dict.fromkeys(("empty", "too_long", "repeated", "kept"), 0)
+        kept = _kept(path, finder.first_rows(), max_characters, counts)
+        schema = pa.schema([("text", pa.string()), ("line", pa.int64())])
+        part = table.with_suffix(".part")
+        with pa.OSFile(str(part), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+            while rows := list(islice(kept, ROWS_PER_BATCH)):
+                texts, numbers = zip(*rows, strict=True)
+                writer.write_batch(pa.record_batch([pa.array(texts), pa.array(numbers)], schema=schema))
+        part.replace(table)
+        return SentenceCounts(finder.rows, **counts)
+    finally:
+        finder.close()
+
+
+def _kept(
+    path: Path, first: npt.NDArray[np.bool_], max_characters: int, counts: dict[str, int]
+) -> Iterator[tuple[str, int]]:
+    """The sentences that stay, each with its line number; every line is counted."""
+    for number, text in _lines(path, "writing"):
+        if not text:
+            counts["empty"] += 1
+        elif len(text) > max_characters:
+            counts["too_long"] += 1
+        elif not first[number - 1]:
+            counts["repeated"] += 1
+        else:
+            counts["kept"] += 1
+            yield text, number
+
+
+def _lines(path: Path, doing: str) -> Iterator[tuple[int, str]]:
+    with open_file(path) as file:
+        for number, raw in enumerate(tqdm(file, f"{doing} {path.name}", unit=" lines", delay=2, disable=None), 1):
+            try:
+                yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+            except UnicodeDecodeError as error:
+                raise DataError(f"{path}:{number}: not UTF-8; convert the file with iconv -t UTF-8") from error

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from hf_xsent.data import sentences
+from hf_xsent.data.sentences import load_sentences
+from hf_xsent.errors import DataError
+
+
+def test_distinct_sentences_keep_their_line_numbers(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\ufeffone\n\ntwo \nONE\n" + "x" * 30 + "\n  \nthree", encoding="utf-8")
+    read = load_sentences(tmp_path / "a.txt", tmp_path / "work", max_characters=20)
+    assert [read[row] for row in range(len(read))] == [("one", 1), ("two", 3), ("three", 7)]
+    counts = read.counts
+    assert (counts.lines, counts.empty, counts.too_long, counts.repeated, counts.kept) == (7, 2, 1, 1, 3)
+
+
+def test_batches_are_the_sentences_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sentences, "ROWS_PER_BATCH", 4)
+    (tmp_path / "a.txt").write_text("\n".join(map(str, range(11))))
+    read = load_sentences(tmp_path / "a.txt", tmp_path / "work")
+    assert [read.batch(number) for number in range(read.batch_count)] == [
+        ["0", "1", "2", "3"],
+        ["4", "5", "6", "7"],
+        ["8", "9", "10"],
+    ]
+    assert read[9] == ("9", 10)
+
+
+def test_compressed_files_are_read_and_what_was_read_is_used_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(gzip.compress(b"one\ntwo\n"))
+    assert len(load_sentences(path, tmp_path / "work")) == 2
+    monkeypatch.setattr(sentences, "_write", lambda *_: pytest.fail("read again"))
+    assert len(load_sentences(path, tmp_path / "work")) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "holds no sentence: 0 lines"),
+        (b"\n\n", "holds no sentence: 2 lines, 2 of them empty"),
+        (b"ok\n\xff\xfe\n", ":2: not UTF-8"),
+    ],
+)
+def test_files_without_sentences_are_told(tmp_path: Path, content: bytes, told: str) -> None:
+    (tmp_path / "a.txt").write_bytes(content)
+    with pytest.raises(DataError) as error:
+        load_sentences(tmp_path / "a.txt", tmp_path / "work")
+    assert told in str(error.value)
+    assert not list((tmp_path / "work").glob("*.json"))
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        load_sentences(tmp_path / "a.txt", tmp_path / "work")

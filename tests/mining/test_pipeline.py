@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hf_xsent.data import sentences
+from hf_xsent.errors import DataError, OutputError
+from hf_xsent.mining import pipeline, vectors
+from hf_xsent.mining.pipeline import COLUMNS, MiningSettings, mine_files
+
+IDENTITY = {"model": "words"}
+
+
+class Words:
+    """A model whose vectors are of the sentence's number, so that ``a7`` and ``b7`` translate each other."""
+
+    def __init__(self, fail_after: int | None = None) -> None:
+        self.encoded: list[str] = []
+        self.fail_after = fail_after
+
+    def encode(self, texts: list[str]) -> np.ndarray:
+        self.encoded += texts
+        if self.fail_after is not None and len(self.encoded) > self.fail_after:
+            raise KeyboardInterrupt
+        rows = []
+        for text in texts:
+            meaning = np.random.default_rng(int(text[1:])).standard_normal(24)
+            rows.append(meaning + 0.2 * np.random.default_rng(ord(text[0]) * 1000 + int(text[1:])).standard_normal(24))
+        return np.array(rows, dtype=np.float32)
+
+
+@pytest.fixture(autouse=True)
+def _small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (sentences, vectors):
+        monkeypatch.setattr(module, "ROWS_PER_BATCH", 16)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """Lines 0–59 and 40–99: twenty translations; one line twice."""
+    (tmp_path / "a.txt").write_text("".join(f"a{i}\n" for i in range(60)) + "a3\n")
+    (tmp_path / "b.txt").write_text("".join(f"b{i}\n" for i in range(99, 39, -1)))
+    return tmp_path / "a.txt", tmp_path / "b.txt"
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def test_translations_are_written_best_first_with_their_lines(files: tuple[Path, Path], tmp_path: Path) -> None:
+    mined = mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work")
+    rows = _rows(tmp_path / "out.tsv")
+    assert tuple(rows[0]) == COLUMNS
+    assert len(rows) == len(mined)
+    scores = [float(row["score"]) for row in rows]
+    assert scores == sorted(scores, reverse=True)
+    assert {row["source"][1:] for row in rows[:20]} == {str(i) for i in range(40, 60)}
+    for row in rows[:20]:
+        number = int(row["source"][1:])
+        assert row["target"] == f"b{number}"
+        assert (int(row["source_line"]), int(row["target_line"])) == (number + 1, 100 - number)
+        assert (row["source_rank"], row["target_rank"]) == ("1", "1")
+
+
+@pytest.mark.parametrize("settings", [{"top": 7}, {"threshold": 1.3}])
+def test_only_the_best_are_kept(files: tuple[Path, Path], tmp_path: Path, settings: dict[str, Any]) -> None:
+    mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work", MiningSettings(**settings))
+    rows = _rows(tmp_path / "out.tsv")
+    assert 0 < len(rows) < 40
+    if "top" in settings:
+        assert len(rows) == 7
+    else:
+        assert all(float(row["score"]) >= 1.3 for row in rows)
+
+
+def test_a_stopped_run_goes_on_and_encodes_nothing_twice(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "_SAMPLE", 1)  # what the estimate encodes is not the matter here
+    mine_files(*files, tmp_path / "whole.tsv", Words(), IDENTITY, tmp_path / "whole")
+    stopped = Words(fail_after=40)
+    with pytest.raises(KeyboardInterrupt):
+        mine_files(*files, tmp_path / "out.tsv", stopped, IDENTITY, tmp_path / "work")
+    assert not (tmp_path / "out.tsv").exists()
+    again = Words()
+    mine_files(*files, tmp_path / "out.tsv", again, IDENTITY, tmp_path / "work")
+    assert (tmp_path / "out.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
+    assert len(again.encoded) <= 2 + 120 - 32, "two shards were there already"
+    third = Words()
+    mine_files(*files, tmp_path / "out.tsv", third, IDENTITY, tmp_path / "work")
+    assert len(third.encoded) == 2, "the estimate alone"
+
+
+def test_processes_share_the_encoding(files: tuple[Path, Path], tmp_path: Path) -> None:
+    from hf_xsent.data.sentences import load_sentences
+    from hf_xsent.mining.vectors import encode_to_shards
+
+    side = load_sentences(files[0], tmp_path / "sentences")
+    for number in (1, 3):  # those of the other process
+        folder = tmp_path / "vectors"
+        folder.mkdir(exist_ok=True)
+        np.save(folder / f"{number:05d}.npy", Words().encode(side.batch(number)))
+    model = Words()
+    whole = encode_to_shards(model, side, tmp_path / "vectors", IDENTITY, rank=0, processes=2)
+    assert model.encoded == side.batch(0) + side.batch(2)
+    assert whole.shape == (60, 24)
+    everything = Words().encode([side[row][0] for row in range(60)])
+    np.testing.assert_array_equal(whole[5:50], everything[5:50])
+    np.testing.assert_array_equal(whole.rows(np.array([59, 0, 17])), everything[[59, 0, 17]])
+
+
+def test_vectors_of_another_model_are_not_mixed_in(files: tuple[Path, Path], tmp_path: Path) -> None:
+    mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work")
+    before = (tmp_path / "out.tsv").read_bytes()
+    with pytest.raises(OutputError, match="holds vectors of another model"):
+        mine_files(*files, tmp_path / "out.tsv", Words(), {"model": "other"}, tmp_path / "work")
+    assert (tmp_path / "out.tsv").read_bytes() == before
+
+
+def test_a_full_disk_is_told_before_the_work(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from types import SimpleNamespace
+
+    monkeypatch.setattr(pipeline.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
+    with pytest.raises(OutputError, match="MiB free, but the vectors need"):
+        mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work")
+    assert not list((tmp_path / "work").rglob("*.npy"))
+
+
+def test_fewer_sentences_than_neighbours_are_told(files: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "b.txt").write_text("b1\nb2\n")
+    with pytest.raises(DataError, match="holds 2 sentences, fewer than k = 4"):
+        mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work")
