@@ -14,6 +14,7 @@ from tqdm import tqdm
 from hf_xsent.errors import DataError
 
 Vectors = np.ndarray | Tensor
+_GROUP = 64  # candidates whose maximum is kept
 
 
 @dataclass(frozen=True)
@@ -47,27 +48,27 @@ def nearest_both_ways(
         for left, some in _blocks(source, side, device, dtype):
             for right, others in _blocks(target, side, device, dtype):
                 cosines = (some @ others.T).float()
-                rows.update(left, right, cosines)
-                columns.update(right, left, cosines.T)
+                rows.update(left, right, _Block(cosines, of_rows=True))
+                columns.update(right, left, _Block(cosines, of_rows=False))
                 bar.update()
     return rows.result(), columns.result()
 
 
 class _Best:
-    """The k best so far of each row; a block sorts only those rows in which it has something better."""
+    """The k best so far of each sentence; a block is searched only for those that find something better in it."""
 
     def __init__(self, count: int, k: int, device: str | torch.device) -> None:
         self.k = k
         self.cosines = torch.full((count, k), -torch.inf, device=device)
         self.numbers = torch.full((count, k), torch.iinfo(torch.long).max, device=device)
 
-    def update(self, start: int, first_number: int, cosines: Tensor) -> None:
-        """Rows from ``start`` meet the candidates from ``first_number``. Candidates come in ascending order."""
-        known = slice(start, start + len(cosines))
-        better = (cosines.amax(1) > self.cosines[known, -1]).nonzero().squeeze(1)
+    def update(self, start: int, first_number: int, block: _Block) -> None:
+        """Sentences from ``start`` meet the candidates from ``first_number``. Candidates come in ascending order."""
+        known = slice(start, start + len(block.maxima))
+        better = (block.maxima.amax(1) > self.cosines[known, -1]).nonzero().squeeze(1)
         if not len(better):
             return
-        values, numbers = _best_of(cosines[better], self.k)
+        values, numbers = block.best(better, self.k)
         places = better + start
         values = torch.cat((self.cosines[places], values), 1)
         numbers = torch.cat((self.numbers[places], numbers + first_number), 1)
@@ -80,16 +81,44 @@ class _Best:
         return Neighbours(self.cosines.cpu(), self.numbers.cpu())
 
 
-def _best_of(cosines: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k highest of each row with their places, of equal ones the first."""
-    k = min(k, cosines.shape[1])
-    values, places = cosines.topk(k, 1)
-    tied = ((cosines >= values[:, -1:]).sum(1) > k).nonzero().squeeze(1)
-    if len(tied):
-        values[tied], places[tied] = (one[:, :k] for one in cosines[tied].sort(dim=1, descending=True, stable=True))
-    places, order = places.sort(1)
-    values, again = values.gather(1, order).sort(dim=1, descending=True, stable=True)
-    return values, places.gather(1, again)
+class _Block:
+    """A block of cosines seen from its rows or from its columns, each of which has candidates in groups.
+
+    The k best of a row lie in the k groups with the highest maxima, so that one pass over the block, for the maxima,
+    and a look at a few groups do for a search. Nothing is copied to turn the block.
+    """
+
+    def __init__(self, cosines: Tensor, of_rows: bool) -> None:
+        self.cosines = cosines if of_rows else cosines.T
+        count = self.cosines.shape[1]
+        self.group = _GROUP if count % _GROUP == 0 else 1
+        # One of the two dimensions is cut, without a copy: rows × groups × group.
+        self.groups = self.cosines.unflatten(1, (-1, self.group))
+        self.maxima = self.groups.amax(2)
+
+    def best(self, rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The k highest of these rows with their places, of equal ones the first."""
+        k = min(k, self.cosines.shape[1])
+        maxima = self.maxima[rows]
+        groups = maxima.topk(min(k, maxima.shape[1]), 1).indices.sort(1).values
+        candidates = self.groups[rows[:, None], groups].flatten(1)
+        places = (groups[:, :, None] * self.group + torch.arange(self.group, device=rows.device)).flatten(1)
+        values, order = _top(candidates, k)
+        places = places.gather(1, order)
+        last = values[:, -1:]
+        elsewhere = (maxima >= last).sum(1) > (maxima.gather(1, groups) >= last).sum(1)
+        tied = (elsewhere | ((candidates >= last).sum(1) > k)).nonzero().squeeze(1)
+        if len(tied):
+            whole = self.cosines[rows[tied]].sort(dim=1, descending=True, stable=True)
+            values[tied], places[tied] = whole.values[:, :k], whole.indices[:, :k]
+        return values, places
+
+
+def _top(candidates: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k highest of each row; equal ones among them in the order of their places."""
+    order = candidates.topk(k, 1).indices.sort(1).values
+    values, again = candidates.gather(1, order).sort(dim=1, descending=True, stable=True)
+    return values, order.gather(1, again)
 
 
 def _blocks(
