@@ -42,31 +42,27 @@ class _VocabularyCrossEntropy(torch.autograd.Function):
         rows = max(1, scores_at_a_time // len(weight))
         loss = torch.zeros((), dtype=wide, device=states.device)
         want_states, want_weight, want_bias = ctx.needs_input_grad[:3]
-        state_gradients = []
-        weight_gradient = torch.zeros_like(weight, dtype=wide) if want_weight else None
+        state_gradients, weight_gradient = [], None
         bias_gradient = torch.zeros_like(bias, dtype=wide) if want_bias else None
         inputs, table = states.to(dtype), weight.to(dtype)
         for some, some_labels in zip(inputs.split(rows), labels.split(rows), strict=True):
-            scores = (some @ table.T).to(wide).add_(bias)
-            scores.sub_(scores.amax(1, keepdim=True))
-            loss -= scores.gather(1, some_labels[:, None]).sum()
-            total = scores.exp_().sum(1, keepdim=True)
-            loss += total.log().sum()
+            places = some_labels[:, None]
+            scores = torch.addmm(bias, some, table.T) if dtype == wide else (some @ table.T).to(wide).add_(bias)
+            highest, right = scores.amax(1), scores.gather(1, places).sum()
+            gradient = torch.softmax(scores, 1, out=scores) if not scores.is_cuda else scores.softmax(1)
+            loss += (
+                highest - gradient.amax(1).log()
+            ).sum() - right  # the highest share is 1 / sum(exp(score - highest))
             if not any(ctx.needs_input_grad[:3]):
                 continue
-            gradient = scores.div_(total)  # softmax, less 1 at the label
-            places = some_labels[:, None]
-            gradient.scatter_add_(1, places, torch.full_like(places, -1, dtype=wide))
+            gradient.scatter_add_(1, places, torch.full_like(places, -1, dtype=wide))  # softmax, less 1 at the label
             if bias_gradient is not None:
                 bias_gradient += gradient.sum(0)
             narrow = gradient.to(dtype)
             if want_states:
                 state_gradients.append(narrow @ table)
-            if weight_gradient is not None:
-                if dtype == wide:
-                    weight_gradient.addmm_(narrow.T, some)
-                else:
-                    weight_gradient += narrow.T @ some
+            if want_weight:
+                weight_gradient = _add_product(weight_gradient, narrow.T, some, wide)
         ctx.gradients = [
             torch.cat(state_gradients).to(states.dtype) if want_states else None,
             None if weight_gradient is None else weight_gradient.to(weight.dtype),
@@ -79,6 +75,15 @@ class _VocabularyCrossEntropy(torch.autograd.Function):
         gradients = [None if one is None else one.mul_(outer[0]) for one in ctx.gradients]
         del ctx.gradients  # scaled in place: a second backward through the same loss would be wrong
         return (*gradients, None, None, None)
+
+
+def _add_product(total: Tensor | None, left: Tensor, right: Tensor, wide: torch.dtype) -> Tensor:
+    """Add left @ right in the wide type, without another table where the types are the same."""
+    if total is None:
+        return (left @ right).to(wide)
+    if left.dtype == wide:
+        return total.addmm_(left, right)
+    return total.add_(left @ right)
 
 
 def sample_vocabulary(labels: Tensor, size: int, count: int) -> tuple[Tensor, Tensor]:
