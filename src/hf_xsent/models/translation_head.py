@@ -63,6 +63,9 @@ def _last_layers(config: PreTrainedConfig, count: int) -> PreTrainedModel:
     """An encoder with only its last layers and a word table of one row."""
     small = deepcopy(config)
     small.vocab_size = max(2, (config.pad_token_id or 0) + 1)
+    small.num_hidden_layers = min(count + 1, config.num_hidden_layers)  # a first layer may differ from all others
+    if getattr(config, "layer_types", None):
+        small.layer_types = config.layer_types[-small.num_hidden_layers :]
     encoder = build_encoder(small)
     del Backbone.of(encoder).layers[:-count]
     encoder.set_input_embeddings(nn.Embedding(1, config.hidden_size))
