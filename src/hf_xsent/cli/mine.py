@@ -31,6 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top", type=int, help="Keep the best so many pairs.")
     parser.add_argument("--memory_mib", type=int, default=512, help="Compare blocks of at most so much memory.")
     parser.add_argument("--vectors", choices=("float32", "float16"), default="float32", help="Keep vectors like this.")
+    parser.add_argument(
+        "--index", help="Look neighbours up in a faiss index such as IVF4096,Flat instead of comparing with all."
+    )
+    parser.add_argument("--probes", type=int, default=32, help="Search so many cells of the index.")
     parser.add_argument("--device", help="Compute on this device; default: the GPU if there is one.")
 
 
@@ -44,7 +48,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     logging.getLogger("hf_xsent").setLevel(logging.INFO)
-    names = ("k", "margin", "candidates", "threshold", "top", "memory_mib", "vectors")
+    names = ("k", "margin", "candidates", "threshold", "top", "memory_mib", "vectors", "index", "probes")
     settings = MiningSettings(**{name: getattr(arguments, name) for name in names})
     embedder = SentenceEmbedder.from_pretrained(
         arguments.model, pooling=arguments.pooling, max_length=arguments.max_length, device=arguments.device

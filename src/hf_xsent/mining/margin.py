@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hf_xsent.errors import DataError, nearest
+from hf_xsent.mining.index import nearest_by_index
 from hf_xsent.mining.neighbours import Neighbours, Vectors, nearest_both_ways
 
 MARGINS = ("ratio", "distance", "absolute")
@@ -49,6 +50,8 @@ def mine_bitext(
     k: int = 4,
     margin: str = "ratio",
     candidates: str = "max",
+    index: str | None = None,
+    probes: int = 32,
     **options: Any,
 ) -> MinedPairs:
     """Find translations among two sets of vectors.
@@ -58,12 +61,16 @@ def mine_bitext(
     ``candidates`` are each source's best target (``forward``), each target's best source (``backward``), those that are
     both (``intersection``), or all of them, of which the best are taken so that no sentence is in two pairs (``max``).
     Of equal scores the lower source number comes first, then the lower target number; equal sentences count as
-    different ones. ``options`` go to ``nearest_both_ways``.
+    different ones. ``options`` go to ``nearest_both_ways``. With ``index``, a faiss factory string such as
+    ``IVF4096,Flat``, neighbours are looked up instead of compared with all; its recall on a sample is logged.
     """
     for name, value, choices in (("margin", margin, MARGINS), ("candidates", candidates, CANDIDATES)):
         if value not in choices:
             raise DataError(f"unknown {name} {value!r}: use one of {', '.join(choices)}{nearest(value, choices)}")
-    of_source, of_target = nearest_both_ways(source_embeddings, target_embeddings, k, **options)
+    if index is None:
+        of_source, of_target = nearest_both_ways(source_embeddings, target_embeddings, k, **options)
+    else:
+        of_source, of_target, _ = nearest_by_index(source_embeddings, target_embeddings, k, index, probes)
     averages = of_source.cosines.mean(1), of_target.cosines.mean(1)
     forward = _best(of_source, averages[0], averages[1], margin)
     backward = _best(of_target, averages[1], averages[0], margin)

@@ -39,7 +39,7 @@ def nearest_both_ways(
     Vectors may be memory maps of any size and need no unit length; at most about ``memory_mib`` of cosines and vectors
     are held at once, beside the 12 k bytes that each sentence's neighbours take. ``dtype`` is that of the products.
     """
-    _check(source, target, k)
+    check_vectors(source, target, k)
     rows = _Best(len(source), min(k, len(target)), device)
     columns = _Best(len(target), min(k, len(source)), device)
     side = _block_side(memory_mib, source.shape[1])
@@ -141,7 +141,8 @@ def _block_side(memory_mib: int, width: int) -> int:
     return side
 
 
-def _check(source: Any, target: Any, k: int) -> None:
+def check_vectors(source: Any, target: Any, k: int) -> None:
+    """What cannot be mined is told at once."""
     for name, vectors in (("source", source), ("target", target)):
         if vectors.ndim != 2 or not len(vectors):
             raise DataError(f"the {name} vectors have shape {tuple(vectors.shape)}: mining takes N × width, N above 0")

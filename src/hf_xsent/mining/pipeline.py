@@ -34,6 +34,8 @@ class MiningSettings:
     top: int | None = None
     memory_mib: int = 512
     vectors: str = "float32"
+    index: str | None = None
+    probes: int = 32
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,8 @@ def mine_files(
         encode_to_shards(model, side, folder, identity, settings.vectors, rank, processes)
         for side, folder in zip(sides, folders, strict=True)
     ]
-    options = {"memory_mib": settings.memory_mib, "show_progress": True}
+    options: dict[str, Any] = {"memory_mib": settings.memory_mib, "show_progress": True}
+    options |= {"index": settings.index, "probes": settings.probes}
     mined = mine_bitext(vectors[0], vectors[1], settings.k, settings.margin, settings.candidates, **options)
     if settings.threshold is not None:
         mined = mined.above(settings.threshold)

@@ -1,0 +1,85 @@
+"""Neighbours by a faiss index: quicker for large sets than comparing all, and not exact, so its recall is measured."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import torch
+
+from hf_xsent.errors import DataError, MissingExtraError
+from hf_xsent.mining.neighbours import Neighbours, Vectors, check_vectors, nearest_both_ways
+
+logger = logging.getLogger(__name__)
+
+_TRAINING_ROWS = 200_000
+_ROWS_AT_ONCE = 1 << 16
+LOW_RECALL = 0.95
+
+
+def nearest_by_index(
+    source: Vectors, target: Vectors, k: int, index: str, probes: int = 32, sample: int = 1000
+) -> tuple[Neighbours, Neighbours, float]:
+    """Neighbours of both sides, and the share of the true ones among those of ``sample`` sources.
+
+    ``index`` is a faiss factory string such as ``IVF4096,Flat``, ``IVF4096,PQ48`` or ``HNSW32``; ``probes`` cells are
+    searched. A margin's denominator is a mean over neighbours, and so is wrong where neighbours are missed.
+    """
+    check_vectors(source, target, k)
+    of_source = _search(_build(target, index, probes), source, target, k)
+    of_target = _search(_build(source, index, probes), target, source, k)
+    rows = np.linspace(0, len(source) - 1, min(sample, len(source)), dtype=np.int64)
+    exact, _ = nearest_both_ways(_rows(source, rows), target, min(k, len(rows)))
+    found = (exact.numbers[:, :, None] == of_source.numbers[rows][:, None, :]).any(2)
+    recall = float(found.float().mean())
+    level = logging.WARNING if recall < LOW_RECALL else logging.INFO
+    logger.log(level, "%s with %d probes finds %.1f%% of the %d nearest", index, probes, 100 * recall, k)
+    return of_source, of_target, recall
+
+
+def _build(vectors: Vectors, factory: str, probes: int) -> Any:
+    try:
+        import faiss
+    except ImportError as error:
+        raise MissingExtraError('an index needs faiss: run pip install "hf-xsent[mining]"') from error
+    try:
+        index = faiss.index_factory(vectors.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
+    except RuntimeError as error:
+        raise DataError(f"faiss knows no index {factory!r}: use one such as IVF1024,Flat or HNSW32") from error
+    rows = np.linspace(0, len(vectors) - 1, min(_TRAINING_ROWS, len(vectors)), dtype=np.int64)
+    if not index.is_trained:
+        cells = getattr(faiss.try_extract_index_ivf(index), "nlist", 0)
+        if cells > len(rows):
+            raise DataError(f"{factory} has {cells} cells for {len(rows)} vectors: use fewer cells")
+        index.train(_unit(_rows(vectors, rows)))
+    for start in range(0, len(vectors), _ROWS_AT_ONCE):
+        index.add(_unit(vectors[start : start + _ROWS_AT_ONCE]))
+    if faiss.try_extract_index_ivf(index) is not None:
+        faiss.ParameterSpace().set_index_parameter(index, "nprobe", probes)
+    return index
+
+
+def _search(index: Any, asking: Vectors, answering: Vectors, k: int) -> Neighbours:
+    """Search; where cells held fewer than k vectors, compare with all."""
+    cosines = np.empty((len(asking), k), dtype=np.float32)
+    numbers = np.empty((len(asking), k), dtype=np.int64)
+    for start in range(0, len(asking), _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        cosines[rows], numbers[rows] = index.search(_unit(asking[rows]), k)
+    short = np.flatnonzero((numbers < 0).any(1))
+    if len(short):
+        few = np.resize(short, max(len(short), k))  # the exact search wants k on either side
+        exact, _ = nearest_both_ways(_rows(asking, few), answering, k)
+        cosines[short], numbers[short] = exact.cosines[: len(short)].numpy(), exact.numbers[: len(short)].numpy()
+    return Neighbours(torch.from_numpy(cosines), torch.from_numpy(numbers))
+
+
+def _rows(vectors: Vectors, numbers: np.ndarray) -> np.ndarray:
+    """Single vectors; of shards, by their own way."""
+    return vectors.rows(numbers) if hasattr(vectors, "rows") else np.asarray(vectors)[numbers]
+
+
+def _unit(vectors: Any) -> np.ndarray:
+    block = np.ascontiguousarray(vectors, dtype=np.float32)
+    return block / np.linalg.norm(block, axis=1, keepdims=True)

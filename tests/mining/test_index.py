@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+
+from hf_xsent.errors import DataError
+from hf_xsent.mining.index import nearest_by_index
+from hf_xsent.mining.margin import mine_bitext
+
+pytest.importorskip("faiss", reason="faiss is not installed: the extra hf-xsent[mining] brings it")
+
+
+def _sides(count: int = 600) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(0)
+    source = generator.standard_normal((count, 16)).astype(np.float32)
+    return source, source[::-1] + 0.3 * generator.standard_normal((count, 16)).astype(np.float32)
+
+
+def test_an_index_that_looks_everywhere_finds_what_comparing_finds() -> None:
+    source, target = _sides()
+    exact = mine_bitext(source, target)
+    found = mine_bitext(source, target, index="IVF8,Flat", probes=8)
+    assert np.array_equal(found.source, exact.source)
+    assert np.array_equal(found.target, exact.target)
+    np.testing.assert_allclose(found.score, exact.score, rtol=1e-5)
+
+
+def test_its_recall_is_measured_and_a_low_one_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    source, target = _sides()
+    with caplog.at_level(logging.INFO, logger="hf_xsent"):
+        *_, everything = nearest_by_index(source, target, 4, "IVF32,Flat", probes=32)
+        assert caplog.records[-1].levelname == "INFO"
+        *_, little = nearest_by_index(source, target, 4, "IVF32,Flat", probes=1)
+        assert caplog.records[-1].levelname == "WARNING"
+    assert everything == 1
+    assert little < 0.9
+    assert f"finds {100 * little:.1f}% of the 4 nearest" in caplog.text
+
+
+def test_cells_with_too_few_vectors_leave_no_gaps() -> None:
+    source, target = _sides(40)
+    of_source, of_target, _ = nearest_by_index(source, target, 4, "IVF16,Flat", probes=1)
+    assert of_source.numbers.min() >= 0 and of_target.numbers.min() >= 0
+    assert of_source.cosines.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("index", "told"), [("IVFF", "faiss knows no index 'IVFF'"), ("IVF999,Flat", "999 cells for 600")]
+)
+def test_an_index_that_cannot_be_is_told(index: str, told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        mine_bitext(*_sides(), index=index)
