@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from hf_xsent.data.bucc import load_bucc
 from hf_xsent.errors import DataError
-from hf_xsent.evaluation.mining_f1 import at_threshold, best_threshold, mine_bucc
+from hf_xsent.evaluation.mining_f1 import evaluate_bucc
+from hf_xsent.mining.calibration import at_threshold, best_threshold
 from hf_xsent.mining.margin import MinedPairs
 
 
@@ -90,6 +91,7 @@ def test_translations_are_mined_from_vectors(tmp_path: Path) -> None:
             return np.array([vectors[sentence] for sentence in sentences], dtype=np.float32)
 
     bucc = load_bucc(tmp_path, "zh-en", "dev")
-    best = best_threshold(mine_bucc(Model(), bucc), bucc.gold)
+    best, transferred = (one.measured for one in evaluate_bucc(Model(), bucc, bucc))
     assert best.f1 == 100
     assert best.found == 5
+    assert transferred == best

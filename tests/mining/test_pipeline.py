@@ -137,3 +137,29 @@ def test_fewer_sentences_than_neighbours_are_told(files: tuple[Path, Path], tmp_
     (tmp_path / "b.txt").write_text("b1\nb2\n")
     with pytest.raises(DataError, match="holds 2 sentences, fewer than k = 4"):
         mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work")
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+def test_gold_pairs_choose_the_threshold(files: tuple[Path, Path], tmp_path: Path, numbered: bool) -> None:
+    gold = [(f"{i + 1}\t{100 - i}" if numbered else f"A{i}\tb{i}") for i in range(40, 60)]
+    (tmp_path / "gold.tsv").write_text("\n".join(gold))
+    settings = MiningSettings(calibrate=str(tmp_path / "gold.tsv"))
+    mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work", settings)
+    assert {row["source"] for row in _rows(tmp_path / "out.tsv")} == {f"a{i}" for i in range(40, 60)}
+
+
+@pytest.mark.parametrize(
+    ("gold", "told"),
+    [
+        ("a1\tb9999\n", "gold.tsv:1: 'b9999' is not among the sentences"),
+        ("a1 b2\n", "gold.tsv:1: no two columns"),
+        ("", "holds no"),
+    ],
+)
+def test_gold_that_does_not_fit_is_told(files: tuple[Path, Path], tmp_path: Path, gold: str, told: str) -> None:
+    (tmp_path / "gold.tsv").write_text(gold)
+    settings = MiningSettings(calibrate=str(tmp_path / "gold.tsv"))
+    with pytest.raises(DataError) as error:
+        mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work", settings)
+    assert told in str(error.value)
+    assert not (tmp_path / "out.tsv").exists()

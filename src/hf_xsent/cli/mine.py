@@ -28,6 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--candidates", default="max", help="Keep the best of both directions (max), forward, backward, intersection."
     )
     parser.add_argument("--threshold", type=float, help="Keep pairs that score at least so much; 1.06 is usual.")
+    parser.add_argument(
+        "--calibrate", metavar="GOLD", help="Take the threshold with the best F1 on these pairs: texts or line numbers."
+    )
     parser.add_argument("--top", type=int, help="Keep the best so many pairs.")
     parser.add_argument("--memory_mib", type=int, default=512, help="Compare blocks of at most so much memory.")
     parser.add_argument("--vectors", choices=("float32", "float16"), default="float32", help="Keep vectors like this.")
@@ -48,7 +51,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     logging.getLogger("hf_xsent").setLevel(logging.INFO)
-    names = ("k", "margin", "candidates", "threshold", "top", "memory_mib", "vectors", "index", "probes")
+    names = ("k", "margin", "candidates", "threshold", "top", "memory_mib", "vectors", "index", "probes", "calibrate")
     settings = MiningSettings(**{name: getattr(arguments, name) for name in names})
     embedder = SentenceEmbedder.from_pretrained(
         arguments.model, pooling=arguments.pooling, max_length=arguments.max_length, device=arguments.device

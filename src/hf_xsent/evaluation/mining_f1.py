@@ -2,56 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from hf_xsent.data.bucc import BuccSet
-from hf_xsent.errors import DataError
 from hf_xsent.evaluation.retrieval import Encodes
+from hf_xsent.mining.calibration import MiningF1, at_threshold, best_threshold
 from hf_xsent.mining.margin import MinedPairs, mine_bitext
-
-Gold = Set[tuple[int, int]]
-
-
-@dataclass(frozen=True)
-class MiningF1:
-    """What is found at a threshold, in percent."""
-
-    threshold: float
-    precision: float
-    recall: float
-    f1: float
-    found: int
-
-
-def best_threshold(mined: MinedPairs, gold: Gold) -> MiningF1:
-    """The threshold of the best F1, in the middle between two consecutive scores; of equal ones the highest."""
-    if not gold:
-        raise DataError("there are no gold pairs to choose a threshold by")
-    if not len(mined):
-        raise DataError("nothing was mined, so there is no threshold to choose")
-    right = np.cumsum([pair in gold for pair in zip(mined.source.tolist(), mined.target.tolist(), strict=True)])
-    found = np.arange(1, len(mined) + 1)
-    f1 = 2 * right / (found + len(gold))
-    last_of_its_score = np.append(mined.score[:-1] != mined.score[1:], True)
-    best = int(np.where(last_of_its_score, f1, -1.0).argmax())
-    below = mined.score[best + 1] if best + 1 < len(mined) else mined.score[best]
-    threshold = (float(mined.score[best]) + float(below)) / 2
-    return at_threshold(mined, gold, threshold)
-
-
-def at_threshold(mined: MinedPairs, gold: Gold, threshold: float) -> MiningF1:
-    """What is found with a threshold that was chosen elsewhere."""
-    kept = mined.above(threshold)
-    right = sum(pair in gold for pair in zip(kept.source.tolist(), kept.target.tolist(), strict=True))
-    precision, recall = right / max(1, len(kept)), right / max(1, len(gold))
-    f1 = 2 * right / max(1, len(kept) + len(gold))
-    return MiningF1(threshold, 100 * precision, 100 * recall, 100 * f1, len(kept))
 
 
 def mine_bucc(model: Encodes, bucc: BuccSet, k: int = 4, margin: str = "ratio", **options: Any) -> MinedPairs:
     """Encode both sides and mine them, candidates of both directions without repetition."""
     return mine_bitext(model.encode(bucc.sources), model.encode(bucc.targets), k, margin, **options)
+
+
+@dataclass(frozen=True)
+class BuccResult:
+    """F1 at the threshold that was best on the set it was chosen by."""
+
+    pair: str
+    split: str
+    threshold_from: str
+    measured: MiningF1
+
+
+def evaluate_bucc(
+    model: Encodes, chosen_by: BuccSet, measured: BuccSet | None = None, **options: Any
+) -> list[BuccResult]:
+    """The best F1 on one set, and with its threshold the F1 on another: its test split, or another language pair."""
+    mined = mine_bucc(model, chosen_by, **options)
+    best = best_threshold(mined, chosen_by.gold)
+    name = f"{chosen_by.pair} {chosen_by.split}"
+    results = [BuccResult(chosen_by.pair, chosen_by.split, name, best)]
+    if measured is not None:
+        other = at_threshold(mine_bucc(model, measured, **options), measured.gold, best.threshold)
+        results.append(BuccResult(measured.pair, measured.split, name, other))
+    return results

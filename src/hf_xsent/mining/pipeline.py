@@ -14,6 +14,7 @@ import numpy as np
 
 from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.errors import DataError, OutputError
+from hf_xsent.mining.calibration import best_threshold, read_gold
 from hf_xsent.mining.margin import MinedPairs, mine_bitext
 from hf_xsent.mining.vectors import Encodes, encode_to_shards
 
@@ -36,6 +37,7 @@ class MiningSettings:
     vectors: str = "float32"
     index: str | None = None
     probes: int = 32
+    calibrate: str | None = None  # gold pairs that choose the threshold
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ def mine_files(
         logger.info("%s: %s", path, ", ".join(f"{count:,} {name}" for name, count in asdict(side.counts).items()))
         if len(side) < settings.k:
             raise DataError(f"{path} holds {len(side)} sentences, fewer than k = {settings.k}: lower k")
+    gold = None if settings.calibrate is None else read_gold(settings.calibrate, *sides)
     folders = [work / "vectors" / side.fingerprint for side in sides]
     estimate = estimate_run(model, sides, folders, settings)
     logger.info("this takes %s", estimate)
@@ -93,8 +96,15 @@ def mine_files(
     options: dict[str, Any] = {"memory_mib": settings.memory_mib, "show_progress": True}
     options |= {"index": settings.index, "probes": settings.probes}
     mined = mine_bitext(vectors[0], vectors[1], settings.k, settings.margin, settings.candidates, **options)
-    if settings.threshold is not None:
-        mined = mined.above(settings.threshold)
+    threshold = settings.threshold
+    if gold is not None:
+        best = best_threshold(mined, gold)
+        logger.info(
+            "threshold %.4f: precision %.1f, recall %.1f, F1 %.1f", best.threshold, best.precision, best.recall, best.f1
+        )
+        threshold = best.threshold
+    if threshold is not None:
+        mined = mined.above(threshold)
     if settings.top is not None:
         mined = mined.first(settings.top)
     if rank == 0:
