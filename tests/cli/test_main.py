@@ -82,3 +82,26 @@ def test_export_then_evaluate_what_was_exported(tiny_encoders: Path, tatoeba: Pa
         main(["evaluate", str(model), "--tatoeba", str(tatoeba), "--device", "cpu", "--output", str(file)])
     first, second = (json.loads(file.read_text("utf-8"))["runs"][0] for file in files)
     assert first["languages"] == second["languages"]
+
+
+def test_mined_pairs_are_scored_again_alike(tiny_encoders: Path, tmp_path: Path):
+    """The walk of a user: mine two files, then score the pairs that were found."""
+    (tmp_path / "de.txt").write_text(
+        "Die Katze trinkt Milch.\nDas Haus ist alt.\nEin Hund rennt.\nIch lese.\nWir essen.\n"
+    )
+    (tmp_path / "en.txt").write_text("The house is old.\nA dog runs.\nThe cat drinks milk.\nI read.\nWe eat.\n")
+    files = [str(tmp_path / name) for name in ("de.txt", "en.txt")]
+    model = ["--model", str(tiny_encoders), "--pooling", "mean"]
+    assert main(["mine", *files, *model, "-o", str(tmp_path / "pairs.tsv")]) == 0
+    pools = ["--source_pool", files[0], "--target_pool", files[1]]
+    named = ["--columns", "source", "target"]
+    assert main(["score", str(tmp_path / "pairs.tsv"), *model, *named, *pools, "-o", str(tmp_path / "scored.tsv")]) == 0
+    mined, scored = (
+        [line.split("\t") for line in (tmp_path / name).read_text().splitlines()[1:]]
+        for name in ("pairs.tsv", "scored.tsv")
+    )
+    assert len(mined) == len(scored) > 0
+    for one, other in zip(mined, scored, strict=True):
+        assert float(one[0]) == pytest.approx(float(other[0]), abs=1e-3)
+        assert one[-2:] == other[-2:]
+    assert main(["score", str(tmp_path / "pairs.tsv"), *model, *pools[:2], "-o", str(tmp_path / "x.tsv")]) == 2

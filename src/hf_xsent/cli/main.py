@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from hf_xsent import __version__
-from hf_xsent.cli import evaluate, export, mine, pretrain, quickstart, vocabulary
+from hf_xsent.cli import evaluate, export, mine, pretrain, quickstart, score, vocabulary
 from hf_xsent.errors import HfXsentError
 
-COMMANDS = (quickstart, pretrain, vocabulary, evaluate, mine, export)
+COMMANDS = (quickstart, pretrain, vocabulary, evaluate, mine, score, export)
 
 
 def build_parser() -> argparse.ArgumentParser:

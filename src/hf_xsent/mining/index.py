@@ -10,6 +10,7 @@ import torch
 
 from hf_xsent.errors import DataError, MissingExtraError
 from hf_xsent.mining.neighbours import Neighbours, Vectors, check_vectors, nearest_both_ways
+from hf_xsent.mining.vectors import ShardedVectors
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ def _search(index: Any, asking: Vectors, answering: Vectors, k: int) -> Neighbou
 
 def _rows(vectors: Vectors, numbers: np.ndarray) -> np.ndarray:
     """Single vectors; of shards, by their own way."""
-    return vectors.rows(numbers) if hasattr(vectors, "rows") else np.asarray(vectors)[numbers]
+    return vectors.rows(numbers) if isinstance(vectors, ShardedVectors) else np.asarray(vectors)[numbers]
 
 
 def _unit(vectors: Any) -> np.ndarray:

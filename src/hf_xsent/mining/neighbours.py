@@ -12,8 +12,9 @@ from torch import Tensor
 from tqdm import tqdm
 
 from hf_xsent.errors import DataError
+from hf_xsent.mining.vectors import ShardedVectors
 
-Vectors = np.ndarray | Tensor
+Vectors = np.ndarray | Tensor | ShardedVectors
 _GROUP = 64  # candidates whose maximum is kept
 
 
@@ -52,6 +53,17 @@ def nearest_both_ways(
                 columns.update(right, left, _Block(cosines, of_rows=False))
                 bar.update()
     return rows.result(), columns.result()
+
+
+def nearest_one_way(asking: Vectors, answering: Vectors, k: int = 4, memory_mib: int = 256) -> Neighbours:
+    """Exact neighbours of each vector among the others, for a side that is small."""
+    check_vectors(asking, answering, k, both_ways=False)
+    best = _Best(len(asking), k, "cpu")
+    side = _block_side(memory_mib, asking.shape[1])
+    for left, some in _blocks(asking, side, "cpu", torch.float32):
+        for right, others in _blocks(answering, side, "cpu", torch.float32):
+            best.update(left, right, _Block(some @ others.T, of_rows=True))
+    return best.result()
 
 
 class _Best:
@@ -141,7 +153,7 @@ def _block_side(memory_mib: int, width: int) -> int:
     return side
 
 
-def check_vectors(source: Any, target: Any, k: int) -> None:
+def check_vectors(source: Any, target: Any, k: int, both_ways: bool = True) -> None:
     """What cannot be mined is told at once."""
     for name, vectors in (("source", source), ("target", target)):
         if vectors.ndim != 2 or not len(vectors):
@@ -153,5 +165,6 @@ def check_vectors(source: Any, target: Any, k: int) -> None:
         )
     if k < 1:
         raise DataError(f"k is {k}: margins need at least 1 neighbour")
-    if k > min(len(source), len(target)):
-        raise DataError(f"k is {k}, but a side has only {min(len(source), len(target))} sentences: lower k")
+    smallest = min(len(source), len(target)) if both_ways else len(target)
+    if k > smallest:
+        raise DataError(f"k is {k}, but a side has only {smallest} sentences: lower k")

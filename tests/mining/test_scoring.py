@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hf_xsent.data.sources import BitextSource
+from hf_xsent.errors import DataError
+from hf_xsent.mining.scoring import score_pairs
+
+
+class Letters:
+    """A model whose vector is how often each of the first letters occurs."""
+
+    def encode(self, sentences: list[str]) -> np.ndarray:
+        return np.array(
+            [[1 + sentence.count(letter) for letter in "abcdef"] for sentence in sentences], dtype=np.float32
+        )
+
+
+PAIRS = [("aab", "aab"), ("abc", "fff"), ("de\u00e9", "ddee")]
+
+
+def _write(folder: Path) -> BitextSource:
+    (folder / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in PAIRS), encoding="utf-8")
+    return BitextSource("und", str(folder / "pairs.tsv"))
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def _cosines(left: list[str], right: list[str]) -> np.ndarray:
+    one, other = (Letters().encode(side).astype(np.float64) for side in (left, right))
+    return (one / np.linalg.norm(one, axis=1)[:, None]) @ (other / np.linalg.norm(other, axis=1)[:, None]).T
+
+
+def test_every_pair_keeps_its_place_and_gets_its_cosine(tmp_path: Path) -> None:
+    assert score_pairs(_write(tmp_path), tmp_path / "scored.tsv", Letters()) == 3
+    rows = _rows(tmp_path / "scored.tsv")
+    assert [(row["source"], row["target"]) for row in rows] == PAIRS
+    expected = np.diag(_cosines([a for a, _ in PAIRS], [b for _, b in PAIRS]))
+    np.testing.assert_allclose([float(row["cosine"]) for row in rows], expected, atol=1e-5)
+    assert [row["score"] for row in rows] == [row["cosine"] for row in rows]
+
+
+def test_pools_give_margins(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    pools = [["".join(generator.choice(list("abcdef"), 5)) for _ in range(30)] for _ in range(2)]
+    vectors = (Letters().encode(pools[0]), Letters().encode(pools[1]))
+    score_pairs(_write(tmp_path), tmp_path / "scored.tsv", Letters(), vectors, k=4)
+    for row in _rows(tmp_path / "scored.tsv"):
+        there = np.sort(_cosines([row["source"]], pools[1])[0])[-4:].mean()
+        back = np.sort(_cosines([row["target"]], pools[0])[0])[-4:].mean()
+        assert float(row["score"]) == pytest.approx(float(row["cosine"]) / ((there + back) / 2), abs=1e-4)
+
+
+def test_a_bad_line_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("a\tb\nonly one\n")
+    with pytest.raises(DataError, match="pairs.tsv:2"):
+        score_pairs(BitextSource("und", str(tmp_path / "pairs.tsv")), tmp_path / "scored.tsv", Letters())
+    assert not (tmp_path / "scored.tsv").exists()
