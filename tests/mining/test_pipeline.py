@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -163,3 +164,14 @@ def test_gold_that_does_not_fit_is_told(files: tuple[Path, Path], tmp_path: Path
         mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work", settings)
     assert told in str(error.value)
     assert not (tmp_path / "out.tsv").exists()
+
+
+def test_the_scores_are_drawn_with_the_threshold(files: tuple[Path, Path], tmp_path: Path) -> None:
+    settings = MiningSettings(plot=str(tmp_path / "scores.svg"), threshold=1.5)
+    mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work", settings)
+    picture = ElementTree.parse(tmp_path / "scores.svg").getroot()
+    svg = "{http://www.w3.org/2000/svg}"
+    drawn = [int(one.text.rsplit(" ", 1)[1]) for one in picture.iter(f"{svg}title")]
+    mined = mine_files(*files, tmp_path / "all.tsv", Words(), IDENTITY, tmp_path / "work")
+    assert 0 < sum(drawn) <= len(mined)
+    assert any(one.text == "1.500" for one in picture.iter(f"{svg}text"))

@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--calibrate", metavar="GOLD", help="Take the threshold with the best F1 on these pairs: texts or line numbers."
     )
     parser.add_argument("--top", type=int, help="Keep the best so many pairs.")
+    parser.add_argument("--plot", metavar="FILE", help="Draw how many pairs have which score into this SVG.")
     parser.add_argument("--memory_mib", type=int, default=512, help="Compare blocks of at most so much memory.")
     parser.add_argument("--vectors", choices=("float32", "float16"), default="float32", help="Keep vectors like this.")
     parser.add_argument(
@@ -51,7 +52,19 @@ def run(arguments: argparse.Namespace) -> None:
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     logging.getLogger("hf_xsent").setLevel(logging.INFO)
-    names = ("k", "margin", "candidates", "threshold", "top", "memory_mib", "vectors", "index", "probes", "calibrate")
+    names = (
+        "k",
+        "margin",
+        "candidates",
+        "threshold",
+        "top",
+        "memory_mib",
+        "vectors",
+        "index",
+        "probes",
+        "calibrate",
+        "plot",
+    )
     settings = MiningSettings(**{name: getattr(arguments, name) for name in names})
     embedder = SentenceEmbedder.from_pretrained(
         arguments.model, pooling=arguments.pooling, max_length=arguments.max_length, device=arguments.device

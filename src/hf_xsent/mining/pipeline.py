@@ -15,6 +15,7 @@ import numpy as np
 from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.errors import DataError, OutputError
 from hf_xsent.mining.calibration import best_threshold, read_gold
+from hf_xsent.mining.histogram import write_histogram
 from hf_xsent.mining.margin import MinedPairs, mine_bitext
 from hf_xsent.mining.vectors import Encodes, encode_to_shards
 
@@ -38,6 +39,7 @@ class MiningSettings:
     index: str | None = None
     probes: int = 32
     calibrate: str | None = None  # gold pairs that choose the threshold
+    plot: str | None = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,9 @@ def mine_files(
             "threshold %.4f: precision %.1f, recall %.1f, F1 %.1f", best.threshold, best.precision, best.recall, best.f1
         )
         threshold = best.threshold
+    if settings.plot is not None and rank == 0:
+        title = f"{len(mined):,} pairs by {settings.margin} margin"
+        write_histogram(settings.plot, mined.score, threshold, title)
     if threshold is not None:
         mined = mined.above(threshold)
     if settings.top is not None:
