@@ -76,3 +76,23 @@ def test_the_table_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         TemperatureSampler(RANGES, 0.0)
     assert "tl                90       0.3333    37.00" in caplog.text
+
+
+@pytest.mark.parametrize("alpha", [0, 1])
+def test_grouped_draws_are_of_one_language_and_mix_as_before(alpha: float) -> None:
+    sampler = TemperatureSampler(RANGES, alpha, seed=1, group=45)
+    rows = list(sampler)
+    assert len(rows) == len(sampler) == 9990 // 45 * 45
+    languages = ["de" if row < 9000 else "fr" if row < 9900 else "tl" for row in rows]
+    groups = [languages[start : start + 45] for start in range(0, len(rows), 45)]
+    assert all(len(set(group)) == 1 for group in groups)
+    assert len({group[0] for group in groups[:40]}) > 1, "languages take turns"
+    shares = mixing_probabilities([9000, 900, 90], alpha)
+    for language, share in zip(RANGES, shares, strict=True):
+        assert languages.count(language) == pytest.approx(len(rows) * share, abs=45)
+    assert rows == list(TemperatureSampler(RANGES, alpha, seed=1, group=45))
+
+
+def test_groups_larger_than_an_epoch_are_refused() -> None:
+    with pytest.raises(DataError, match="batches of 99 pairs of one language do not fit into 50 pairs"):
+        TemperatureSampler(RANGES, num_samples=50, group=99)

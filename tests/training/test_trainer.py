@@ -341,3 +341,12 @@ def test_frozen_word_embeddings_stay_and_the_rest_learns(
     assert words in same
     assert "encoder.embeddings.position_embeddings.weight" not in same
     assert not any(name.endswith("dense.weight") for name in same)
+
+
+def test_batches_of_one_language(encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext) -> None:
+    arguments = _arguments(tmp_path / "run", one_language_batches=True, per_device_train_batch_size=2)
+    trainer = _trainer(encoder_folders["bert"], bitext, arguments)
+    rows = list(trainer._get_train_sampler())
+    languages = [bitext[row]["language"] for row in rows]
+    assert len(set(languages)) > 1
+    assert all(languages[start] == languages[start + 1] for start in range(0, len(rows) - 1, 2))

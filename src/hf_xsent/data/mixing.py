@@ -32,11 +32,17 @@ class TemperatureSampler(Sampler[int]):
 
     An epoch has a fixed number of draws of each language in random order; a language runs through its pairs in a
     random order that is new at every pass, and goes on in the next epoch where this one ended. The rows are a function
-    of seed and epoch alone, so a resumed run sees the same ones. Memory does not grow with the pairs.
+    of seed and epoch alone, so a resumed run sees the same ones. Memory does not grow with the pairs. With ``group``,
+    so many draws in a row are of one language: batches of one language, on all processes at a time.
     """
 
     def __init__(
-        self, ranges: Mapping[str, range], alpha: float = 1.0, seed: int = 0, num_samples: int | None = None
+        self,
+        ranges: Mapping[str, range],
+        alpha: float = 1.0,
+        seed: int = 0,
+        num_samples: int | None = None,
+        group: int = 1,
     ) -> None:
         self.ranges = {language: rows for language, rows in ranges.items()}
         self.seed = seed
@@ -46,7 +52,13 @@ class TemperatureSampler(Sampler[int]):
         self.num_samples = sum(sizes) if num_samples is None else num_samples
         if self.num_samples < 1:
             raise DataError(f"num_samples must be at least 1, not {num_samples}")
-        self.draws = _apportion(probabilities, self.num_samples)
+        if not 1 <= group <= self.num_samples:
+            raise DataError(
+                f"batches of {group} pairs of one language do not fit into {self.num_samples} pairs an epoch"
+            )
+        self.group = group
+        self.num_samples -= self.num_samples % group
+        self.draws = group * _apportion(probabilities, self.num_samples // group)
         logger.info("mixing %d pairs an epoch (alpha=%g)\n%s", self.num_samples, alpha, self._table(probabilities))
 
     def _table(self, probabilities: npt.NDArray[np.float64]) -> str:
@@ -68,18 +80,19 @@ class TemperatureSampler(Sampler[int]):
 
     def _chunks(self) -> Iterator[npt.NDArray[np.int64]]:
         """Yield the epoch's rows in arrays."""
-        order = Permutation(self.num_samples, (self.seed, self.epoch))
-        bounds = np.cumsum(self.draws)
+        order = Permutation(self.num_samples // self.group, (self.seed, self.epoch))
+        bounds = np.cumsum(self.draws // self.group)
         streams = [
             _RowStream(rows, (self.seed, number), self.epoch * int(draws))
             for number, (rows, draws) in enumerate(zip(self.ranges.values(), self.draws, strict=True))
         ]
-        for start in range(0, self.num_samples, _CHUNK):
-            tickets = order[np.arange(start, min(start + _CHUNK, self.num_samples))]
-            languages = np.searchsorted(bounds, tickets, side="right")
+        step = max(1, _CHUNK // self.group)
+        for start in range(0, len(order), step):
+            tickets = order[np.arange(start, min(start + step, len(order)))]
+            languages = np.repeat(np.searchsorted(bounds, tickets, side="right"), self.group)
             by_language = np.argsort(languages, kind="stable")
             counts = np.bincount(languages, minlength=len(streams)).tolist()
-            rows = np.empty_like(tickets)
+            rows = np.empty_like(languages)
             rows[by_language] = np.concatenate([stream.take(n) for stream, n in zip(streams, counts, strict=True)])
             yield rows
 

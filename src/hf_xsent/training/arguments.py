@@ -37,6 +37,9 @@ class AlignmentTrainingArguments(TrainingArguments):
             "help": "On CPUs with glibc, reuse freed memory from step to step instead of returning it each time."
         },
     )
+    one_language_batches: bool = field(
+        default=False, metadata={"help": "Fill each batch, on all processes, with pairs of one language."}
+    )
     pairs_per_chunk: int | None = field(
         default=None,
         metadata={"help": "Encode a batch in chunks of so many pairs, twice, for its gradients in a chunk's memory."},

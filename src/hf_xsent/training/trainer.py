@@ -72,6 +72,7 @@ class AlignmentTrainer(Trainer):
         self.add_callback(MetricsFile)
         self.tokenizer = processing_class
         self.keep_freed_memory = args.keep_freed_memory
+        self.one_language_batches = args.one_language_batches
         self.pairs_per_chunk = args.pairs_per_chunk
         self.head_learning_rate = args.head_learning_rate
         self.alpha = alpha
@@ -157,7 +158,8 @@ class AlignmentTrainer(Trainer):
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
         dataset: Any = self.train_dataset if train_dataset is None else train_dataset
-        return TemperatureSampler(dataset.ranges, self.alpha, self.args.data_seed or self.args.seed)
+        group = self.args.train_batch_size * self.args.world_size if self.one_language_batches else 1
+        return TemperatureSampler(dataset.ranges, self.alpha, self.args.data_seed or self.args.seed, group=group)
 
 
 def _metrics(results: dict[str, RetrievalAccuracy]) -> dict[str, float]:
