@@ -406,3 +406,14 @@ def test_a_share_of_the_start_stays(run: _Run) -> None:
         else:
             assert torch.equal(weight, trained[name]), name
     assert moved
+
+
+def test_a_dry_run_tells_what_the_run_would_take_and_leaves_nothing(
+    run: _Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", logger="hf_xsent"):
+        run.start("--dry_run", "true", max_steps=1000)
+    assert not run.out.exists()
+    told = caplog.messages[-1]
+    assert told.startswith("1,000 steps of ")
+    assert "pairs/s: about" in told and "peak memory" in told

@@ -21,9 +21,11 @@ from hf_xsent.errors import RecipeError, nearest
 from hf_xsent.evaluation.report import write_json
 from hf_xsent.models import METHODS
 from hf_xsent.models.loading import load_config, load_encoder, load_tokenizer
+from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.models.vocabulary import RestrictedVocabulary
 from hf_xsent.training.arguments import Recipe, read_recipe
+from hf_xsent.training.dry_run import StepTimes, forecast, rehearsal, whole_steps
 from hf_xsent.training.output_folder import RECIPE_FILE, prepare_output_folder, remove_old_run
 from hf_xsent.training.recipe import DataArguments, ModelArguments
 from hf_xsent.training.trainer import AlignmentTrainer
@@ -55,6 +57,8 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
     set_seed(training.seed)
     start = str(recipe.model.model)
     model = METHODS[recipe.model.method][1].from_backbone(start, vocabulary=vocabulary, **settings)
+    if recipe.run.dry_run:
+        return rehearse(recipe, model, train, tokenizer)
     if training.should_save:
         prepare(recipe, train, anew=checkpoint is None)
     if checkpoint is not None:
@@ -78,6 +82,21 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
         folder = Path(str(training.output_dir))
         (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle: nothing that others should open
         logger.info("the trained model is in %s", folder)
+    return trainer
+
+
+def rehearse(
+    recipe: Recipe, model: SentenceEncoderForPreTraining, train: Bitext, tokenizer: PreTrainedTokenizerBase
+) -> AlignmentTrainer:
+    """A few steps that leave nothing behind, and what the whole run would take."""
+    training, times = recipe.training, StepTimes()
+    steps = whole_steps(training, len(train))
+    with rehearsal(training):
+        trainer = AlignmentTrainer(
+            model, training, train, None, tokenizer, recipe.data.alpha, recipe.data.target_language, callbacks=[times]
+        )
+        trainer.train()
+    logger.info("%s", forecast(training, steps, times))
     return trainer
 
 

@@ -83,6 +83,7 @@ class RunArguments:
 
     resume: bool = _flag(False, help="Go on from the last checkpoint in the output folder.")
     overwrite: bool = _flag(False, help="Replace the run that the output folder holds.")
+    dry_run: bool = _flag(False, help="Load everything, run three steps, and tell what the whole run would take.")
     verbose: bool = _flag(False, help="Log what the libraries underneath have to say, too.")
 
 
