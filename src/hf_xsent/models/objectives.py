@@ -112,6 +112,11 @@ class AlignmentConfig(SentenceEncoderConfig):
             )
 
     @property
+    def told_apart(self) -> list[str] | None:
+        """The languages of which a batch must say which sentence is in which."""
+        return self.languages or self.rtl_languages
+
+    @property
     def needs_token_ids(self) -> bool:
         """Whether an objective masks, and so must know the tokenizer's special ids."""
         return bool({*self.objectives} - {"translation_ranking"})
