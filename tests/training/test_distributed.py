@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,6 +70,7 @@ def _work(rank: int, world: int, folder: str, pairs: Pairs, address: str, result
 
         cached_loss(_trainer(), parallel, _batch(folder, own), 2).loss.backward()
         _keep(results, rank, f"{mix}, cached", model)
+    dist.barrier()
     dist.destroy_process_group()
 
 
@@ -98,16 +100,21 @@ def _assert_equal(name: str, ours: Any, theirs: Tensor) -> None:
     assert (gradient.norm() / theirs.norm()).item() == pytest.approx(1, abs=1e-9), name
 
 
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
 @pytest.mark.parametrize("world", [2, 4])
-def test_gradients_are_those_of_one_process(
-    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs, world: int
-) -> None:
+def test_gradients_are_those_of_one_process(encoder_folders: dict[str, Path], pairs: Pairs, world: int) -> None:
     """With uneven batches, accumulation, caching, and sentences that repeat across processes."""
     folder = str(encoder_folders["bert"])
     pairs = [*pairs, (pairs[0][0], pairs[1][1]), (pairs[3][0], pairs[3][1])]
     results = mp.get_context("spawn").Manager().dict()
     mp.start_processes(
-        _work, (world, folder, pairs, f"file://{tmp_path}/meet", results), nprocs=world, start_method="spawn"
+        _work, (world, folder, pairs, f"tcp://127.0.0.1:{_free_port()}", results), nprocs=world, start_method="spawn"
     )
     starts = [sum(_sizes(world, len(pairs))[:rank]) for rank in range(world + 1)]
     parts = [pairs[a:b] for a, b in zip(starts, starts[1:], strict=False)]
