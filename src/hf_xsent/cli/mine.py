@@ -22,10 +22,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max_length", type=int, help="Cut sentences after this many tokens.")
     parser.add_argument("--k", type=int, default=4, help="Take the margin over so many nearest neighbours.")
     parser.add_argument(
-        "--margin", default="ratio", help="Score by the cosine's ratio to its neighbours', distance or absolute."
+        "--margin",
+        default="ratio",
+        choices=("ratio", "distance", "absolute"),
+        help="Score by the cosine's ratio to its neighbours', distance or absolute.",
     )
     parser.add_argument(
-        "--candidates", default="max", help="Keep the best of both directions (max), forward, backward, intersection."
+        "--candidates",
+        default="max",
+        choices=("max", "forward", "backward", "intersection"),
+        help="Keep the best of both directions (max), forward, backward, intersection.",
     )
     parser.add_argument("--threshold", type=float, help="Keep pairs that score at least so much; 1.06 is usual.")
     parser.add_argument(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from filelock import FileLock
 from tqdm import tqdm
 
 from hf_xsent.data.cache import read_batches
@@ -74,12 +75,13 @@ def load_sentences(path: str | Path, folder: Path, max_characters: int = 1000) -
     fingerprint = hashlib.sha256(json.dumps(stamp).encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
     info, table = folder / f"{fingerprint}.json", folder / f"{fingerprint}.arrow"
-    if not info.is_file():
-        counts = _write(path, table, max_characters)
-        if not counts.kept:
-            table.unlink()
-            raise DataError(f"{path} holds no sentence: {counts.lines} lines, {counts.empty} of them empty")
-        info.write_text(json.dumps(asdict(counts)), encoding="utf-8")
+    with FileLock(folder / "lock"):  # of several processes one reads, the others wait
+        if not info.is_file():
+            counts = _write(path, table, max_characters)
+            if not counts.kept:
+                table.unlink()
+                raise DataError(f"{path} holds no sentence: {counts.lines} lines, {counts.empty} of them empty")
+            info.write_text(json.dumps(asdict(counts)), encoding="utf-8")
     return Sentences(table, SentenceCounts(**json.loads(info.read_text(encoding="utf-8"))), fingerprint)
 
 
