@@ -4,8 +4,8 @@
     --dev "dev/{language}-en.tsv" --tatoeba tatoeba --work runs/dap-study
 
 Each run is ``hf-xsent pretrain`` with the recipe dap-small and what the table says; it is measured on Tatoeba (36
-languages) and on 300 held-out pairs of every fourth language. Runs that are in --output already are not repeated, so the study may be stopped and
-started again.
+languages) and on 300 held-out pairs of every fourth language. Runs that are in --output already are not repeated, so
+the study may be stopped and started again.
 """
 
 from __future__ import annotations

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 
 
 class HfXsentError(Exception):
-    """Base of every error that the command line answers with one sentence and exit code 2."""
+    """Base of every error that the command line answers with one sentence and its exit code."""
+
+    exit_code = 2
 
 
 class DataError(HfXsentError):
@@ -23,7 +25,17 @@ class RecipeError(HfXsentError):
 
 
 class OutputError(HfXsentError):
-    """Writing would destroy something the user had."""
+    """Writing failed, or would destroy something the user had."""
+
+
+class TrainingError(HfXsentError):
+    """A run broke on the way: a loss or gradient that is no number."""
+
+
+class Stopped(HfXsentError):
+    """A signal ended the run, which is saved and may go on."""
+
+    exit_code = 143  # as the shell counts SIGTERM, so that schedulers start it again
 
 
 class MissingExtraError(HfXsentError):

@@ -12,60 +12,15 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
+from training_run import Pairs, Run
 from transformers import AutoModel, AutoTokenizer, BertConfig, DistilBertConfig
 
-from hf_xsent import AlignmentTrainer, DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead
+from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead
 from hf_xsent.data.cleaning import CleaningRules
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
 from hf_xsent.models.vocabulary import RestrictedVocabulary
 from hf_xsent.training.arguments import read_recipe
 from hf_xsent.training.pretrain import cleaning_rules, main
-
-Pairs = list[tuple[str, str]]
-
-
-class _Run:
-    """A recipe of plain settings beside its data; ``start`` runs it with more flags."""
-
-    def __init__(self, folder: Path, encoder: Path, pairs: Pairs) -> None:
-        self.folder, self.out = folder, folder / "out"
-        for language, some in (("de", pairs[:10]), ("fr", pairs[10:])):
-            text = "".join(f"{source}\t{target}\n" for source, target in some)
-            (folder / f"{language}.tsv").write_text(text, encoding="utf-8")
-        self.settings: dict[str, Any] = {
-            "model": str(encoder),
-            "data": [f"de={folder}/de.tsv", f"fr={folder}/fr.tsv"],
-            "output_dir": str(self.out),
-            "cache_dir": str(folder / "cache"),
-            "clean": False,
-            "dev_pairs": 2,
-            "max_length": 24,
-            "objectives": ["translation_ranking=1"],
-            "learning_rate": "1e-3",
-            "per_device_train_batch_size": 4,
-            "max_steps": 6,
-            "logging_steps": 1,
-            "eval_steps": 3,
-            "save_steps": 3,
-            "use_cpu": True,
-            "report_to": "none",
-            "keep_freed_memory": False,
-        }
-
-    def start(self, *flags: str, **changes: Any) -> AlignmentTrainer:
-        recipe = self.folder / "recipe.yaml"
-        settings = {key: value for key, value in (self.settings | changes).items() if value is not None}
-        recipe.write_text(yaml.safe_dump(settings), encoding="utf-8")
-        return main([str(recipe), *flags])
-
-    @property
-    def metrics(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in (self.out / "metrics.jsonl").read_text().splitlines()]
-
-
-@pytest.fixture
-def run(tmp_path: Path, encoder_folders: dict[str, Path], pairs: Pairs) -> _Run:
-    return _Run(tmp_path, encoder_folders["bert"], pairs)
 
 
 @pytest.fixture
@@ -84,7 +39,7 @@ def _snapshot(folder: Path) -> dict[str, bytes]:
 # A run
 
 
-def test_a_run_leaves_all_that_is_needed_and_nothing_else(run: _Run) -> None:
+def test_a_run_leaves_all_that_is_needed_and_nothing_else(run: Run) -> None:
     run.start()
     assert sorted(path.name for path in run.out.iterdir()) == [
         "bitext.json",
@@ -107,7 +62,7 @@ def test_a_run_leaves_all_that_is_needed_and_nothing_else(run: _Run) -> None:
     assert {"eval_accuracy_de", "eval_accuracy_fr"} <= set(run.metrics[0])
 
 
-def test_the_saved_recipe_starts_the_same_run_again(run: _Run, tmp_path: Path) -> None:
+def test_the_saved_recipe_starts_the_same_run_again(run: Run, tmp_path: Path) -> None:
     run.start("--temperature", "0.1", "--symmetric", "true", "--objectives", "translation_ranking=0.5")
     first = load_file(run.out / "model.safetensors")
     shutil.move(run.out, tmp_path / "first")
@@ -121,19 +76,19 @@ def test_the_saved_recipe_starts_the_same_run_again(run: _Run, tmp_path: Path) -
     assert (recipe.model.temperature, recipe.training.learning_rate) == (0.1, 1e-3)
 
 
-def test_without_dev_pairs_nothing_is_measured(run: _Run) -> None:
+def test_without_dev_pairs_nothing_is_measured(run: Run) -> None:
     run.start(dev_pairs=0)
     assert not any("eval_accuracy" in line for line in run.metrics)
     assert (run.out / "model.safetensors").is_file()
 
 
-def test_a_dev_set_of_ones_own_is_used(run: _Run) -> None:
+def test_a_dev_set_of_ones_own_is_used(run: Run) -> None:
     trainer = run.start(dev=[f"fr={run.folder}/fr.tsv"], data=[f"de={run.folder}/de.tsv"], dev_pairs=None)
     assert len(trainer.train_dataset) == 10
     assert "eval_accuracy_fr" in run.metrics[0] and "eval_accuracy_de" not in run.metrics[0]
 
 
-def _resumed(run: _Run) -> tuple[list[dict[str, Any]], dict[str, torch.Tensor]]:
+def _resumed(run: Run) -> tuple[list[dict[str, Any]], dict[str, torch.Tensor]]:
     """Metrics and weights of a run of nine steps that is then cut back to step 4, in its second epoch, and resumed."""
     settings: dict[str, Any] = {"max_steps": 9, "save_total_limit": 5, "eval_steps": 2, "save_steps": 2}
     run.start(**settings)
@@ -145,7 +100,7 @@ def _resumed(run: _Run) -> tuple[list[dict[str, Any]], dict[str, torch.Tensor]]:
     return lines, whole
 
 
-def test_a_resumed_run_ends_as_the_uninterrupted_one(run: _Run) -> None:
+def test_a_resumed_run_ends_as_the_uninterrupted_one(run: Run) -> None:
     lines, whole = _resumed(run)
     again = load_file(run.out / "model.safetensors")
     assert all(torch.equal(whole[name], again[name]) for name in whole)
@@ -154,7 +109,7 @@ def test_a_resumed_run_ends_as_the_uninterrupted_one(run: _Run) -> None:
     assert [step for step, _ in first] == list(range(1, 10))
 
 
-def test_a_resumed_run_measures_no_step_twice(run: _Run) -> None:
+def test_a_resumed_run_measures_no_step_twice(run: Run) -> None:
     lines, _ = _resumed(run)
     first, second = (
         [(line["step"], line["eval_accuracy"]) for line in some if "eval_accuracy" in line]
@@ -164,7 +119,7 @@ def test_a_resumed_run_measures_no_step_twice(run: _Run) -> None:
     assert len({step for step, _ in second}) == len(second)
 
 
-def test_overwriting_replaces_a_run_and_only_that(run: _Run) -> None:
+def test_overwriting_replaces_a_run_and_only_that(run: Run) -> None:
     run.start(max_steps=3)
     (run.out / "notes.txt").write_text("mine")
     with pytest.raises(OutputError, match="go on with --resume or replace it with --overwrite"):
@@ -175,7 +130,7 @@ def test_overwriting_replaces_a_run_and_only_that(run: _Run) -> None:
     assert max(line["step"] for line in run.metrics) == 2
 
 
-def test_a_mistake_does_not_cost_the_run_that_was_there(run: _Run) -> None:
+def test_a_mistake_does_not_cost_the_run_that_was_there(run: Run) -> None:
     run.start(max_steps=3)
     before = _snapshot(run.out)
     with pytest.raises(HfXsentError):
@@ -185,7 +140,7 @@ def test_a_mistake_does_not_cost_the_run_that_was_there(run: _Run) -> None:
     assert _snapshot(run.out) == before
 
 
-def test_languages_get_their_embeddings(run: _Run) -> None:
+def test_languages_get_their_embeddings(run: Run) -> None:
     run.start(languages=["de", "fr", "en"])
     assert load_file(run.out / "model.safetensors")["language_embeddings.weight"].any()
 
@@ -225,7 +180,7 @@ def test_languages_get_their_embeddings(run: _Run) -> None:
     ],
 )
 def test_a_mistake_is_told_before_the_model_is_loaded(
-    run: _Run, changes: dict[str, Any], kind: type[HfXsentError], told: str
+    run: Run, changes: dict[str, Any], kind: type[HfXsentError], told: str
 ) -> None:
     def filled(value: Any) -> Any:
         if isinstance(value, list):
@@ -245,7 +200,7 @@ def test_a_mistake_is_told_before_the_model_is_loaded(
     [({"alpha": 2}, "alpha must lie between 0"), ({"languages": ["de", "en"]}, "language 'fr' has no embedding")],
 )
 def test_settings_that_do_not_fit_the_bitext_are_told_before_the_model_is_loaded(
-    run: _Run, changes: dict[str, Any], told: str
+    run: Run, changes: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(HfXsentError, match=told):
         run.start(**changes)
@@ -254,7 +209,7 @@ def test_settings_that_do_not_fit_the_bitext_are_told_before_the_model_is_loaded
 
 @pytest.mark.usefixtures("_no_model_is_loaded")
 def test_a_model_folder_that_will_not_do_is_told_before_it_is_loaded(
-    run: _Run, encoder_folders: dict[str, Path], tmp_path: Path
+    run: Run, encoder_folders: dict[str, Path], tmp_path: Path
 ) -> None:
     tokenizer = AutoTokenizer.from_pretrained(encoder_folders["bert"])
     folders = {name: tmp_path / name for name in ("bare", "unknown", "decoder", "small", "unpadded")}
@@ -282,7 +237,7 @@ def test_a_model_folder_that_will_not_do_is_told_before_it_is_loaded(
 
 
 @pytest.mark.usefixtures("_no_model_is_loaded")
-def test_a_folder_of_other_files_is_never_touched(run: _Run) -> None:
+def test_a_folder_of_other_files_is_never_touched(run: Run) -> None:
     run.out.mkdir()
     (run.out / "thesis.txt").write_text("years of work")
     for flags in ((), ("--overwrite",), ("--resume",)):
@@ -306,7 +261,7 @@ dist.destroy_process_group()
 
 
 @pytest.mark.slow
-def test_two_processes_train_one_model(run: _Run) -> None:
+def test_two_processes_train_one_model(run: Run) -> None:
     script = run.folder / "train.py"
     script.write_text(_SCRIPT)
     (run.folder / "recipe.yaml").write_text(yaml.safe_dump(run.settings | {"ddp_backend": "gloo"}))
@@ -350,7 +305,7 @@ def _head(folder: Path) -> Any:
     return XlmrWithRTLHead.from_pretrained(folder).objectives["representation_translation"].head
 
 
-def test_the_vocabulary_of_the_data_restricts_the_head(run: _Run, pairs: Pairs) -> None:
+def test_the_vocabulary_of_the_data_restricts_the_head(run: Run, pairs: Pairs) -> None:
     run.start(objectives=DAP, rtl_vocabulary="auto")
     tokenizer = AutoTokenizer.from_pretrained(run.out)
     used = {piece for _, target in pairs for piece in tokenizer(target)["input_ids"]} | set(tokenizer.all_special_ids)
@@ -359,7 +314,7 @@ def test_the_vocabulary_of_the_data_restricts_the_head(run: _Run, pairs: Pairs) 
 
 
 @pytest.mark.parametrize("missing", ["unknown", "extend"])
-def test_a_given_vocabulary_is_kept_or_extended_by_the_data(run: _Run, pairs: Pairs, missing: str) -> None:
+def test_a_given_vocabulary_is_kept_or_extended_by_the_data(run: Run, pairs: Pairs, missing: str) -> None:
     tokenizer = AutoTokenizer.from_pretrained(run.settings["model"])
     known = RestrictedVocabulary.of([pairs[0][1]], tokenizer)
     known.write(run.folder / "english.json")
@@ -369,17 +324,17 @@ def test_a_given_vocabulary_is_kept_or_extended_by_the_data(run: _Run, pairs: Pa
     assert set(known.ids) <= set(kept)
 
 
-def test_other_directions_learn_the_languages_of_the_data(run: _Run) -> None:
+def test_other_directions_learn_the_languages_of_the_data(run: Run) -> None:
     run.start(objectives=DAP, rtl_direction="both")
     assert AutoModel.from_pretrained(run.out).config.rtl_languages == ["de", "en", "fr"]
 
 
-def test_translation_language_modelling_trains_beside_ranking(run: _Run) -> None:
+def test_translation_language_modelling_trains_beside_ranking(run: Run) -> None:
     run.start(objectives=["translation_ranking=1", "translation_language_modeling=0.8"])
     assert any("loss_translation_language_modeling" in line for line in run.metrics)
 
 
-def test_dap_goes_on_exactly_where_it_stopped(run: _Run) -> None:
+def test_dap_goes_on_exactly_where_it_stopped(run: Run) -> None:
     """Masks, dropout, head and optimizer come back: an interrupted run ends as one that was not."""
     settings: dict[str, Any] = {"objectives": DAP, "rtl_ratio": 0.5, "head_learning_rate": "1e-2"}
     run.start(**settings)
@@ -391,7 +346,7 @@ def test_dap_goes_on_exactly_where_it_stopped(run: _Run) -> None:
         assert torch.equal(weight, whole[name]), name
 
 
-def test_a_share_of_the_start_stays(run: _Run) -> None:
+def test_a_share_of_the_start_stays(run: Run) -> None:
     settings: dict[str, Any] = {"dev_pairs": 0, "save_strategy": "no", "eval_strategy": "no"}
     run.start(**settings)
     trained = load_file(run.out / "model.safetensors")
@@ -408,9 +363,7 @@ def test_a_share_of_the_start_stays(run: _Run) -> None:
     assert moved
 
 
-def test_a_dry_run_tells_what_the_run_would_take_and_leaves_nothing(
-    run: _Run, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_dry_run_tells_what_the_run_would_take_and_leaves_nothing(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", logger="hf_xsent"):
         run.start("--dry_run", "true", max_steps=1000)
     assert not run.out.exists()

@@ -1,4 +1,4 @@
-"""``hf-xsent COMMAND …``: help comes before torch is loaded; an error of ours is one sentence and exit code 2."""
+"""``hf-xsent COMMAND …``: help comes before torch is loaded; an error of ours is one sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parsed.run(parsed)
     except HfXsentError as error:
         print(f"hf-xsent: {error}", file=sys.stderr)
-        return 2
+        return error.exit_code
     except KeyboardInterrupt:
         print("hf-xsent: stopped", file=sys.stderr)
         return 130

@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from transformers.trainer_utils import get_last_checkpoint
+from transformers import TrainingArguments
+from transformers.trainer_utils import SaveStrategy, get_last_checkpoint
 
 from hf_xsent.errors import OutputError
 from hf_xsent.training.callbacks import METRICS_FILE
 
 RECIPE_FILE = "recipe.yaml"
+UNFINISHED = "_unfinished"  # what is being written; renamed when whole, so that a kill leaves nothing half-written
 
 
 def prepare_output_folder(folder: str | Path, resume: bool = False, overwrite: bool = False) -> str | None:
@@ -45,3 +47,38 @@ def remove_old_run(folder: str | Path) -> None:
         if checkpoint.name.removeprefix("checkpoint-").isdecimal() and checkpoint.is_dir():
             shutil.rmtree(checkpoint)
     (Path(folder) / METRICS_FILE).unlink(missing_ok=True)
+    remove_unfinished(folder)
+
+
+def remove_unfinished(folder: str | Path) -> None:
+    """Delete what a killed process was writing."""
+    shutil.rmtree(Path(folder) / UNFINISHED, ignore_errors=True)
+
+
+def move_finished_checkpoint(folder: str | Path, name: str) -> None:
+    """Give a checkpoint that is whole its name."""
+    shutil.rmtree(Path(folder) / name, ignore_errors=True)
+    (Path(folder) / UNFINISHED / name).replace(Path(folder) / name)
+    remove_unfinished(folder)
+
+
+def move_finished_model(folder: str | Path) -> None:
+    """Put a final model that is whole into the run's folder, the weights last: where they are, the rest is."""
+    (Path(folder) / UNFINISHED / "training_args.bin").unlink(missing_ok=True)  # a pickle: nothing for others to open
+    files = sorted((Path(folder) / UNFINISHED).iterdir(), key=lambda file: file.suffix == ".safetensors")
+    for file in files:
+        file.replace(Path(folder) / file.name)
+    remove_unfinished(folder)
+
+
+def check_space(folder: str | Path, model_bytes: int, arguments: TrainingArguments) -> None:
+    """Refuse a run whose checkpoints (weights and two moments each) and final model cannot fit on the disk."""
+    kept = arguments.save_total_limit or 1
+    checkpoints = 0 if arguments.save_strategy == SaveStrategy.NO else kept + 1  # a new one before an old one goes
+    needed = (3 * checkpoints + 1) * model_bytes
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise OutputError(
+            f"{folder} has {free / 2**30:.1f} GiB free but {checkpoints} checkpoints and the model need "
+            f"{needed / 2**30:.1f}: choose another --output_dir, a smaller --save_total_limit or --save_strategy no"
+        )

@@ -26,7 +26,7 @@ from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.models.vocabulary import RestrictedVocabulary
 from hf_xsent.training.arguments import Recipe, read_recipe
 from hf_xsent.training.dry_run import StepTimes, forecast, rehearsal, whole_steps
-from hf_xsent.training.output_folder import RECIPE_FILE, prepare_output_folder, remove_old_run
+from hf_xsent.training.output_folder import RECIPE_FILE, check_space, prepare_output_folder, remove_old_run
 from hf_xsent.training.recipe import DataArguments, ModelArguments
 from hf_xsent.training.trainer import AlignmentTrainer
 
@@ -60,7 +60,7 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
     if recipe.run.dry_run:
         return rehearse(recipe, model, train, tokenizer)
     if training.should_save:
-        prepare(recipe, train, anew=checkpoint is None)
+        prepare(recipe, train, model, anew=checkpoint is None)
     if checkpoint is not None:
         training.eval_on_start = False  # that checkpoint was measured when it was written
     trainer = AlignmentTrainer(
@@ -80,7 +80,6 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
     trainer.save_model()
     if training.should_save:
         folder = Path(str(training.output_dir))
-        (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle: nothing that others should open
         logger.info("the trained model is in %s", folder)
     return trainer
 
@@ -127,12 +126,13 @@ def check(
     return settings, tokenizer, checkpoint, vocabulary
 
 
-def prepare(recipe: Recipe, train: Bitext, anew: bool) -> None:
+def prepare(recipe: Recipe, train: Bitext, model: SentenceEncoderForPreTraining, anew: bool) -> None:
     """Write what describes the run into its folder, which an older run leaves where this one starts ``anew``."""
     folder = Path(str(recipe.training.output_dir))
     folder.mkdir(parents=True, exist_ok=True)
     if anew:
         remove_old_run(folder)
+        check_space(folder, model.num_parameters() * 4, recipe.training)
     save_recipe(recipe, folder / RECIPE_FILE)
     write_json(folder / "bitext.json", train.report.to_dict())
 

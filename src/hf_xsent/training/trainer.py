@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import Sampler
-from transformers import PreTrainedTokenizerBase, Trainer
+from transformers import PreTrainedTokenizerBase
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.collators import PairCollator
 from hf_xsent.data.mixing import TemperatureSampler
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, TrainingError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
@@ -24,9 +26,11 @@ from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.callbacks import MetricsFile, ProgressBar
 from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.memory import keep_freed_memory
+from hf_xsent.training.saving import SavingTrainer
+from hf_xsent.training.survival import broken_step
 
 
-class AlignmentTrainer(Trainer):
+class AlignmentTrainer(SavingTrainer):
     """Trains any model whose forward returns ``loss`` and ``losses`` from pairs.
 
     ``alpha`` mixes the languages of ``train_dataset``; ``eval_dataset`` is bitext too, of which retrieval accuracy@1 is
@@ -81,6 +85,7 @@ class AlignmentTrainer(Trainer):
         self._batches = 0
         self._pairs = 0
         self._clock = time.perf_counter()
+        self._batch: Mapping[str, Any] = {}
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
         """As the Trainer's; on a CPU, memory freed in one step is kept for the next."""
@@ -101,6 +106,10 @@ class AlignmentTrainer(Trainer):
             outputs: Any = cached_loss(self, model, inputs, self.pairs_per_chunk)
         else:
             outputs = model(**inputs)
+        self._batch = inputs
+        if not outputs.loss.isfinite():
+            each = ", ".join(f"{name} {loss.item():g}" for name, loss in outputs.losses.items())
+            raise self._broken(f"the loss is no number ({each})")
         for name, loss in outputs.losses.items():
             self._sums[name] += loss
         self._batches += 1
@@ -155,6 +164,19 @@ class AlignmentTrainer(Trainer):
                 if of_heads:
                     optimizer.add_param_group({**group, "params": of_heads, "lr": rate})
         return optimizer
+
+    def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
+        """As the Trainer's; gradients that are no numbers never reach the weights (fp16's scaler skips them itself)."""
+        norm = super()._get_grad_norm(model, grad_norm)
+        if norm is not None and not math.isfinite(float(norm)) and self.accelerator.scaler is None:
+            raise self._broken(f"the gradients are no numbers (norm {float(norm):g})")
+        return norm
+
+    def _broken(self, what: str) -> TrainingError:
+        model = self.accelerator.unwrap_model(self.model)
+        return broken_step(
+            what, self.state.global_step + 1, self._batch, model, self.tokenizer, str(self.args.output_dir)
+        )
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
         dataset: Any = self.train_dataset if train_dataset is None else train_dataset

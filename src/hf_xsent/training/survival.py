@@ -1,0 +1,106 @@
+"""How a run ends when it cannot go on: a signal, a full disk, a loss that is no number. What was saved stays."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from hf_xsent.errors import OutputError, TrainingError
+from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
+
+BAD_BATCH_FILE = "bad_batch.jsonl"
+SIDES = ("source", "target")
+
+
+class StopOnSigterm(TrainerCallback):
+    """SIGTERM, as machines on loan send it, lets the step finish and asks for a checkpoint: ``requested`` on all."""
+
+    def __init__(self) -> None:
+        self.received = self.requested = False
+        self._before: Any = None
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Listen; only a main thread may."""
+        self.received = self.requested = False
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGTERM, self._receive)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """All processes stop after the same step, whoever was told."""
+        told = self.received
+        if args.world_size > 1:
+            flag = torch.tensor(int(told), device=args.device)
+            torch.distributed.all_reduce(flag, torch.distributed.ReduceOp.MAX)
+            told = bool(flag)
+        if told:
+            self.requested = control.should_save = True
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Give the signal back."""
+        if self._before is not None:
+            signal.signal(signal.SIGTERM, self._before)
+            self._before = None
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        self.received = True
+
+
+@contextmanager
+def explained_write_errors(folder: str | Path, what: str) -> Iterator[None]:
+    """A full disk or a folder that went away ends in one sentence that says what is left."""
+    try:
+        yield
+    except (OSError, SafetensorError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "write" not in str(error):  # torch.save's way to say it
+            raise
+        raise OutputError(
+            f"cannot write {what} into {folder} ({error}): make room and go on with --resume, "
+            "the last whole checkpoint is untouched"
+        ) from error
+
+
+def broken_step(
+    what: str,
+    step: int,
+    batch: Mapping[str, Any],
+    model: SentenceEncoderForPreTraining,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: str | Path,
+) -> TrainingError:
+    """Says at which step and with which sentences a run broke; the batch is kept in ``bad_batch.jsonl``."""
+    sides = [tokenizer.batch_decode(batch[f"{side}_input_ids"], skip_special_tokens=True) for side in SIDES]
+    pairs = list(zip(*sides, strict=True))
+    weights = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
+    suspects = pairs if weights else [pairs[row] for row in _without_vector(batch, model)] or pairs
+    file = Path(folder) / BAD_BATCH_FILE
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lines = (json.dumps({**dict(zip(SIDES, pair, strict=True)), "suspect": pair in suspects}) for pair in pairs)
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    state = f"the weights were broken already, {weights[0]} first" if weights else "the weights before it are sound"
+    return TrainingError(
+        f"step {step}: {what}, in a batch of {len(pairs)} pairs; look first at {suspects[0]!r} (all in {file}); "
+        f"{state}: lower the learning rate or leave these sentences out, and --resume the last checkpoint"
+    )
+
+
+@torch.no_grad()
+def _without_vector(batch: Mapping[str, Any], model: SentenceEncoderForPreTraining) -> list[int]:
+    """The pairs of which a sentence has a vector that is no number."""
+    ids, masks = ([batch[f"{side}_{name}"] for side in SIDES] for name in ("input_ids", "attention_mask"))
+    sentences = model.encode_pairs((ids[0], ids[1]), (masks[0], masks[1]), batch.get("language_ids")).sentences
+    sound = sentences.source.isfinite().all(-1) & sentences.target.isfinite().all(-1)
+    return (~sound).nonzero().flatten().tolist()

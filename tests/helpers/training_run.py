@@ -1,0 +1,57 @@
+"""A small training run, from recipe to folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hf_xsent import AlignmentTrainer
+from hf_xsent.training.pretrain import main
+
+Pairs = list[tuple[str, str]]
+
+
+class Run:
+    """A recipe of plain settings beside its data; ``start`` runs it with more flags."""
+
+    def __init__(self, folder: Path, encoder: Path, pairs: Pairs) -> None:
+        self.folder, self.out = folder, folder / "out"
+        for language, some in (("de", pairs[:10]), ("fr", pairs[10:])):
+            text = "".join(f"{source}\t{target}\n" for source, target in some)
+            (folder / f"{language}.tsv").write_text(text, encoding="utf-8")
+        self.settings: dict[str, Any] = {
+            "model": str(encoder),
+            "data": [f"de={folder}/de.tsv", f"fr={folder}/fr.tsv"],
+            "output_dir": str(self.out),
+            "cache_dir": str(folder / "cache"),
+            "clean": False,
+            "dev_pairs": 2,
+            "max_length": 24,
+            "objectives": ["translation_ranking=1"],
+            "learning_rate": "1e-3",
+            "per_device_train_batch_size": 4,
+            "max_steps": 6,
+            "logging_steps": 1,
+            "eval_steps": 3,
+            "save_steps": 3,
+            "use_cpu": True,
+            "report_to": "none",
+            "keep_freed_memory": False,
+        }
+
+    def start(self, *flags: str, **changes: Any) -> AlignmentTrainer:
+        recipe = self.folder / "recipe.yaml"
+        settings = {key: value for key, value in (self.settings | changes).items() if value is not None}
+        recipe.write_text(yaml.safe_dump(settings), encoding="utf-8")
+        return main([str(recipe), *flags])
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.out / "metrics.jsonl").read_text().splitlines()]
+
+    @property
+    def begun(self) -> bool:
+        return (self.out / "metrics.jsonl").is_file()
