@@ -124,11 +124,11 @@ class Backbone(ABC):
         """As ``encode``, from 1 × T × d vectors in the place of word vectors."""
         count = len(self.layers)
         layer = count if layer is None else layer
-        whole_layers = layer if tokens is None else max(layer - 1, 0)
-        hidden = next(islice(self._states(words, packed), whole_layers, None))
+        whole = tokens is None or layer == 0 or _is_watched(self.layers[layer - 1])
+        hidden = next(islice(self._states(words, packed), layer if whole else layer - 1, None))
         if tokens is None:
             return hidden
-        if layer == 0:
+        if whole:
             return hidden[tokens]
         some = self.layer_at(self.layers[layer - 1], hidden[None], packed, tokens)
         return (self.final_norm(some) if layer == count else some).squeeze(0)
@@ -294,6 +294,11 @@ class ModernBertBackbone(Backbone):
 
     def _rotations(self, layer: Layer, hidden: Tensor, packed: PackedSentences) -> tuple[Tensor, Tensor]:
         return self.encoder.rotary_emb(hidden, packed.positions[None], layer.attention_type)
+
+
+def _is_watched(layer: Layer) -> bool:
+    """Sharding (FSDP, ZeRO-3) and probes hook into the call of a layer: then it must run as a whole."""
+    return bool(layer._forward_pre_hooks or layer._forward_hooks)
 
 
 def _rotate(states: Tensor, cos: Tensor, sin: Tensor, head_size: int) -> Tensor:

@@ -8,8 +8,8 @@ into the encoder. Token losses add up over the chunks, and so are computed in th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -114,6 +114,13 @@ class RandomState:
             torch.cuda.set_rng_state(self.accelerator, self.device)
 
 
-def _without_sync(trainer: AlignmentTrainer, model: nn.Module) -> AbstractContextManager[Any]:
-    context: AbstractContextManager[Any] = trainer.accelerator.no_sync(model)
-    return context
+@contextmanager
+def _without_sync(trainer: AlignmentTrainer, model: nn.Module) -> Iterator[None]:
+    """Gradients of this chunk only add up: no exchange between processes, and no step of DeepSpeed's engine."""
+    state, syncs = trainer.accelerator.gradient_state, trainer.accelerator.sync_gradients
+    with trainer.accelerator.no_sync(model):
+        state._set_sync_gradients(False)
+        try:
+            yield
+        finally:
+            state._set_sync_gradients(syncs)
