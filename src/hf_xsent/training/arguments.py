@@ -14,6 +14,7 @@ from transformers import HfArgumentParser, TrainingArguments
 
 from hf_xsent.errors import RecipeError, nearest
 from hf_xsent.training.recipe import DataArguments, ModelArguments, RunArguments
+from hf_xsent.training.support import check_support
 
 
 @dataclass
@@ -66,6 +67,7 @@ class AlignmentTrainingArguments(TrainingArguments):
             raise RecipeError(f"pairs_per_chunk {self.pairs_per_chunk} is not positive: leave it out for whole batches")
         if not 0 <= self.start_share < 1:
             raise RecipeError(f"start_share {self.start_share} is not a share: give 0 to below 1")
+        check_support(self)
         if "no" in (self.eval_strategy, self.save_strategy):
             self.load_best_model_at_end = False
         super().__post_init__()

@@ -1,0 +1,52 @@
+"""Which launchers, precisions and options go together; docs/distributed_training.md holds the whole table."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hf_xsent.errors import MissingExtraError, RecipeError
+
+if TYPE_CHECKING:
+    from hf_xsent.training.arguments import AlignmentTrainingArguments
+
+
+def check_support(arguments: AlignmentTrainingArguments) -> None:
+    """Refuse, before anything starts, what would fail later or quietly do something else."""
+    if arguments.deepspeed:
+        if importlib.util.find_spec("deepspeed") is None:
+            raise MissingExtraError("--deepspeed needs DeepSpeed: DS_BUILD_OPS=0 pip install 'hf-xsent[deepspeed]'")
+        if _zero_stage(arguments.deepspeed) == 3:
+            raise RecipeError(
+                "ZeRO-3 splits weights while the model is built, but heads start from copies of whole layers: "
+                "use stage 2, trainer_scripts/deepspeed/zero2.json"
+            )
+    if arguments.fsdp:
+        if arguments.use_cpu or not torch.cuda.is_available():
+            raise RecipeError("accelerate runs FSDP on accelerators alone: on CPUs leave --fsdp out, torchrun uses DDP")
+        if arguments.pairs_per_chunk is not None:
+            raise RecipeError(
+                "gradient caching encodes outside of the call that FSDP gathers weights for: "
+                "leave out --pairs_per_chunk, or use DDP or trainer_scripts/deepspeed/zero2.json"
+            )
+        if str(_settings(arguments.fsdp_config or {}).get("version", 2)) == "1":
+            raise RecipeError("FSDP 1 flattens weights that have learning rates of their own: use version 2")
+
+
+def _zero_stage(config: Any) -> int:
+    return int(_settings(config).get("zero_optimization", {}).get("stage", 0))
+
+
+def _settings(config: Any) -> dict[str, Any]:
+    """From a file, from JSON text, or as given."""
+    if not isinstance(config, str | Path):
+        return dict(config)
+    try:
+        text = str(config) if str(config).lstrip().startswith("{") else Path(config).read_text(encoding="utf-8")
+        return dict(json.loads(text))
+    except (OSError, ValueError) as error:
+        raise RecipeError(f"cannot read the settings {config}: {error}") from error

@@ -1,0 +1,65 @@
+"""FSDP 2 gathers a layer's weights when the layer is called: our forward must call it."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from transformers import AutoTokenizer
+
+from hf_xsent import XlmrWithRTLHead
+from hf_xsent.data.collators import PairCollator
+from hf_xsent.models.backbone import Backbone
+
+Pairs = list[tuple[str, str]]
+
+
+def _work(rank: int, folder: str, pairs: Pairs, address: str, differences: Any) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    torch.manual_seed(0)
+    model = XlmrWithRTLHead.from_backbone(folder, pooling="cls", dropout=0.0, max_length=64)
+    examples = [{"source": source, "target": target, "language": "de"} for source, target in pairs]
+    batch = PairCollator(AutoTokenizer.from_pretrained(folder), 64)(examples)
+    model(**batch).loss.backward()
+    plain = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+    model.zero_grad()
+
+    mesh = init_device_mesh("cpu", (2,))
+    for encoder in (model.encoder, model.objectives["representation_translation"].head.encoder):
+        for layer in Backbone.of(encoder).layers:
+            fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    model(**batch).loss.backward()
+    sharded: dict[str, Any] = {name: weight.grad for name, weight in model.named_parameters()}
+    worst = max((sharded[name].full_tensor() - plain[name]).abs().max().item() for name in plain)
+    if rank == 0:
+        differences.put(worst)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+def test_sharded_models_have_the_gradients_of_whole_ones(
+    family: str, encoder_folders: dict[str, Path], pairs: Pairs
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    context = mp.get_context("spawn")
+    differences = context.Queue()
+    arguments = (str(encoder_folders[family]), pairs[:6], address, differences)
+    workers = mp.start_processes(_work, arguments, 2, join=False, start_method="spawn")
+    worst = differences.get(timeout=120)
+    assert workers is not None
+    while not workers.join():
+        pass
+    assert worst < 1e-5

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hf_xsent import AlignmentTrainingArguments
+from hf_xsent.errors import HfXsentError
+
+ZERO_3 = {"zero_optimization": {"stage": 3}}
+
+
+@pytest.fixture
+def _deepspeed_seems_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+
+
+@pytest.mark.parametrize("form", ["file", "text", "mapping"])
+def test_zero_3_is_refused_with_the_nearest_choice(form: str, tmp_path: Path, _deepspeed_seems_installed: None) -> None:
+    (tmp_path / "zero3.json").write_text(json.dumps(ZERO_3))
+    given: Any = {"file": str(tmp_path / "zero3.json"), "text": json.dumps(ZERO_3), "mapping": ZERO_3}[form]
+    with pytest.raises(HfXsentError, match=r"ZeRO-3 .* use stage 2"):
+        AlignmentTrainingArguments(output_dir=str(tmp_path), deepspeed=given)
+
+
+def test_settings_of_deepspeed_that_cannot_be_read(tmp_path: Path, _deepspeed_seems_installed: None) -> None:
+    with pytest.raises(HfXsentError, match="cannot read the settings .*missing.json"):
+        AlignmentTrainingArguments(output_dir=str(tmp_path), deepspeed=str(tmp_path / "missing.json"))
+
+
+def test_missing_deepspeed_names_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(HfXsentError, match=r"pip install 'hf-xsent\[deepspeed\]'"):
+        AlignmentTrainingArguments(output_dir=str(tmp_path), deepspeed=ZERO_3)
+
+
+def test_fsdp_on_a_cpu_would_quietly_be_ddp_and_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HfXsentError, match="FSDP on accelerators alone"):
+        AlignmentTrainingArguments(output_dir=str(tmp_path), fsdp="full_shard", use_cpu=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [({"pairs_per_chunk": 8}, "leave out --pairs_per_chunk"), ({"fsdp_config": {"version": 1}}, "use version 2")],
+)
+def test_fsdp_is_refused_where_it_cannot_be_right(
+    settings: dict[str, Any], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    with pytest.raises(HfXsentError, match=reason):
+        AlignmentTrainingArguments(output_dir=str(tmp_path), fsdp="full_shard", **settings)
