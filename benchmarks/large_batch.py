@@ -1,0 +1,115 @@
+"""Memory against batch size with gradient caching, speed against processes, and what the loader could deliver.
+
+  OMP_WAIT_POLICY=PASSIVE python benchmarks/large_batch.py --model ENCODER --data "train/{language}-en.tsv.xz"
+
+Each figure is a run of ``hf-xsent pretrain`` in a process of its own: peak resident memory as the system counts it, and
+pairs a second as metrics.jsonl tells (they need a quiet machine; memory does not).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RECIPE = ROOT / "trainer_scripts/recipes/tr-small.yaml"
+SCRIPT = ROOT / "trainer_scripts/run_pretrain.py"
+
+
+def train(options: argparse.Namespace, batch: int, chunk: int | None, processes: int, steps: int) -> dict[str, Any]:
+    """One run; memory is the largest of its processes, pairs a second are of all after the first step."""
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
+    flags = {
+        "model": options.model,
+        "data": options.data,
+        "cache_dir": options.cache,
+        "per_device_train_batch_size": batch // processes,
+        "max_steps": steps,
+        "logging_steps": 1,
+        "warmup_steps": 0,
+    }
+    if processes > 1:
+        flags |= {"ddp_backend": "gloo", "use_cpu": True}
+    if chunk is not None:
+        flags["pairs_per_chunk"] = chunk
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            sys.executable,
+            *(launch if processes > 1 else []),
+            str(SCRIPT),
+            str(RECIPE),
+            f"--output_dir={folder}",
+        ]
+        environment = os.environ | {"OMP_NUM_THREADS": str(max(1, options.threads // processes))}
+        process = subprocess.Popen(
+            [*command, *(f"--{name}={value}" for name, value in flags.items())],
+            env=environment,
+            stderr=subprocess.DEVNULL,
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        if status:
+            raise SystemExit(f"the run of {batch} pairs failed: {' '.join(command)}")
+        lines = [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
+    rates = [line["pairs_per_second"] for line in lines if "pairs_per_second" in line][1:]
+    return {
+        "pairs": batch,
+        "chunk": chunk,
+        "processes": processes,
+        "peak_mib": usage.ru_maxrss >> 10,
+        "pairs_per_second": round(sum(rates) / len(rates), 1),
+    }
+
+
+def loader(options: argparse.Namespace, pairs: int) -> float:
+    """Pairs a second of reading, mixing, tokenizing and batching alone."""
+    from torch.utils.data import BatchSampler, DataLoader
+
+    from hf_xsent.data.bitext import load_bitext
+    from hf_xsent.data.collators import PairCollator
+    from hf_xsent.data.mixing import TemperatureSampler
+    from hf_xsent.models.loading import load_tokenizer
+
+    bitext: Any = load_bitext(options.data, cache_dir=options.cache)
+    sampler = TemperatureSampler(bitext.ranges, alpha=0.5, seed=0, num_samples=pairs)
+    batches = DataLoader(
+        bitext,
+        batch_sampler=BatchSampler(sampler, 128, drop_last=False),
+        collate_fn=PairCollator(load_tokenizer(options.model), 32),
+    )
+    started = time.perf_counter()
+    for _ in batches:
+        pass
+    return round(pairs / (time.perf_counter() - started))
+
+
+def main() -> None:
+    """Measure; print and keep the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="Encoder to train: folder or Hub id.")
+    parser.add_argument("--data", required=True, help="Pairs, such as train/{language}-en.tsv.xz.")
+    parser.add_argument("--cache", required=True, help="Keep the memory-mapped bitext here.")
+    parser.add_argument("--batches", type=int, nargs="+", default=[64, 512, 4096])
+    parser.add_argument("--chunk", type=int, default=64)
+    parser.add_argument("--processes", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--output", default="benchmarks/results/large_batch.json")
+    options = parser.parse_args()
+    result: dict[str, Any] = {"loader_pairs_per_second": loader(options, 20_000), "caching": [], "processes": []}
+    print(f"the loader alone: {result['loader_pairs_per_second']} pairs/s", flush=True)
+    runs = [("caching", batch, None if batch <= options.chunk else options.chunk, 1, 2) for batch in options.batches]
+    runs += [("processes", 128, None, processes, 6) for processes in options.processes]
+    for kind, *settings in runs:
+        result[kind].append(train(options, *settings))
+        print(kind, result[kind][-1], flush=True)
+        Path(options.output).write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
