@@ -24,6 +24,7 @@ Pairs = list[tuple[str, str]]
 BOTH: dict[str, Any] = {"rtl_direction": "both", "rtl_languages": ["de", "en"]}
 MIXES: dict[str, dict[str, Any]] = {
     "TR": {"objectives": {"translation_ranking": 1.0}},
+    "TR of several widths": {"objectives": {"translation_ranking": 1.0}, "matryoshka_dims": [32, 8]},
     "DAP": {"objectives": {"translation_ranking": 1.0, "representation_translation": 0.8}, **BOTH},
 }
 

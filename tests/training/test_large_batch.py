@@ -31,6 +31,7 @@ MIXES: dict[str, dict[str, Any]] = {
         "rtl_ratio": 0.6,
     },
     "TR + TLM": {"objectives": {"translation_ranking": 1.0, "translation_language_modeling": 0.5}, "masked_share": 0.4},
+    "TR of several widths": {"objectives": {"translation_ranking": 1.0}, "matryoshka_dims": [32, 8]},
     "RTL alone": {"objectives": {"representation_translation": 1.0}},
 }
 

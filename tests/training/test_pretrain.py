@@ -209,6 +209,17 @@ def test_languages_get_their_embeddings(run: _Run) -> None:
         ({"objectives": ["translation_ranking=0"]}, RecipeError, "the weight of objective 'translation_ranking' is 0"),
         ({"pooling": "last"}, RecipeError, "unknown pooling 'last': use one of cls, mean, max"),
         ({"temperature": -1.5}, RecipeError, "temperature -1.5 is not positive"),
+        (
+            {"matryoshka_dims": [16, 64]},
+            RecipeError,
+            "matryoshka_dims has 64, but the vectors of this encoder have 1 to 32",
+        ),
+        ({"matryoshka_dims": [0]}, RecipeError, "matryoshka_dims has 0"),
+        (
+            {"objectives": ["representation_translation=1"], "matryoshka_dims": [16]},
+            RecipeError,
+            "matryoshka_dims cuts the vectors of translation_ranking",
+        ),
         ({"start_share": 1.0}, RecipeError, "start_share 1.0 is not a share"),
         (
             {"objectives": ["representation_translation=1"], "rtl_layers": 9},
@@ -389,6 +400,13 @@ def test_dap_goes_on_exactly_where_it_stopped(run: _Run) -> None:
     run.start("--resume", "true", **settings)
     for name, weight in load_file(run.out / "model.safetensors").items():
         assert torch.equal(weight, whole[name]), name
+
+
+def test_vectors_of_several_widths_are_ranked(run: _Run) -> None:
+    run.start(matryoshka_dims=[32, 8])
+    embedder = SentenceEmbedder.from_pretrained(str(run.out), device="cpu", dim=8)
+    assert embedder.model.config.matryoshka_dims == [32, 8]
+    assert embedder.encode(["Wo ist der Bahnhof?"]).shape == (1, 8)
 
 
 def test_a_share_of_the_start_stays(run: _Run) -> None:

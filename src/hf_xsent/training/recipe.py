@@ -29,6 +29,9 @@ class ModelArguments:
     margin_before_temperature: bool | None = _flag(help="Take the margin off the cosine, before the temperature.")
     symmetric: bool | None = _flag(help="Rank in both directions and average.")
     mask_repeated: bool | None = _flag(help="Do not count repeated sentences of a batch as wrong answers.")
+    matryoshka_dims: list[int] | None = _flag(
+        help="Rank vectors cut to each of these widths, such as 384 256 128 64, so that users may cut them, too."
+    )
     training_mlp: bool | None = _flag(help="Put a tanh layer over sentence vectors in training only, as DAP's code.")
     rtl_layers: int | None = _flag(help="Give the RTL head so many layers, started from the encoder's last.")
     rtl_direction: str | None = _flag(
