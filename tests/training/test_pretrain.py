@@ -221,6 +221,15 @@ def test_languages_get_their_embeddings(run: _Run) -> None:
             "matryoshka_dims cuts the vectors of translation_ranking",
         ),
         ({"start_share": 1.0}, RecipeError, "start_share 1.0 is not a share"),
+        ({"frozen_layers": 4}, RecipeError, "frozen_layers 4 does not fit: this encoder has 3 layers"),
+        ({"frozen_layers": -1}, RecipeError, "frozen_layers -1 does not fit"),
+        ({"early_stopping_patience": 0}, RecipeError, "early_stopping_patience 0 is not positive: leave it out"),
+        ({"early_stopping_patience": 2, "dev_pairs": 0}, RecipeError, "needs dev pairs to measure: give --dev"),
+        (
+            {"early_stopping_patience": 2, "eval_strategy": "no"},
+            RecipeError,
+            "early_stopping_patience counts dev measurements, but eval_strategy is no",
+        ),
         (
             {"objectives": ["representation_translation=1"], "rtl_layers": 9},
             RecipeError,

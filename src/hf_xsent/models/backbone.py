@@ -18,7 +18,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedC
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from hf_xsent.errors import ModelError
+from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.packing import PackedSentences, packed_attention
 
 PACKED_ATTENTION = "hf_xsent_packed"
@@ -84,6 +84,12 @@ class Backbone(ABC):
     def max_length(config: PreTrainedConfig) -> int:
         """The longest sentence, in tokens, for which the encoder has positions."""
         return config.max_position_embeddings
+
+    def freeze(self, layers: int) -> None:
+        """Let the embeddings and so many lowest layers stay as they are; they then keep no activations either."""
+        check_frozen_layers(layers, self.config)
+        for frozen in (self.encoder.embeddings, *self.layers[:layers]) if layers else ():
+            frozen.requires_grad_(False)
 
     @abstractmethod
     def embed(self, words: Tensor, packed: PackedSentences) -> Tensor:
@@ -310,6 +316,12 @@ FAMILIES: dict[str, type[Backbone]] = {
     "camembert": RobertaBackbone,
     "modernbert": ModernBertBackbone,
 }
+
+
+def check_frozen_layers(layers: int, config: PreTrainedConfig) -> None:
+    """Whether an encoder of this config has so many layers to freeze."""
+    if not 0 <= layers <= config.num_hidden_layers:
+        raise RecipeError(f"frozen_layers {layers} does not fit: this encoder has {config.num_hidden_layers} layers")
 
 
 def family(config: PreTrainedConfig) -> type[Backbone]:

@@ -53,6 +53,17 @@ class AlignmentTrainingArguments(TrainingArguments):
     frozen_word_embeddings: bool = field(
         default=False, metadata={"help": "Leave the table of word pieces as it is: less memory, quicker steps."}
     )
+    frozen_layers: int = field(
+        default=0,
+        metadata={"help": "Leave the embeddings and so many lowest layers as they are: less memory, quicker steps."},
+    )
+    early_stopping_patience: int | None = field(
+        default=None,
+        metadata={"help": "Stop after so many dev measurements in a row without a better one."},
+    )
+    early_stopping_threshold: float = field(
+        default=0.0, metadata={"help": "With --early_stopping_patience, better means better by more than this."}
+    )
     start_share: float = field(
         default=0.0,
         metadata={"help": "Average the trained encoder with the one it started from: so much of the start stays."},
@@ -66,11 +77,20 @@ class AlignmentTrainingArguments(TrainingArguments):
             raise RecipeError(f"pairs_per_chunk {self.pairs_per_chunk} is not positive: leave it out for whole batches")
         if not 0 <= self.start_share < 1:
             raise RecipeError(f"start_share {self.start_share} is not a share: give 0 to below 1")
+        if self.early_stopping_patience is not None:
+            self._check_early_stopping()
         if "no" in (self.eval_strategy, self.save_strategy):
             self.load_best_model_at_end = False
         super().__post_init__()
         if self.device.type == "cpu":
             self.dataloader_pin_memory = False
+
+    def _check_early_stopping(self) -> None:
+        if cast(int, self.early_stopping_patience) < 1:
+            raise RecipeError(f"early_stopping_patience {self.early_stopping_patience} is not positive: leave it out")
+        if self.eval_strategy == "no":
+            raise RecipeError("early_stopping_patience counts dev measurements, but eval_strategy is no")
+        self.restore_callback_states_from_checkpoint = True  # a resumed run goes on counting
 
 
 @dataclass(frozen=True)

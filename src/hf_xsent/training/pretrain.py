@@ -20,6 +20,7 @@ from hf_xsent.data.mixing import mixing_probabilities
 from hf_xsent.errors import RecipeError, nearest
 from hf_xsent.evaluation.report import write_json
 from hf_xsent.models import METHODS
+from hf_xsent.models.backbone import check_frozen_layers
 from hf_xsent.models.loading import load_config, load_encoder, load_tokenizer
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
@@ -28,7 +29,7 @@ from hf_xsent.training.arguments import Recipe, read_recipe
 from hf_xsent.training.dry_run import StepTimes, forecast, rehearsal, whole_steps
 from hf_xsent.training.output_folder import RECIPE_FILE, prepare_output_folder, remove_old_run
 from hf_xsent.training.recipe import DataArguments, ModelArguments
-from hf_xsent.training.trainer import AlignmentTrainer
+from hf_xsent.training.trainer import NO_DEV_TO_STOP_BY, AlignmentTrainer
 
 logger = logging.getLogger(__name__)
 
@@ -114,6 +115,9 @@ def check(
     settings = model_settings(recipe.model)
     encoder_config = load_config(recipe.model.model)
     METHODS[recipe.model.method][0](encoder_config=encoder_config, **settings).check_objectives()
+    check_frozen_layers(recipe.training.frozen_layers, encoder_config)
+    if recipe.training.early_stopping_patience is not None and not (recipe.data.dev or recipe.data.dev_pairs):
+        raise RecipeError(NO_DEV_TO_STOP_BY)
     tokenizer = load_tokenizer(recipe.model.model)
     _check_tokenizer(tokenizer, encoder_config, recipe.model.model)
     vocabulary = None

@@ -94,6 +94,8 @@ COMMON_TRAINING_FLAGS = {
     "output_dir": "Write checkpoints, metrics and the final model into this folder.",
     "max_steps": "Stop after this many steps (or give --num_train_epochs).",
     "per_device_train_batch_size": "Pairs a step and process; the other pairs of a batch are the wrong answers.",
+    "frozen_layers": "Leave the embeddings and so many lowest layers as they are.",
+    "early_stopping_patience": "Stop after so many dev measurements in a row without a better one.",
     "learning_rate": "Peak learning rate; 5e-5 for a base-size encoder.",
     "warmup_steps": "Steps of rising learning rate; below 1, a share of all steps.",
     "eval_steps": "Measure dev accuracy every so many steps; save_steps must be a multiple.",

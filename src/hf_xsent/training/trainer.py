@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.data import Sampler
-from transformers import PreTrainedTokenizerBase, Trainer
+from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, Trainer
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.collators import PairCollator
 from hf_xsent.data.mixing import TemperatureSampler
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
@@ -24,6 +24,8 @@ from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.callbacks import MetricsFile, ProgressBar
 from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.memory import keep_freed_memory
+
+NO_DEV_TO_STOP_BY = "early_stopping_patience needs dev pairs to measure: give --dev, or --dev_pairs above 0"
 
 
 class AlignmentTrainer(Trainer):
@@ -50,6 +52,8 @@ class AlignmentTrainer(Trainer):
         if processing_class is None:
             raise DataError("the trainer needs the tokenizer: pass it as processing_class")
         if eval_dataset is None:
+            if args.early_stopping_patience is not None:
+                raise RecipeError(NO_DEV_TO_STOP_BY)
             args.eval_strategy = IntervalStrategy.NO
             args.eval_on_start = args.load_best_model_at_end = False
         kwargs.setdefault(
@@ -58,6 +62,9 @@ class AlignmentTrainer(Trainer):
         )
         if args.frozen_word_embeddings:
             model.backbone.word_embeddings.requires_grad_(False)
+        model.backbone.freeze(args.frozen_layers)
+        if not any(weight.requires_grad for weight in model.parameters()):
+            raise RecipeError(f"with frozen_layers {args.frozen_layers} nothing is left to train: freeze fewer")
         super().__init__(
             model=model,
             args=args,
@@ -70,6 +77,8 @@ class AlignmentTrainer(Trainer):
             self.remove_callback(default)
         self.add_callback(ProgressBar)
         self.add_callback(MetricsFile)
+        if args.early_stopping_patience is not None:
+            self.add_callback(EarlyStoppingCallback(args.early_stopping_patience, args.early_stopping_threshold))
         self.tokenizer = processing_class
         self.keep_freed_memory = args.keep_freed_memory
         self.one_language_batches = args.one_language_batches
