@@ -221,6 +221,8 @@ def test_languages_get_their_embeddings(run: _Run) -> None:
             "matryoshka_dims cuts the vectors of translation_ranking",
         ),
         ({"start_share": 1.0}, RecipeError, "start_share 1.0 is not a share"),
+        ({"lora_rank": 4, "lora_targets": ["qery"]}, RecipeError, "did you mean 'query'"),
+        ({"lora_alpha": 4}, RecipeError, "give lora_rank, too"),
         ({"frozen_layers": 4}, RecipeError, "frozen_layers 4 does not fit: this encoder has 3 layers"),
         ({"frozen_layers": -1}, RecipeError, "frozen_layers -1 does not fit"),
         ({"early_stopping_patience": 0}, RecipeError, "early_stopping_patience 0 is not positive: leave it out"),
@@ -416,6 +418,36 @@ def test_vectors_of_several_widths_are_ranked(run: _Run) -> None:
     embedder = SentenceEmbedder.from_pretrained(str(run.out), device="cpu", dim=8)
     assert embedder.model.config.matryoshka_dims == [32, 8]
     assert embedder.encode(["Wo ist der Bahnhof?"]).shape == (1, 8)
+
+
+@pytest.mark.parametrize("settings", [{}, {"pairs_per_chunk": 2}, {"frozen_layers": 1, "start_share": 0.5}])
+def test_adapters_end_in_plain_weights(run: _Run, settings: dict[str, Any]) -> None:
+    run.start(lora_rank=2, lora_alpha=4, lora_targets=["query", "value"], **settings)
+    start = load_file(Path(run.settings["model"]) / "model.safetensors")
+    final = load_file(run.out / "model.safetensors")
+    checkpoint = load_file(run.out / "checkpoint-6" / "model.safetensors")
+    first = settings.get("frozen_layers", 0)
+    adapted = {f"encoder.layer.{n}.attention.self.{one}.weight" for n in range(first, 3) for one in ("query", "value")}
+    for name, weight in final.items():
+        began = start[name.removeprefix("encoder.")]
+        assert torch.equal(weight, began) != (name.removeprefix("encoder.") in adapted), name
+        if "self.query.weight" in name:
+            assert torch.equal(checkpoint[name.replace(".weight", ".base_layer.weight")], began)
+    assert not any("lora" in name for name in final) and any("lora" in name for name in checkpoint)
+    assert AutoModel.from_pretrained(run.out).config.lora_rank is None
+    opened = SentenceEmbedder.from_pretrained(str(run.out / "checkpoint-6"), device="cpu")
+    assert opened.model.config.lora_rank == 2  # a checkpoint opens with its adapters
+
+
+def test_adapters_go_on_exactly_where_they_stopped(run: _Run) -> None:
+    settings: dict[str, Any] = {"objectives": DAP, "lora_rank": 2, "dropout": 0.1}
+    run.start(**settings)
+    whole = load_file(run.out / "model.safetensors")
+    shutil.rmtree(run.out / "checkpoint-6")
+    (run.out / "model.safetensors").unlink()
+    run.start("--resume", "true", **settings)
+    for name, weight in load_file(run.out / "model.safetensors").items():
+        assert torch.equal(weight, whole[name]), name
 
 
 def test_a_share_of_the_start_stays(run: _Run) -> None:

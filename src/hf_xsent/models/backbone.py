@@ -273,16 +273,11 @@ class ModernBertBackbone(Backbone):
     def layer_at(self, layer: Layer, hidden: Tensor, packed: PackedSentences, tokens: Tensor) -> Tensor:
         """As BERT's, with the queries cut out of the joint projection and rotated like the keys."""
         attention = layer.attn
-        normed = layer.attn_norm(hidden)
-        width = normed.shape[-1]
-        query_weight, key_value_weight = attention.Wqkv.weight.split([width, 2 * width])
-        biases = (None, None) if attention.Wqkv.bias is None else attention.Wqkv.bias.split([width, 2 * width])
-        query = nn.functional.linear(normed[:, tokens], query_weight, biases[0])
-        key, value = nn.functional.linear(normed, key_value_weight, biases[1]).chunk(2, -1)
+        query, key, value = attention.Wqkv(layer.attn_norm(hidden)).chunk(3, -1)
         cos, sin = self._rotations(layer, hidden, packed)
         context = self._attend_from(
             tokens,
-            _rotate(query, cos[:, tokens], sin[:, tokens], attention.head_dim),
+            _rotate(query[:, tokens], cos[:, tokens], sin[:, tokens], attention.head_dim),
             _rotate(key, cos, sin, attention.head_dim),
             value,
             self.config.num_attention_heads,

@@ -13,6 +13,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.errors import ModelError, OutputError
+from hf_xsent.models.adapters import plain_weights
 from hf_xsent.models.backbone import family
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import load_tokenizer, quiet_loading
@@ -101,7 +102,7 @@ def _write(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> None
     with quiet_loading():
         model.encoder.save_pretrained(
             folder,
-            state_dict={name: weight.to(dtype).contiguous() for name, weight in model.encoder.state_dict().items()},
+            state_dict={name: weight.to(dtype).contiguous() for name, weight in plain_weights(model.encoder).items()},
         )
     plain = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     plain.pop("_name_or_path", None)

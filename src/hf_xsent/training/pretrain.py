@@ -20,6 +20,7 @@ from hf_xsent.data.mixing import mixing_probabilities
 from hf_xsent.errors import RecipeError, nearest
 from hf_xsent.evaluation.report import write_json
 from hf_xsent.models import METHODS
+from hf_xsent.models.adapters import check_adapters
 from hf_xsent.models.backbone import check_frozen_layers
 from hf_xsent.models.loading import load_config, load_encoder, load_tokenizer
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
@@ -74,6 +75,7 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
         target_language=recipe.data.target_language,
     )
     trainer.train(resume_from_checkpoint=checkpoint)
+    model.merge_adapters()
     if training.start_share:
         average_with_start(model, start, training.start_share)
         if dev is not None:
@@ -115,6 +117,8 @@ def check(
     settings = model_settings(recipe.model)
     encoder_config = load_config(recipe.model.model)
     METHODS[recipe.model.method][0](encoder_config=encoder_config, **settings).check_objectives()
+    if recipe.model.lora_rank is not None:
+        check_adapters(recipe.model.lora_targets, encoder_config)
     check_frozen_layers(recipe.training.frozen_layers, encoder_config)
     if recipe.training.early_stopping_patience is not None and not (recipe.data.dev or recipe.data.dev_pairs):
         raise RecipeError(NO_DEV_TO_STOP_BY)

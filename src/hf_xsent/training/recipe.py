@@ -23,6 +23,13 @@ class ModelArguments:
     )
     dropout: float | None = _flag(help="Set the encoder's dropout; 0 suits short runs, default: as it comes.")
     languages: list[str] | None = _flag(help="Give these languages (include the target's) an embedding of their own.")
+    lora_rank: int | None = _flag(
+        help="Freeze the encoder and train adapters of this rank in it (LoRA), merged at the end."
+    )
+    lora_alpha: float | None = _flag(help="Scale adapters by alpha / rank; default: alpha is twice the rank.")
+    lora_targets: list[str] | None = _flag(
+        help="Adapt linear layers of these names, such as query value; default: all."
+    )
     objectives: list[str] | None = _flag(help="Mix these losses, by weight: translation_ranking=1.0 …")
     temperature: float | None = _flag(help="Divide cosines by this in translation ranking; lower is sharper.")
     margin: float | None = _flag(help="Take this off the score of the right translation; 0.3 is LaBSE's.")
