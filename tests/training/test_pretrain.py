@@ -222,6 +222,23 @@ def test_languages_get_their_embeddings(run: _Run) -> None:
         ),
         ({"start_share": 1.0}, RecipeError, "start_share 1.0 is not a share"),
         ({"lora_rank": 4, "lora_targets": ["qery"]}, RecipeError, "did you mean 'query'"),
+        ({"objectives": ["distillation=1"]}, RecipeError, "distillation has no teacher: give --teacher"),
+        ({"teacher": "x"}, RecipeError, "nothing reads the teacher: add distillation to --objectives"),
+        (
+            {"objectives": ["distillation=1"], "teacher": "{folder}/nowhere"},
+            ModelError,
+            "the teacher cannot be opened: '{folder}/nowhere' is no folder",
+        ),
+        (
+            {"objectives": ["distillation"], "teacher": "x", "distillation_measure": "euclid"},
+            RecipeError,
+            "unknown distillation_measure 'euclid': use one of mse, cosine",
+        ),
+        (
+            {"objectives": ["distillation"], "teacher": "x", "training_mlp": True},
+            RecipeError,
+            "distillation trains the vectors that stay, and training_mlp others",
+        ),
         ({"lora_alpha": 4}, RecipeError, "give lora_rank, too"),
         ({"frozen_layers": 4}, RecipeError, "frozen_layers 4 does not fit: this encoder has 3 layers"),
         ({"frozen_layers": -1}, RecipeError, "frozen_layers -1 does not fit"),
@@ -256,7 +273,7 @@ def test_a_mistake_is_told_before_the_model_is_loaded(
 
     with pytest.raises(kind) as error:
         run.start(**{key: filled(value) for key, value in changes.items()})
-    assert told in str(error.value)
+    assert filled(told) in str(error.value)
     assert "\n" not in str(error.value)
     assert not run.out.exists()
 
@@ -418,6 +435,44 @@ def test_vectors_of_several_widths_are_ranked(run: _Run) -> None:
     embedder = SentenceEmbedder.from_pretrained(str(run.out), device="cpu", dim=8)
     assert embedder.model.config.matryoshka_dims == [32, 8]
     assert embedder.encode(["Wo ist der Bahnhof?"]).shape == (1, 8)
+
+
+@pytest.mark.parametrize("settings", [{}, {"pairs_per_chunk": 2, "distillation_measure": "cosine"}])
+def test_a_student_comes_nearer_to_its_teacher_who_leaves_no_trace(
+    run: _Run, encoder_folders: dict[str, Path], pairs: Pairs, settings: dict[str, Any]
+) -> None:
+    folder = encoder_folders["xlm-roberta"]  # another tokenizer than the student's
+    run.start(
+        objectives=["distillation=1"], teacher=str(folder), pooling="mean", max_steps=30, eval_steps=30, save_steps=30,
+        max_length=64, **settings
+    )  # fmt: skip
+    teacher, student, start = (
+        SentenceEmbedder.from_pretrained(str(one), pooling="mean", device="cpu")
+        for one in (folder, run.out, run.settings["model"])
+    )
+    wanted = torch.tensor(teacher.encode([target for _, target in pairs]))
+    for side in range(2):
+        before, after = (
+            torch.cosine_similarity(torch.tensor(one.encode([pair[side] for pair in pairs])), wanted).mean()
+            for one in (start, student)
+        )
+        assert after > before + 0.1
+    names = load_file(run.out / "checkpoint-30" / "model.safetensors").keys()
+    assert all(name.startswith("encoder.") for name in names)
+    assert "teacher" not in (run.out / "config.json").read_text()
+    assert read_recipe([str(run.out / "recipe.yaml")]).model.teacher == str(folder)
+
+
+def test_distillation_goes_on_exactly_where_it_stopped(run: _Run) -> None:
+    settings: dict[str, Any] = {"objectives": ["distillation=1", "translation_ranking=1"], "pairs_per_chunk": 2}
+    settings["teacher"] = run.settings["model"]
+    run.start(**settings)
+    whole = load_file(run.out / "model.safetensors")
+    shutil.rmtree(run.out / "checkpoint-6")
+    (run.out / "model.safetensors").unlink()
+    run.start("--resume", "true", **settings)
+    for name, weight in load_file(run.out / "model.safetensors").items():
+        assert torch.equal(weight, whole[name]), name
 
 
 @pytest.mark.parametrize("settings", [{}, {"pairs_per_chunk": 2}, {"frozen_layers": 1, "start_share": 0.5}])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +24,7 @@ def add_adapters(encoder: PreTrainedModel, rank: int, alpha: float, targets: Seq
     peft.inject_adapter_in_model(config, encoder)
     for name, module in encoder.named_modules():
         if ".lora_" in name:
-            module._is_hf_initialized = True  # type: ignore[assignment]  # else transformers draws them anew
+            module._is_hf_initialized = True  # else transformers draws them anew
 
 
 def check_adapters(targets: Sequence[str] | None, config: PreTrainedConfig) -> None:
@@ -54,7 +55,7 @@ def merge_adapters(encoder: PreTrainedModel) -> None:
     encoder.load_state_dict(weights)
 
 
-def _adapted(module: nn.Module) -> list[tuple[str, nn.Module]]:
+def _adapted(module: nn.Module) -> list[tuple[str, Any]]:
     return [(name, one) for name, one in module.named_modules() if hasattr(one, "base_layer")]
 
 

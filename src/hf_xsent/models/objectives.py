@@ -15,6 +15,7 @@ from hf_xsent.models.backbone import family
 from hf_xsent.models.masked_language_head import MaskedLanguageHead
 from hf_xsent.models.sentence_encoder import SentenceEncoderConfig
 from hf_xsent.models.translation_head import TranslationHead
+from hf_xsent.objectives.distillation import MEASURES, Distillation
 from hf_xsent.objectives.masked_language import MaskedLanguageModeling, Masking, TranslationLanguageModeling
 from hf_xsent.objectives.matryoshka import Matryoshka
 from hf_xsent.objectives.representation_translation import DIRECTIONS, NUMBERINGS, RepresentationTranslation
@@ -23,6 +24,8 @@ from hf_xsent.objectives.translation_ranking import TranslationRanking
 FROM_THE_CHECKPOINT = frozenset(  # settings that nobody chooses
     ("rtl_vocabulary_size", "mask_token_id", "unknown_token_id", "special_token_ids")
 )
+
+SENTENCE_OBJECTIVES = frozenset(("translation_ranking", "distillation"))  # those that mask no tokens
 
 
 @strict
@@ -41,6 +44,9 @@ class AlignmentConfig(SentenceEncoderConfig):
     mask_repeated: bool = True
     matryoshka_dims: list[int] | None = None  # rank vectors cut to each of these widths; None: whole ones alone
     training_mlp: bool = False  # a tanh layer over sentence vectors, in training only, as in DAP's code
+
+    # distillation
+    distillation_measure: str = "mse"
 
     # representation translation
     rtl_layers: int = 2
@@ -99,7 +105,14 @@ class AlignmentConfig(SentenceEncoderConfig):
             raise RecipeError("matryoshka_dims cuts the vectors of translation_ranking, which is no objective here")
 
     def check_objectives(self) -> None:
-        """What only a model that trains must fulfil: the RTL head fits the encoder."""
+        """What only a model that trains must fulfil: known choices, and an RTL head that fits the encoder."""
+        if self.distillation_measure not in MEASURES:
+            raise RecipeError(
+                f"unknown distillation_measure {self.distillation_measure!r}: use one of {', '.join(MEASURES)}"
+                + nearest(self.distillation_measure, MEASURES)
+            )
+        if "distillation" in self.objectives and self.training_mlp:
+            raise RecipeError("distillation trains the vectors that stay, and training_mlp others: leave one out")
         if "representation_translation" not in self.objectives:
             return
         for key, choices in (("rtl_direction", DIRECTIONS), ("rtl_positions", NUMBERINGS)):
@@ -132,7 +145,7 @@ class AlignmentConfig(SentenceEncoderConfig):
     @property
     def needs_token_ids(self) -> bool:
         """Whether an objective masks, and so must know the tokenizer's special ids."""
-        return bool({*self.objectives} - {"translation_ranking"})
+        return bool({*self.objectives} - SENTENCE_OBJECTIVES)
 
 
 def _translation_ranking(config: AlignmentConfig) -> nn.Module:
@@ -189,4 +202,5 @@ OBJECTIVES: dict[str, Callable[[AlignmentConfig], nn.Module]] = {
         *_masked_language(config), reset_positions=config.tlm_reset_positions
     ),
     "masked_language_modeling": lambda config: MaskedLanguageModeling(*_masked_language(config)),
+    "distillation": lambda config: Distillation(config.distillation_measure),
 }

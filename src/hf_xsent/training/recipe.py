@@ -40,6 +40,10 @@ class ModelArguments:
         help="Rank vectors cut to each of these widths, such as 384 256 128 64, so that users may cut them, too."
     )
     training_mlp: bool | None = _flag(help="Put a tanh layer over sentence vectors in training only, as DAP's code.")
+    teacher: str | None = _flag(
+        help="Let distillation make both sides like this model's vectors of the target: a Hub id or a folder."
+    )
+    distillation_measure: str | None = _flag(help="Measure the distance from the teacher by mse or cosine.")
     rtl_layers: int | None = _flag(help="Give the RTL head so many layers, started from the encoder's last.")
     rtl_direction: str | None = _flag(
         help="Rebuild targets from sources (source_to_target), target_to_source, or both on half a batch each."

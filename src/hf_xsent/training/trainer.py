@@ -24,6 +24,7 @@ from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.callbacks import MetricsFile, ProgressBar
 from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.memory import keep_freed_memory
+from hf_xsent.training.teacher import Teacher
 
 NO_DEV_TO_STOP_BY = "early_stopping_patience needs dev pairs to measure: give --dev, or --dev_pairs above 0"
 
@@ -33,7 +34,7 @@ class AlignmentTrainer(Trainer):
 
     ``alpha`` mixes the languages of ``train_dataset``; ``eval_dataset`` is bitext too, of which retrieval accuracy@1 is
     measured in both directions (``eval_accuracy``, and ``eval_accuracy_de`` for each language); without it, nothing is
-    measured and the last weights stay.
+    measured and the last weights stay. ``teacher`` is whom the objective distillation learns from.
     """
 
     loss_is_scaled_for_ga = False  # ours is the mean of each batch: the Trainer divides it when gradients accumulate
@@ -47,6 +48,7 @@ class AlignmentTrainer(Trainer):
         processing_class: PreTrainedTokenizerBase | None = None,
         alpha: float = 0.5,
         target_language: str = "en",
+        teacher: Teacher | None = None,
         **kwargs: Any,
     ) -> None:
         if processing_class is None:
@@ -58,7 +60,13 @@ class AlignmentTrainer(Trainer):
             args.eval_on_start = args.load_best_model_at_end = False
         kwargs.setdefault(
             "data_collator",
-            PairCollator(processing_class, model.config.max_length, model.config.told_apart, target_language),
+            PairCollator(
+                processing_class,
+                model.config.max_length,
+                model.config.told_apart,
+                target_language,
+                target_texts=teacher is not None,
+            ),
         )
         if args.frozen_word_embeddings:
             model.backbone.word_embeddings.requires_grad_(False)
@@ -86,6 +94,7 @@ class AlignmentTrainer(Trainer):
         self.head_learning_rate = args.head_learning_rate
         self.alpha = alpha
         self.target_language = target_language
+        self.teacher = teacher
         self._sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=self.args.device))
         self._batches = 0
         self._pairs = 0
@@ -106,6 +115,8 @@ class AlignmentTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Tensor | tuple[Tensor, AlignmentOutput]:
         """The weighted sum of the objectives; each is kept for the log."""
+        if self.teacher is not None:
+            inputs = self.teacher(inputs, self.args.device)
         if self.pairs_per_chunk is not None and self.pairs_per_chunk < len(inputs["source_input_ids"]):
             outputs: Any = cached_loss(self, model, inputs, self.pairs_per_chunk)
         else:
