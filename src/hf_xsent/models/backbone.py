@@ -26,6 +26,7 @@ PACKED_ATTENTION = "hf_xsent_packed"
 Layer = Any  # an encoder's own layer module; what it holds differs by family
 
 
+@torch.compiler.disable  # its shapes differ from batch to batch, so that compiling it would never come to an end
 def _packed_attention_interface(
     module: nn.Module,
     query: Tensor,
@@ -33,7 +34,7 @@ def _packed_attention_interface(
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float,
-    runs: tuple[tuple[int, int], ...] | None = None,
+    packed: PackedSentences | None = None,
     dropout: float = 0.0,
     sliding_window: int | None = None,
     **options: Any,
@@ -42,12 +43,12 @@ def _packed_attention_interface(
 
     A layer that is called without our packing, by its encoder's own forward, gets the usual attention.
     """
-    if runs is None:
+    if packed is None:
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout, scaling, sliding_window=sliding_window, **options
         )
     query, key, value = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))
-    return packed_attention(query, key, value, runs, scaling, dropout, sliding_window)[None], None
+    return packed_attention(query, key, value, packed.runs, scaling, dropout, sliding_window)[None], None
 
 
 AttentionInterface.register(PACKED_ATTENTION, _packed_attention_interface)
@@ -90,6 +91,11 @@ class Backbone(ABC):
         check_frozen_layers(layers, self.config)
         for frozen in (self.encoder.embeddings, *self.layers[:layers]) if layers else ():
             frozen.requires_grad_(False)
+
+    def compile_layers(self) -> None:
+        """Compile what lies between the attentions: the only part whose code is the same for all lengths."""
+        for layer in self.layers:
+            layer.compile(dynamic=True)
 
     @abstractmethod
     def embed(self, words: Tensor, packed: PackedSentences) -> Tensor:
@@ -156,7 +162,7 @@ class Backbone(ABC):
             return layer(
                 hidden,
                 attention_mask=None,
-                runs=packed.runs,
+                packed=packed,
                 cu_seq_lens_q=packed.boundaries,
                 cu_seq_lens_k=packed.boundaries,
                 max_length_q=longest,

@@ -71,6 +71,8 @@ class AlignmentTrainer(Trainer):
         if args.frozen_word_embeddings:
             model.backbone.word_embeddings.requires_grad_(False)
         model.backbone.freeze(args.frozen_layers)
+        if args.compile_layers:
+            model.backbone.compile_layers()
         if not any(weight.requires_grad for weight in model.parameters()):
             raise RecipeError(f"with frozen_layers {args.frozen_layers} nothing is left to train: freeze fewer")
         super().__init__(
