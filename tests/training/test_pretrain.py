@@ -505,6 +505,21 @@ def test_adapters_go_on_exactly_where_they_stopped(run: _Run) -> None:
         assert torch.equal(weight, whole[name]), name
 
 
+def test_distinct_batches_go_on_exactly_where_they_stopped(run: _Run) -> None:
+    text = "".join(f"Satz {n}\tThe dog sleeps {'.' * (n % 6)}\n" for n in range(40))
+    (run.folder / "de.tsv").write_text(text, encoding="utf-8")
+    trainer = run.start(distinct_batches=True, dev_pairs=0, data=[f"de={run.folder}/de.tsv"])
+    rows = list(trainer._get_train_sampler())
+    for start in range(0, len(rows), 4):
+        assert len({trainer.train_dataset[row]["target"] for row in rows[start : start + 4]}) == 4
+    whole = load_file(run.out / "model.safetensors")
+    shutil.rmtree(run.out / "checkpoint-6")
+    (run.out / "model.safetensors").unlink()
+    run.start("--resume", "true", distinct_batches=True, dev_pairs=0, data=[f"de={run.folder}/de.tsv"])
+    for name, weight in load_file(run.out / "model.safetensors").items():
+        assert torch.equal(weight, whole[name]), name
+
+
 def test_a_share_of_the_start_stays(run: _Run) -> None:
     settings: dict[str, Any] = {"dev_pairs": 0, "save_strategy": "no", "eval_strategy": "no"}
     run.start(**settings)

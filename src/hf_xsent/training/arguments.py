@@ -42,6 +42,12 @@ class AlignmentTrainingArguments(TrainingArguments):
     one_language_batches: bool = field(
         default=False, metadata={"help": "Fill each batch, on all processes, with pairs of one language."}
     )
+    distinct_batches: bool = field(
+        default=False,
+        metadata={
+            "help": "Draw no sentence twice into a batch, on all processes; others of its language take its place."
+        },
+    )
     pairs_per_chunk: int | None = field(
         default=None,
         metadata={"help": "Encode a batch in chunks of so many pairs, twice, for its gradients in a chunk's memory."},

@@ -15,6 +15,7 @@ from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.distinct import DistinctSampler
 from hf_xsent.data.mixing import TemperatureSampler
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
@@ -92,6 +93,7 @@ class AlignmentTrainer(Trainer):
         self.tokenizer = processing_class
         self.keep_freed_memory = args.keep_freed_memory
         self.one_language_batches = args.one_language_batches
+        self.distinct_batches = args.distinct_batches
         self.pairs_per_chunk = args.pairs_per_chunk
         self.head_learning_rate = args.head_learning_rate
         self.alpha = alpha
@@ -180,8 +182,12 @@ class AlignmentTrainer(Trainer):
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
         dataset: Any = self.train_dataset if train_dataset is None else train_dataset
-        group = self.args.train_batch_size * self.args.world_size if self.one_language_batches else 1
-        return TemperatureSampler(dataset.ranges, self.alpha, self.args.data_seed or self.args.seed, group=group)
+        batch = self.args.train_batch_size * self.args.world_size
+        group = batch if self.one_language_batches else 1
+        seed = self.args.data_seed or self.args.seed
+        if self.distinct_batches:
+            return DistinctSampler(dataset.ranges, dataset.identities, batch, self.alpha, seed, group=group)
+        return TemperatureSampler(dataset.ranges, self.alpha, seed, group=group)
 
 
 def _metrics(results: dict[str, RetrievalAccuracy]) -> dict[str, float]:
