@@ -345,10 +345,24 @@ dist.destroy_process_group()
 
 
 @pytest.mark.slow
-def test_two_processes_train_one_model(run: _Run) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {
+            "lora_rank": 2,
+            "frozen_layers": 1,
+            "distinct_batches": True,
+            "objectives": ["translation_ranking=1", "distillation=1"],
+        },
+    ],
+)
+def test_two_processes_train_one_model(run: _Run, settings: dict[str, Any]) -> None:
     script = run.folder / "train.py"
     script.write_text(_SCRIPT)
-    (run.folder / "recipe.yaml").write_text(yaml.safe_dump(run.settings | {"ddp_backend": "gloo"}))
+    if settings:
+        settings = settings | {"teacher": run.settings["model"], "pairs_per_chunk": 2}
+    (run.folder / "recipe.yaml").write_text(yaml.safe_dump(run.settings | settings | {"ddp_backend": "gloo"}))
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     done = subprocess.run(
         [sys.executable, *launch, str(script), str(run.folder / "recipe.yaml")],
