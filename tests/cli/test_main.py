@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,6 +66,23 @@ def test_evaluate_writes_a_table_and_json_for_each_pooling(
     runs = json.loads(output.read_text("utf-8"))["runs"]
     assert [run["settings"]["pooling"] for run in runs] == ["mean", "cls"]
     assert all(0 <= run["languages"]["deu"]["mean"] <= 100 for run in runs)
+
+
+def test_what_cutting_vectors_costs_is_measured_and_exported(tiny_encoders: Path, tatoeba: Path, tmp_path: Path):
+    def runs(model: Path, *flags: str) -> list[dict[str, Any]]:
+        file = tmp_path / "results.json"
+        common = ["--tatoeba", str(tatoeba), "--device", "cpu", "--output", str(file)]
+        assert main(["evaluate", str(model), *common, *flags]) == 0
+        return json.loads(file.read_text("utf-8"))["runs"]
+
+    whole, cut = runs(tiny_encoders, "--dim", "32", "2")
+    assert [run["settings"]["dim"] for run in (whole, cut)] == [32, 2]
+    assert cut["languages"] != whole["languages"]
+    assert whole["languages"] == runs(tiny_encoders)[0]["languages"]
+    assert main(["export", str(tiny_encoders), str(tmp_path / "cut"), "--dim", "2"]) == 0
+    assert runs(tmp_path / "cut")[0]["languages"] == cut["languages"]
+    assert main(["export", str(tiny_encoders), str(tmp_path / "wide"), "--dim", "33"]) == 2
+    assert not (tmp_path / "wide").exists()
 
 
 def test_evaluate_names_the_groups_there_are(tatoeba: Path, capsys: pytest.CaptureFixture[str]):

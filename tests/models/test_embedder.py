@@ -331,3 +331,34 @@ def test_half_precision_models_give_float32_vectors(encoder_folders: dict[str, P
     vectors = half.encode(sentences)
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, full.encode(sentences), atol=0.1)
+
+
+@pytest.mark.parametrize("dim", [0, 33])
+def test_a_dim_there_is_not_is_refused(encoder_folders: dict[str, Path], dim: int) -> None:
+    with pytest.raises(ModelError, match=f"^dim {dim} does not exist: the vectors of this model have 32 dimensions$"):
+        SentenceEmbedder.from_pretrained(str(encoder_folders["bert"]), device="cpu", dim=dim)
+
+
+def test_vectors_are_cut_as_sentence_transformers_cuts_them(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    theirs = SentenceTransformer(str(encoder_folders["bert"]), device="cpu", truncate_dim=5)
+    theirs.save(str(tmp_path / "cut"))
+    ours = SentenceEmbedder.from_pretrained(str(tmp_path / "cut"), device="cpu").encode(sentences)
+    assert ours.shape == (len(sentences), 5)
+    np.testing.assert_allclose(ours, theirs.encode(sentences), atol=1e-5)
+
+
+def test_a_hub_id_states_its_pooling_as_a_folder_does(encoder_folders: dict[str, Path], sentences: list[str]) -> None:
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    cached = Path(HF_HUB_CACHE) / "models--someone--encoder"
+    folder = _sentence_transformer(encoder_folders["bert"], cached / "snapshots" / ("1" * 40), _legacy, "cls")
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text("1" * 40)
+    embedder = SentenceEmbedder.from_pretrained("someone/encoder", device="cpu")
+    assert embedder.pooling == "cls"
+    expected = SentenceEmbedder.from_pretrained(str(folder), device="cpu").encode(sentences)
+    np.testing.assert_array_equal(embedder.encode(sentences), expected)

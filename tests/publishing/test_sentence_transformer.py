@@ -306,3 +306,16 @@ def test_a_tokenizer_of_another_encoder_is_refused(encoder_folders: dict[str, Pa
     with pytest.raises(ModelError, match="tokenizer"):
         export_sentence_transformer(model, tmp_path / "out", tokenizer)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_cut_export_states_its_width(encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    model, tokenizer = _model(encoder_folders["xlm-roberta"], normalize=True)
+    folder = export_sentence_transformer(model, tmp_path / "cut", tokenizer, dim=6)
+    theirs = SentenceTransformer(str(folder), device="cpu").encode(sentences)
+    whole = SentenceEmbedder(model, tokenizer).encode(sentences)
+    np.testing.assert_allclose(theirs, whole[:, :6], atol=1e-5)
+    with pytest.raises(ModelError, match="^dim 33 does not exist: the vectors of this model have 32 dimensions$"):
+        export_sentence_transformer(model, tmp_path / "wide", tokenizer, dim=33)
+    assert not (tmp_path / "wide").exists()

@@ -235,6 +235,7 @@ def test_every_flag_of_the_model_is_a_setting_of_some_method() -> None:
     assert {field.name for field in fields(ModelArguments)} - {
         "model",
         "method",
+        "teacher",
         "rtl_vocabulary",
         "rtl_missing",
     } <= known

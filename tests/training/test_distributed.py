@@ -24,6 +24,8 @@ Pairs = list[tuple[str, str]]
 BOTH: dict[str, Any] = {"rtl_direction": "both", "rtl_languages": ["de", "en"]}
 MIXES: dict[str, dict[str, Any]] = {
     "TR": {"objectives": {"translation_ranking": 1.0}},
+    "TR of several widths": {"objectives": {"translation_ranking": 1.0}, "matryoshka_dims": [32, 8]},
+    "TR + distillation": {"objectives": {"translation_ranking": 1.0, "distillation": 5.0}},
     "DAP": {"objectives": {"translation_ranking": 1.0, "representation_translation": 0.8}, **BOTH},
 }
 
@@ -37,7 +39,9 @@ def _model(folder: str, mix: str) -> XlmrWithRTLHead:
 
 def _batch(folder: str, pairs: Pairs) -> dict[str, Tensor]:
     collator = PairCollator(AutoTokenizer.from_pretrained(folder), 64, ["de", "en"])
-    return collator([{"source": source, "target": target, "language": "de"} for source, target in pairs])
+    batch = collator([{"source": source, "target": target, "language": "de"} for source, target in pairs])
+    table = torch.randn(64, 32, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    return batch | {"teacher_vectors": table[[len(target) for _, target in pairs]]}
 
 
 def _gradient(model: torch.nn.Module) -> Tensor:

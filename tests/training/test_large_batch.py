@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from transformers import AutoTokenizer
 
 from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead
 from hf_xsent.data.collators import PairCollator
+from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.training.large_batch import split_batch
 
 Pairs = list[tuple[str, str]]
@@ -31,6 +31,8 @@ MIXES: dict[str, dict[str, Any]] = {
         "rtl_ratio": 0.6,
     },
     "TR + TLM": {"objectives": {"translation_ranking": 1.0, "translation_language_modeling": 0.5}, "masked_share": 0.4},
+    "TR of several widths": {"objectives": {"translation_ranking": 1.0}, "matryoshka_dims": [32, 8]},
+    "TR + distillation": {"objectives": {"translation_ranking": 1.0, "distillation": 5.0}},
     "RTL alone": {"objectives": {"representation_translation": 1.0}},
 }
 
@@ -45,7 +47,10 @@ def _trainer(folder: Path, out: Path, settings: dict[str, Any], **arguments: Any
 
 def _batch(folder: Path, pairs: Pairs, settings: dict[str, Any]) -> dict[str, Tensor]:
     collator = PairCollator(AutoTokenizer.from_pretrained(folder), 64, settings.get("rtl_languages"))
-    return collator([{"source": source, "target": target, "language": "de"} for source, target in pairs])
+    batch = collator([{"source": source, "target": target, "language": "de"} for source, target in pairs])
+    if "distillation" in settings["objectives"]:
+        batch["teacher_vectors"] = torch.randn(len(pairs), 32, generator=torch.Generator().manual_seed(3))
+    return batch
 
 
 def _gradients(trainer: AlignmentTrainer, batch: dict[str, Tensor], dropout: bool) -> tuple[Tensor, dict[str, Tensor]]:
@@ -95,12 +100,10 @@ def test_random_choices_are_the_same_in_both_passes(
         states.append(torch.get_rng_state())
         ids = (chunk["source_input_ids"], chunk["target_input_ids"])
         masks = (chunk["source_attention_mask"], chunk["target_attention_mask"])
-        encoded.append(model.encode_pairs(ids, masks, chunk.get("language_ids")))
+        encoded.append(model.encode_pairs(ids, masks, chunk.get("language_ids"), chunk.get("teacher_vectors")))
     # The heads drop out, too, after the encoder of their chunk.
     expected: Any = 0
-    sentences = copy.copy(encoded[0].sentences)
-    whole = {name: torch.cat([getattr(one.sentences, name) for one in encoded]) for name in vars(sentences)}
-    expected = expected + model.sentence_loss(type(sentences)(**whole))[0]
+    expected = expected + model.sentence_loss(SentencePairs.joined([one.sentences for one in encoded]))[0]
     for name in encoded[0].draws:
         parts = range(len(encoded[0].draws[name]))
         counts = [sum(one.draws[name][part].count for one in encoded) for part in parts]
@@ -109,7 +112,7 @@ def test_random_choices_are_the_same_in_both_passes(
             with torch.no_grad():  # as far as the encoder, the same numbers are drawn again
                 ids = (chunk["source_input_ids"], chunk["target_input_ids"])
                 masks = (chunk["source_attention_mask"], chunk["target_attention_mask"])
-                model.encode_pairs(ids, masks, chunk.get("language_ids"))
+                model.encode_pairs(ids, masks, chunk.get("language_ids"), chunk.get("teacher_vectors"))
             for part in parts:
                 total = model.objectives[name](one.tokens, one.states, one.draws[name][part])
                 expected = expected + model.config.objectives[name] * total / counts[part] / len(parts)

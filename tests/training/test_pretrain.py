@@ -164,7 +164,46 @@ def test_languages_get_their_embeddings(run: Run) -> None:
         ({"objectives": ["translation_ranking=0"]}, RecipeError, "the weight of objective 'translation_ranking' is 0"),
         ({"pooling": "last"}, RecipeError, "unknown pooling 'last': use one of cls, mean, max"),
         ({"temperature": -1.5}, RecipeError, "temperature -1.5 is not positive"),
+        (
+            {"matryoshka_dims": [16, 64]},
+            RecipeError,
+            "matryoshka_dims has 64, but the vectors of this encoder have 1 to 32",
+        ),
+        ({"matryoshka_dims": [0]}, RecipeError, "matryoshka_dims has 0"),
+        (
+            {"objectives": ["representation_translation=1"], "matryoshka_dims": [16]},
+            RecipeError,
+            "matryoshka_dims cuts the vectors of translation_ranking",
+        ),
         ({"start_share": 1.0}, RecipeError, "start_share 1.0 is not a share"),
+        ({"lora_rank": 4, "lora_targets": ["qery"]}, RecipeError, "did you mean 'query'"),
+        ({"objectives": ["distillation=1"]}, RecipeError, "distillation has no teacher: give --teacher"),
+        ({"teacher": "x"}, RecipeError, "nothing reads the teacher: add distillation to --objectives"),
+        (
+            {"objectives": ["distillation=1"], "teacher": "{folder}/nowhere"},
+            ModelError,
+            "the teacher cannot be opened: '{folder}/nowhere' is no folder",
+        ),
+        (
+            {"objectives": ["distillation"], "teacher": "x", "distillation_measure": "euclid"},
+            RecipeError,
+            "unknown distillation_measure 'euclid': use one of mse, cosine",
+        ),
+        (
+            {"objectives": ["distillation"], "teacher": "x", "training_mlp": True},
+            RecipeError,
+            "distillation trains the vectors that stay, and training_mlp others",
+        ),
+        ({"lora_alpha": 4}, RecipeError, "give lora_rank, too"),
+        ({"frozen_layers": 4}, RecipeError, "frozen_layers 4 does not fit: this encoder has 3 layers"),
+        ({"frozen_layers": -1}, RecipeError, "frozen_layers -1 does not fit"),
+        ({"early_stopping_patience": 0}, RecipeError, "early_stopping_patience 0 is not positive: leave it out"),
+        ({"early_stopping_patience": 2, "dev_pairs": 0}, RecipeError, "needs dev pairs to measure: give --dev"),
+        (
+            {"early_stopping_patience": 2, "eval_strategy": "no"},
+            RecipeError,
+            "early_stopping_patience counts dev measurements, but eval_strategy is no",
+        ),
         (
             {"objectives": ["representation_translation=1"], "rtl_layers": 9},
             RecipeError,
@@ -189,7 +228,7 @@ def test_a_mistake_is_told_before_the_model_is_loaded(
 
     with pytest.raises(kind) as error:
         run.start(**{key: filled(value) for key, value in changes.items()})
-    assert told in str(error.value)
+    assert filled(told) in str(error.value)
     assert "\n" not in str(error.value)
     assert not run.out.exists()
 
@@ -261,10 +300,24 @@ dist.destroy_process_group()
 
 
 @pytest.mark.slow
-def test_two_processes_train_one_model(run: Run) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {
+            "lora_rank": 2,
+            "frozen_layers": 1,
+            "distinct_batches": True,
+            "objectives": ["translation_ranking=1", "distillation=1"],
+        },
+    ],
+)
+def test_two_processes_train_one_model(run: Run, settings: dict[str, Any]) -> None:
     script = run.folder / "train.py"
     script.write_text(_SCRIPT)
-    (run.folder / "recipe.yaml").write_text(yaml.safe_dump(run.settings | {"ddp_backend": "gloo"}))
+    if settings:
+        settings = settings | {"teacher": run.settings["model"], "pairs_per_chunk": 2}
+    (run.folder / "recipe.yaml").write_text(yaml.safe_dump(run.settings | settings | {"ddp_backend": "gloo"}))
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     done = subprocess.run(
         [sys.executable, *launch, str(script), str(run.folder / "recipe.yaml")],

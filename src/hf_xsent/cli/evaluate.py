@@ -2,11 +2,13 @@
 
 hf-xsent evaluate runs/mine --tatoeba data/tatoeba --group 36 --output results.json
 hf-xsent evaluate xlm-roberta-base --tatoeba mteb/tatoeba-bitext-mining --pooling mean cls --layer 8
+hf-xsent evaluate runs/mine --tatoeba data/tatoeba --dim 384 128 64
 """
 
 from __future__ import annotations
 
 import argparse
+from itertools import product
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Pool by cls, mean or max, one table each; default: as the model states, a plain encoder by mean.",
     )
     parser.add_argument("--layer", type=int, help="Take the states after this layer; 0 are the embeddings.")
+    parser.add_argument("--dim", type=int, nargs="+", help="Keep so many numbers of each vector, one table each.")
     parser.add_argument("--max_length", type=int, help="Cut sentences after this many tokens.")
     parser.add_argument(
         "--dtype", choices=("float32", "bfloat16", "float16"), default="float32", help="Compute in this precision."
@@ -36,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Read the test set, encode, print a table for each pooling."""
+    """Read the test set, encode, print a table for each pooling and dimension."""
     import torch
 
     from hf_xsent.data.benchmarks import load_tatoeba, tatoeba_groups
@@ -55,7 +58,7 @@ def run(arguments: argparse.Namespace) -> None:
     sets = load_tatoeba(arguments.tatoeba, languages)
 
     runs = []
-    for pooling in arguments.pooling or [None]:
+    for pooling, dim in product(arguments.pooling or [None], arguments.dim or [None]):
         embedder = SentenceEmbedder.from_pretrained(
             arguments.model,
             pooling=pooling,
@@ -63,8 +66,11 @@ def run(arguments: argparse.Namespace) -> None:
             layer=arguments.layer,
             dtype=getattr(torch, arguments.dtype),
             device=arguments.device,
+            dim=dim,
         )
-        settings = describe(arguments.model, embedder.pooling, arguments.layer, embedder.max_length, arguments.dtype)
+        settings = describe(
+            arguments.model, embedder.pooling, arguments.layer, embedder.max_length, arguments.dtype, embedder.width
+        )
         report = evaluate_tatoeba(embedder, sets, settings)
         print(report.table(), end="\n\n", flush=True)
         runs.append(report.to_dict())

@@ -15,6 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dtype", choices=("float32", "float16"), default="float32", help="Store weights in this precision."
     )
+    parser.add_argument("--dim", type=int, help="Let sentence-transformers keep only so many numbers of each vector.")
     parser.add_argument("--overwrite", action="store_true", help="Replace an earlier export in that folder.")
 
 
@@ -25,5 +26,7 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
 
     dtype = getattr(torch, arguments.dtype)
-    folder = export_sentence_transformer(arguments.model, arguments.folder, dtype=dtype, overwrite=arguments.overwrite)
+    folder = export_sentence_transformer(
+        arguments.model, arguments.folder, dtype=dtype, overwrite=arguments.overwrite, dim=arguments.dim
+    )
     print(f'exported to {folder}: open it with SentenceTransformer("{folder}")')

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from hf_xsent.data import cache
 from hf_xsent.data.cleaning import CleaningReport, CleaningRules
+from hf_xsent.data.distinct import side_hashes
 from hf_xsent.data.readers import OnError, check_source, read_pairs
 from hf_xsent.data.repeats import hash_texts
 from hf_xsent.data.sources import Bitexts, BitextSource, resolve_sources
@@ -103,6 +104,8 @@ class Bitext:
             bounds.append(starts[-1])
         self._starts = np.asarray(starts[:-1], dtype=np.int64)
         self._rows = starts[-1]
+        self._bounds = np.asarray(bounds[:-1], dtype=np.int64)  # where each language starts in the files
+        self._sides: list[npt.NDArray[np.uint64]] | None = None
         positions = [self._position(row) for row in bounds]
         self.ranges = {
             language: range(start, stop)
@@ -141,16 +144,33 @@ class Bitext:
         rows = np.where(rows < 0, rows + len(self), rows)
         if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
             raise IndexError(f"pair number out of range: there are {len(self)} pairs")
-        if self._taken is not None:
-            rows = self._taken[rows]
-        elif self._kept_before is not None:
-            rows = rows + np.searchsorted(self._kept_before, rows, side="right")
+        rows = self._file_rows(rows)
         numbers = np.searchsorted(self._starts, rows, side="right") - 1
         pairs = []
         for number, row in zip(numbers.tolist(), (rows - self._starts[numbers]).tolist(), strict=True):
             sources, targets, language = self._batches[number]
             pairs.append({"source": sources[row].as_py(), "target": targets[row].as_py(), "language": language})
         return pairs
+
+    def _file_rows(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Give the rows of the files that stand at these rows of this bitext."""
+        if self._taken is not None:
+            return self._taken[rows]
+        if self._kept_before is not None:
+            return rows + np.searchsorted(self._kept_before, rows, side="right")
+        return rows
+
+    def identities(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+        """Give two hashes a row, equal where sources or targets are, without regard to case and whitespace."""
+        if self._sides is None:
+            self._sides = [side_hashes(path) for path in self.files.values()]
+        rows = self._file_rows(rows)
+        languages = np.searchsorted(self._bounds, rows, side="right") - 1
+        found = np.empty((len(rows), 2), dtype=np.uint64)
+        for language in np.unique(languages):
+            here = languages == language
+            found[here] = self._sides[language][rows[here] - self._bounds[language]]
+        return found
 
     def pairs(self, language: str) -> tuple[list[str], list[str]]:
         """Give all sources and targets of one language; meant for sets that fit in memory."""

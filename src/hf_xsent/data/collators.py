@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from hf_xsent.errors import DataError
 
@@ -22,17 +21,18 @@ class PairCollator:
     """Examples with ``source``, ``target`` and ``language`` to a batch of pairs.
 
     With ``languages``, those that have a language embedding, the batch also carries ``language_ids``: of all sources,
-    then of all targets.
+    then of all targets. With ``target_texts`` it carries the targets as they are, for a teacher to read.
     """
 
     tokenizer: PreTrainedTokenizerBase
     max_length: int
     languages: Sequence[str] | None = None
     target_language: str = "en"
+    target_texts: bool = False
 
-    def __call__(self, examples: Sequence[Pair]) -> dict[str, Tensor]:
+    def __call__(self, examples: Sequence[Pair]) -> dict[str, Any]:
         """One batch."""
-        batch = {}
+        batch: dict[str, Any] = {}
         for side in ("source", "target"):
             sentences = [example[side] for example in examples]
             encoded = self.tokenizer(
@@ -44,6 +44,8 @@ class PairCollator:
             sources = [self._language_id(example["language"]) for example in examples]
             targets = [self._language_id(self.target_language)] * len(examples)
             batch["language_ids"] = torch.tensor(sources + targets)
+        if self.target_texts:
+            batch["target_texts"] = [example["target"] for example in examples]
         return batch
 
     def _language_id(self, language: str) -> int:

@@ -14,7 +14,7 @@ from hf_xsent.errors import DataError
 
 logger = logging.getLogger(__name__)
 
-_CHUNK = 1 << 16
+ROWS_AT_ONCE = 1 << 16
 
 
 def mixing_probabilities(sizes: Sequence[int], alpha: float) -> npt.NDArray[np.float64]:
@@ -47,6 +47,7 @@ class TemperatureSampler(Sampler[int]):
         self.ranges = {language: rows for language, rows in ranges.items()}
         self.seed = seed
         self.epoch = 0
+        self.rows_at_once = ROWS_AT_ONCE
         sizes = [len(rows) for rows in self.ranges.values()]
         probabilities = mixing_probabilities(sizes, alpha)
         self.num_samples = sum(sizes) if num_samples is None else num_samples
@@ -83,10 +84,10 @@ class TemperatureSampler(Sampler[int]):
         order = Permutation(self.num_samples // self.group, (self.seed, self.epoch))
         bounds = np.cumsum(self.draws // self.group)
         streams = [
-            _RowStream(rows, (self.seed, number), self.epoch * int(draws))
+            RowStream(rows, (self.seed, number), self.epoch * int(draws))
             for number, (rows, draws) in enumerate(zip(self.ranges.values(), self.draws, strict=True))
         ]
-        step = max(1, _CHUNK // self.group)
+        step = max(1, self.rows_at_once // self.group)
         for start in range(0, len(order), step):
             tickets = order[np.arange(start, min(start + step, len(order)))]
             languages = np.repeat(np.searchsorted(bounds, tickets, side="right"), self.group)
@@ -97,10 +98,10 @@ class TemperatureSampler(Sampler[int]):
             yield rows
 
 
-class _RowStream:
+class RowStream:
     """The rows of one language without end: pass after pass, each in its own order."""
 
-    def __init__(self, rows: range, seed: tuple[int, int], position: int) -> None:
+    def __init__(self, rows: range, seed: tuple[int, ...], position: int) -> None:
         self.rows, self.seed, self.position = rows, seed, position
 
     def take(self, count: int) -> npt.NDArray[np.int64]:

@@ -139,7 +139,9 @@ def evaluate_tatoeba(model: Encodes, sets: Sequence[TatoebaSet], settings: Mappi
     )
 
 
-def describe(model: str | Path, pooling: str, layer: int | None, max_length: int, dtype: str) -> dict[str, Any]:
+def describe(
+    model: str | Path, pooling: str, layer: int | None, max_length: int, dtype: str, dim: int | None = None
+) -> dict[str, Any]:
     """The settings that every reported number states."""
     return {
         "model": str(model),
@@ -147,7 +149,7 @@ def describe(model: str | Path, pooling: str, layer: int | None, max_length: int
         "layer": "last" if layer is None else layer,
         "max_length": max_length,
         "dtype": dtype,
-    }
+    } | ({} if dim is None else {"dim": dim})
 
 
 def _mean(accuracies: Iterable[RetrievalAccuracy]) -> RetrievalAccuracy:

@@ -18,7 +18,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedC
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from hf_xsent.errors import ModelError
+from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.packing import PackedSentences, packed_attention
 
 PACKED_ATTENTION = "hf_xsent_packed"
@@ -26,6 +26,7 @@ PACKED_ATTENTION = "hf_xsent_packed"
 Layer = Any  # an encoder's own layer module; what it holds differs by family
 
 
+@torch.compiler.disable  # its shapes differ from batch to batch, so that compiling it would never come to an end
 def _packed_attention_interface(
     module: nn.Module,
     query: Tensor,
@@ -33,7 +34,7 @@ def _packed_attention_interface(
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float,
-    runs: tuple[tuple[int, int], ...] | None = None,
+    packed: PackedSentences | None = None,
     dropout: float = 0.0,
     sliding_window: int | None = None,
     **options: Any,
@@ -42,12 +43,12 @@ def _packed_attention_interface(
 
     A layer that is called without our packing, by its encoder's own forward, gets the usual attention.
     """
-    if runs is None:
+    if packed is None:
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout, scaling, sliding_window=sliding_window, **options
         )
     query, key, value = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))
-    return packed_attention(query, key, value, runs, scaling, dropout, sliding_window)[None], None
+    return packed_attention(query, key, value, packed.runs, scaling, dropout, sliding_window)[None], None
 
 
 AttentionInterface.register(PACKED_ATTENTION, _packed_attention_interface)
@@ -84,6 +85,17 @@ class Backbone(ABC):
     def max_length(config: PreTrainedConfig) -> int:
         """The longest sentence, in tokens, for which the encoder has positions."""
         return config.max_position_embeddings
+
+    def freeze(self, layers: int) -> None:
+        """Let the embeddings and so many lowest layers stay as they are; they then keep no activations either."""
+        check_frozen_layers(layers, self.config)
+        for frozen in (self.encoder.embeddings, *self.layers[:layers]) if layers else ():
+            frozen.requires_grad_(False)
+
+    def compile_layers(self) -> None:
+        """Compile what lies between the attentions: the only part whose code is the same for all lengths."""
+        for layer in self.layers:
+            layer.compile(dynamic=True)
 
     @abstractmethod
     def embed(self, words: Tensor, packed: PackedSentences) -> Tensor:
@@ -150,7 +162,7 @@ class Backbone(ABC):
             return layer(
                 hidden,
                 attention_mask=None,
-                runs=packed.runs,
+                packed=packed,
                 cu_seq_lens_q=packed.boundaries,
                 cu_seq_lens_k=packed.boundaries,
                 max_length_q=longest,
@@ -267,16 +279,11 @@ class ModernBertBackbone(Backbone):
     def layer_at(self, layer: Layer, hidden: Tensor, packed: PackedSentences, tokens: Tensor) -> Tensor:
         """As BERT's, with the queries cut out of the joint projection and rotated like the keys."""
         attention = layer.attn
-        normed = layer.attn_norm(hidden)
-        width = normed.shape[-1]
-        query_weight, key_value_weight = attention.Wqkv.weight.split([width, 2 * width])
-        biases = (None, None) if attention.Wqkv.bias is None else attention.Wqkv.bias.split([width, 2 * width])
-        query = nn.functional.linear(normed[:, tokens], query_weight, biases[0])
-        key, value = nn.functional.linear(normed, key_value_weight, biases[1]).chunk(2, -1)
+        query, key, value = attention.Wqkv(layer.attn_norm(hidden)).chunk(3, -1)
         cos, sin = self._rotations(layer, hidden, packed)
         context = self._attend_from(
             tokens,
-            _rotate(query, cos[:, tokens], sin[:, tokens], attention.head_dim),
+            _rotate(query[:, tokens], cos[:, tokens], sin[:, tokens], attention.head_dim),
             _rotate(key, cos, sin, attention.head_dim),
             value,
             self.config.num_attention_heads,
@@ -315,6 +322,12 @@ FAMILIES: dict[str, type[Backbone]] = {
     "camembert": RobertaBackbone,
     "modernbert": ModernBertBackbone,
 }
+
+
+def check_frozen_layers(layers: int, config: PreTrainedConfig) -> None:
+    """Whether an encoder of this config has so many layers to freeze."""
+    if not 0 <= layers <= config.num_hidden_layers:
+        raise RecipeError(f"frozen_layers {layers} does not fit: this encoder has {config.num_hidden_layers} layers")
 
 
 def family(config: PreTrainedConfig) -> type[Backbone]:

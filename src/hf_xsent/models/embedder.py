@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from tqdm import tqdm
 from transformers import AutoModel, PreTrainedTokenizerBase
+from transformers.utils import cached_file
 
 from hf_xsent.errors import ModelError
 from hf_xsent.models.backbone import family
@@ -35,6 +36,7 @@ class SentenceEmbedder:
         max_length: int | None = None,
         layer: int | None = None,
         tokens_per_batch: int = 8192,
+        dim: int | None = None,
     ) -> None:
         layers = len(model.backbone.layers)
         if layer is not None and not 0 <= layer <= layers:
@@ -42,11 +44,15 @@ class SentenceEmbedder:
         longest = family(model.config.encoder_config).max_length(model.config.encoder_config)
         if max_length is not None and not 2 <= max_length <= longest:
             raise ModelError(f"max_length {max_length} does not fit: this encoder takes 2 to {longest} tokens")
+        width = model.config.encoder_config.hidden_size
+        if dim is not None and not 1 <= dim <= width:
+            raise ModelError(f"dim {dim} does not exist: the vectors of this model have {width} dimensions")
         self.model = model
         self.tokenizer = tokenizer
         self.max_length = max_length or model.config.max_length
         self.layer = layer
         self.tokens_per_batch = tokens_per_batch
+        self.width: int = dim or width
 
     @classmethod
     def from_pretrained(
@@ -57,10 +63,12 @@ class SentenceEmbedder:
         layer: int | None = None,
         dtype: torch.dtype = torch.float32,
         device: str | torch.device | None = None,
+        dim: int | None = None,
     ) -> Self:
         """Open a model of ours, a sentence-transformers folder (transformer and pooling), or any supported encoder.
 
-        Pooling and length are the model's own where it states them; a plain encoder is pooled by its mean.
+        Pooling and length are the model's own where it states them; a plain encoder is pooled by its mean. With
+        ``dim`` only so many numbers of each vector are kept, as sentence-transformers' ``truncate_dim`` does.
         """
         config = load_config(name_or_path)
         if isinstance(config, SentenceEncoderConfig):
@@ -70,13 +78,15 @@ class SentenceEmbedder:
                 model = AutoModel.from_pretrained(name_or_path, config=config, dtype=dtype)
         else:
             stated = sentence_transformer_settings(name_or_path)
+            kept = stated.pop("dim", None)
+            dim = kept if dim is None else dim
             stated["pooling"] = pooling or stated.get("pooling", "mean")
             longest = family(config).max_length(config)
             stated["max_length"] = min(max_length or stated.get("max_length", 512), longest)
             model = SentenceEncoder.from_backbone(name_or_path, dtype=dtype, **stated)
         if device is None:
             device = "cuda" if torch.cuda.is_available() else "cpu"
-        return cls(model.to(device).eval(), load_tokenizer(name_or_path), max_length, layer)
+        return cls(model.to(device).eval(), load_tokenizer(name_or_path), max_length, layer, dim=dim)
 
     @property
     def pooling(self) -> str:
@@ -85,12 +95,12 @@ class SentenceEmbedder:
 
     @torch.inference_mode()
     def encode(self, sentences: Sequence[str], language: str | None = None, show_progress: bool = False) -> np.ndarray:
-        """N × d float32 vectors, row i for sentence i; ``language`` for models with language embeddings."""
+        """N × width float32 vectors, row i for sentence i; ``language`` for models with language embeddings."""
         if isinstance(sentences, str):
             raise ModelError("encode takes a list of sentences: put the one sentence into a list")
         ids = self._tokenize(sentences)
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]), reverse=True)  # longest first: memory peaks at once
-        vectors = np.empty((len(ids), self.model.config.encoder_config.hidden_size), dtype=np.float32)
+        vectors = np.empty((len(ids), self.width), dtype=np.float32)
         bar = tqdm(total=len(ids), desc="encoding", unit="sentence", disable=None if show_progress else True)
         start = 0
         with bar, _evaluating(self.model):
@@ -118,9 +128,8 @@ class SentenceEmbedder:
         languages = None
         if self.model.config.languages:
             languages = torch.full((len(ids),), self._language_id(language), device=device)
-        return (
-            self.model.embed([padded.to(device)], [mask.long().to(device)], languages, self.layer).float().cpu().numpy()
-        )
+        vectors = self.model.embed([padded.to(device)], [mask.long().to(device)], languages, self.layer)
+        return vectors[:, : self.width].float().cpu().numpy()
 
     def _language_id(self, language: str | None) -> int:
         known: list[str] = self.model.config.languages
@@ -142,27 +151,40 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def sentence_transformer_settings(name_or_path: str) -> dict[str, Any]:
-    """Pooling, normalisation and length of a local sentence-transformers folder; empty for a plain encoder."""
-    folder = Path(name_or_path)
-    if not (folder / "modules.json").is_file():
+    """Pooling, normalisation, length and cut of a sentence-transformers folder or Hub id; empty for a plain encoder."""
+    modules = _stated(name_or_path, "modules.json")
+    if modules is None:
         return {}
     settings: dict[str, Any] = {}
-    for module in json.loads((folder / "modules.json").read_text(encoding="utf-8")):
+    for module in modules:
         kind = module["type"].rsplit(".", 1)[-1]
         if kind == "Pooling":
-            settings["pooling"] = _pooling(json.loads((folder / module["path"] / "config.json").read_text("utf-8")))
+            settings["pooling"] = _pooling(_stated(name_or_path, f"{module['path']}/config.json") or {})
         elif kind == "Normalize":
             settings["normalize"] = True
         elif kind != "Transformer":
             raise ModelError(
                 f"{name_or_path!r} has a module {kind}: open it with sentence_transformers.SentenceTransformer"
             )
-    places = {"sentence_bert_config.json": "max_seq_length", "tokenizer_config.json": "model_max_length"}  # before 6, 6
-    for file, key in places.items():
-        stated = json.loads((folder / file).read_text("utf-8")).get(key) if (folder / file).is_file() else None
-        if stated:
-            return settings | {"max_length": int(stated)}
+    places = {"max_length": [("sentence_bert_config.json", "max_seq_length"),  # before version 6
+                             ("tokenizer_config.json", "model_max_length")],
+              "dim": [("config_sentence_transformers.json", "truncate_dim")]}  # fmt: skip
+    for setting, files in places.items():
+        stated = [(_stated(name_or_path, file) or {}).get(key) for file, key in files]
+        if any(stated):
+            settings[setting] = int(next(filter(None, stated)))
     return settings
+
+
+def _stated(name_or_path: str, file: str) -> Any:
+    """A JSON file of a model folder or Hub id; None where there is none."""
+    found = cached_file(
+        name_or_path,
+        file,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    return None if found is None else json.loads(Path(found).read_text(encoding="utf-8"))
 
 
 def _pooling(config: dict[str, Any]) -> str:

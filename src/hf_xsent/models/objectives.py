@@ -15,13 +15,17 @@ from hf_xsent.models.backbone import family
 from hf_xsent.models.masked_language_head import MaskedLanguageHead
 from hf_xsent.models.sentence_encoder import SentenceEncoderConfig
 from hf_xsent.models.translation_head import TranslationHead
+from hf_xsent.objectives.distillation import MEASURES, Distillation
 from hf_xsent.objectives.masked_language import MaskedLanguageModeling, Masking, TranslationLanguageModeling
+from hf_xsent.objectives.matryoshka import Matryoshka
 from hf_xsent.objectives.representation_translation import DIRECTIONS, NUMBERINGS, RepresentationTranslation
 from hf_xsent.objectives.translation_ranking import TranslationRanking
 
 FROM_THE_CHECKPOINT = frozenset(  # settings that nobody chooses
     ("rtl_vocabulary_size", "mask_token_id", "unknown_token_id", "special_token_ids")
 )
+
+SENTENCE_OBJECTIVES = frozenset(("translation_ranking", "distillation"))  # those that mask no tokens
 
 
 @strict
@@ -38,7 +42,11 @@ class AlignmentConfig(SentenceEncoderConfig):
     margin_before_temperature: bool = False
     symmetric: bool = False
     mask_repeated: bool = True
+    matryoshka_dims: list[int] | None = None  # rank vectors cut to each of these widths; None: whole ones alone
     training_mlp: bool = False  # a tanh layer over sentence vectors, in training only, as in DAP's code
+
+    # distillation
+    distillation_measure: str = "mse"
 
     # representation translation
     rtl_layers: int = 2
@@ -80,13 +88,31 @@ class AlignmentConfig(SentenceEncoderConfig):
             raise RecipeError(f"temperature {self.temperature} is not positive")
         if not 0 < self.masked_share < 1:
             raise RecipeError(f"masked_share {self.masked_share} is not between 0 and 1")
+        self._check_matryoshka_dims()
         if self.vocabulary_sample is not None and self.vocabulary_sample < 1:
             raise RecipeError(
                 f"vocabulary_sample {self.vocabulary_sample} is not positive: leave it out for all pieces"
             )
 
+    def _check_matryoshka_dims(self) -> None:
+        width = math.inf if self.encoder_config is None else self.encoder_config.hidden_size
+        for dim in self.matryoshka_dims or ():
+            if not 1 <= dim <= width:
+                raise RecipeError(
+                    f"matryoshka_dims has {dim}, but the vectors of this encoder have 1 to {width} dimensions to keep"
+                )
+        if self.matryoshka_dims and "translation_ranking" not in self.objectives:
+            raise RecipeError("matryoshka_dims cuts the vectors of translation_ranking, which is no objective here")
+
     def check_objectives(self) -> None:
-        """What only a model that trains must fulfil: the RTL head fits the encoder."""
+        """What only a model that trains must fulfil: known choices, and an RTL head that fits the encoder."""
+        if self.distillation_measure not in MEASURES:
+            raise RecipeError(
+                f"unknown distillation_measure {self.distillation_measure!r}: use one of {', '.join(MEASURES)}"
+                + nearest(self.distillation_measure, MEASURES)
+            )
+        if "distillation" in self.objectives and self.training_mlp:
+            raise RecipeError("distillation trains the vectors that stay, and training_mlp others: leave one out")
         if "representation_translation" not in self.objectives:
             return
         for key, choices in (("rtl_direction", DIRECTIONS), ("rtl_positions", NUMBERINGS)):
@@ -119,17 +145,18 @@ class AlignmentConfig(SentenceEncoderConfig):
     @property
     def needs_token_ids(self) -> bool:
         """Whether an objective masks, and so must know the tokenizer's special ids."""
-        return bool({*self.objectives} - {"translation_ranking"})
+        return bool({*self.objectives} - SENTENCE_OBJECTIVES)
 
 
 def _translation_ranking(config: AlignmentConfig) -> nn.Module:
-    return TranslationRanking(
+    ranking = TranslationRanking(
         temperature=config.temperature,
         margin=config.margin,
         margin_before_temperature=config.margin_before_temperature,
         symmetric=config.symmetric,
         mask_repeated=config.mask_repeated,
     )
+    return Matryoshka(ranking, config.matryoshka_dims) if config.matryoshka_dims else ranking
 
 
 def _representation_translation(config: AlignmentConfig) -> nn.Module:
@@ -175,4 +202,5 @@ OBJECTIVES: dict[str, Callable[[AlignmentConfig], nn.Module]] = {
         *_masked_language(config), reset_positions=config.tlm_reset_positions
     ),
     "masked_language_modeling": lambda config: MaskedLanguageModeling(*_masked_language(config)),
+    "distillation": lambda config: Distillation(config.distillation_measure),
 }

@@ -15,7 +15,7 @@ from transformers.modeling_outputs import ModelOutput
 from hf_xsent.errors import ModelError
 from hf_xsent.models.loading import load_tokenizer
 from hf_xsent.models.masked_language_head import MaskedLanguageHead, load_masked_language_head, plain_head
-from hf_xsent.models.objectives import OBJECTIVES, AlignmentConfig
+from hf_xsent.models.objectives import OBJECTIVES, SENTENCE_OBJECTIVES, AlignmentConfig
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.models.vocabulary import RestrictedVocabulary
 from hf_xsent.objectives.gathering import mean_over_processes, sum_over_processes
@@ -103,7 +103,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
     def _masks(cls, config: dict[str, Any]) -> bool:
         default = next(one for one in fields(cls.config_class) if one.name == "objectives").default_factory
         objectives = config.get("objectives") or (default() if default is not MISSING else {})
-        return bool({*objectives} & {*OBJECTIVES} - {"translation_ranking"})
+        return bool({*objectives} & {*OBJECTIVES} - SENTENCE_OBJECTIVES)
 
     def _start_heads(self, trained: MaskedLanguageHead, vocabulary: Tensor | None) -> None:
         for objective in self.objectives.values():
@@ -128,16 +128,18 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         target_input_ids: Tensor,
         target_attention_mask: Tensor,
         language_ids: Tensor | None = None,
+        teacher_vectors: Tensor | None = None,
         cached: CachedBatch | None = None,
         **_: object,
     ) -> AlignmentOutput:
         """The losses of a batch of pairs; ``language_ids`` (2N) are those of all sources, then of all targets.
 
+        ``teacher_vectors`` (N × d) are what distillation's teacher makes of the targets.
         With ``cached`` the pairs are a chunk of a larger batch, whose sentence losses are known: their gradients come
         in through the vectors, and token losses are taken as shares of the whole batch's.
         """
         ids, masks = (source_input_ids, target_input_ids), (source_attention_mask, target_attention_mask)
-        encoded = self.encode_pairs(ids, masks, language_ids)
+        encoded = self.encode_pairs(ids, masks, language_ids, teacher_vectors)
         if cached is None:
             total, losses = self.sentence_loss(encoded.sentences)
             counts = {name: [sum_over_processes(one.count) for one in some] for name, some in encoded.draws.items()}
@@ -163,7 +165,11 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         return total, {name: loss.detach() for name, loss in losses.items()}
 
     def encode_pairs(
-        self, ids: tuple[Tensor, Tensor], masks: tuple[Tensor, Tensor], language_ids: Tensor | None = None
+        self,
+        ids: tuple[Tensor, Tensor],
+        masks: tuple[Tensor, Tensor],
+        language_ids: Tensor | None = None,
+        teacher_vectors: Tensor | None = None,
     ) -> EncodedPairs:
         """Everything that objectives read. Random choices come first, so that a second pass may repeat them."""
         packed = pack(ids, masks)
@@ -176,7 +182,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         }
         states = self._encode_what_is_read(packed, language_ids)
         source, target = self._sentence_vectors(states).chunk(2)
-        sentences = SentencePairs(source, target, source_identity, target_identity)
+        sentences = SentencePairs(source, target, source_identity, target_identity, teacher_vectors)
         return EncodedPairs(sentences, pairs, states, draws)
 
     def _encode_what_is_read(self, packed: PackedSentences, language_ids: Tensor | None) -> TokenStates:

@@ -16,6 +16,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
 
 from hf_xsent.errors import ModelError, RecipeError, nearest
+from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone, family
 from hf_xsent.models.loading import build_encoder, load_config, load_encoder
 from hf_xsent.packing import POOLINGS, PackedSentences, pack, pool, unpack
@@ -39,6 +40,9 @@ class SentenceEncoderConfig(PreTrainedConfig):
     languages: list[str] | None = (
         None  # those with a language embedding, added to the word vectors; None: no such thing
     )
+    lora_rank: int | None = None  # of the adapters that the encoder has until they are merged; None: it has none
+    lora_alpha: float | None = None  # they are scaled by alpha / rank; None: 2
+    lora_targets: list[str] | None = None  # the linear layers that have one; None: all
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Rebuild the encoder's config from its dict and check the values against each other."""
@@ -51,6 +55,12 @@ class SentenceEncoderConfig(PreTrainedConfig):
             )
         if self.dropout is not None and not 0 <= self.dropout < 1:
             raise RecipeError(f"dropout {self.dropout} is not a probability below 1")
+        if self.lora_rank is None and (self.lora_alpha is not None or self.lora_targets):
+            raise RecipeError(
+                "lora_alpha and lora_targets say how adapters are, but there are none: give lora_rank, too"
+            )
+        if min(1 if one is None else one for one in (self.lora_rank, self.lora_alpha)) <= 0:
+            raise RecipeError(f"lora_rank {self.lora_rank} and lora_alpha {self.lora_alpha} must be positive")
         if self.encoder_config is not None:
             longest = family(self.encoder_config).max_length(self.encoder_config)
             if not 2 <= self.max_length <= longest:
@@ -91,6 +101,9 @@ class SentenceEncoder(PreTrainedModel):
         if config.encoder_config is None:
             raise ModelError("the config names no encoder: start from one with from_backbone(name_or_path)")
         self.encoder: Any = build_encoder(config.encoder_config) if encoder is None else encoder
+        if config.lora_rank is not None:
+            alpha = 2.0 * config.lora_rank if config.lora_alpha is None else config.lora_alpha
+            add_adapters(self.encoder, config.lora_rank, alpha, config.lora_targets)
         if config.languages:
             self.language_embeddings = nn.Embedding(len(config.languages), self.encoder.config.hidden_size)
         self.post_init()
@@ -130,6 +143,12 @@ class SentenceEncoder(PreTrainedModel):
             init.zeros_(module.weight)
         else:
             super()._init_weights(module)
+
+    def merge_adapters(self) -> None:
+        """Make the encoder a plain one again, with what its adapters have learnt."""
+        if self.config.lora_rank is not None:
+            merge_adapters(self.encoder)
+            self.config.lora_rank = self.config.lora_alpha = self.config.lora_targets = None
 
     @property
     def backbone(self) -> Backbone:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from hf_xsent.models.adapters import plain_weights
 from hf_xsent.models.backbone import Backbone
 from hf_xsent.models.loading import build_encoder
 from hf_xsent.models.masked_language_head import MaskedLanguageHead
@@ -53,7 +54,7 @@ class TranslationHead(nn.Module):
                 parameter.copy_(given[name])
         layers = Backbone.of(self.encoder).layers
         for own, theirs in zip(layers, Backbone.of(encoder).layers[-len(layers) :], strict=True):
-            own.load_state_dict(theirs.state_dict())
+            own.load_state_dict(plain_weights(theirs))
         words = Backbone.of(encoder).word_embeddings.weight
         Backbone.of(self.encoder).word_embeddings.weight.copy_(words[mask_id : mask_id + 1])
         self.prediction.start_from(trained, words, vocabulary)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import torch
@@ -33,6 +33,16 @@ class SentencePairs:
     target: Tensor  # N × d
     source_identity: Tensor  # N: equal numbers where the sentences are equal
     target_identity: Tensor  # N
+    teacher: Tensor | None = None  # N × d: what another model makes of the targets
+
+    @classmethod
+    def joined(cls, parts: Sequence[SentencePairs]) -> SentencePairs:
+        """The pairs of all parts as one batch."""
+        together = {
+            field.name: [getattr(part, field.name) for part in parts if getattr(part, field.name) is not None]
+            for field in fields(cls)
+        }
+        return cls(**{name: torch.cat(some) for name, some in together.items() if some})
 
     @property
     def both(self) -> Tensor:

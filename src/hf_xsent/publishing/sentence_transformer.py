@@ -13,6 +13,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.errors import ModelError, OutputError
+from hf_xsent.models.adapters import plain_weights
 from hf_xsent.models.backbone import family
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import load_tokenizer, quiet_loading
@@ -42,10 +43,12 @@ def export_sentence_transformer(
     dtype: torch.dtype = torch.float32,
     overwrite: bool = False,
     verify: bool = True,
+    dim: int | None = None,
 ) -> Path:
     """Write ``model`` (or the checkpoint in that folder) as plain encoder, tokenizer and sentence-transformers modules.
 
-    The folder appears whole or not at all. ``verify`` opens it with SentenceTransformer and compares vectors.
+    The folder appears whole or not at all. ``verify`` opens it with SentenceTransformer and compares vectors. With
+    ``dim`` it says there that only so many numbers of each vector are kept (SentenceTransformer's ``truncate_dim``).
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -53,7 +56,7 @@ def export_sentence_transformer(
             raise OutputError(f"{folder} exists already: choose another folder or allow overwriting it")
         if not (folder / "modules.json").is_file():
             raise OutputError(f"{folder} holds files that are no exported model: choose another folder")
-    embedder = _embedder(model, tokenizer)
+    embedder = _embedder(model, tokenizer, dim)
     config = embedder.model.config
     if config.languages:
         raise ModelError(
@@ -80,15 +83,18 @@ def export_sentence_transformer(
     return folder
 
 
-def _embedder(model: SentenceEncoder | str | Path, tokenizer: PreTrainedTokenizerBase | None) -> SentenceEmbedder:
+def _embedder(
+    model: SentenceEncoder | str | Path, tokenizer: PreTrainedTokenizerBase | None, dim: int | None
+) -> SentenceEmbedder:
     if isinstance(model, SentenceEncoder):
         if tokenizer is None:
             raise ModelError("the tokenizer is missing: pass it beside the model")
-        return SentenceEmbedder(model, tokenizer)
+        return SentenceEmbedder(model, tokenizer, dim=dim)
     if not Path(model).is_dir():
         raise ModelError(f"there is no checkpoint folder {str(model)!r}")
     tokenizer = tokenizer or load_tokenizer(str(model))
-    return SentenceEmbedder(SentenceEmbedder.from_pretrained(str(model), device="cpu").model, tokenizer)
+    opened = SentenceEmbedder.from_pretrained(str(model), device="cpu", dim=dim)
+    return SentenceEmbedder(opened.model, tokenizer, dim=opened.width)
 
 
 def _write(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> None:
@@ -96,7 +102,7 @@ def _write(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> None
     with quiet_loading():
         model.encoder.save_pretrained(
             folder,
-            state_dict={name: weight.to(dtype).contiguous() for name, weight in model.encoder.state_dict().items()},
+            state_dict={name: weight.to(dtype).contiguous() for name, weight in plain_weights(model.encoder).items()},
         )
     plain = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     plain.pop("_name_or_path", None)
@@ -124,16 +130,17 @@ def _write(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> None
             "model_args": family(config.encoder_config).arguments,
         },
     )
+    cut = {} if embedder.width == config.encoder_config.hidden_size else {"truncate_dim": embedder.width}
     _write_json(
         folder / "config_sentence_transformers.json",
-        {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
+        {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine", **cut},
     )
     (folder / "1_Pooling").mkdir()
     flags = {flag: mode == config.pooling for mode, flag in _POOLING_FLAGS.items()}
     _write_json(
         folder / "1_Pooling" / "config.json", {"word_embedding_dimension": config.encoder_config.hidden_size, **flags}
     )
-    (folder / "README.md").write_text(_card(config), encoding="utf-8")
+    (folder / "README.md").write_text(_card(config, embedder.width), encoding="utf-8")
 
 
 def _verify(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> None:
@@ -154,7 +161,7 @@ def _largest_difference(ours: np.ndarray, theirs: np.ndarray) -> float:
     return float(np.abs(ours - theirs).max() / max(np.linalg.norm(ours, axis=1).mean(), 1e-12))
 
 
-def _card(config: Any) -> str:
+def _card(config: Any, width: int) -> str:
     """The least a model's page says; a full model card replaces it."""
     return f"""---
 library_name: sentence-transformers
@@ -167,7 +174,7 @@ tags:
 ---
 # Cross-lingual sentence encoder
 
-Vectors of {config.encoder_config.hidden_size} dimensions; translations lie close together. Pooling: {config.pooling};
+Vectors of {width} dimensions; translations lie close together. Pooling: {config.pooling};
 sentences are cut after {config.max_length} tokens.
 
 ```python

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +43,12 @@ class AlignmentTrainingArguments(TrainingArguments):
     one_language_batches: bool = field(
         default=False, metadata={"help": "Fill each batch, on all processes, with pairs of one language."}
     )
+    distinct_batches: bool = field(
+        default=False,
+        metadata={
+            "help": "Draw no sentence twice into a batch, on all processes; others of its language take its place."
+        },
+    )
     pairs_per_chunk: int | None = field(
         default=None,
         metadata={"help": "Encode a batch in chunks of so many pairs, twice, for its gradients in a chunk's memory."},
@@ -53,6 +61,21 @@ class AlignmentTrainingArguments(TrainingArguments):
     )
     frozen_word_embeddings: bool = field(
         default=False, metadata={"help": "Leave the table of word pieces as it is: less memory, quicker steps."}
+    )
+    frozen_layers: int = field(
+        default=0,
+        metadata={"help": "Leave the embeddings and so many lowest layers as they are: less memory, quicker steps."},
+    )
+    early_stopping_patience: int | None = field(
+        default=None,
+        metadata={"help": "Stop after so many dev measurements in a row without a better one."},
+    )
+    early_stopping_threshold: float = field(
+        default=0.0, metadata={"help": "With --early_stopping_patience, better means better by more than this."}
+    )
+    compile_layers: bool = field(
+        default=False,
+        metadata={"help": "Compile the encoder's layers, once for all lengths: a minute, then quicker steps."},
     )
     start_share: float = field(
         default=0.0,
@@ -68,11 +91,33 @@ class AlignmentTrainingArguments(TrainingArguments):
         if not 0 <= self.start_share < 1:
             raise RecipeError(f"start_share {self.start_share} is not a share: give 0 to below 1")
         check_support(self)
+        self._check_compilation()
+        if self.early_stopping_patience is not None:
+            self._check_early_stopping()
         if "no" in (self.eval_strategy, self.save_strategy):
             self.load_best_model_at_end = False
         super().__post_init__()
         if self.device.type == "cpu":
             self.dataloader_pin_memory = False
+
+    def _check_compilation(self) -> None:
+        if self.torch_compile or self.torch_compile_backend or self.torch_compile_mode:
+            raise RecipeError(
+                "torch_compile compiles the whole step anew for the lengths of each batch: use --compile_layers"
+            )
+        if not self.compile_layers:
+            return
+        if self.gradient_checkpointing or getattr(self, "activation_checkpointing", False):
+            raise RecipeError("compile_layers does nothing for layers that are checkpointed: leave one of them out")
+        if shutil.which(os.environ.get("CXX", "g++")) is None:
+            raise RecipeError("compile_layers needs a C++ compiler: install g++, or leave the flag out")
+
+    def _check_early_stopping(self) -> None:
+        if cast(int, self.early_stopping_patience) < 1:
+            raise RecipeError(f"early_stopping_patience {self.early_stopping_patience} is not positive: leave it out")
+        if self.eval_strategy == "no":
+            raise RecipeError("early_stopping_patience counts dev measurements, but eval_strategy is no")
+        self.restore_callback_states_from_checkpoint = True  # a resumed run goes on counting
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,7 @@ def rehearsal(arguments: AlignmentTrainingArguments) -> Iterator[None]:
         arguments.eval_strategy = IntervalStrategy.NO
         arguments.save_strategy = SaveStrategy.NO
         arguments.eval_on_start = arguments.load_best_model_at_end = False
+        arguments.early_stopping_patience = None
         arguments.report_to = []
         yield
 

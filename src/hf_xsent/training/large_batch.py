@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import torch
@@ -40,7 +39,7 @@ def cached_loss(trainer: AlignmentTrainer, model: nn.Module, batch: Batch, pairs
             states.append(RandomState(trainer.args.device))
             ids = (chunk["source_input_ids"], chunk["target_input_ids"])
             masks = (chunk["source_attention_mask"], chunk["target_attention_mask"])
-            encoded = unwrapped.encode_pairs(ids, masks, chunk.get("language_ids"))
+            encoded = unwrapped.encode_pairs(ids, masks, chunk.get("language_ids"), chunk.get("teacher_vectors"))
             parts.append(encoded.sentences)
             for name, draws in encoded.draws.items():
                 counts[name].append([draw.count for draw in draws])
@@ -67,11 +66,10 @@ def _sentence_gradients(
     model: SentenceEncoderForPreTraining, parts: list[SentencePairs]
 ) -> tuple[Tensor, dict[str, Tensor], list[Tensor]]:
     """The sentence losses of the whole batch, and their gradients for the vectors of each chunk."""
-    names = [field.name for field in fields(SentencePairs)]
-    whole = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
-    vectors = [whole[side].requires_grad_() for side in ("source", "target")]
+    whole = SentencePairs.joined(parts)
+    vectors = [whole.source.requires_grad_(), whole.target.requires_grad_()]
     with torch.enable_grad():
-        total, losses = model.sentence_loss(SentencePairs(**whole))
+        total, losses = model.sentence_loss(whole)
         known = total.requires_grad  # not where there are token losses alone
         gradients = torch.autograd.grad(total, vectors, allow_unused=True) if known else (None, None)
     sizes = [len(part.source) for part in parts]

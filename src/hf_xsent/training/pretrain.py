@@ -20,6 +20,8 @@ from hf_xsent.data.mixing import mixing_probabilities
 from hf_xsent.errors import RecipeError, nearest
 from hf_xsent.evaluation.report import write_json
 from hf_xsent.models import METHODS
+from hf_xsent.models.adapters import check_adapters
+from hf_xsent.models.backbone import check_frozen_layers
 from hf_xsent.models.loading import load_config, load_encoder, load_tokenizer
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
@@ -28,7 +30,8 @@ from hf_xsent.training.arguments import Recipe, read_recipe
 from hf_xsent.training.dry_run import StepTimes, forecast, rehearsal, whole_steps
 from hf_xsent.training.output_folder import RECIPE_FILE, check_space, prepare_output_folder, remove_old_run
 from hf_xsent.training.recipe import DataArguments, ModelArguments
-from hf_xsent.training.trainer import AlignmentTrainer
+from hf_xsent.training.teacher import Teacher, check_teacher
+from hf_xsent.training.trainer import NO_DEV_TO_STOP_BY, AlignmentTrainer
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +47,9 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
     """Train, and leave the best model, its tokenizer, the recipe and the reports in the output folder."""
     training = recipe.training
     settings, tokenizer, checkpoint, vocabulary = check(recipe)
+    teacher = None
+    if recipe.model.teacher is not None:
+        teacher = Teacher.load(recipe.model.teacher, load_config(str(recipe.model.model)).hidden_size, training.device)
     with training.main_process_first(desc="reading bitext"):
         train, dev = load_train_and_dev(recipe.data)
     mixing_probabilities(list(train.languages.values()), recipe.data.alpha)  # a wrong alpha is told here
@@ -58,7 +64,7 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
     start = str(recipe.model.model)
     model = METHODS[recipe.model.method][1].from_backbone(start, vocabulary=vocabulary, **settings)
     if recipe.run.dry_run:
-        return rehearse(recipe, model, train, tokenizer)
+        return rehearse(recipe, model, train, tokenizer, teacher)
     if training.should_save:
         prepare(recipe, train, model, anew=checkpoint is None)
     if checkpoint is not None:
@@ -71,8 +77,10 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
         processing_class=tokenizer,
         alpha=recipe.data.alpha,
         target_language=recipe.data.target_language,
+        teacher=teacher,
     )
     trainer.train(resume_from_checkpoint=checkpoint)
+    model.merge_adapters()
     if training.start_share:
         average_with_start(model, start, training.start_share)
         if dev is not None:
@@ -85,14 +93,26 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
 
 
 def rehearse(
-    recipe: Recipe, model: SentenceEncoderForPreTraining, train: Bitext, tokenizer: PreTrainedTokenizerBase
+    recipe: Recipe,
+    model: SentenceEncoderForPreTraining,
+    train: Bitext,
+    tokenizer: PreTrainedTokenizerBase,
+    teacher: Teacher | None,
 ) -> AlignmentTrainer:
     """A few steps that leave nothing behind, and what the whole run would take."""
     training, times = recipe.training, StepTimes()
     steps = whole_steps(training, len(train))
     with rehearsal(training):
         trainer = AlignmentTrainer(
-            model, training, train, None, tokenizer, recipe.data.alpha, recipe.data.target_language, callbacks=[times]
+            model,
+            training,
+            train,
+            None,
+            tokenizer,
+            recipe.data.alpha,
+            recipe.data.target_language,
+            teacher,
+            callbacks=[times],
         )
         trainer.train()
     logger.info("%s", forecast(training, steps, times))
@@ -112,7 +132,14 @@ def check(
     checkpoint = prepare_output_folder(recipe.training.output_dir, recipe.run.resume, recipe.run.overwrite)
     settings = model_settings(recipe.model)
     encoder_config = load_config(recipe.model.model)
-    METHODS[recipe.model.method][0](encoder_config=encoder_config, **settings).check_objectives()
+    config = METHODS[recipe.model.method][0](encoder_config=encoder_config, **settings)
+    config.check_objectives()
+    check_teacher(recipe.model.teacher, config.objectives)
+    if recipe.model.lora_rank is not None:
+        check_adapters(recipe.model.lora_targets, encoder_config)
+    check_frozen_layers(recipe.training.frozen_layers, encoder_config)
+    if recipe.training.early_stopping_patience is not None and not (recipe.data.dev or recipe.data.dev_pairs):
+        raise RecipeError(NO_DEV_TO_STOP_BY)
     tokenizer = load_tokenizer(recipe.model.model)
     _check_tokenizer(tokenizer, encoder_config, recipe.model.model)
     vocabulary = None
@@ -151,7 +178,7 @@ def model_settings(arguments: ModelArguments) -> dict[str, Any]:
         raise RecipeError(
             f"unknown method {arguments.method!r}: use {', '.join(METHODS)}" + nearest(arguments.method, METHODS)
         )
-    not_settings = ("model", "method", "rtl_vocabulary", "rtl_missing")
+    not_settings = ("model", "method", "teacher", "rtl_vocabulary", "rtl_missing")
     stated = {key: value for key, value in asdict(arguments).items() if value is not None and key not in not_settings}
     if "objectives" in stated:
         stated["objectives"] = parse_weights(stated["objectives"])

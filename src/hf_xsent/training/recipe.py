@@ -23,13 +23,27 @@ class ModelArguments:
     )
     dropout: float | None = _flag(help="Set the encoder's dropout; 0 suits short runs, default: as it comes.")
     languages: list[str] | None = _flag(help="Give these languages (include the target's) an embedding of their own.")
+    lora_rank: int | None = _flag(
+        help="Freeze the encoder and train adapters of this rank in it (LoRA), merged at the end."
+    )
+    lora_alpha: float | None = _flag(help="Scale adapters by alpha / rank; default: alpha is twice the rank.")
+    lora_targets: list[str] | None = _flag(
+        help="Adapt linear layers of these names, such as query value; default: all."
+    )
     objectives: list[str] | None = _flag(help="Mix these losses, by weight: translation_ranking=1.0 …")
     temperature: float | None = _flag(help="Divide cosines by this in translation ranking; lower is sharper.")
     margin: float | None = _flag(help="Take this off the score of the right translation; 0.3 is LaBSE's.")
     margin_before_temperature: bool | None = _flag(help="Take the margin off the cosine, before the temperature.")
     symmetric: bool | None = _flag(help="Rank in both directions and average.")
     mask_repeated: bool | None = _flag(help="Do not count repeated sentences of a batch as wrong answers.")
+    matryoshka_dims: list[int] | None = _flag(
+        help="Rank vectors cut to each of these widths, such as 384 256 128 64, so that users may cut them, too."
+    )
     training_mlp: bool | None = _flag(help="Put a tanh layer over sentence vectors in training only, as DAP's code.")
+    teacher: str | None = _flag(
+        help="Let distillation make both sides like this model's vectors of the target: a Hub id or a folder."
+    )
+    distillation_measure: str | None = _flag(help="Measure the distance from the teacher by mse or cosine.")
     rtl_layers: int | None = _flag(help="Give the RTL head so many layers, started from the encoder's last.")
     rtl_direction: str | None = _flag(
         help="Rebuild targets from sources (source_to_target), target_to_source, or both on half a batch each."
@@ -91,11 +105,14 @@ COMMON_TRAINING_FLAGS = {
     "output_dir": "Write checkpoints, metrics and the final model into this folder.",
     "max_steps": "Stop after this many steps (or give --num_train_epochs).",
     "per_device_train_batch_size": "Pairs a step and process; the other pairs of a batch are the wrong answers.",
+    "frozen_layers": "Leave the embeddings and so many lowest layers as they are.",
+    "early_stopping_patience": "Stop after so many dev measurements in a row without a better one.",
     "learning_rate": "Peak learning rate; 5e-5 for a base-size encoder.",
     "warmup_steps": "Steps of rising learning rate; below 1, a share of all steps.",
     "eval_steps": "Measure dev accuracy every so many steps; save_steps must be a multiple.",
     "save_steps": "Write a checkpoint every so many steps.",
     "logging_steps": "Log losses every so many steps.",
+    "compile_layers": "Compile the encoder's layers: a minute at the start, then quicker steps.",
     "bf16": "Compute in bfloat16 where the machine can (weights stay float32).",
     "seed": "Seed of weights, dropout and data order.",
     "report_to": "Send metrics to tensorboard, wandb or trackio as well.",

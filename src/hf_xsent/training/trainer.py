@@ -11,14 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.data import Sampler
-from transformers import PreTrainedTokenizerBase
+from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.distinct import DistinctSampler
 from hf_xsent.data.mixing import TemperatureSampler
-from hf_xsent.errors import DataError, TrainingError
+from hf_xsent.errors import DataError, RecipeError, TrainingError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
@@ -28,6 +29,9 @@ from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.memory import keep_freed_memory
 from hf_xsent.training.saving import SavingTrainer
 from hf_xsent.training.survival import broken_step
+from hf_xsent.training.teacher import Teacher
+
+NO_DEV_TO_STOP_BY = "early_stopping_patience needs dev pairs to measure: give --dev, or --dev_pairs above 0"
 
 
 class AlignmentTrainer(SavingTrainer):
@@ -35,7 +39,7 @@ class AlignmentTrainer(SavingTrainer):
 
     ``alpha`` mixes the languages of ``train_dataset``; ``eval_dataset`` is bitext too, of which retrieval accuracy@1 is
     measured in both directions (``eval_accuracy``, and ``eval_accuracy_de`` for each language); without it, nothing is
-    measured and the last weights stay.
+    measured and the last weights stay. ``teacher`` is whom the objective distillation learns from.
     """
 
     loss_is_scaled_for_ga = False  # ours is the mean of each batch: the Trainer divides it when gradients accumulate
@@ -49,19 +53,33 @@ class AlignmentTrainer(SavingTrainer):
         processing_class: PreTrainedTokenizerBase | None = None,
         alpha: float = 0.5,
         target_language: str = "en",
+        teacher: Teacher | None = None,
         **kwargs: Any,
     ) -> None:
         if processing_class is None:
             raise DataError("the trainer needs the tokenizer: pass it as processing_class")
         if eval_dataset is None:
+            if args.early_stopping_patience is not None:
+                raise RecipeError(NO_DEV_TO_STOP_BY)
             args.eval_strategy = IntervalStrategy.NO
             args.eval_on_start = args.load_best_model_at_end = False
         kwargs.setdefault(
             "data_collator",
-            PairCollator(processing_class, model.config.max_length, model.config.told_apart, target_language),
+            PairCollator(
+                processing_class,
+                model.config.max_length,
+                model.config.told_apart,
+                target_language,
+                target_texts=teacher is not None,
+            ),
         )
         if args.frozen_word_embeddings:
             model.backbone.word_embeddings.requires_grad_(False)
+        model.backbone.freeze(args.frozen_layers)
+        if args.compile_layers:
+            model.backbone.compile_layers()
+        if not any(weight.requires_grad for weight in model.parameters()):
+            raise RecipeError(f"with frozen_layers {args.frozen_layers} nothing is left to train: freeze fewer")
         super().__init__(
             model=model,
             args=args,
@@ -74,13 +92,17 @@ class AlignmentTrainer(SavingTrainer):
             self.remove_callback(default)
         self.add_callback(ProgressBar)
         self.add_callback(MetricsFile)
+        if args.early_stopping_patience is not None:
+            self.add_callback(EarlyStoppingCallback(args.early_stopping_patience, args.early_stopping_threshold))
         self.tokenizer = processing_class
         self.keep_freed_memory = args.keep_freed_memory
         self.one_language_batches = args.one_language_batches
+        self.distinct_batches = args.distinct_batches
         self.pairs_per_chunk = args.pairs_per_chunk
         self.head_learning_rate = args.head_learning_rate
         self.alpha = alpha
         self.target_language = target_language
+        self.teacher = teacher
         self._sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=self.args.device))
         self._batches = 0
         self._pairs = 0
@@ -102,6 +124,8 @@ class AlignmentTrainer(SavingTrainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Tensor | tuple[Tensor, AlignmentOutput]:
         """The weighted sum of the objectives; each is kept for the log."""
+        if self.teacher is not None:
+            inputs = self.teacher(inputs, self.args.device)
         if self.pairs_per_chunk is not None and self.pairs_per_chunk < len(inputs["source_input_ids"]):
             outputs: Any = cached_loss(self, model, inputs, self.pairs_per_chunk)
         else:
@@ -180,8 +204,12 @@ class AlignmentTrainer(SavingTrainer):
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
         dataset: Any = self.train_dataset if train_dataset is None else train_dataset
-        group = self.args.train_batch_size * self.args.world_size if self.one_language_batches else 1
-        return TemperatureSampler(dataset.ranges, self.alpha, self.args.data_seed or self.args.seed, group=group)
+        batch = self.args.train_batch_size * self.args.world_size
+        group = batch if self.one_language_batches else 1
+        seed = self.args.data_seed or self.args.seed
+        if self.distinct_batches:
+            return DistinctSampler(dataset.ranges, dataset.identities, batch, self.alpha, seed, group=group)
+        return TemperatureSampler(dataset.ranges, self.alpha, seed, group=group)
 
 
 def _metrics(results: dict[str, RetrievalAccuracy]) -> dict[str, float]:

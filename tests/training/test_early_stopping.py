@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead, load_bitext
+from hf_xsent.data.bitext import Bitext
+from hf_xsent.errors import RecipeError
+from hf_xsent.evaluation.retrieval import RetrievalAccuracy
+from hf_xsent.training import trainer as trainer_module
+
+Start = Callable[..., AlignmentTrainer]
+
+
+@pytest.fixture
+def bitext(tmp_path: Path, pairs: list[tuple[str, str]]) -> Bitext:
+    (tmp_path / "de.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in pairs), encoding="utf-8")
+    return load_bitext(str(tmp_path / "{language}.tsv"), cleaning=None, cache_dir=tmp_path / "cache")
+
+
+@pytest.fixture
+def start(encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """A trainer that measures after every step and finds these accuracies, by step."""
+
+    def build(accuracies: list[float], **settings: Any) -> AlignmentTrainer:
+        defaults: dict[str, Any] = {
+            "output_dir": str(tmp_path / "run"),
+            "use_cpu": True,
+            "report_to": "none",
+            "max_steps": len(accuracies),
+            "eval_steps": 1,
+            "save_steps": 1,
+            "save_total_limit": None,
+            "eval_on_start": False,
+            "keep_freed_memory": False,
+        }
+        torch.manual_seed(0)
+        folder = encoder_folders["bert"]
+        model = XlmrWithRTLHead.from_backbone(str(folder), objectives={"translation_ranking": 1.0})
+        arguments = AlignmentTrainingArguments(**defaults | settings)
+        trainer = AlignmentTrainer(model, arguments, bitext, bitext, AutoTokenizer.from_pretrained(folder))
+
+        def measured(*_: Any, **__: Any) -> dict[str, RetrievalAccuracy]:
+            accuracy = accuracies[trainer.state.global_step - 1]
+            return {"de": RetrievalAccuracy(accuracy, accuracy, 1)}
+
+        monkeypatch.setattr(trainer_module, "retrieval_by_language", measured)
+        return trainer
+
+    return build
+
+
+ACCURACIES = [10.0, 50.0, 40.0, 50.5, 45.0, 46.0, 90.0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "last", "best"),
+    [
+        ({}, 7, 7),
+        ({"early_stopping_patience": 1}, 3, 2),
+        ({"early_stopping_patience": 2}, 6, 4),
+        ({"early_stopping_patience": 2, "early_stopping_threshold": 1.0}, 4, 4),
+        ({"early_stopping_patience": 3}, 7, 7),
+    ],
+)
+def test_training_stops_when_dev_has_not_got_better_for_so_long(
+    start: Start, tmp_path: Path, settings: dict[str, Any], last: int, best: int
+) -> None:
+    trainer = start(ACCURACIES, **settings)
+    trainer.train()
+    assert trainer.state.global_step == last
+    assert trainer.state.best_model_checkpoint == str(tmp_path / "run" / f"checkpoint-{best}")
+
+
+def test_a_resumed_run_goes_on_counting(start: Start, tmp_path: Path) -> None:
+    start(ACCURACIES, early_stopping_patience=2).train()
+    shutil.rmtree(tmp_path / "run" / "checkpoint-6")
+    again = start(ACCURACIES, early_stopping_patience=2)
+    again.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-5"))
+    assert again.state.global_step == 6
+
+
+def test_a_trainer_without_dev_set_is_refused(encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext) -> None:
+    arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, early_stopping_patience=2)
+    folder = encoder_folders["bert"]
+    model = XlmrWithRTLHead.from_backbone(str(folder))
+    with pytest.raises(RecipeError, match="^early_stopping_patience needs dev pairs to measure"):
+        AlignmentTrainer(model, arguments, bitext, processing_class=AutoTokenizer.from_pretrained(folder))

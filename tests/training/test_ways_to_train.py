@@ -1,0 +1,108 @@
+"""Matryoshka widths, distillation, adapters and distinct batches, from recipe to folder."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from training_run import Pairs, Run
+from transformers import AutoModel
+
+from hf_xsent import SentenceEmbedder
+from hf_xsent.training.arguments import read_recipe
+
+DAP = ["translation_ranking=1", "representation_translation=0.8"]
+
+
+def test_vectors_of_several_widths_are_ranked(run: Run) -> None:
+    run.start(matryoshka_dims=[32, 8])
+    embedder = SentenceEmbedder.from_pretrained(str(run.out), device="cpu", dim=8)
+    assert embedder.model.config.matryoshka_dims == [32, 8]
+    assert embedder.encode(["Wo ist der Bahnhof?"]).shape == (1, 8)
+
+
+@pytest.mark.parametrize("settings", [{}, {"pairs_per_chunk": 2, "distillation_measure": "cosine"}])
+def test_a_student_comes_nearer_to_its_teacher_who_leaves_no_trace(
+    run: Run, encoder_folders: dict[str, Path], pairs: Pairs, settings: dict[str, Any]
+) -> None:
+    folder = encoder_folders["xlm-roberta"]  # another tokenizer than the student's
+    run.start(
+        objectives=["distillation=1"], teacher=str(folder), pooling="mean", max_steps=30, eval_steps=30, save_steps=30,
+        max_length=64, **settings
+    )  # fmt: skip
+    teacher, student, start = (
+        SentenceEmbedder.from_pretrained(str(one), pooling="mean", device="cpu")
+        for one in (folder, run.out, run.settings["model"])
+    )
+    wanted = torch.tensor(teacher.encode([target for _, target in pairs]))
+    for side in range(2):
+        before, after = (
+            torch.cosine_similarity(torch.tensor(one.encode([pair[side] for pair in pairs])), wanted).mean()
+            for one in (start, student)
+        )
+        assert after > before + 0.1
+    names = load_file(run.out / "checkpoint-30" / "model.safetensors").keys()
+    assert all(name.startswith("encoder.") for name in names)
+    assert "teacher" not in (run.out / "config.json").read_text()
+    assert read_recipe([str(run.out / "recipe.yaml")]).model.teacher == str(folder)
+
+
+def test_distillation_goes_on_exactly_where_it_stopped(run: Run) -> None:
+    settings: dict[str, Any] = {"objectives": ["distillation=1", "translation_ranking=1"], "pairs_per_chunk": 2}
+    settings["teacher"] = run.settings["model"]
+    run.start(**settings)
+    whole = load_file(run.out / "model.safetensors")
+    shutil.rmtree(run.out / "checkpoint-6")
+    (run.out / "model.safetensors").unlink()
+    run.start("--resume", "true", **settings)
+    for name, weight in load_file(run.out / "model.safetensors").items():
+        assert torch.equal(weight, whole[name]), name
+
+
+@pytest.mark.parametrize("settings", [{}, {"pairs_per_chunk": 2}, {"frozen_layers": 1, "start_share": 0.5}])
+def test_adapters_end_in_plain_weights(run: Run, settings: dict[str, Any]) -> None:
+    run.start(lora_rank=2, lora_alpha=4, lora_targets=["query", "value"], **settings)
+    start = load_file(Path(run.settings["model"]) / "model.safetensors")
+    final = load_file(run.out / "model.safetensors")
+    checkpoint = load_file(run.out / "checkpoint-6" / "model.safetensors")
+    first = settings.get("frozen_layers", 0)
+    adapted = {f"encoder.layer.{n}.attention.self.{one}.weight" for n in range(first, 3) for one in ("query", "value")}
+    for name, weight in final.items():
+        began = start[name.removeprefix("encoder.")]
+        assert torch.equal(weight, began) != (name.removeprefix("encoder.") in adapted), name
+        if "self.query.weight" in name:
+            assert torch.equal(checkpoint[name.replace(".weight", ".base_layer.weight")], began)
+    assert not any("lora" in name for name in final) and any("lora" in name for name in checkpoint)
+    assert AutoModel.from_pretrained(run.out).config.lora_rank is None
+    opened = SentenceEmbedder.from_pretrained(str(run.out / "checkpoint-6"), device="cpu")
+    assert opened.model.config.lora_rank == 2  # a checkpoint opens with its adapters
+
+
+def test_adapters_go_on_exactly_where_they_stopped(run: Run) -> None:
+    settings: dict[str, Any] = {"objectives": DAP, "lora_rank": 2, "dropout": 0.1}
+    run.start(**settings)
+    whole = load_file(run.out / "model.safetensors")
+    shutil.rmtree(run.out / "checkpoint-6")
+    (run.out / "model.safetensors").unlink()
+    run.start("--resume", "true", **settings)
+    for name, weight in load_file(run.out / "model.safetensors").items():
+        assert torch.equal(weight, whole[name]), name
+
+
+def test_distinct_batches_go_on_exactly_where_they_stopped(run: Run) -> None:
+    text = "".join(f"Satz {n}\tThe dog sleeps {'.' * (n % 6)}\n" for n in range(40))
+    (run.folder / "de.tsv").write_text(text, encoding="utf-8")
+    trainer = run.start(distinct_batches=True, dev_pairs=0, data=[f"de={run.folder}/de.tsv"])
+    rows = list(trainer._get_train_sampler())
+    for start in range(0, len(rows), 4):
+        assert len({trainer.train_dataset[row]["target"] for row in rows[start : start + 4]}) == 4
+    whole = load_file(run.out / "model.safetensors")
+    shutil.rmtree(run.out / "checkpoint-6")
+    (run.out / "model.safetensors").unlink()
+    run.start("--resume", "true", distinct_batches=True, dev_pairs=0, data=[f"de={run.folder}/de.tsv"])
+    for name, weight in load_file(run.out / "model.safetensors").items():
+        assert torch.equal(weight, whole[name]), name
