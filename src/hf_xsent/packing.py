@@ -48,7 +48,7 @@ class PackedSentences:
         return torch.repeat_interleave(sentences[self.restore.argsort()], self.lengths)
 
     def only(self, sentences: Tensor) -> PackedSentences:
-        """The sentences that a flag for each of the caller's N chooses, with the tokens of ``whole``, in their order."""
+        """The sentences that a flag for each of the caller's N chooses: the tokens of ``whole``."""
         kept = sentences[self.restore.argsort()]
         lengths, tokens = self.lengths[kept], self.whole(sentences)
         return replace(

@@ -18,7 +18,7 @@ Batch = dict[str, Tensor]
 
 
 def _batch(seed: int = 0, pairs: int = 7, vocabulary: int = 60) -> Batch:
-    """Random pairs, words of one to three pieces, some pieces of none, links of all kinds: twice, cut off, none at all."""
+    """Random pairs: words of up to three pieces, pieces of none; links of cut words, several links of one."""
     random = torch.Generator().manual_seed(seed)
 
     def draw(low: int, high: int) -> int:
@@ -174,9 +174,7 @@ def test_padding_and_the_order_of_pairs_do_not_count(tiny_encoders: Path, poolin
     model = _model(tiny_encoders, pooling=pooling, symmetric=True)
     batch = _batch()
     wide = {
-        name: one
-        if name == "links"
-        else nn.functional.pad(one, (0, 5), value=-1 if "words" in name else 0)
+        name: one if name == "links" else nn.functional.pad(one, (0, 5), value=-1 if "words" in name else 0)
         for name, one in batch.items()
     }
     wide["links"] = nn.functional.pad(batch["links"], (0, 0, 0, 3), value=-1)
@@ -227,9 +225,7 @@ def test_only_sentences_with_a_masked_word_are_encoded_anew(encoder_folders: dic
     model._encode = lambda packed, tokens, languages: seen.append((packed, tokens)) or encode(packed, tokens, languages)
     model(**batch)
     ((packed, tokens),) = seen
-    linked = {
-        (number, side) for number, side, _, links, _, _ in _directions(batch) if links
-    }
+    linked = {(number, side) for number, side, _, links, _, _ in _directions(batch) if links}
     assert len(packed.lengths) == len(linked)
     assert (packed.input_ids[tokens] == model.config.mask_token_id).all()
     assert len(tokens) == sum(

@@ -25,6 +25,13 @@ BOTH: dict[str, Any] = {"rtl_direction": "both", "rtl_languages": ["de", "en"]}
 MIXES: dict[str, dict[str, Any]] = {
     "TR": {"objectives": {"translation_ranking": 1.0}},
     "DAP": {"objectives": {"translation_ranking": 1.0, "representation_translation": 0.8}, **BOTH},
+    "WACSE": {
+        "objectives": {
+            "translation_ranking": 0.8,
+            "aligned_word_prediction": 0.1,
+            "word_translation_ranking": 0.1,
+        }
+    },
 }
 
 
@@ -36,8 +43,11 @@ def _model(folder: str, mix: str) -> XlmrWithRTLHead:
 
 
 def _batch(folder: str, pairs: Pairs) -> dict[str, Tensor]:
-    collator = PairCollator(AutoTokenizer.from_pretrained(folder), 64, ["de", "en"])
-    return collator([{"source": source, "target": target, "language": "de"} for source, target in pairs])
+    """Some of the pairs have word links."""
+    collator = PairCollator(AutoTokenizer.from_pretrained(folder), 64, ["de", "en"], links=True)
+    examples = [{"source": source, "target": target, "language": "de"} for source, target in pairs]
+    linked = [example | {"links": "0-1 1-0 2-2 2-1"} if "e" in example["source"] else example for example in examples]
+    return collator(linked)
 
 
 def _gradient(model: torch.nn.Module) -> Tensor:

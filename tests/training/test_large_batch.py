@@ -32,6 +32,14 @@ MIXES: dict[str, dict[str, Any]] = {
     },
     "TR + TLM": {"objectives": {"translation_ranking": 1.0, "translation_language_modeling": 0.5}, "masked_share": 0.4},
     "RTL alone": {"objectives": {"representation_translation": 1.0}},
+    "WACSE": {
+        "objectives": {
+            "translation_ranking": 0.8,
+            "aligned_word_prediction": 0.1,
+            "word_translation_ranking": 0.1,
+        }
+    },
+    "WACSE, partial": {"objectives": {"translation_ranking": 0.8, "aligned_word_prediction": 0.1}, "awp_share": 0.5},
 }
 
 
@@ -44,8 +52,14 @@ def _trainer(folder: Path, out: Path, settings: dict[str, Any], **arguments: Any
 
 
 def _batch(folder: Path, pairs: Pairs, settings: dict[str, Any]) -> dict[str, Tensor]:
-    collator = PairCollator(AutoTokenizer.from_pretrained(folder), 64, settings.get("rtl_languages"))
-    return collator([{"source": source, "target": target, "language": "de"} for source, target in pairs])
+    links = "aligned_word_prediction" in settings.get("objectives", {})
+    collator = PairCollator(AutoTokenizer.from_pretrained(folder), 64, settings.get("rtl_languages"), links=links)
+    examples = [{"source": source, "target": target, "language": "de"} for source, target in pairs]
+    return collator([example | {"links": "0-1 1-0 2-2 2-1"} for example in examples[::2]] + examples[1::2])
+
+
+def _words(chunk: dict[str, Tensor]) -> Any:
+    return ((chunk["source_words"], chunk["target_words"]), chunk["links"]) if "links" in chunk else ()
 
 
 def _gradients(trainer: AlignmentTrainer, batch: dict[str, Tensor], dropout: bool) -> tuple[Tensor, dict[str, Tensor]]:
@@ -59,7 +73,9 @@ def _gradients(trainer: AlignmentTrainer, batch: dict[str, Tensor], dropout: boo
     return loss, {name: one.grad.clone() for name, one in trainer.model.named_parameters() if one.grad is not None}
 
 
-@pytest.mark.parametrize("mix", [mix for mix, some in MIXES.items() if not {"rtl_ratio", "masked_share"} & {*some}])
+@pytest.mark.parametrize(
+    "mix", [mix for mix, some in MIXES.items() if not {"rtl_ratio", "masked_share", "awp_share"} & {*some}]
+)
 def test_chunks_give_the_loss_and_gradients_of_the_whole_batch(
     tiny_encoders: Path, tmp_path: Path, pairs: Pairs, mix: str
 ) -> None:
@@ -95,7 +111,7 @@ def test_random_choices_are_the_same_in_both_passes(
         states.append(torch.get_rng_state())
         ids = (chunk["source_input_ids"], chunk["target_input_ids"])
         masks = (chunk["source_attention_mask"], chunk["target_attention_mask"])
-        encoded.append(model.encode_pairs(ids, masks, chunk.get("language_ids")))
+        encoded.append(model.encode_pairs(ids, masks, chunk.get("language_ids"), *_words(chunk)))
     # The heads drop out, too, after the encoder of their chunk.
     expected: Any = 0
     sentences = copy.copy(encoded[0].sentences)
@@ -109,7 +125,7 @@ def test_random_choices_are_the_same_in_both_passes(
             with torch.no_grad():  # as far as the encoder, the same numbers are drawn again
                 ids = (chunk["source_input_ids"], chunk["target_input_ids"])
                 masks = (chunk["source_attention_mask"], chunk["target_attention_mask"])
-                model.encode_pairs(ids, masks, chunk.get("language_ids"))
+                model.encode_pairs(ids, masks, chunk.get("language_ids"), *_words(chunk))
             for part in parts:
                 total = model.objectives[name](one.tokens, one.states, one.draws[name][part])
                 expected = expected + model.config.objectives[name] * total / counts[part] / len(parts)

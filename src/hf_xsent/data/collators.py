@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hf_xsent.data.word_links import links_of_units, parse_links
+from hf_xsent.data.words import split_words, units
 from hf_xsent.errors import DataError
 
 if TYPE_CHECKING:
@@ -22,24 +24,44 @@ class PairCollator:
     """Examples with ``source``, ``target`` and ``language`` to a batch of pairs.
 
     With ``languages``, those that have a language embedding, the batch also carries ``language_ids``: of all sources,
-    then of all targets.
+    then of all targets. With ``links`` it says which word each token is a piece of (``source_words``, ``target_words``)
+    and which words the examples' links hold together.
     """
 
     tokenizer: PreTrainedTokenizerBase
     max_length: int
     languages: Sequence[str] | None = None
     target_language: str = "en"
+    links: bool = False
 
     def __call__(self, examples: Sequence[Pair]) -> dict[str, Tensor]:
         """One batch."""
-        batch = {}
+        batch: dict[str, Tensor] = {}
+        unit_of_word: list[list[list[int]]] = []
         for side in ("source", "target"):
             sentences = [example[side] for example in examples]
             encoded = self.tokenizer(
-                sentences, truncation=True, max_length=self.max_length, padding=True, return_tensors="pt"
+                sentences,
+                truncation=True,
+                max_length=self.max_length,
+                padding=True,
+                return_tensors="pt",
+                return_offsets_mapping=self.links,
             )
             batch[f"{side}_input_ids"] = encoded["input_ids"]
             batch[f"{side}_attention_mask"] = encoded["attention_mask"]
+            if self.links:
+                offsets = encoded["offset_mapping"].tolist()
+                found = [units(split_words(text), spans) for text, spans in zip(sentences, offsets, strict=True)]
+                batch[f"{side}_words"] = torch.tensor([of_pieces for of_pieces, _ in found])
+                unit_of_word.append([of_words for _, of_words in found])
+        if self.links:
+            given = [parse_links(example.get("links", "")) for example in examples]
+            rows = [links_of_units(*one) for one in zip(given, zip(*unit_of_word, strict=True), strict=True)]
+            longest = max(map(len, rows))
+            batch["links"] = torch.tensor([[*row, *[(-1, -1)] * (longest - len(row))] for row in rows]).view(
+                len(rows), longest, 2
+            )
         if self.languages:
             sources = [self._language_id(example["language"]) for example in examples]
             targets = [self._language_id(self.target_language)] * len(examples)

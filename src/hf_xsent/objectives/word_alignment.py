@@ -116,10 +116,9 @@ class AlignedWordPrediction(TokenObjective):
     def forward(self, pairs: PairTokens, states: TokenStates, draw: Draw) -> Tensor:
         """The summed cross entropy of all pieces of all translations, from another pass through the encoder."""
         rows: MaskedRows = draw.rows
+        masked = states.states[:0]  # a batch without links trains nothing here, but every weight takes part
         if len(rows.wanted):
             masked = states.encode(rows.packed, rows.wanted, rows.language_ids)
-        else:
-            masked = states.states[:0]
         loss: Tensor = self.head(masked, rows.labels, states.word_embeddings)
         return loss
 

@@ -54,7 +54,13 @@ class AlignmentTrainer(Trainer):
             args.eval_on_start = args.load_best_model_at_end = False
         kwargs.setdefault(
             "data_collator",
-            PairCollator(processing_class, model.config.max_length, model.config.told_apart, target_language),
+            PairCollator(
+                processing_class,
+                model.config.max_length,
+                model.config.told_apart,
+                target_language,
+                links=model.config.needs_links,
+            ),
         )
         if args.frozen_word_embeddings:
             model.backbone.word_embeddings.requires_grad_(False)
