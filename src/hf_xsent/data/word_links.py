@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,11 @@ def parse_links(text: str) -> list[Link]:
 def format_links(links: Iterable[Link]) -> str:
     """Pairs of numbers as ``0-0 1-2``."""
     return " ".join(f"{one}-{other}" for one, other in links)
+
+
+def best_first(scores: Mapping[Link, float]) -> list[Link]:
+    """Links by falling score, equal ones as they stand in the sentence."""
+    return sorted(scores, key=lambda link: (-scores[link], link))
 
 
 @dataclass(frozen=True)
