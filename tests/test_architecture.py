@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": {"errors", "packing", "objectives"},
     "data": {"errors"},
     "mining": {"errors", "data", "models"},
+    "alignment": {"errors", "packing", "data", "models"},  # aligners read words as data has them, with states of models
     "evaluation": {"errors", "data", "models", "mining"},
     "training": {"errors", "data", "models", "objectives", "evaluation"},
     "finetuning": {"errors", "data", "models", "objectives", "evaluation"},

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hf_xsent.mining.margin import mine_bitext
     from hf_xsent.models.dap import DapConfig, DapForSentenceEmbedding, XlmrWithRTLHead
     from hf_xsent.models.embedder import SentenceEmbedder
+    from hf_xsent.models.wacse import WacseConfig, WacseForPreTraining, WacseForSentenceEmbedding
     from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
     from hf_xsent.training.arguments import AlignmentTrainingArguments
     from hf_xsent.training.trainer import AlignmentTrainer
@@ -28,6 +29,9 @@ __all__ = [
     "XlmrWithRTLHead",
     "DapForSentenceEmbedding",
     "SentenceEmbedder",
+    "WacseConfig",
+    "WacseForPreTraining",
+    "WacseForSentenceEmbedding",
     "export_sentence_transformer",
     "load_bitext",
     "mine_bitext",
@@ -40,6 +44,9 @@ _HOMES = {
     "XlmrWithRTLHead": "models.dap",
     "DapForSentenceEmbedding": "models.dap",
     "SentenceEmbedder": "models.embedder",
+    "WacseConfig": "models.wacse",
+    "WacseForPreTraining": "models.wacse",
+    "WacseForSentenceEmbedding": "models.wacse",
     "export_sentence_transformer": "publishing.sentence_transformer",
     "load_bitext": "data.bitext",
     "mine_bitext": "mining.margin",

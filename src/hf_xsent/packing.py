@@ -43,6 +43,24 @@ class PackedSentences:
         """Other tokens in the same places."""
         return replace(self, input_ids=input_ids)
 
+    def whole(self, sentences: Tensor) -> Tensor:
+        """T: whether a token is of one of these sentences, a flag for each of the caller's N."""
+        return torch.repeat_interleave(sentences[self.restore.argsort()], self.lengths)
+
+    def only(self, sentences: Tensor) -> PackedSentences:
+        """The sentences that a flag for each of the caller's N chooses: the tokens of ``whole``."""
+        kept = sentences[self.restore.argsort()]
+        lengths, tokens = self.lengths[kept], self.whole(sentences)
+        return replace(
+            self,
+            input_ids=self.input_ids[tokens],
+            positions=self.positions[tokens],
+            token_order=self.token_order[tokens].argsort().argsort(),
+            lengths=lengths,
+            runs=runs_of(lengths),
+            restore=self.restore[sentences].argsort().argsort(),
+        )
+
     @cached_property
     def boundaries(self) -> Tensor:
         """N + 1 cumulative lengths, as variable-length attention kernels take them."""
@@ -57,6 +75,11 @@ def pack(input_ids: Sequence[Tensor], attention_masks: Sequence[Tensor]) -> Pack
         raise ModelError(f"sentence {number} of the batch has no tokens: its attention_mask is all zeros")
     flat = torch.cat([ids[mask.bool()] for ids, mask in zip(input_ids, attention_masks, strict=True)])
     return _sorted_by_length(flat, lengths)
+
+
+def runs_of(lengths: Tensor) -> tuple[tuple[int, int], ...]:
+    """How many sentences of which length stand together, from ascending lengths."""
+    return tuple((len(list(run)), length) for length, run in groupby(lengths.tolist()))
 
 
 def _sorted_by_length(flat: Tensor, callers_lengths: Tensor) -> PackedSentences:
@@ -74,7 +97,7 @@ def _sorted_by_length(flat: Tensor, callers_lengths: Tensor) -> PackedSentences:
         positions=positions,
         token_order=token_order,
         lengths=lengths,
-        runs=tuple((len(list(run)), length) for length, run in groupby(lengths.tolist())),
+        runs=runs_of(lengths),
         restore=restore,
     )
 

@@ -16,7 +16,7 @@ def _command_line(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("command", [module.__name__.rsplit(".", 1)[-1] for module in COMMANDS])
+@pytest.mark.parametrize("command", [module.__name__.rsplit(".", 1)[-1].replace("_", "-") for module in COMMANDS])
 def test_help_explains_every_flag(command: str, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as done:
         main([command, "--help"])

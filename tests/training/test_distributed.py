@@ -27,6 +27,13 @@ MIXES: dict[str, dict[str, Any]] = {
     "TR of several widths": {"objectives": {"translation_ranking": 1.0}, "matryoshka_dims": [32, 8]},
     "TR + distillation": {"objectives": {"translation_ranking": 1.0, "distillation": 5.0}},
     "DAP": {"objectives": {"translation_ranking": 1.0, "representation_translation": 0.8}, **BOTH},
+    "WACSE": {
+        "objectives": {
+            "translation_ranking": 0.8,
+            "aligned_word_prediction": 0.1,
+            "word_translation_ranking": 0.1,
+        }
+    },
 }
 
 
@@ -38,10 +45,12 @@ def _model(folder: str, mix: str) -> XlmrWithRTLHead:
 
 
 def _batch(folder: str, pairs: Pairs) -> dict[str, Tensor]:
-    collator = PairCollator(AutoTokenizer.from_pretrained(folder), 64, ["de", "en"])
-    batch = collator([{"source": source, "target": target, "language": "de"} for source, target in pairs])
+    """Some of the pairs have word links."""
+    collator = PairCollator(AutoTokenizer.from_pretrained(folder), 64, ["de", "en"], links=True)
+    examples = [{"source": source, "target": target, "language": "de"} for source, target in pairs]
+    linked = [example | {"links": "0-1 1-0 2-2 2-1"} if "e" in example["source"] else example for example in examples]
     table = torch.randn(64, 32, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    return batch | {"teacher_vectors": table[[len(target) for _, target in pairs]]}
+    return collator(linked) | {"teacher_vectors": table[[len(target) for _, target in pairs]]}
 
 
 def _gradient(model: torch.nn.Module) -> Tensor:

@@ -34,6 +34,14 @@ MIXES: dict[str, dict[str, Any]] = {
     "TR of several widths": {"objectives": {"translation_ranking": 1.0}, "matryoshka_dims": [32, 8]},
     "TR + distillation": {"objectives": {"translation_ranking": 1.0, "distillation": 5.0}},
     "RTL alone": {"objectives": {"representation_translation": 1.0}},
+    "WACSE": {
+        "objectives": {
+            "translation_ranking": 0.8,
+            "aligned_word_prediction": 0.1,
+            "word_translation_ranking": 0.1,
+        }
+    },
+    "WACSE, partial": {"objectives": {"translation_ranking": 0.8, "aligned_word_prediction": 0.1}, "awp_share": 0.5},
 }
 
 
@@ -46,9 +54,13 @@ def _trainer(folder: Path, out: Path, settings: dict[str, Any], **arguments: Any
 
 
 def _batch(folder: Path, pairs: Pairs, settings: dict[str, Any]) -> dict[str, Tensor]:
-    collator = PairCollator(AutoTokenizer.from_pretrained(folder), 64, settings.get("rtl_languages"))
-    batch = collator([{"source": source, "target": target, "language": "de"} for source, target in pairs])
-    if "distillation" in settings["objectives"]:
+    """Every second pair has word links where an objective reads them."""
+    objectives = settings.get("objectives", {})
+    links = "aligned_word_prediction" in objectives
+    collator = PairCollator(AutoTokenizer.from_pretrained(folder), 64, settings.get("rtl_languages"), links=links)
+    examples = [{"source": source, "target": target, "language": "de"} for source, target in pairs]
+    batch = collator([example | {"links": "0-1 1-0 2-2 2-1"} for example in examples[::2]] + examples[1::2])
+    if "distillation" in objectives:
         batch["teacher_vectors"] = torch.randn(len(pairs), 32, generator=torch.Generator().manual_seed(3))
     return batch
 
@@ -64,7 +76,9 @@ def _gradients(trainer: AlignmentTrainer, batch: dict[str, Tensor], dropout: boo
     return loss, {name: one.grad.clone() for name, one in trainer.model.named_parameters() if one.grad is not None}
 
 
-@pytest.mark.parametrize("mix", [mix for mix, some in MIXES.items() if not {"rtl_ratio", "masked_share"} & {*some}])
+@pytest.mark.parametrize(
+    "mix", [mix for mix, some in MIXES.items() if not {"rtl_ratio", "masked_share", "awp_share"} & {*some}]
+)
 def test_chunks_give_the_loss_and_gradients_of_the_whole_batch(
     tiny_encoders: Path, tmp_path: Path, pairs: Pairs, mix: str
 ) -> None:
@@ -98,9 +112,7 @@ def test_random_choices_are_the_same_in_both_passes(
     states = []
     for chunk in split_batch(batch, 6):
         states.append(torch.get_rng_state())
-        ids = (chunk["source_input_ids"], chunk["target_input_ids"])
-        masks = (chunk["source_attention_mask"], chunk["target_attention_mask"])
-        encoded.append(model.encode_pairs(ids, masks, chunk.get("language_ids"), chunk.get("teacher_vectors")))
+        encoded.append(model.encode_pairs(chunk))
     # The heads drop out, too, after the encoder of their chunk.
     expected: Any = 0
     expected = expected + model.sentence_loss(SentencePairs.joined([one.sentences for one in encoded]))[0]
@@ -110,9 +122,7 @@ def test_random_choices_are_the_same_in_both_passes(
         for one, state, chunk in zip(encoded, states, split_batch(batch, 6), strict=True):
             torch.set_rng_state(state)
             with torch.no_grad():  # as far as the encoder, the same numbers are drawn again
-                ids = (chunk["source_input_ids"], chunk["target_input_ids"])
-                masks = (chunk["source_attention_mask"], chunk["target_attention_mask"])
-                model.encode_pairs(ids, masks, chunk.get("language_ids"), chunk.get("teacher_vectors"))
+                model.encode_pairs(chunk)
             for part in parts:
                 total = model.objectives[name](one.tokens, one.states, one.draws[name][part])
                 expected = expected + model.config.objectives[name] * total / counts[part] / len(parts)

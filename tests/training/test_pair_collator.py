@@ -53,6 +53,38 @@ def test_a_language_without_embedding_is_told(
         collator(EXAMPLES)
 
 
+LINKED = [
+    EXAMPLES[0] | {"links": "0-0 1-1 2-2 5-5 6-6"},
+    EXAMPLES[1],
+    {"source": "今日は寒いです。", "target": "It is cold today.", "language": "ja", "links": "3-2 0-3 1-3 7-4"},
+]
+
+
+def test_links_hold_words_of_pieces_together(unigram_tokenizer: PreTrainedTokenizerFast) -> None:
+    """The Japanese sentence is one piece, so its characters are one word to the model."""
+    batch = PairCollator(unigram_tokenizer, 32, links=True)(LINKED)
+    assert batch["source_words"].shape == batch["source_input_ids"].shape
+    french = unigram_tokenizer.convert_ids_to_tokens(batch["source_input_ids"][0])
+    words = batch["source_words"][0].tolist()
+    assert words[0] == words[french.index("</s>")] == -1
+    assert [french[place] for place, word in enumerate(words) if word == 1] == ["▁chat"]
+    assert batch["links"][0].tolist() == [[0, 0], [1, 1], [2, 2], [5, 5], [6, 6]]
+    assert (batch["links"][1] == -1).all()
+    assert batch["links"][2, 0, 0] == 0
+
+
+def test_links_of_words_that_are_cut_off_go(wordpiece_tokenizer: PreTrainedTokenizerFast) -> None:
+    whole = PairCollator(wordpiece_tokenizer, 32, links=True)(LINKED)
+    assert whole["links"][0].tolist() == [[0, 0], [1, 1], [2, 2], [5, 5], [6, 6]]
+    cut = PairCollator(wordpiece_tokenizer, 5, links=True)(LINKED)
+    assert cut["links"][0].tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert cut["source_words"][0].tolist() == [-1, 0, 1, 2, -1]
+
+
+def test_a_batch_without_links_has_an_empty_row_a_pair(wordpiece_tokenizer: PreTrainedTokenizerFast) -> None:
+    assert PairCollator(wordpiece_tokenizer, 32, links=True)(EXAMPLES)["links"].shape == (2, 0, 2)
+
+
 def test_it_travels_to_data_loader_workers(wordpiece_tokenizer: PreTrainedTokenizerFast) -> None:
     collator = PairCollator(wordpiece_tokenizer, 32, languages=["de", "en", "fr"])
     again = pickle.loads(pickle.dumps(collator))

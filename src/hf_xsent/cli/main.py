@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from hf_xsent import __version__
-from hf_xsent.cli import evaluate, export, mine, pretrain, quickstart, score, vocabulary
+from hf_xsent.cli import align_words, evaluate, export, mine, pretrain, quickstart, score, vocabulary
 from hf_xsent.errors import HfXsentError
 
-COMMANDS = (quickstart, pretrain, vocabulary, evaluate, mine, score, export)
+COMMANDS = (quickstart, pretrain, vocabulary, align_words, evaluate, mine, score, export)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -23,7 +23,7 @@ def build_parser() -> argparse.ArgumentParser:
     for module in COMMANDS:
         description = (module.__doc__ or "").strip()
         command = commands.add_parser(
-            module.__name__.rsplit(".", 1)[-1],
+            module.__name__.rsplit(".", 1)[-1].replace("_", "-"),
             help=description.splitlines()[0],
             description=description,
             formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -38,18 +38,24 @@ def load_bitext(
     cache_dir: str | PathLike[str] | None = None,
     max_pairs: int | None = None,
     split: str = "train",
+    links: Bitexts | None = None,
+    link_words: str = "script",
 ) -> Bitext:
     """Read and clean bitext; what was read before with the same files and rules is memory-mapped from the cache.
 
     ``data`` is a path, glob or Hub id (``{language}`` in a path stands for each code there is), a mapping from language
     to such paths, or a list of paths, ``de=path`` strings or `BitextSource`. Files and codes are checked before
     anything is read. ``max_pairs`` keeps the first pairs of each language; ``cleaning=None`` keeps everything.
+    ``links`` names files of word links like ``data``, for all or some languages; ``link_words="spaces"`` says that they
+    count words between spaces.
     """
     if max_pairs is not None and max_pairs < 1:
         raise DataError(f"max_pairs must be at least 1, not {max_pairs}")
     if on_error not in ("raise", "skip"):
         raise DataError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
-    sources = resolve_sources(data, target_language=target_language, columns=columns, split=split)
+    sources = resolve_sources(
+        data, target_language=target_language, columns=columns, split=split, links=links, link_words=link_words
+    )
     recipes = {
         language: cache.Recipe(language, tuple(found), cleaning, on_error, max_pairs)
         for language, found in sources.items()
@@ -77,6 +83,8 @@ def _counts(folder: Path) -> Any:
 class Bitext:
     """Pairs of all languages as one sequence of ``{"source", "target", "language"}``, read from memory-mapped files.
 
+    A pair whose words are linked has ``links``, too, such as ``0-0 1-2``.
+
     A part of it, as `train_dev_split` gives, is told either by the rows it takes or by those it leaves out (both in
     ascending order): the shorter list is held in memory.
     """
@@ -95,11 +103,11 @@ class Bitext:
         self._open()
 
     def _open(self) -> None:
-        self._batches: list[tuple[Any, Any, str]] = []
+        self._batches: list[tuple[Any, Any, Any, str]] = []
         starts, bounds = [0], [0]
         for language, path in self.files.items():
             for batch in cache.read_batches(path):
-                self._batches.append((batch.column(0), batch.column(1), language))
+                self._batches.append((*batch.columns, language))
                 starts.append(starts[-1] + len(batch))
             bounds.append(starts[-1])
         self._starts = np.asarray(starts[:-1], dtype=np.int64)
@@ -132,6 +140,11 @@ class Bitext:
         """Count the pairs of each language, in the order given."""
         return {language: len(rows) for language, rows in self.ranges.items()}
 
+    @property
+    def linked(self) -> int:
+        """Count the pairs of the files with word links, also those that a split holds out."""
+        return sum(len(links) - links.null_count for _, _, links, _ in self._batches)
+
     def __len__(self) -> int:
         return sum(self.languages.values())
 
@@ -148,8 +161,11 @@ class Bitext:
         numbers = np.searchsorted(self._starts, rows, side="right") - 1
         pairs = []
         for number, row in zip(numbers.tolist(), (rows - self._starts[numbers]).tolist(), strict=True):
-            sources, targets, language = self._batches[number]
-            pairs.append({"source": sources[row].as_py(), "target": targets[row].as_py(), "language": language})
+            sources, targets, links, language = self._batches[number]
+            pair = {"source": sources[row].as_py(), "target": targets[row].as_py(), "language": language}
+            if links[row].is_valid:
+                pair["links"] = links[row].as_py()
+            pairs.append(pair)
         return pairs
 
     def _file_rows(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -223,7 +239,7 @@ class Bitext:
         from tqdm import tqdm
 
         row = 0
-        for sources, targets, language in tqdm(self._batches, desc=doing, unit=" batches", delay=2, disable=None):
+        for sources, targets, _, language in tqdm(self._batches, desc=doing, unit=" batches", delay=2, disable=None):
             for source, target in zip(sources.to_pylist(), targets.to_pylist(), strict=True):
                 yield row, language, source, target
                 row += 1

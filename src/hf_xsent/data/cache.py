@@ -17,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from hf_xsent.data.cleaning import CleaningCounts, CleaningRules
-from hf_xsent.data.readers import OnError, read_items
+from hf_xsent.data.readers import Item, OnError, read_items
 from hf_xsent.data.repeats import RepeatFinder, hash_texts
 from hf_xsent.data.sources import BitextSource, source_files
 from hf_xsent.errors import DataError
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 1  # raise it when cached pairs would come out differently
+FORMAT_VERSION = 2  # raise it when cached pairs would come out differently
 BATCH_ROWS = 10_000
 
 
@@ -40,7 +40,8 @@ class Recipe:
 
     def fingerprint(self) -> str:
         """Hash the recipe with its files' sizes and times; of a Hub data set the id and revision must do."""
-        files = [path.resolve() for source in self.sources for path in source_files(source)]
+        links = [Path(source.links) for source in self.sources if source.links is not None]
+        files = [path.resolve() for source in self.sources for path in source_files(source)] + links
         stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
         text = json.dumps([FORMAT_VERSION, asdict(self), stamps], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -111,7 +112,7 @@ def _write_pairs(recipe: Recipe, part: Path) -> CleaningCounts:
     return counts
 
 
-def _passing_pairs(recipe: Recipe, counts: CleaningCounts) -> Iterator[tuple[str, str]]:
+def _passing_pairs(recipe: Recipe, counts: CleaningCounts) -> Iterator[Item]:
     """Read the sources through the rules, counting; with a progress bar where someone watches."""
     from tqdm import tqdm
 
@@ -127,7 +128,7 @@ def _passing_pairs(recipe: Recipe, counts: CleaningCounts) -> Iterator[tuple[str
             counts.bad += 1
             logger.debug("%s", item)
             continue
-        rule = removed_by(*item) if removed_by else None
+        rule = removed_by(*item[:2]) if removed_by else None
         if rule:
             counts.remove(rule)
         else:
@@ -137,7 +138,7 @@ def _passing_pairs(recipe: Recipe, counts: CleaningCounts) -> Iterator[tuple[str
 
 
 def _write_until(
-    max_pairs: int | None, pairs: Iterator[tuple[str, str]], writer: PairWriter, repeats: RepeatFinder | None
+    max_pairs: int | None, pairs: Iterator[Item], writer: PairWriter, repeats: RepeatFinder | None
 ) -> npt.NDArray[np.bool_] | None:
     """Write candidates until enough distinct ones are there or all are read; return the mask of first occurrences."""
     distinct = 0
@@ -158,7 +159,7 @@ class PairWriter:
 
         self.rows = 0
         self._repeats = repeats
-        self._schema = pa.schema([("source", pa.string()), ("target", pa.string())])
+        self._schema = pa.schema([("source", pa.string()), ("target", pa.string()), ("links", pa.string())])
         self._file = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_file(self._file, self._schema)
 
@@ -169,7 +170,7 @@ class PairWriter:
         self._writer.close()
         self._file.close()
 
-    def write(self, pairs: Iterator[tuple[str, str]], limit: int | None = None) -> bool:
+    def write(self, pairs: Iterator[Item], limit: int | None = None) -> bool:
         """Write at most ``limit`` pairs and tell whether there were no more."""
         import pyarrow as pa
 
@@ -178,10 +179,10 @@ class PairWriter:
             batch = list(islice(pairs, BATCH_ROWS if stop is None else min(BATCH_ROWS, stop - self.rows)))
             if not batch:
                 return True
-            sources, targets = zip(*batch, strict=True)
-            self._writer.write_batch(pa.record_batch([pa.array(sources), pa.array(targets)], schema=self._schema))
+            columns = [pa.array(column, pa.string()) for column in zip(*batch, strict=True)]
+            self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
             if self._repeats is not None:
-                self._repeats.add([hash_texts(*pair) for pair in batch])
+                self._repeats.add([hash_texts(*item[:2]) for item in batch])
             self.rows += len(batch)
         return False
 
@@ -197,12 +198,12 @@ def read_batches(path: Path) -> list[Any]:
 def _copy_kept(path: Path, target: Path, first: npt.NDArray[np.bool_] | None, kept: int) -> None:
     """Copy the first occurrences, at most ``kept`` of them, batch by batch."""
 
-    def pairs() -> Iterator[tuple[str, str]]:
+    def pairs() -> Iterator[Item]:
         row = 0
         for batch in read_batches(path):
-            for pair in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+            for item in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 if first is None or first[row]:
-                    yield pair
+                    yield item
                 row += 1
 
     with PairWriter(target) as writer:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from hf_xsent.data.word_links import links_of_units, parse_links
+from hf_xsent.data.words import split_words, units
 from hf_xsent.errors import DataError
 
 if TYPE_CHECKING:
@@ -21,7 +23,9 @@ class PairCollator:
     """Examples with ``source``, ``target`` and ``language`` to a batch of pairs.
 
     With ``languages``, those that have a language embedding, the batch also carries ``language_ids``: of all sources,
-    then of all targets. With ``target_texts`` it carries the targets as they are, for a teacher to read.
+    then of all targets. With ``target_texts`` it carries the targets as they are, for a teacher to read. With ``links``
+    it says which word each token is a piece of (``source_words``, ``target_words``) and which words the examples' links
+    hold together.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -29,17 +33,36 @@ class PairCollator:
     languages: Sequence[str] | None = None
     target_language: str = "en"
     target_texts: bool = False
+    links: bool = False
 
     def __call__(self, examples: Sequence[Pair]) -> dict[str, Any]:
         """One batch."""
         batch: dict[str, Any] = {}
+        unit_of_word: list[list[list[int]]] = []
         for side in ("source", "target"):
             sentences = [example[side] for example in examples]
             encoded = self.tokenizer(
-                sentences, truncation=True, max_length=self.max_length, padding=True, return_tensors="pt"
+                sentences,
+                truncation=True,
+                max_length=self.max_length,
+                padding=True,
+                return_tensors="pt",
+                return_offsets_mapping=self.links,
             )
             batch[f"{side}_input_ids"] = encoded["input_ids"]
             batch[f"{side}_attention_mask"] = encoded["attention_mask"]
+            if self.links:
+                offsets = encoded["offset_mapping"].tolist()
+                found = [units(split_words(text), spans) for text, spans in zip(sentences, offsets, strict=True)]
+                batch[f"{side}_words"] = torch.tensor([of_pieces for of_pieces, _ in found])
+                unit_of_word.append([of_words for _, of_words in found])
+        if self.links:
+            given = [parse_links(example.get("links", "")) for example in examples]
+            rows = [links_of_units(*one) for one in zip(given, zip(*unit_of_word, strict=True), strict=True)]
+            longest = max(map(len, rows))
+            batch["links"] = torch.tensor([[*row, *[(-1, -1)] * (longest - len(row))] for row in rows]).view(
+                len(rows), longest, 2
+            )
         if self.languages:
             sources = [self._language_id(example["language"]) for example in examples]
             targets = [self._language_id(self.target_language)] * len(examples)

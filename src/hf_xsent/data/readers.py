@@ -1,7 +1,7 @@
 """Read sentence pairs from every supported format, streaming: memory does not grow with the file.
 
-Each reader yields ``(row number, source text, target text)``, or a `DataError` for a row it cannot read; whether a bad
-row ends the reading or is counted is decided in one place, by the caller.
+Each reader yields ``(row number, source text, target text)`` and perhaps word links, or a `DataError` for a row it
+cannot read; whether a bad row ends the reading or is counted is decided in one place, by the caller.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from hf_xsent.data.compression import open_file
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.sources import BitextSource, source_files, source_format
 from hf_xsent.data.tmx import tmx_units
+from hf_xsent.data.word_links import LinkLine, checked_links, with_links
 from hf_xsent.errors import DataError, nearest
 
 logger = logging.getLogger(__name__)
 
-Row = tuple[int, Any, Any]
+Row = tuple[int, Any, Any] | tuple[int, Any, Any, Any]
+Item = tuple[str, str, str | None]
 OnError = Literal["raise", "skip"]
 BATCH_ROWS = 1000
 
@@ -32,7 +34,7 @@ def read_pairs(source: BitextSource, on_error: OnError = "raise") -> Iterator[tu
     bad = 0
     for pair in read_items(source):
         if not isinstance(pair, DataError):
-            yield pair
+            yield pair[:2]
         elif on_error == "raise":
             raise pair
         else:
@@ -47,16 +49,17 @@ def check_source(source: BitextSource, on_error: OnError = "raise") -> None:
     next(iter(read_pairs(source, on_error)), None)
 
 
-def read_items(source: BitextSource) -> Iterator[tuple[str, str] | DataError]:
-    """Stream pairs stripped of outer whitespace, and a `DataError` in the place of each bad row."""
+def read_items(source: BitextSource) -> Iterator[Item | DataError]:
+    """Stream pairs, stripped of outer whitespace, with their word links, and a `DataError` in place of each bad row."""
     find_language(source.language)
     find_language(source.target_language)
     source_files(source)
-    for row in _READERS[source_format(source)](source):
+    rows = _READERS[source_format(source)](source)
+    for row in rows if source.links is None else with_links(rows, source.links, source.path):
         if isinstance(row, DataError):
             yield row
             continue
-        number, source_text, target_text = row
+        number, source_text, target_text, *links = row
         if not isinstance(source_text, str) or not isinstance(target_text, str):
             side, value = ("target", target_text) if isinstance(source_text, str) else ("source", source_text)
             kind = "missing" if value is None else f"no text but {type(value).__name__}"
@@ -64,10 +67,18 @@ def read_items(source: BitextSource) -> Iterator[tuple[str, str] | DataError]:
             continue
         source_text, target_text = source_text.strip(), target_text.strip()
         if source_text and target_text:
-            yield source_text, target_text
+            yield _with_links(source, number, (source_text, target_text), links)
         else:
             side = "target" if source_text else "source"
             yield DataError(f"{source.path}:{number}: the {side} side is empty; mend the row or skip bad rows")
+
+
+def _with_links(source: BitextSource, number: int, pair: tuple[str, str], given: list[Any]) -> Item | DataError:
+    line = given[0] if given else None
+    if not isinstance(line, LinkLine):  # links of the row itself
+        line = LinkLine(f"{source.path}:{number}", line)
+    links = checked_links(line, *pair, source.link_words)
+    return links if isinstance(links, DataError) else (*pair, links)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str | DataError]]:
@@ -149,7 +160,7 @@ def _read_jsonl(source: BitextSource) -> Iterator[Row | DataError]:
             yield DataError(f"{source.path}:{number}: an object was expected, not {type(record).__name__}")
             continue
         columns = columns or choose_columns(source, record_names(record))
-        yield number, record_value(record, columns[0]), record_value(record, columns[1])
+        yield number, record_value(record, columns[0]), record_value(record, columns[1]), record.get("links")
 
 
 def _read_parquet(source: BitextSource) -> Iterator[Row | DataError]:

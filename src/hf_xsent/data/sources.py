@@ -10,6 +10,7 @@ from os import PathLike, fspath
 from pathlib import Path
 
 from hf_xsent.data.languages import find_language
+from hf_xsent.data.words import SPLITTERS
 from hf_xsent.errors import DataError, nearest
 
 COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
@@ -29,7 +30,8 @@ class BitextSource:
 
     ``path`` is a file, two files joined by a comma or their common prefix (Moses), a folder, or the id of a data set
     on the Hub as ``owner/name``, ``owner/name:config`` or ``owner/name:config@revision``. Columns are numbers from 0
-    (TSV) or names; nested columns are written with dots (``translation.de``).
+    (TSV) or names; nested columns are written with dots (``translation.de``). ``links`` is a file of word links, whose
+    numbers count words of our own splitter (``script``) or of text that was split at ``spaces``.
     """
 
     language: str
@@ -39,6 +41,8 @@ class BitextSource:
     target_column: int | str | None = None
     format: str | None = None
     split: str = "train"
+    links: str | None = None
+    link_words: str = "script"
 
 
 def strip_compression(name: str) -> str:
@@ -130,12 +134,17 @@ def resolve_sources(
     target_language: str = "en",
     columns: tuple[int | str, int | str] | None = None,
     split: str = "train",
+    links: Bitexts | None = None,
+    link_words: str = "script",
 ) -> dict[str, list[BitextSource]]:
     """Turn what a user names into sources by language, in the order given; every file exists and every code is known.
 
     ``data`` is a path, glob or Hub id (``{language}`` in a path stands for the code), a mapping from language to such
-    paths, or a list of paths, ``de=path`` strings or sources.
+    paths, or a list of paths, ``de=path`` strings or sources. ``links`` names files of word links in the same way, as
+    many of a language as it has sources.
     """
+    if link_words not in SPLITTERS:
+        raise DataError(f"unknown link_words {link_words!r}: use {' or '.join(SPLITTERS)}")
     source_column, target_column = columns or (None, None)
     template = BitextSource("und", "", target_language, source_column, target_column, split=split)
     resolved: dict[str, list[BitextSource]] = {}
@@ -146,6 +155,20 @@ def resolve_sources(
         resolved.setdefault(source.language, []).append(source)
     if not resolved:
         raise DataError("no bitext was named; give a path, or language=path")
+    found: dict[str, list[str]] = {}
+    for source in _named_sources(links or [], BitextSource("und", "")):
+        found.setdefault(source.language, []).append(source.path)
+    for language, paths in found.items():
+        sources = resolved.get(language, [])
+        if len(sources) != len(paths):
+            raise DataError(f"{language} has {len(paths)} files of links ({paths[0]}) but {len(sources)} of pairs: "
+                            "give one of links for each of pairs")  # fmt: skip
+        for path in paths:
+            if not Path(path).is_file():
+                raise DataError(f"no such file: {path}{_nearest_file(Path(path))}")
+        resolved[language] = [
+            replace(source, links=path, link_words=link_words) for source, path in zip(sources, paths, strict=True)
+        ]
     return resolved
 
 

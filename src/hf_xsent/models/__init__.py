@@ -11,9 +11,11 @@ from hf_xsent.models.dap import DapConfig, DapForSentenceEmbedding, XlmrWithRTLH
 from hf_xsent.models.objectives import AlignmentConfig
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
+from hf_xsent.models.wacse import WacseConfig, WacseForPreTraining, WacseForSentenceEmbedding
 
 METHODS: dict[str, tuple[type[AlignmentConfig], type[SentenceEncoderForPreTraining], type[SentenceEncoder]]] = {
     "dap": (DapConfig, XlmrWithRTLHead, DapForSentenceEmbedding),
+    "wacse": (WacseConfig, WacseForPreTraining, WacseForSentenceEmbedding),
 }
 
 for _config, _training, _sentence in METHODS.values():

@@ -20,12 +20,13 @@ from hf_xsent.objectives.masked_language import MaskedLanguageModeling, Masking,
 from hf_xsent.objectives.matryoshka import Matryoshka
 from hf_xsent.objectives.representation_translation import DIRECTIONS, NUMBERINGS, RepresentationTranslation
 from hf_xsent.objectives.translation_ranking import TranslationRanking
+from hf_xsent.objectives.word_alignment import AlignedWordPrediction, WordTranslationRanking
 
 FROM_THE_CHECKPOINT = frozenset(  # settings that nobody chooses
     ("rtl_vocabulary_size", "mask_token_id", "unknown_token_id", "special_token_ids")
 )
-
-SENTENCE_OBJECTIVES = frozenset(("translation_ranking", "distillation"))  # those that mask no tokens
+WITHOUT_HEAD = frozenset(("translation_ranking", "distillation", "word_translation_ranking"))
+OVER_WORDS = frozenset(("aligned_word_prediction", "word_translation_ranking"))
 
 
 @strict
@@ -61,6 +62,10 @@ class AlignmentConfig(SentenceEncoderConfig):
     tlm_reset_positions: bool = True
     tlm_own_words: bool = False  # a word table of its own for the head, as in DAP's code
 
+    # word alignment
+    awp_share: float = 1.0  # of the sentences, masked in each step
+    wtr_temperature: float = 1.0
+
     # every vocabulary projection
     vocabulary_sample: int | None = None
     vocabulary_bf16: bool = False
@@ -86,6 +91,10 @@ class AlignmentConfig(SentenceEncoderConfig):
             raise RecipeError(f"no objective is chosen: name at least one of {', '.join(OBJECTIVES)}")
         if not self.temperature > 0:
             raise RecipeError(f"temperature {self.temperature} is not positive")
+        if not self.wtr_temperature > 0:
+            raise RecipeError(f"wtr_temperature {self.wtr_temperature} is not positive")
+        if not 0 < self.awp_share <= 1:
+            raise RecipeError(f"awp_share {self.awp_share} is not above 0 and at most 1: 1 masks every sentence")
         if not 0 < self.masked_share < 1:
             raise RecipeError(f"masked_share {self.masked_share} is not between 0 and 1")
         self._check_matryoshka_dims()
@@ -145,7 +154,12 @@ class AlignmentConfig(SentenceEncoderConfig):
     @property
     def needs_token_ids(self) -> bool:
         """Whether an objective masks, and so must know the tokenizer's special ids."""
-        return bool({*self.objectives} - SENTENCE_OBJECTIVES)
+        return bool({*self.objectives} - WITHOUT_HEAD)
+
+    @property
+    def needs_links(self) -> bool:
+        """Whether an objective learns from word links."""
+        return bool({*self.objectives} & OVER_WORDS)
 
 
 def _translation_ranking(config: AlignmentConfig) -> nn.Module:
@@ -180,15 +194,20 @@ def _representation_translation(config: AlignmentConfig) -> nn.Module:
     )
 
 
-def _masked_language(config: AlignmentConfig) -> tuple[MaskedLanguageHead, Masking]:
-    size = config.encoder_config.vocab_size if config.tlm_own_words else None
+def _masked_language_head(config: AlignmentConfig, own_words: bool) -> tuple[MaskedLanguageHead, int]:
+    size = config.encoder_config.vocab_size if own_words else None
     head = MaskedLanguageHead(
         config.encoder_config, size=size, sample=config.vocabulary_sample, bf16=config.vocabulary_bf16
     )
     if config.mask_token_id is None:
         raise RecipeError("masked language modelling needs mask_token_id, the tokenizer's id of its mask piece")
+    return head, config.mask_token_id
+
+
+def _masked_language(config: AlignmentConfig) -> tuple[MaskedLanguageHead, Masking]:
+    head, mask_id = _masked_language_head(config, config.tlm_own_words)
     return head, Masking(
-        config.mask_token_id,
+        mask_id,
         config.encoder_config.vocab_size,
         tuple(config.special_token_ids or ()),
         config.masked_share,
@@ -203,4 +222,8 @@ OBJECTIVES: dict[str, Callable[[AlignmentConfig], nn.Module]] = {
     ),
     "masked_language_modeling": lambda config: MaskedLanguageModeling(*_masked_language(config)),
     "distillation": lambda config: Distillation(config.distillation_measure),
+    "aligned_word_prediction": lambda config: AlignedWordPrediction(
+        *_masked_language_head(config, own_words=False), share=config.awp_share
+    ),
+    "word_translation_ranking": lambda config: WordTranslationRanking(config.wtr_temperature),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,13 +15,22 @@ from transformers.modeling_outputs import ModelOutput
 from hf_xsent.errors import ModelError
 from hf_xsent.models.loading import load_tokenizer
 from hf_xsent.models.masked_language_head import MaskedLanguageHead, load_masked_language_head, plain_head
-from hf_xsent.models.objectives import OBJECTIVES, SENTENCE_OBJECTIVES, AlignmentConfig
+from hf_xsent.models.objectives import OBJECTIVES, WITHOUT_HEAD, AlignmentConfig
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.models.vocabulary import RestrictedVocabulary
 from hf_xsent.objectives.gathering import mean_over_processes, sum_over_processes
 from hf_xsent.objectives.masked_language import MaskedLanguageModeling
-from hf_xsent.objectives.pairs import Draw, PairTokens, SentenceObjective, SentencePairs, TokenObjective, TokenStates
+from hf_xsent.objectives.pairs import (
+    Draw,
+    PairTokens,
+    SentenceObjective,
+    SentencePairs,
+    TokenObjective,
+    TokenStates,
+    WordLinks,
+)
 from hf_xsent.objectives.representation_translation import RepresentationTranslation
+from hf_xsent.objectives.word_alignment import AlignedWordPrediction
 from hf_xsent.packing import PackedSentences, fingerprints, pack, pool
 
 if TYPE_CHECKING:
@@ -103,7 +112,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
     def _masks(cls, config: dict[str, Any]) -> bool:
         default = next(one for one in fields(cls.config_class) if one.name == "objectives").default_factory
         objectives = config.get("objectives") or (default() if default is not MISSING else {})
-        return bool({*objectives} & {*OBJECTIVES} - SENTENCE_OBJECTIVES)
+        return bool({*objectives} & {*OBJECTIVES} - WITHOUT_HEAD)
 
     def _start_heads(self, trained: MaskedLanguageHead, vocabulary: Tensor | None) -> None:
         for objective in self.objectives.values():
@@ -112,7 +121,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
                 if self.config.mask_token_id is None:
                     raise ModelError("the RTL head needs mask_token_id, the tokenizer's id of its mask piece")
                 head.start_from(self.encoder, trained, self.config.mask_token_id, vocabulary)
-            elif isinstance(objective, MaskedLanguageModeling):
+            elif isinstance(objective, MaskedLanguageModeling | AlignedWordPrediction):
                 head.start_from(trained, self.backbone.word_embeddings.weight, None)
 
     @torch.no_grad()
@@ -129,17 +138,33 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         target_attention_mask: Tensor,
         language_ids: Tensor | None = None,
         teacher_vectors: Tensor | None = None,
+        source_words: Tensor | None = None,
+        target_words: Tensor | None = None,
+        links: Tensor | None = None,
         cached: CachedBatch | None = None,
         **_: object,
     ) -> AlignmentOutput:
         """The losses of a batch of pairs; ``language_ids`` (2N) are those of all sources, then of all targets.
 
-        ``teacher_vectors`` (N × d) are what distillation's teacher makes of the targets.
+        ``teacher_vectors`` (N × d) are what distillation's teacher makes of the targets. Objectives over words read the
+        number of each token's word (as wide as the ids, -1 for none) and ``links``, the pairs of word numbers that
+        translate each other (N × L × 2, filled up with -1).
+
         With ``cached`` the pairs are a chunk of a larger batch, whose sentence losses are known: their gradients come
         in through the vectors, and token losses are taken as shares of the whole batch's.
         """
-        ids, masks = (source_input_ids, target_input_ids), (source_attention_mask, target_attention_mask)
-        encoded = self.encode_pairs(ids, masks, language_ids, teacher_vectors)
+        batch = {
+            "source_input_ids": source_input_ids,
+            "source_attention_mask": source_attention_mask,
+            "target_input_ids": target_input_ids,
+            "target_attention_mask": target_attention_mask,
+            "language_ids": language_ids,
+            "teacher_vectors": teacher_vectors,
+            "source_words": source_words,
+            "target_words": target_words,
+            "links": links,
+        }
+        encoded = self.encode_pairs({name: one for name, one in batch.items() if one is not None})
         if cached is None:
             total, losses = self.sentence_loss(encoded.sentences)
             counts = {name: [sum_over_processes(one.count) for one in some] for name, some in encoded.draws.items()}
@@ -164,17 +189,17 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         total = sum((self.config.objectives[name] * loss for name, loss in losses.items()), pairs.source.new_zeros(()))
         return total, {name: loss.detach() for name, loss in losses.items()}
 
-    def encode_pairs(
-        self,
-        ids: tuple[Tensor, Tensor],
-        masks: tuple[Tensor, Tensor],
-        language_ids: Tensor | None = None,
-        teacher_vectors: Tensor | None = None,
-    ) -> EncodedPairs:
-        """Everything that objectives read. Random choices come first, so that a second pass may repeat them."""
+    def encode_pairs(self, batch: Mapping[str, Tensor]) -> EncodedPairs:
+        """Everything that objectives read of what ``forward`` takes; random choices come first, to be repeated."""
+        ids, masks = ((batch[f"source_{what}"], batch[f"target_{what}"]) for what in ("input_ids", "attention_mask"))
         packed = pack(ids, masks)
         source_identity, target_identity = map(fingerprints, ids, masks)
-        pairs = PairTokens(packed, target_identity, language_ids, max(one.shape[1] for one in ids))
+        language_ids, links = batch.get("language_ids"), None
+        if "links" in batch:
+            words = (batch["source_words"], batch["target_words"])
+            flat = torch.cat([side[mask.bool()] for side, mask in zip(words, masks, strict=True)])
+            links = WordLinks(flat[packed.token_order], batch["links"])
+        pairs = PairTokens(packed, target_identity, language_ids, max(one.shape[1] for one in ids), links)
         draws = {
             name: objective.draw(pairs)
             for name, objective in self.objectives.items()
@@ -182,7 +207,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         }
         states = self._encode_what_is_read(packed, language_ids)
         source, target = self._sentence_vectors(states).chunk(2)
-        sentences = SentencePairs(source, target, source_identity, target_identity, teacher_vectors)
+        sentences = SentencePairs(source, target, source_identity, target_identity, batch.get("teacher_vectors"))
         return EncodedPairs(sentences, pairs, states, draws)
 
     def _encode_what_is_read(self, packed: PackedSentences, language_ids: Tensor | None) -> TokenStates:

@@ -53,10 +53,9 @@ class MaskedLanguageModeling(TokenObjective):
     def draw(self, pairs: PairTokens) -> Sequence[Draw]:
         """Mask."""
         packed, origin = self.rows(pairs)
-        languages = pairs.language_ids
+        languages = pairs.languages_of_tokens()
         if languages is not None:
-            by_sentence = languages[torch.argsort(pairs.packed.restore)]
-            languages = torch.repeat_interleave(by_sentence, pairs.packed.lengths)[origin]
+            languages = languages[origin]
         changed, drawn = self.masking(packed.input_ids)
         wanted = drawn.nonzero().squeeze(1)
         rows = MaskedRows(packed.with_ids(changed), wanted, packed.input_ids[wanted], languages)

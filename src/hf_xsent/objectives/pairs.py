@@ -51,6 +51,14 @@ class SentencePairs:
 
 
 @dataclass(frozen=True)
+class WordLinks:
+    """Which word pieces are one word, and which words of a pair translate each other."""
+
+    words: Tensor  # T: number of the packed token's word in its sentence; -1: of none
+    links: Tensor  # N × L × 2: numbers of a source and a target word, best link of a word first; rows end in -1
+
+
+@dataclass(frozen=True)
 class PairTokens:
     """The tokens of N pairs: all sources, then all targets."""
 
@@ -58,6 +66,13 @@ class PairTokens:
     target_identity: Tensor  # N
     language_ids: Tensor | None  # 2N
     padded_length: int  # of the batch as it came
+    word_links: WordLinks | None = None
+
+    def languages_of_tokens(self) -> Tensor | None:
+        """T, where sentences have languages."""
+        if self.language_ids is None:
+            return None
+        return torch.repeat_interleave(self.language_ids[self.packed.restore.argsort()], self.packed.lengths)
 
 
 @dataclass(frozen=True)

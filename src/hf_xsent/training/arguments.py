@@ -161,7 +161,7 @@ def _as_flags(path: str, recipe: Mapping[str, Any], parser: argparse.ArgumentPar
     types = {name: str(kind) for name, kind in get_type_hints(AlignmentTrainingArguments).items()}
     takes_list = {action.dest: action.nargs in ("+", "*") for action in parser._actions}
     for key, value in recipe.items():
-        if key in ("objectives", "data", "dev", "rules") and isinstance(value, Mapping):
+        if key in ("objectives", "data", "dev", "links", "rules") and isinstance(value, Mapping):
             value = [
                 f"{name}={'null' if one is None else one}"
                 for name, some in value.items()

@@ -37,9 +37,7 @@ def cached_loss(trainer: AlignmentTrainer, model: nn.Module, batch: Batch, pairs
     with torch.no_grad():
         for chunk in chunks:
             states.append(RandomState(trainer.args.device))
-            ids = (chunk["source_input_ids"], chunk["target_input_ids"])
-            masks = (chunk["source_attention_mask"], chunk["target_attention_mask"])
-            encoded = unwrapped.encode_pairs(ids, masks, chunk.get("language_ids"), chunk.get("teacher_vectors"))
+            encoded = unwrapped.encode_pairs(chunk)
             parts.append(encoded.sentences)
             for name, draws in encoded.draws.items():
                 counts[name].append([draw.count for draw in draws])
@@ -89,7 +87,7 @@ def split_batch(batch: Batch, pairs_per_chunk: int) -> list[dict[str, Tensor]]:
         chunk = {name: one[rows] for name, one in batch.items() if name != "language_ids"}
         for side in ("source", "target"):
             width = int(chunk[f"{side}_attention_mask"].any(0).nonzero().max()) + 1
-            for name in (f"{side}_input_ids", f"{side}_attention_mask"):
+            for name in {f"{side}_input_ids", f"{side}_attention_mask", f"{side}_words"} & {*chunk}:
                 chunk[name] = chunk[name][:, :width]
         if "language_ids" in batch:
             chunk["language_ids"] = torch.cat([side[rows] for side in batch["language_ids"].chunk(2)])

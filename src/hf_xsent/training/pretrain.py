@@ -52,6 +52,7 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
         teacher = Teacher.load(recipe.model.teacher, load_config(str(recipe.model.model)).hidden_size, training.device)
     with training.main_process_first(desc="reading bitext"):
         train, dev = load_train_and_dev(recipe.data)
+    _check_links(recipe.model.method, settings, train)
     mixing_probabilities(list(train.languages.values()), recipe.data.alpha)  # a wrong alpha is told here
     languages = {*train.languages, *(dev.languages if dev else ()), recipe.data.target_language}
     if settings.get("rtl_direction", "source_to_target") != "source_to_target" and not settings.get("languages"):
@@ -148,8 +149,10 @@ def check(
     if recipe.model.rtl_vocabulary not in (None, "all", "auto"):
         vocabulary = RestrictedVocabulary.read(recipe.model.rtl_vocabulary, tokenizer)
     cleaning_rules(recipe.data.rules)
-    for data in filter(None, (recipe.data.data, recipe.data.dev)):
-        resolve_sources(data, target_language=recipe.data.target_language, columns=_columns(recipe.data.columns))
+    options: Any = {"target_language": recipe.data.target_language, "columns": _columns(recipe.data.columns)}
+    resolve_sources(recipe.data.data, links=recipe.data.links, link_words=recipe.data.link_words, **options)
+    if recipe.data.dev:
+        resolve_sources(recipe.data.dev, **options)
     return settings, tokenizer, checkpoint, vocabulary
 
 
@@ -242,6 +245,8 @@ def load_train_and_dev(arguments: DataArguments) -> tuple[Bitext, Bitext | None]
         arguments.data or [],
         cleaning=cleaning_rules(arguments.rules) if arguments.clean else None,
         max_pairs=arguments.max_pairs,
+        links=arguments.links,
+        link_words=arguments.link_words,
         **options,
     )
     if arguments.dev:
@@ -284,6 +289,18 @@ def _columns(columns: Sequence[str] | None) -> tuple[int | str, int | str] | Non
         raise RecipeError(f"columns takes two names or numbers, source and target, not {len(columns)}")
     source, target = (int(column) if str(column).isdecimal() else column for column in columns)
     return source, target
+
+
+def _check_links(method: str, settings: Mapping[str, Any], train: Bitext) -> None:
+    """Objectives over words would train nothing where no pair has links; pairs without train on the others alone."""
+    if not METHODS[method][0](**settings).needs_links:
+        return
+    if not train.linked:
+        raise RecipeError(
+            "the objectives learn from word links, but no pair has any: make them with hf-xsent align-words, "
+            "and give its JSONL as --data or its lines as --links"
+        )
+    logger.info("%d of %d pairs have word links", train.linked, len(train))
 
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, name: str) -> None:

@@ -15,7 +15,7 @@ class ModelArguments:
     """Which encoder starts, and how its states become a sentence vector. Empty: the method's own default."""
 
     model: str | None = _flag(help="Start from this encoder: a Hub id such as xlm-roberta-base, or a folder.")
-    method: str = _flag("dap", help="Choose the method whose model is trained: dap.")
+    method: str = _flag("dap", help="Choose the method whose model is trained: dap or wacse.")
     pooling: str | None = _flag(help="Make the sentence vector from the first token (cls), or by mean or max.")
     normalize: bool | None = _flag(help="Scale sentence vectors to length 1.")
     max_length: int | None = _flag(
@@ -61,6 +61,8 @@ class ModelArguments:
     rtl_missing: str = _flag(
         "unknown", help="Count word pieces of the data that --rtl_vocabulary lacks as unknown, or extend it by them."
     )
+    awp_share: float | None = _flag(help="Mask the linked words of this share of the sentences in each step.")
+    wtr_temperature: float | None = _flag(help="Divide cosines of words by this in word translation ranking.")
     masked_share: float | None = _flag(help="Mask this share of the word pieces in MLM and TLM.")
     tlm_reset_positions: bool | None = _flag(help="Count positions of the translation from 0 again in TLM.")
     tlm_own_words: bool | None = _flag(help="Give the TLM head a word table of its own, as DAP's code.")
@@ -80,6 +82,12 @@ class DataArguments:
     target_language: str = _flag("en", help="Name the language of the target side.")
     columns: list[str] | None = _flag(
         help="Name or number the source and the target column, such as 0 1 or text_de text_en."
+    )
+    links: list[str] | None = _flag(
+        help="Read word links of the pairs from these, given like --data: Pharaoh lines or JSONL of align-words."
+    )
+    link_words: str = _flag(
+        "script", help="Take links as counting the words that align-words splits (script), or words between spaces."
     )
     alpha: float = _flag(0.5, help="Draw languages in proportion to size^alpha: 1 as they come, 0 all alike.")
     max_pairs: int | None = _flag(help="Read at most this many pairs a language.")

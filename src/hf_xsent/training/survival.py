@@ -100,7 +100,6 @@ def broken_step(
 @torch.no_grad()
 def _without_vector(batch: Mapping[str, Any], model: SentenceEncoderForPreTraining) -> list[int]:
     """The pairs of which a sentence has a vector that is no number."""
-    ids, masks = ([batch[f"{side}_{name}"] for side in SIDES] for name in ("input_ids", "attention_mask"))
-    sentences = model.encode_pairs((ids[0], ids[1]), (masks[0], masks[1]), batch.get("language_ids")).sentences
+    sentences = model.encode_pairs(batch).sentences
     sound = sentences.source.isfinite().all(-1) & sentences.target.isfinite().all(-1)
     return (~sound).nonzero().flatten().tolist()

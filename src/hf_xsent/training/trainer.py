@@ -71,6 +71,7 @@ class AlignmentTrainer(SavingTrainer):
                 model.config.told_apart,
                 target_language,
                 target_texts=teacher is not None,
+                links=model.config.needs_links,
             ),
         )
         if args.frozen_word_embeddings:

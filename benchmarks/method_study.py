@@ -1,11 +1,13 @@
-"""TR, TR + TLM and DAP from the same start, with equal steps, several seeds and both poolings.
+"""Methods from the same start, with equal steps, several seeds and poolings: the objectives of one paper side by side.
 
-  OMP_WAIT_POLICY=PASSIVE python benchmarks/dap_study.py --model ENCODER --data "train/{language}-en.tsv.xz" \
-    --dev "dev/{language}-en.tsv" --tatoeba tatoeba --work runs/dap-study
+  OMP_WAIT_POLICY=PASSIVE python benchmarks/method_study.py dap --model ENCODER --data "train/{language}-en.tsv.xz" \
+    --dev "dev/{language}-en.tsv" --tatoeba tatoeba --work runs/study
+  … method_study.py wacse … --pooling cls --links="links/{language}-en.links"
 
-Each run is ``hf-xsent pretrain`` with the recipe dap-small and what the table says; it is measured on Tatoeba (36
-languages) and on 300 held-out pairs of every fourth language. Runs that are in --output already are not repeated, so
-the study may be stopped and started again.
+Each run is ``hf-xsent pretrain`` with the study's small recipe and what the table says; it is measured on Tatoeba (36
+languages, and WACSE's groups of 4, 5 and 8 with little data) and on 300 held-out pairs of every fourth language. Runs
+that are in --output already are not repeated, so a study may be stopped and started again. Other flags, written
+--flag=value, go to every run.
 """
 
 from __future__ import annotations
@@ -18,16 +20,33 @@ import time
 from pathlib import Path
 from typing import Any
 
-RECIPE = Path(__file__).parents[1] / "trainer_scripts/recipes/dap-small.yaml"
+RECIPES = Path(__file__).parents[1] / "trainer_scripts/recipes"
 RANKING, RTL, TLM = "translation_ranking=1", "representation_translation", "translation_language_modeling"
-METHODS = {
-    "TR": [RANKING],
-    "TR + 0.1 TLM": [RANKING, f"{TLM}=0.1"],
-    "TR + 0.8 TLM": [RANKING, f"{TLM}=0.8"],
-    "DAP, weight 0.03": [RANKING, f"{RTL}=0.03"],
-    "DAP, weight 0.1": [RANKING, f"{RTL}=0.1"],
-    "DAP, weight 0.8": [RANKING, f"{RTL}=0.8"],
+LESS_RANKING, AWP, WTR = "translation_ranking=0.8", "aligned_word_prediction", "word_translation_ranking"
+STUDIES = {  # the recipe, and the objectives of each method
+    "dap": (
+        "dap-small.yaml",
+        {
+            "TR": [RANKING],
+            "TR + 0.1 TLM": [RANKING, f"{TLM}=0.1"],
+            "TR + 0.8 TLM": [RANKING, f"{TLM}=0.8"],
+            "DAP, weight 0.03": [RANKING, f"{RTL}=0.03"],
+            "DAP, weight 0.1": [RANKING, f"{RTL}=0.1"],
+            "DAP, weight 0.8": [RANKING, f"{RTL}=0.8"],
+        },
+    ),
+    "wacse": (
+        "wacse-small.yaml",
+        {
+            "TR": [LESS_RANKING],
+            "TR + AWP": [LESS_RANKING, f"{AWP}=0.02"],
+            "TR + WTR": [LESS_RANKING, f"{WTR}=0.18"],
+            "WACSE": [LESS_RANKING, f"{AWP}=0.02", f"{WTR}=0.18"],
+            "WACSE, weights 0.1": [LESS_RANKING, f"{AWP}=0.1", f"{WTR}=0.1"],
+        },
+    ),
 }
+GROUPS = ("4", "5", "8", "36")  # of Tatoeba
 
 
 def run(name: str, pooling: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
@@ -52,35 +71,46 @@ def run(name: str, pooling: str, seed: int, options: argparse.Namespace) -> dict
     }
     arguments = [f"--{key}={value}" for key, value in flags.items()]
     started, began = time.process_time(), time.perf_counter()
-    trainer = main([str(RECIPE), *arguments, "--objectives", *METHODS[name], *options.flags])
+    recipe, methods = STUDIES[options.study]
+    trainer = main([str(RECIPES / recipe), *arguments, "--objectives", *methods[name], *options.flags])
     seconds = {"cpu_seconds": time.process_time() - started, "seconds": time.perf_counter() - began}
     losses = {key: value for line in trainer.state.log_history for key, value in line.items() if "loss_" in key}
     embedder = SentenceEmbedder(trainer.model, trainer.tokenizer)
     dev = load_bitext(options.dev, cleaning=None, cache_dir=Path(options.work) / "cache", max_pairs=300)
     tests = {
-        "dev": {language: dev.pairs(language) for language in dev.languages[::4]},
+        "dev": {language: dev.pairs(language) for language in list(dev.languages)[::4]},
         "tatoeba": {
             one.language: (one.sources, one.targets)
             for one in load_tatoeba(options.tatoeba, options.languages or tatoeba_groups()["36"])
         },
     }
-    accuracy = {
-        test: statistics.mean(one.mean for one in retrieval_by_language(embedder, pairs, progress=False).values())
+    scores = {
+        test: {language: one.mean for language, one in retrieval_by_language(embedder, pairs, progress=False).items()}
         for test, pairs in tests.items()
     }
-    return {"method": name, "pooling": pooling, "seed": seed, **accuracy, **seconds, "last_losses": losses}
+    accuracy = {test: statistics.mean(some.values()) for test, some in scores.items()}
+    groups = {
+        group: statistics.mean(scores["tatoeba"][one] for one in members)
+        for group, members in tatoeba_groups().items()
+        if group in GROUPS and {*members} <= {*scores["tatoeba"]}
+    }
+    about = {"method": name, "pooling": pooling, "seed": seed}
+    return about | accuracy | {"groups": groups, **seconds, "last_losses": losses}
 
 
 def table(runs: list[dict[str, Any]]) -> str:
     """Means over seeds, and what the seeds differ by."""
-    lines = [f"{'':20}{'pooling':>9}{'seeds':>7}{'Tatoeba':>9}{'dev':>8}{'± seeds':>9}{'CPU min':>9}"]
+    groups = "".join(f"{group:>8}" for group in GROUPS)
+    lines = [f"{'':20}{'pooling':>9}{'seeds':>7}{'Tatoeba':>9}{'dev':>8}{'± seeds':>9}{'CPU min':>9}{groups}"]
     for key in dict.fromkeys((one["method"], one["pooling"]) for one in runs):
         some = [one for one in runs if (one["method"], one["pooling"]) == key]
         scores = [one["tatoeba"] for one in some]
+        by_group = [[one["groups"][group] for one in some if group in one.get("groups", {})] for group in GROUPS]
         lines.append(
             f"{key[0]:20}{key[1]:>9}{len(some):>7}{statistics.mean(scores):>9.2f}"
             f"{statistics.mean(one['dev'] for one in some):>8.2f}{(max(scores) - min(scores)) / 2:>9.2f}"
             f"{statistics.mean(one['cpu_seconds'] for one in some) / 60:>9.1f}"
+            + "".join(f"{statistics.mean(one):>8.2f}" if one else f"{'':8}" for one in by_group)
         )
     return "\n".join(lines)
 
@@ -88,23 +118,26 @@ def table(runs: list[dict[str, Any]]) -> str:
 def main() -> None:
     """Every run that is missing; then the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", choices=list(STUDIES))
     for name in ("model", "data", "dev", "tatoeba", "work"):
         parser.add_argument(f"--{name}", required=True)
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--methods", nargs="+", help="Run these methods of the study instead of all.")
     parser.add_argument("--pooling", nargs="+", default=["cls", "mean"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
     parser.add_argument("--languages", nargs="+", help="Measure these languages of Tatoeba instead of the 36.")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--flags", nargs="*", default=[], help="More flags for every run, written --flag=value.")
-    parser.add_argument("--output", default="benchmarks/results/dap_study.json")
-    options = parser.parse_args()
-    output = Path(options.output)
+    parser.add_argument("--output", help="Default: benchmarks/results/STUDY_study.json.")
+    options, options.flags = parser.parse_known_args()
+    known = STUDIES[options.study][1]
+    if unknown := {*(options.methods or [])} - {*known}:
+        parser.error(f"the study {options.study} has no method {unknown.pop()!r}: choose from {', '.join(known)}")
+    output = Path(options.output or f"benchmarks/results/{options.study}_study.json")
     runs: list[dict[str, Any]] = json.loads(output.read_text())["runs"] if output.exists() else []
     done = {(one["method"], one["pooling"], one["seed"]) for one in runs}
     for seed in options.seeds:
         for pooling in options.pooling:
-            for method in options.methods:
+            for method in options.methods or known:
                 if (method, pooling, seed) not in done:
                     runs.append(run(method, pooling, seed, options))
                     settings = {"steps": options.steps, "batch": options.batch, "flags": options.flags}

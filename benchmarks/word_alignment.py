@@ -1,0 +1,135 @@
+"""Alignment error rate, precision, recall and sentences a second of each word aligner on links drawn by hand.
+
+  python benchmarks/word_alignment.py --gold word_alignment --model ENCODER --choose enfr \
+    --bitext "train/{language}-en.tsv.xz" --pairs 10000
+
+The layer of the encoder is chosen on --choose and reported on the others. The statistical aligner learns from the
+gold sentences and, where there is a bitext of the language, from as many of its pairs; it counts words as
+``hf-xsent align-words`` splits them, and its links are lifted to the words of the gold files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from hf_xsent.alignment.aligners import AlignerSettings, WordAligner
+from hf_xsent.data.gold_links import GoldPair, load_gold_links
+from hf_xsent.data.readers import read_pairs
+from hf_xsent.data.sources import BitextSource
+from hf_xsent.data.word_links import Link
+from hf_xsent.data.words import Words, split_words
+from hf_xsent.evaluation.word_alignment import alignment_scores
+
+
+def measure(aligner: WordAligner, pairs: Sequence[GoldPair]) -> dict[str, Any]:
+    """Align the gold sentences as they are."""
+    started = time.perf_counter()
+    found = aligner.align([pair.source for pair in pairs], [pair.target for pair in pairs])
+    seconds = time.perf_counter() - started
+    return asdict(alignment_scores(found, pairs)) | {"sentences_per_second": len(pairs) / seconds}
+
+
+def measure_learning(
+    aligner: WordAligner, pairs: Sequence[GoldPair], more: Sequence[tuple[str, str]]
+) -> dict[str, Any]:
+    """Align the gold sentences among more pairs, in our own words."""
+    sides = [
+        [split_words(text) for text in texts]
+        for texts in (
+            [*(pair.source.text for pair in pairs), *(source for source, _ in more)],
+            [*(pair.target.text for pair in pairs), *(target for _, target in more)],
+        )
+    ]
+    started = time.perf_counter()
+    found = aligner.align(*sides)[: len(pairs)]
+    seconds = time.perf_counter() - started
+    lifted = [
+        lift(links, (sides[0][number], pair.source), (sides[1][number], pair.target))
+        for number, (links, pair) in enumerate(zip(found, pairs, strict=True))
+    ]
+    rate = {"sentences_per_second": len(sides[0]) / seconds}
+    return asdict(alignment_scores(lifted, pairs)) | rate | {"bitext_pairs": len(more)}
+
+
+def lift(links: Sequence[Link], source: tuple[Words, Words], target: tuple[Words, Words]) -> set[Link]:
+    """Links of our words as links of the gold words around them."""
+    around = [
+        [next(k for k, (start, end) in enumerate(gold.spans) if start <= place < end) for place, _ in ours.spans]
+        for ours, gold in (source, target)
+    ]
+    return {(around[0][i], around[1][j]) for i, j in links}
+
+
+def bitext(template: str, pair: str, count: int) -> list[tuple[str, str]]:
+    """Pairs of the gold set's languages, source first; none where there is no file."""
+    language = pair.replace("en", "", 1) if pair.startswith("en") else pair[:2]
+    path = template.replace("{language}", language)
+    if not Path(path).is_file():
+        return []
+    pairs = list(islice(read_pairs(BitextSource(language, path)), count))
+    return [(target, source) for source, target in pairs] if pair.startswith("en") else pairs
+
+
+def table(runs: Sequence[dict[str, Any]]) -> str:
+    """One line a run."""
+    lines = ["| gold | aligner | AER | precision | recall | sentences/s |", "|---|---|---|---|---|---|"]
+    for one in runs:
+        lines.append(
+            f"| {one['gold']} | {one['aligner']} | {one['error_rate']:.1f} | {one['precision']:.1f} "
+            f"| {one['recall']:.1f} | {one['sentences_per_second']:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Choose the layer, measure all, keep the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gold", required=True, help="Folder of NAME.src-tgt and NAME.gold.")
+    parser.add_argument("--sets", nargs="+", default=["enfr", "zhen", "jaen", "roen"])
+    parser.add_argument("--model", required=True, help="Encoder of the embedding aligner.")
+    parser.add_argument("--layers", nargs="+", type=int, default=[5, 6, 7, 8, 9], help="Choose among these.")
+    parser.add_argument("--choose", default="enfr", help="Choose the layer on this set.")
+    parser.add_argument("--bitext", help="Let the statistical aligner learn from these, too.")
+    parser.add_argument("--pairs", type=int, default=10000, help="So many pairs of each language.")
+    parser.add_argument("--span", help="A WSPAlign checkpoint for the span aligner.")
+    parser.add_argument("--output", default="benchmarks/results/word_alignment.json")
+    options = parser.parse_args()
+    gold = {name: load_gold_links(Path(options.gold) / name) for name in options.sets}
+    runs: list[dict[str, Any]] = []
+
+    def embedding(layer: int, method: str) -> WordAligner:
+        return AlignerSettings(model=options.model, layer=layer, method=method).build()
+
+    def keep(gold: str, aligner: str, figures: dict[str, Any]) -> None:
+        runs.append({"gold": gold, "aligner": aligner, **figures})
+        settings = {"chosen_on": options.choose, "layer": best, "layers": layers, "pairs": options.pairs}
+        Path(options.output).write_text(json.dumps({"settings": settings, "runs": runs}, indent=2) + "\n")
+        print(json.dumps(runs[-1]), flush=True)
+
+    layers = {
+        layer: measure(embedding(layer, "itermax"), gold[options.choose])["error_rate"] for layer in options.layers
+    }
+    best = min(layers, key=layers.__getitem__)
+    for method in ("itermax", "argmax"):
+        aligner = embedding(best, method)
+        for name, pairs in gold.items():
+            keep(name, f"embedding, layer {best}, {method}", measure(aligner, pairs))
+    if options.span:
+        aligner = AlignerSettings("span", options.span).build()
+        for name, pairs in gold.items():
+            keep(name, "span", measure(aligner, pairs))
+    for name, pairs in gold.items():
+        more = bitext(options.bitext, name, options.pairs) if options.bitext else []
+        keep(name, "statistical", measure_learning(AlignerSettings("statistical").build(), pairs, more))
+    print(table(runs))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Word links by question answering: which span of the translation answers a marked word (WSPAlign, Wu et al., 2023)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_xsent.data.word_links import Link, best_first
+from hf_xsent.data.words import Words
+from hf_xsent.errors import ModelError
+from hf_xsent.models.loading import load_tokenizer, quiet_loading
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+MARK = " ¶ "
+_LONGEST_ANSWER = 15  # word pieces
+_LONGEST_QUESTION_AND_CONTEXT = 384
+
+
+class SpanAligner:
+    """Asks for each word of both sides; a link's score is the sum of both answers' probabilities, at most 2.
+
+    An answer of several words shares its probability among them. ``threshold`` 0.9 is the WACSE paper's.
+    """
+
+    learns = False
+
+    def __init__(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, threshold: float = 0.9, questions: int = 64
+    ) -> None:
+        if not tokenizer.is_fast:
+            raise ModelError("aligning words needs a fast tokenizer, which tells where in the text its pieces stand")
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.threshold = threshold
+        self.questions = questions
+
+    @classmethod
+    def from_pretrained(cls, name_or_path: str, threshold: float = 0.9, device: str | None = None) -> Self:
+        """Open a question answering checkpoint such as qiyuw/WSPAlign-xlm-base."""
+        tokenizer = load_tokenizer(name_or_path)
+        with quiet_loading():
+            model, report = AutoModelForQuestionAnswering.from_pretrained(name_or_path, output_loading_info=True)
+        if report["missing_keys"]:
+            raise ModelError(f"{name_or_path!r} was not trained to answer questions: use a WSPAlign checkpoint")
+        if device is None:
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        return cls(model.to(device), tokenizer, threshold)
+
+    def align(self, sources: Sequence[Words], targets: Sequence[Words]) -> list[list[Link]]:
+        """The links of each pair."""
+        scores: list[dict[Link, float]] = [{} for _ in sources]
+        for turned, (asking, answering) in enumerate(((sources, targets), (targets, sources))):
+            asked = [(number, word) for number, words in enumerate(asking) for word in range(len(words))]
+            questions = [_question(asking[number], word) for number, word in asked]
+            contexts = [answering[number].text for number, _ in asked]
+            answers = self._answers(questions, contexts)
+            for (number, word), (start, end, probability) in zip(asked, answers, strict=True):
+                inside = [k for k, (a, b) in enumerate(answering[number].spans) if start <= a and b <= end]
+                for other in inside:
+                    link = (other, word) if turned else (word, other)
+                    scores[number][link] = scores[number].get(link, 0.0) + probability / len(inside)
+        kept = ({link: score for link, score in some.items() if score >= self.threshold} for some in scores)
+        return [best_first(some) for some in kept]
+
+    @torch.inference_mode()
+    def _answers(self, questions: Sequence[str], contexts: Sequence[str]) -> Iterator[tuple[int, int, float]]:
+        """Where in its context each answer starts and ends, and how probable it is."""
+        for first in range(0, len(questions), self.questions):
+            rows = slice(first, first + self.questions)
+            encoded = self.tokenizer(
+                list(questions[rows]),
+                list(contexts[rows]),
+                truncation=True,
+                max_length=_LONGEST_QUESTION_AND_CONTEXT,
+                padding=True,
+                return_offsets_mapping=True,
+                return_tensors="pt",
+            )
+            offsets = encoded.pop("offset_mapping")
+            inputs = {name: one.to(self.model.device) for name, one in encoded.items()}
+            output = self.model(**inputs)
+            in_context = torch.tensor(
+                [[part == 1 for part in encoded.sequence_ids(row)] for row in range(len(offsets))]
+            )
+            allowed = in_context | (encoded["input_ids"] == self.tokenizer.cls_token_id)  # [CLS]: no answer
+            start, end = (
+                logits.float().cpu().masked_fill(~allowed, -torch.inf).softmax(1) * in_context
+                for logits in (output.start_logits, output.end_logits)
+            )
+            spans = (start[:, :, None] * end[:, None]).triu().tril(_LONGEST_ANSWER - 1)
+            best = spans.flatten(1).max(1)
+            width = spans.shape[2]
+            for row, (probability, place) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True)):
+                yield int(offsets[row, place // width, 0]), int(offsets[row, place % width, 1]), probability
+
+
+def _question(words: Words, number: int) -> str:
+    start, end = words.spans[number]
+    return f"{words.text[:start]}{MARK}{words.text[start:end]}{MARK}{words.text[end:]}"

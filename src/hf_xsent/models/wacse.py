@@ -1,0 +1,38 @@
+"""WACSE: word-aligned cross-lingual sentence embedding, for low-resource languages above all (Miao et al., 2024)."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from huggingface_hub.dataclasses import strict
+
+from hf_xsent.models.objectives import AlignmentConfig
+from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
+from hf_xsent.models.sentence_encoder import SentenceEncoder
+
+
+@strict
+class WacseConfig(AlignmentConfig):
+    """The sentence vector is CLS, no pooler; L = 0.8 TR + 0.1 AWP + 0.1 WTR (eq. 11, section 4.3)."""
+
+    model_type = "wacse"
+
+    objectives: dict[str, float] = field(
+        default_factory=lambda: {
+            "translation_ranking": 0.8,
+            "aligned_word_prediction": 0.1,
+            "word_translation_ranking": 0.1,
+        }
+    )
+
+
+class WacseForPreTraining(SentenceEncoderForPreTraining):
+    """What trains: any supported encoder with WACSE's objectives, on pairs with word links."""
+
+    config_class = WacseConfig
+
+
+class WacseForSentenceEmbedding(SentenceEncoder):
+    """What stays after training: the encoder and its pooling."""
+
+    config_class = WacseConfig

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hf_xsent.alignment import pipeline
+from hf_xsent.alignment.aligners import AlignerSettings
+from hf_xsent.alignment.embedding import EmbeddingAligner
+from hf_xsent.cli.main import main
+from hf_xsent.data.bitext import load_bitext
+from hf_xsent.data.sources import BitextSource
+
+Pairs = list[tuple[str, str]]
+
+
+@pytest.fixture
+def bitext(tmp_path: Path, pairs: Pairs) -> Path:
+    file = tmp_path / "pairs.tsv"
+    file.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+    return file
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "PAIRS_PER_PART", 5)
+
+
+def _align(bitext: Path, model: Path, name: str = "out.jsonl", **options: Any) -> Path:
+    output = bitext.with_name(name)
+    pipeline.align_file(BitextSource("de", str(bitext)), output, AlignerSettings(model=str(model)), **options)
+    return output
+
+
+def test_links_are_written_as_jsonl_that_trains(bitext: Path, encoder_folders: dict[str, Path], pairs: Pairs) -> None:
+    output = _align(bitext, encoder_folders["bert"])
+    records = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
+    assert [(one["source"], one["target"]) for one in records] == pairs
+    loaded = load_bitext({"de": output}, cleaning=None, cache_dir=bitext.parent / "cache")
+    assert [pair.get("links", "") for pair in loaded] == [one["links"] for one in records]
+    assert loaded.linked == len(pairs)
+
+
+def test_pharaoh_lines_are_the_same_links(bitext: Path, encoder_folders: dict[str, Path]) -> None:
+    jsonl = _align(bitext, encoder_folders["bert"])
+    lines = _align(bitext, encoder_folders["bert"], "out.links").read_text(encoding="utf-8").splitlines()
+    assert lines == [json.loads(line)["links"] for line in jsonl.read_text(encoding="utf-8").splitlines()]
+    links = {"de": bitext.with_name("out.links")}
+    loaded = load_bitext({"de": bitext}, links=links, cleaning=None, cache_dir=bitext.parent / "cache")
+    assert loaded.linked == len(lines)
+
+
+def test_a_stopped_run_goes_on(bitext: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = _align(bitext, encoder_folders["bert"], "whole.links").read_text(encoding="utf-8")
+    align, calls = EmbeddingAligner.align, []
+
+    def stop_at_the_third(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return align(*arguments)
+
+    monkeypatch.setattr(EmbeddingAligner, "align", stop_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        _align(bitext, encoder_folders["bert"], "again.links")
+    assert not bitext.with_name("again.links").exists()
+    assert _align(bitext, encoder_folders["bert"], "again.links").read_text(encoding="utf-8") == whole
+    assert len(calls) == 3 + 2  # of four parts two were there
+    _align(bitext, encoder_folders["bert"], "again.links")
+    assert len(calls) == 5
+
+
+def test_another_file_or_setting_is_aligned_anew(bitext: Path, encoder_folders: dict[str, Path]) -> None:
+    work = bitext.parent / "work"
+    _align(bitext, encoder_folders["bert"], work=work)
+    bitext.write_text(bitext.read_text(encoding="utf-8").replace("Hund", "Vogel"), encoding="utf-8")
+    output = _align(bitext, encoder_folders["bert"], work=work)
+    assert "Vogel" in output.read_text(encoding="utf-8")
+    _align(bitext, encoder_folders["xlm-roberta"], work=work)
+    assert len(list(work.iterdir())) == 3
+
+
+@pytest.mark.slow
+def test_several_processes_write_the_same(bitext: Path, encoder_folders: dict[str, Path]) -> None:
+    alone = _align(bitext, encoder_folders["bert"], "alone.links")
+    together = _align(bitext, encoder_folders["bert"], "together.links", processes=2)
+    assert together.read_text(encoding="utf-8") == alone.read_text(encoding="utf-8")
+
+
+def test_links_of_other_tools_are_converted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pairs.tsv").write_text("a-b c\tx (y)\nja\tyes\n", encoding="utf-8")
+    (tmp_path / "other.txt").write_text("0-0\n\n", encoding="utf-8")
+    arguments = [str(tmp_path / "pairs.tsv"), "--links", str(tmp_path / "other.txt"), "--link_words", "spaces"]
+    assert main(["align-words", *arguments, "-o", str(tmp_path / "out.jsonl")]) == 0
+    first, second = map(json.loads, (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines())
+    assert (first["links"], second["links"]) == ("0-0 1-0 2-0", "")
+    assert capsys.readouterr().out.startswith("1 pairs with links are in")
+
+
+def test_the_command_line_aligns(
+    bitext: Path, encoder_folders: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = bitext.with_name("out.jsonl")
+    assert main(["align-words", str(bitext), "--model", str(encoder_folders["bert"]), "-o", str(output)]) == 0
+    assert "16 pairs with links are in" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ([], "the embedding aligner needs a model"),
+        (["--processes", "0"], "--processes 0 is not positive"),
+        (["--links", "none.txt"], "no such file: none.txt"),
+    ],
+)
+def test_mistakes_are_told_and_nothing_is_written(
+    bitext: Path, capsys: pytest.CaptureFixture[str], flags: list[str], told: str
+) -> None:
+    output = bitext.with_name("out.jsonl")
+    assert main(["align-words", str(bitext), "-o", str(output), *flags]) == 2
+    assert told in capsys.readouterr().err
+    assert [path.name for path in bitext.parent.iterdir()] == ["pairs.tsv"]

@@ -1,0 +1,99 @@
+"""WACSE from pairs and links on disk to a model that the Auto classes open."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModel
+
+from hf_xsent import SentenceEmbedder, WacseForSentenceEmbedding
+from hf_xsent.cli.main import main as command
+from hf_xsent.errors import DataError, RecipeError
+from hf_xsent.training.pretrain import main
+
+Pairs = list[tuple[str, str]]
+
+
+@pytest.fixture
+def flags(tmp_path: Path, encoder_folders: dict[str, Path], pairs: Pairs) -> dict[str, Any]:
+    """German with links, French without."""
+    for language, some in (("de", pairs[:10]), ("fr", pairs[10:])):
+        text = "".join(f"{source}\t{target}\n" for source, target in some)
+        (tmp_path / f"{language}.tsv").write_text(text, encoding="utf-8")
+    (tmp_path / "de.links").write_text("0-0 1-1\n" * 9 + "\n", encoding="utf-8")
+    return {
+        "model": encoder_folders["bert-mlm"],
+        "method": "wacse",
+        "output_dir": tmp_path / "out",
+        "cache_dir": tmp_path / "cache",
+        "clean": False,
+        "dev_pairs": 0,
+        "max_length": 24,
+        "learning_rate": 1e-3,
+        "per_device_train_batch_size": 4,
+        "max_steps": 3,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "eval_strategy": "no",
+        "use_cpu": True,
+        "report_to": "none",
+        "keep_freed_memory": False,
+    }
+
+
+def _start(flags: dict[str, Any], *more: str) -> Any:
+    folder = Path(flags["cache_dir"]).parent
+    data = ["--data", f"de={folder}/de.tsv", f"fr={folder}/fr.tsv"]
+    return main([*(f"--{key}={value}" for key, value in flags.items()), *data, *more])
+
+
+def test_a_run_trains_all_three_and_keeps_the_encoder(flags: dict[str, Any], tmp_path: Path) -> None:
+    trainer = _start(flags, "--links", f"de={tmp_path}/de.links")
+    logs = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
+    for name in ("translation_ranking", "aligned_word_prediction", "word_translation_ranking"):
+        assert sum(line.get(f"loss_{name}", 0) for line in logs) > 0
+    assert isinstance(AutoModel.from_pretrained(tmp_path / "out"), WacseForSentenceEmbedding)
+    vectors = SentenceEmbedder.from_pretrained(str(tmp_path / "out"), device="cpu").encode(["Wo ist der Bahnhof?"])
+    expected = SentenceEmbedder(trainer.model, trainer.tokenizer).encode(["Wo ist der Bahnhof?"])
+    torch.testing.assert_close(torch.tensor(vectors), torch.tensor(expected))
+
+
+def test_the_saved_recipe_names_the_links(flags: dict[str, Any], tmp_path: Path) -> None:
+    _start(flags, "--links", f"de={tmp_path}/de.links")
+    assert f"- de={tmp_path}/de.links" in (tmp_path / "out" / "recipe.yaml").read_text()
+
+
+def test_from_align_words_to_a_trained_model(flags: dict[str, Any], tmp_path: Path) -> None:
+    pairs, jsonl = str(tmp_path / "de.tsv"), str(tmp_path / "de.jsonl")
+    assert command(["align-words", pairs, "--model", str(flags["model"]), "-o", jsonl]) == 0
+    trainer = main([*(f"--{key}={value}" for key, value in flags.items()), "--data", f"de={jsonl}"])
+    assert trainer.train_dataset.linked == 10
+
+
+def test_chunks_train_the_same(flags: dict[str, Any], tmp_path: Path) -> None:
+    losses = []
+    for number, more in enumerate(([], ["--pairs_per_chunk", "2"])):
+        chosen = flags | {"dropout": 0.0, "output_dir": tmp_path / f"out-{number}"}
+        trainer = _start(chosen, "--links", f"de={tmp_path}/de.links", *more)
+        losses.append([line["loss"] for line in trainer.state.log_history if "loss" in line])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+
+
+def test_without_any_link_nothing_is_trained(flags: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="no pair has any: make them with hf-xsent align-words"):
+        _start(flags)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_bad_links_file_ends_the_run_before_it_starts(flags: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "de.links").write_text("0-0\n" * 9 + "0-77\n", encoding="utf-8")
+    with pytest.raises(DataError, match="de.links:10: the link 0-77 points outside the target"):
+        _start(flags, "--links", f"de={tmp_path}/de.links")
+    (tmp_path / "de.links").write_text("0-0\n" * 9, encoding="utf-8")
+    with pytest.raises(DataError, match="de.links has 9 lines but .*de.tsv more pairs"):
+        _start(flags, "--links", f"de={tmp_path}/de.links")
+    assert not (tmp_path / "out").exists()
