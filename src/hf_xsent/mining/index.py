@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from hf_xsent.errors import DataError, MissingExtraError
-from hf_xsent.mining.neighbours import Neighbours, Vectors, check_vectors, nearest_both_ways
-from hf_xsent.mining.vectors import ShardedVectors
+from hf_xsent.mining.best import Neighbours
+from hf_xsent.mining.neighbours import Vectors, check_vectors, nearest_one_way, take_rows, unit_vectors
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def nearest_by_index(
     of_source = _search(_build(target, index, probes), source, target, k)
     of_target = _search(_build(source, index, probes), target, source, k)
     rows = np.linspace(0, len(source) - 1, min(sample, len(source)), dtype=np.int64)
-    exact, _ = nearest_both_ways(_rows(source, rows), target, min(k, len(rows)))
+    exact = nearest_one_way(take_rows(source, rows), target, k)
     found = (exact.numbers[:, :, None] == of_source.numbers[rows][:, None, :]).any(2)
     recall = float(found.float().mean())
     level = logging.WARNING if recall < LOW_RECALL else logging.INFO
@@ -53,9 +53,9 @@ def _build(vectors: Vectors, factory: str, probes: int) -> Any:
         cells = getattr(faiss.try_extract_index_ivf(index), "nlist", 0)
         if cells > len(rows):
             raise DataError(f"{factory} has {cells} cells for {len(rows)} vectors: use fewer cells")
-        index.train(_unit(_rows(vectors, rows)))
+        index.train(unit_vectors(take_rows(vectors, rows)).numpy())
     for start in range(0, len(vectors), _ROWS_AT_ONCE):
-        index.add(_unit(vectors[start : start + _ROWS_AT_ONCE]))
+        index.add(unit_vectors(vectors[start : start + _ROWS_AT_ONCE], first_number=start).numpy())
     if faiss.try_extract_index_ivf(index) is not None:
         faiss.ParameterSpace().set_index_parameter(index, "nprobe", probes)
     return index
@@ -67,20 +67,9 @@ def _search(index: Any, asking: Vectors, answering: Vectors, k: int) -> Neighbou
     numbers = np.empty((len(asking), k), dtype=np.int64)
     for start in range(0, len(asking), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
-        cosines[rows], numbers[rows] = index.search(_unit(asking[rows]), k)
+        cosines[rows], numbers[rows] = index.search(unit_vectors(asking[rows]).numpy(), k)
     short = np.flatnonzero((numbers < 0).any(1))
     if len(short):
-        few = np.resize(short, max(len(short), k))  # the exact search wants k on either side
-        exact, _ = nearest_both_ways(_rows(asking, few), answering, k)
-        cosines[short], numbers[short] = exact.cosines[: len(short)].numpy(), exact.numbers[: len(short)].numpy()
+        exact = nearest_one_way(take_rows(asking, short), answering, k)
+        cosines[short], numbers[short] = exact.cosines.numpy(), exact.numbers.numpy()
     return Neighbours(torch.from_numpy(cosines), torch.from_numpy(numbers))
-
-
-def _rows(vectors: Vectors, numbers: np.ndarray) -> np.ndarray:
-    """Single vectors; of shards, by their own way."""
-    return vectors.rows(numbers) if isinstance(vectors, ShardedVectors) else np.asarray(vectors)[numbers]
-
-
-def _unit(vectors: Any) -> np.ndarray:
-    block = np.ascontiguousarray(vectors, dtype=np.float32)
-    return block / np.linalg.norm(block, axis=1, keepdims=True)

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from hf_xsent.errors import DataError, nearest
 from hf_xsent.mining.index import nearest_by_index
-from hf_xsent.mining.neighbours import Neighbours, Vectors, nearest_both_ways
+from hf_xsent.mining.best import Neighbours
+from hf_xsent.mining.neighbours import Vectors, nearest_both_ways
 
 MARGINS = ("ratio", "distance", "absolute")
 CANDIDATES = ("max", "forward", "backward", "intersection")

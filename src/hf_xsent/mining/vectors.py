@@ -46,7 +46,12 @@ class ShardedVectors:
 
     def rows(self, numbers: np.ndarray) -> np.ndarray:
         """Single vectors, by their numbers."""
-        return np.stack([self._shards[number // ROWS_PER_BATCH][number % ROWS_PER_BATCH] for number in numbers])
+        shards, places = np.divmod(numbers, ROWS_PER_BATCH)
+        found = np.empty((len(numbers), self.shape[1]), dtype=self._shards[0].dtype)
+        for number in np.unique(shards):
+            here = shards == number
+            found[here] = self._shards[number][places[here]]
+        return found
 
 
 def encode_to_shards(
