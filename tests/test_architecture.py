@@ -19,13 +19,14 @@ MOST_LINES = 350
 # A room (file or folder right below hf_xsent) may import itself and these rooms of ours.
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "logs": set(),
     "packing": {"errors"},  # how a batch lies in memory: ground floor, like errors
     "objectives": {"errors", "packing"},
     "models": {"errors", "packing", "objectives"},
     "data": {"errors"},
     "mining": {"errors", "data", "models"},
     "evaluation": {"errors", "data", "models", "mining"},
-    "training": {"errors", "data", "models", "objectives", "evaluation"},
+    "training": {"errors", "logs", "data", "models", "objectives", "evaluation"},
     "finetuning": {"errors", "data", "models", "objectives", "evaluation"},
     "publishing": {"errors", "models"},
 }

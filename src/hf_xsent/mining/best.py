@@ -48,7 +48,7 @@ class BestSoFar:
             self._merge(start + rows[found], numbers, cosines[found, place])
 
     def _bound(self, known: Tensor, maxima: Tensor) -> Tensor:
-        """What a candidate must exceed: the worst kept so far, and the k-th highest maximum, which k candidates reach."""
+        """What a candidate must exceed: the worst kept so far; less than the k-th highest maximum, which k reach."""
         bound = known.clone()
         crowded = ((maxima > known[:, None]).sum(1) > self.k).nonzero().squeeze(1)
         reached = maxima[crowded].topk(min(self.k, maxima.shape[1]), 1).values[:, -1]

@@ -39,20 +39,32 @@ def nearest_by_index(
     return of_source, of_target, recall
 
 
-def _build(vectors: Vectors, factory: str, probes: int) -> Any:
+def import_faiss() -> Any:
+    """The library, or what to do where it is missing."""
     try:
         import faiss
     except ImportError as error:
         raise MissingExtraError('an index needs faiss: run pip install "hf-xsent[mining]"') from error
+    return faiss
+
+
+def check_index(factory: str, width: int, count: int) -> Any:
+    """An empty index for so many vectors, or why it cannot be."""
+    faiss = import_faiss()
     try:
-        index = faiss.index_factory(vectors.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
+        index = faiss.index_factory(width, factory, faiss.METRIC_INNER_PRODUCT)
     except RuntimeError as error:
         raise DataError(f"faiss knows no index {factory!r}: use one such as IVF1024,Flat or HNSW32") from error
-    rows = np.linspace(0, len(vectors) - 1, min(_TRAINING_ROWS, len(vectors)), dtype=np.int64)
+    cells = getattr(faiss.try_extract_index_ivf(index), "nlist", 0)
+    if cells > min(_TRAINING_ROWS, count):
+        raise DataError(f"{factory} has {cells} cells for {count} vectors: use fewer cells")
+    return index
+
+
+def _build(vectors: Vectors, factory: str, probes: int) -> Any:
+    faiss, index = import_faiss(), check_index(factory, vectors.shape[1], len(vectors))
     if not index.is_trained:
-        cells = getattr(faiss.try_extract_index_ivf(index), "nlist", 0)
-        if cells > len(rows):
-            raise DataError(f"{factory} has {cells} cells for {len(rows)} vectors: use fewer cells")
+        rows = np.linspace(0, len(vectors) - 1, min(_TRAINING_ROWS, len(vectors)), dtype=np.int64)
         index.train(unit_vectors(take_rows(vectors, rows)).numpy())
     for start in range(0, len(vectors), _ROWS_AT_ONCE):
         index.add(unit_vectors(vectors[start : start + _ROWS_AT_ONCE], first_number=start).numpy())

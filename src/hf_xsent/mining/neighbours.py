@@ -36,21 +36,34 @@ def nearest_both_ways(
     """Exact neighbours of each source among targets, and of each target among sources.
 
     Vectors may be memory maps of any size and need no unit length; at most ``memory_mib`` of cosines and vectors are
-    held at once (but no less than 32 sentences a side need), beside the 12 k bytes that each sentence's neighbours take.
+    held at once (but no less than 32 sentences a side need), beside 12 k bytes for the neighbours of each sentence.
 
     With bfloat16 as ``dtype`` of the products, k + 16 candidates are kept, their cosines computed again in float32, and
     sentences of which the last candidate is too close to the k-th neighbour compared with all in float32: the same
     neighbours, up to float32's own rounding, sooner where a processor multiplies bfloat16 faster (``bfloat16_gain``).
     """
     check_vectors(source, target, k)
+    return nearest_among(source, target, k, memory_mib, device, dtype, show_progress)
+
+
+def nearest_among(
+    source: Vectors,
+    target: Vectors,
+    k: int,
+    memory_mib: int,
+    device: str | torch.device,
+    dtype: torch.dtype,
+    show_progress: bool,
+) -> tuple[Neighbours, Neighbours]:
+    """The same for a part of a side, which may hold fewer than k: then all of it."""
     kept = k if dtype is torch.float32 else k + _SPARE
     rows = BestSoFar(len(source), min(kept, len(target)), device)
     columns = BestSoFar(len(target), min(kept, len(source)), device)
     _compare(source, target, rows, columns, memory_mib, device, dtype, show_progress)
     of_source, of_target = rows.result(), columns.result()
     if dtype is not torch.float32:
-        of_source = _refine(of_source, source, target, k, memory_mib, device)
-        of_target = _refine(of_target, target, source, k, memory_mib, device)
+        of_source = _refine(of_source, source, target, min(k, len(target)), memory_mib, device)
+        of_target = _refine(of_target, target, source, min(k, len(source)), memory_mib, device)
     return of_source, of_target
 
 
@@ -129,7 +142,9 @@ def _compare(
                         cosines = _multiply(part, other, buffer)
                         maxima = cosines[: len(part)].unflatten(1, (-1, GROUP)).amax(2)
                         rows.update(left + i, right + j, cosines[: len(part)], maxima)
-                        if columns is not None:  # turned only once they are few: the reverse order takes 10 times as long
+                        if (
+                            columns is not None
+                        ):  # turned only once they are few: the reverse order takes 10 times as long
                             maxima = cosines[:, : len(other)].unflatten(0, (-1, GROUP)).amax(1).T
                             columns.update(right + j, left + i, cosines[:, : len(other)].T, maxima)
                     bar.update(len(part) * len(others))
@@ -179,7 +194,7 @@ def _tile_bytes(tile: int, k: int) -> int:
 
 
 def _strip_bytes(strip: int, width: int) -> int:
-    """Two strips, one more that is read while its forerunner is still there, and its raw copy; each in two precisions."""
+    """Two strips, a third that is read while its forerunner is there, and its raw copy; some in two precisions."""
     return 4 * 6 * strip * width
 
 
