@@ -11,7 +11,7 @@ import pytest
 from hf_xsent.data import sentences
 from hf_xsent.data.sentences import load_sentences
 from hf_xsent.errors import DataError, OutputError
-from hf_xsent.mining import calibration, pipeline, search, vectors
+from hf_xsent.mining import pipeline, vectors
 from hf_xsent.mining.pipeline import COLUMNS, MiningSettings, mine_files
 from hf_xsent.mining.tasks import Processes
 
@@ -38,8 +38,7 @@ class Words:
 
 @pytest.fixture(autouse=True)
 def _small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (sentences, vectors, search, calibration):
-        monkeypatch.setattr(module, "ROWS_PER_BATCH", 16)
+    monkeypatch.setattr(sentences, "ROWS_PER_BATCH", 16)
 
 
 @pytest.fixture

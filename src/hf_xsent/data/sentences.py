@@ -56,6 +56,11 @@ class Sentences:
         """How many batches there are."""
         return len(self._batches)
 
+    @property
+    def rows_per_batch(self) -> int:
+        """How many sentences each batch but the last holds."""
+        return self.batch_length(0)
+
     def batch_length(self, number: int) -> int:
         """How many sentences one batch holds."""
         return len(self._batches[number])
@@ -72,8 +77,8 @@ class Sentences:
 
     def __getitem__(self, row: int) -> tuple[str, int]:
         """Text and line number, from 1."""
-        batch = self._batches[row // ROWS_PER_BATCH]
-        place = row % ROWS_PER_BATCH
+        number, place = divmod(row, self.rows_per_batch)
+        batch = self._batches[number]
         return batch.column(0)[place].as_py(), batch.column(1)[place].as_py()
 
 

@@ -40,7 +40,7 @@ class BestSoFar:
         maxima = maxima.float().contiguous()
         known = self.cosines[start : start + len(tile), -1]
         bound = self._bound(known, maxima)
-        for hits in (maxima > bound[:, None]).nonzero().split(max(GROUP, tile.numel() // GROUP**2)):
+        for hits in (maxima > bound[:, None]).nonzero().split(max(GROUP, tile.numel() // (2 * GROUP**2))):
             rows, group = hits.unbind(1)
             cosines = groups[rows, group].float()
             found, place = (cosines > bound[rows, None]).nonzero(as_tuple=True)
@@ -57,15 +57,12 @@ class BestSoFar:
         return bound
 
     def _merge(self, sentences: Tensor, numbers: Tensor, cosines: Tensor) -> None:
-        """Take in candidates, which come by sentence and then by number: k of each sentence, then those left over."""
-        distinct, place, counts = sentences.unique_consecutive(return_inverse=True, return_counts=True)
-        rank = torch.arange(len(place), device=place.device) - (counts.cumsum(0) - counts)[place]
-        late = rank >= self.k
-        if rest := int(late.sum()):
-            early = ~late
-            place, rank = place[early], rank[early]
-            left_over = sentences[late], numbers[late], cosines[late]
-            numbers, cosines = numbers[early], cosines[early]
+        """Take in candidates, which come by sentence and then by number."""
+        distinct, place, rank = _ranks(sentences)
+        if len(rank) and int(rank.max()) >= self.k:
+            order = cosines.argsort(descending=True, stable=True)
+            order = order[sentences[order].argsort(stable=True)][rank < self.k]  # ranks are those of any order
+            place, rank, numbers, cosines = place[rank < self.k], rank[rank < self.k], numbers[order], cosines[order]
         new_cosines = cosines.new_full((len(distinct), self.k), -torch.inf)
         new_numbers = numbers.new_full((len(distinct), self.k), _NO_NUMBER)
         new_cosines[place, rank], new_numbers[place, rank] = cosines, numbers
@@ -73,9 +70,14 @@ class BestSoFar:
         both, order = both.sort(dim=1, descending=True, stable=True)  # older candidates have lower numbers
         both_numbers = torch.cat((self.numbers[distinct], new_numbers), 1).gather(1, order)
         self.cosines[distinct], self.numbers[distinct] = both[:, : self.k], both_numbers[:, : self.k]
-        if rest:
-            self._merge(*left_over)
 
     def result(self) -> Neighbours:
         """What was found."""
         return Neighbours(self.cosines.cpu(), self.numbers.cpu())
+
+
+def _ranks(sentences: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Distinct sentences of a sorted list; of each entry the number of its sentence, and its place among the equal."""
+    distinct, place, counts = sentences.unique_consecutive(return_inverse=True, return_counts=True)
+    rank = torch.arange(len(place), device=place.device) - (counts.cumsum(0) - counts)[place]
+    return distinct, place, rank

@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from hf_xsent.data.lines import lines
 from hf_xsent.data.repeats import normalise
-from hf_xsent.data.sentences import ROWS_PER_BATCH, Sentences
+from hf_xsent.data.sentences import Sentences
 from hf_xsent.errors import DataError
 from hf_xsent.mining.margin import MinedPairs
 
@@ -92,7 +92,7 @@ def _rows_of_lines(side: Sentences, wanted: set[int], doing: str) -> dict[int, i
     for number in _progress(side, doing):
         numbers = side.lines(number)
         for place in np.flatnonzero(np.isin(numbers, ordered)).tolist():
-            found[int(numbers[place])] = number * ROWS_PER_BATCH + place
+            found[int(numbers[place])] = number * side.rows_per_batch + place
     return found
 
 
@@ -102,7 +102,7 @@ def _rows_of_texts(side: Sentences, wanted: set[str], doing: str) -> dict[str, i
     for number in _progress(side, doing):
         for place, text in enumerate(side.batch(number)):
             if (key := normalise(text)) in wanted:
-                found[key] = number * ROWS_PER_BATCH + place
+                found[key] = number * side.rows_per_batch + place
     return found
 
 

@@ -102,19 +102,20 @@ def _refine(
     """The k nearest by float32 cosines; where a neighbour may be missing among the candidates, compare with all."""
     numbers = rough.numbers.sort(1).values
     cosines = torch.empty(numbers.shape)
-    at_once = max(1, (memory_mib << 20) // (4 * 4 * numbers.shape[1] * asking.shape[1]))
-    for start in range(0, len(numbers), at_once):
-        some = numbers[start : start + at_once]
+    at_once = max(32, (memory_mib << 20) // (16 * asking.shape[1]))  # vectors
+    step = max(1, at_once // numbers.shape[1])
+    for start in range(0, len(numbers), step):
+        some = numbers[start : start + step]
         others = unit_vectors(take_rows(answering, some.flatten().numpy()), device).view(*some.shape, -1)
-        ours = unit_vectors(asking[start : start + at_once], device)
-        cosines[start : start + at_once] = (others @ ours[:, :, None]).squeeze(2).cpu()
+        ours = unit_vectors(asking[start : start + step], device)
+        cosines[start : start + step] = (others @ ours[:, :, None]).squeeze(2).cpu()
     cosines, order = cosines.sort(dim=1, descending=True, stable=True)
     cosines, numbers = cosines[:, :k].contiguous(), numbers.gather(1, order)[:, :k].contiguous()
     if rough.numbers.shape[1] < len(answering):
         doubtful = (cosines[:, -1] < rough.cosines[:, -1] + _ROUGHNESS).nonzero().squeeze(1)
-        if len(doubtful):
-            exact = nearest_one_way(take_rows(asking, doubtful.numpy()), answering, k, memory_mib, device)
-            cosines[doubtful], numbers[doubtful] = exact.cosines, exact.numbers
+        for some in doubtful.split(at_once):
+            exact = nearest_one_way(take_rows(asking, some.numpy()), answering, k, memory_mib // 2, device)
+            cosines[some], numbers[some] = exact.cosines, exact.numbers
     return Neighbours(cosines, numbers)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from hf_xsent.data.sentences import ROWS_PER_BATCH
 from hf_xsent.mining.best import Neighbours
 from hf_xsent.mining.neighbours import check_vectors, nearest_among
 from hf_xsent.mining.tasks import Processes, RunTasks, claim, save
@@ -43,7 +42,7 @@ class SearchShard:
 
     def run(self, model: Encodes | None = None) -> None:
         """Compare and write."""
-        options = self.options
+        options, first = self.options, self.number * len(ShardedVectors(self.targets[:1]))
         of_source, of_target = nearest_among(
             ShardedVectors(self.sources),
             ShardedVectors([self.targets[self.number]]),
@@ -55,7 +54,7 @@ class SearchShard:
         )
         found = {
             "source_cosines": of_source.cosines.numpy(),
-            "source_numbers": (of_source.numbers + self.number * ROWS_PER_BATCH).numpy(),
+            "source_numbers": (of_source.numbers + first).numpy(),
             "target_cosines": of_target.cosines.numpy(),
             "target_numbers": of_target.numbers.numpy(),
         }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hf_xsent.data.sentences import ROWS_PER_BATCH, Sentences
+from hf_xsent.data.sentences import Sentences
 from hf_xsent.errors import DataError
 from hf_xsent.mining.tasks import Processes, RunTasks, claim, save
 from hf_xsent.models.encodes import Encodes
@@ -29,6 +29,7 @@ class ShardedVectors:
 
     def __init__(self, paths: list[Path]) -> None:
         self._shards = [np.load(path, mmap_mode="r") for path in paths]
+        self._rows = len(self._shards[0])  # of each but the last
         self.shape = (sum(map(len, self._shards)), self._shards[0].shape[1])
 
     def __len__(self) -> int:
@@ -38,7 +39,7 @@ class ShardedVectors:
         start, stop, _ = rows.indices(len(self))
         parts = []
         while start < stop:
-            number, place = divmod(start, ROWS_PER_BATCH)
+            number, place = divmod(start, self._rows)
             part = self._shards[number][place : place + stop - start]
             parts.append(part)
             start += len(part)
@@ -46,7 +47,7 @@ class ShardedVectors:
 
     def rows(self, numbers: np.ndarray) -> np.ndarray:
         """Single vectors, by their numbers."""
-        shards, places = np.divmod(numbers, ROWS_PER_BATCH)
+        shards, places = np.divmod(numbers, self._rows)
         found = np.empty((len(numbers), self.shape[1]), dtype=self._shards[0].dtype)
         for number in np.unique(shards):
             here = shards == number
@@ -111,7 +112,7 @@ class EncodeShard:
         vectors = model.encode(self.store.sentences.batch(self.number)).astype(self.store.dtype)
         if not np.isfinite(vectors).all():
             wrong = int((~np.isfinite(vectors)).any(1).argmax())
-            text, line = self.store.sentences[self.number * ROWS_PER_BATCH + wrong]
+            text, line = self.store.sentences[self.number * self.store.sentences.rows_per_batch + wrong]
             raise DataError(
                 f"line {line} ({text[:40]!r}) has a vector that is not finite in {self.store.dtype}: "
                 "is the model whole? float32 holds larger numbers than float16"
