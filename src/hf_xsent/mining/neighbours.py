@@ -113,7 +113,7 @@ def _refine(
     cosines, numbers = cosines[:, :k].contiguous(), numbers.gather(1, order)[:, :k].contiguous()
     if rough.numbers.shape[1] < len(answering):
         doubtful = (cosines[:, -1] < rough.cosines[:, -1] + _ROUGHNESS).nonzero().squeeze(1)
-        for some in doubtful.split(at_once):
+        for some in doubtful.split(at_once) if len(doubtful) else ():
             exact = nearest_one_way(take_rows(asking, some.numpy()), answering, k, memory_mib // 2, device)
             cosines[some], numbers[some] = exact.cosines, exact.numbers
     return Neighbours(cosines, numbers)
