@@ -174,3 +174,33 @@ def test_the_scores_are_drawn_with_the_threshold(files: tuple[Path, Path], tmp_p
     mined = mine_files(*files, tmp_path / "all.tsv", Words(), IDENTITY, tmp_path / "work")
     assert 0 < sum(drawn) <= len(mined)
     assert any(one.text == "1.500" for one in picture.iter(f"{svg}text"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [({"index": "IVFF"}, "faiss knows no index 'IVFF'"), ({"index": "IVF99,Flat"}, "99 cells for 60 vectors")],
+)
+def test_an_index_that_cannot_be_is_told_before_the_work(
+    files: tuple[Path, Path], tmp_path: Path, settings: dict[str, Any], told: str
+) -> None:
+    pytest.importorskip("faiss")
+    with pytest.raises(DataError, match=told):
+        mine_files(*files, tmp_path / "o.tsv", Words(), IDENTITY, tmp_path / "work", MiningSettings(**settings))
+    assert not list((tmp_path / "work").rglob("*.npy"))
+
+
+@pytest.mark.parametrize(("settings", "told"), [({"k": 0}, "k is 0"), ({"margin": "ration"}, "unknown margin")])
+def test_settings_that_cannot_be_are_told_at_once(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        MiningSettings(**settings)
+
+
+def test_slow_bfloat16_is_told(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(pipeline, "bfloat16_gain", lambda *_: 0.25)
+    mine_files(*files, tmp_path / "a.tsv", Words(), IDENTITY, tmp_path / "a", MiningSettings(precision="bfloat16"))
+    assert "multiplies bfloat16 4.0 times slower than float32" in caplog.text
+    mine_files(*files, tmp_path / "b.tsv", Words(), IDENTITY, tmp_path / "b")
+    scores = [[round(float(row["score"]), 4) for row in _rows(tmp_path / name)] for name in ("a.tsv", "b.tsv")]
+    assert scores[0] == scores[1]

@@ -31,7 +31,10 @@ class RayEngine:
         with tqdm(total=len(waiting), desc=doing, unit=" shards", disable=None) as bar:
             while waiting:
                 done, waiting = ray.wait(waiting)
-                ray.get(done)  # raises what the task raised
+                try:
+                    ray.get(done)
+                except ray.exceptions.RayTaskError as error:
+                    raise error.cause from None  # what the task raised
                 bar.update(len(done))
         for task in tasks:
             if not task.path.is_file():
