@@ -6,7 +6,7 @@ PYTEST_ARGS ?=
 
 VENV := .venv
 MINIMUM := .venv-minimum
-DEEPSPEED := .venv-deepspeed
+COMPILED := .venv-extras
 EXTRAS := dev,demo,mining,evaluate,zst,lora
 PIP := -m pip install --quiet --disable-pip-version-check
 # The pinned set needs Python 3.11 (transformers 5.23 and numpy 2.4 do); on 3.10 pip picks from pyproject's ranges.
@@ -27,8 +27,8 @@ test: lint ## lint, types and all tests (options for pytest: PYTEST_ARGS="-k dap
 test-minimum: $(MINIMUM)/installed ## all tests on the oldest versions that pyproject.toml allows
 	$(MINIMUM)/bin/python -m pytest $(PYTEST_ARGS)
 
-test-deepspeed: $(DEEPSPEED)/installed ## the tests that need DeepSpeed, on the CPU, in an environment of their own
-	$(DEEPSPEED)/bin/python -m pytest tests/training/test_deepspeed.py $(PYTEST_ARGS)
+test-extras: $(COMPILED)/installed ## the tests of extras that pip compiles (DeepSpeed, eflomal), in an environment of their own
+	$(COMPILED)/bin/python -m pytest tests/training/test_deepspeed.py tests/alignment $(PYTEST_ARGS)
 
 lint: $(VENV)/installed-dev ## ruff and mypy, changing nothing
 	$(VENV)/bin/ruff check .
@@ -40,7 +40,7 @@ fix: $(VENV)/installed-dev ## let ruff mend and format
 	$(VENV)/bin/ruff format .
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(MINIMUM) $(DEEPSPEED) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(MINIMUM) $(COMPILED) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Environments. A stamp is renewed when pyproject.toml or its constraints are; `installed-dev` builds on `installed-demo`.
@@ -63,10 +63,10 @@ $(MINIMUM)/installed: pyproject.toml constraints-minimum.txt
 	$(MINIMUM)/bin/python $(PIP) --constraint constraints-minimum.txt --editable '.[$(EXTRAS)]'
 	@touch $@
 
-$(DEEPSPEED)/installed: pyproject.toml constraints.txt
+$(COMPILED)/installed: pyproject.toml constraints.txt
 	@$(call require-python)
-	$(PYTHON) -m venv --clear $(DEEPSPEED)
-	DS_BUILD_OPS=0 $(DEEPSPEED)/bin/python $(PIP) --constraint constraints.txt --editable '.[dev,deepspeed]'
+	$(PYTHON) -m venv --clear $(COMPILED)
+	DS_BUILD_OPS=0 $(COMPILED)/bin/python $(PIP) --constraint constraints.txt --editable '.[dev,deepspeed,align]'
 	@touch $@
 
 define require-python
@@ -74,4 +74,4 @@ $(PYTHON) -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))'
 echo "hf-xsent needs Python 3.10 or newer with venv, and '$(PYTHON)' is not that: name another, as in 'make PYTHON=python3.12'." >&2; exit 1; }
 endef
 
-.PHONY: help quickstart test test-minimum test-deepspeed lint fix clean
+.PHONY: help quickstart test test-minimum test-extras lint fix clean

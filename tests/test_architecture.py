@@ -19,6 +19,7 @@ MOST_LINES = 350
 # A room (file or folder right below hf_xsent) may import itself and these rooms of ours.
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "logs": set(),
     "packing": {"errors"},  # how a batch lies in memory: ground floor, like errors
     "objectives": {"errors", "packing"},
     "models": {"errors", "packing", "objectives"},
@@ -26,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "mining": {"errors", "data", "models"},
     "alignment": {"errors", "packing", "data", "models"},  # aligners read words as data has them, with states of models
     "evaluation": {"errors", "data", "models", "mining"},
-    "training": {"errors", "data", "models", "objectives", "evaluation"},
+    "training": {"errors", "logs", "data", "models", "objectives", "evaluation"},
     "finetuning": {"errors", "data", "models", "objectives", "evaluation"},
     "publishing": {"errors", "models"},
 }

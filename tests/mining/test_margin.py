@@ -69,7 +69,7 @@ def test_mined_pairs_are_those_of_the_definition(
     np.testing.assert_allclose(mined.score, [score for _, _, score in expected], rtol=2e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("memory", [0, 1, 64])
+@pytest.mark.parametrize("memory", [0, 1, 3, 64])
 def test_blocks_of_any_size_find_the_same(memory: int) -> None:
     source, target = _vectors(0, 700), _vectors(1, 500)
     whole = mine_bitext(source, target, memory_mib=1024)

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from hf_xsent.data import sentences
+from hf_xsent.data.sentences import load_sentences
 from hf_xsent.errors import DataError, OutputError
 from hf_xsent.mining import pipeline, vectors
 from hf_xsent.mining.pipeline import COLUMNS, MiningSettings, mine_files
+from hf_xsent.mining.tasks import Processes
 
 IDENTITY = {"model": "words"}
 
@@ -36,8 +38,7 @@ class Words:
 
 @pytest.fixture(autouse=True)
 def _small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (sentences, vectors):
-        monkeypatch.setattr(module, "ROWS_PER_BATCH", 16)
+    monkeypatch.setattr(sentences, "ROWS_PER_BATCH", 16)
 
 
 @pytest.fixture
@@ -97,17 +98,15 @@ def test_a_stopped_run_goes_on_and_encodes_nothing_twice(
     assert len(third.encoded) == 2, "the estimate alone"
 
 
-def test_processes_share_the_encoding(files: tuple[Path, Path], tmp_path: Path) -> None:
-    from hf_xsent.data.sentences import load_sentences
-    from hf_xsent.mining.vectors import encode_to_shards
-
+def test_processes_share_the_work(files: tuple[Path, Path], tmp_path: Path) -> None:
     side = load_sentences(files[0], tmp_path / "sentences")
+    store = vectors.VectorStore.open(tmp_path, side, IDENTITY)
+    other = Words()
     for number in (1, 3):  # those of the other process
-        folder = tmp_path / "vectors"
-        folder.mkdir(exist_ok=True)
-        np.save(folder / f"{number:05d}.npy", Words().encode(side.batch(number)))
+        vectors.EncodeShard(store, number).run(other)
+    assert store.missing == 60 - 16 - 12
     model = Words()
-    whole = encode_to_shards(model, side, tmp_path / "vectors", IDENTITY, rank=0, processes=2)
+    whole = store.encode(model, Processes(rank=0, count=2))
     assert model.encoded == side.batch(0) + side.batch(2)
     assert whole.shape == (60, 24)
     everything = Words().encode([side[row][0] for row in range(60)])
@@ -118,7 +117,7 @@ def test_processes_share_the_encoding(files: tuple[Path, Path], tmp_path: Path) 
 def test_vectors_of_another_model_are_not_mixed_in(files: tuple[Path, Path], tmp_path: Path) -> None:
     mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work")
     before = (tmp_path / "out.tsv").read_bytes()
-    with pytest.raises(OutputError, match="holds vectors of another model"):
+    with pytest.raises(OutputError, match="holds results of another model"):
         mine_files(*files, tmp_path / "out.tsv", Words(), {"model": "other"}, tmp_path / "work")
     assert (tmp_path / "out.tsv").read_bytes() == before
 
@@ -175,3 +174,33 @@ def test_the_scores_are_drawn_with_the_threshold(files: tuple[Path, Path], tmp_p
     mined = mine_files(*files, tmp_path / "all.tsv", Words(), IDENTITY, tmp_path / "work")
     assert 0 < sum(drawn) <= len(mined)
     assert any(one.text == "1.500" for one in picture.iter(f"{svg}text"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [({"index": "IVFF"}, "faiss knows no index 'IVFF'"), ({"index": "IVF99,Flat"}, "99 cells for 60 vectors")],
+)
+def test_an_index_that_cannot_be_is_told_before_the_work(
+    files: tuple[Path, Path], tmp_path: Path, settings: dict[str, Any], told: str
+) -> None:
+    pytest.importorskip("faiss")
+    with pytest.raises(DataError, match=told):
+        mine_files(*files, tmp_path / "o.tsv", Words(), IDENTITY, tmp_path / "work", MiningSettings(**settings))
+    assert not list((tmp_path / "work").rglob("*.npy"))
+
+
+@pytest.mark.parametrize(("settings", "told"), [({"k": 0}, "k is 0"), ({"margin": "ration"}, "unknown margin")])
+def test_settings_that_cannot_be_are_told_at_once(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        MiningSettings(**settings)
+
+
+def test_slow_bfloat16_is_told(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(pipeline, "bfloat16_gain", lambda *_: 0.25)
+    mine_files(*files, tmp_path / "a.tsv", Words(), IDENTITY, tmp_path / "a", MiningSettings(precision="bfloat16"))
+    assert "multiplies bfloat16 4.0 times slower than float32" in caplog.text
+    mine_files(*files, tmp_path / "b.tsv", Words(), IDENTITY, tmp_path / "b")
+    scores = [[round(float(row["score"]), 4) for row in _rows(tmp_path / name)] for name in ("a.tsv", "b.tsv")]
+    assert scores[0] == scores[1]

@@ -18,7 +18,7 @@ from training_run import Run
 
 pytestmark = pytest.mark.slow
 needs_deepspeed = pytest.mark.skipif(
-    importlib.util.find_spec("deepspeed") is None, reason="DeepSpeed is not installed: make test-deepspeed installs it"
+    importlib.util.find_spec("deepspeed") is None, reason="DeepSpeed is not installed: make test-extras installs it"
 )
 SCRIPTS = Path(__file__).parents[2] / "trainer_scripts"
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]

@@ -1,7 +1,10 @@
 """Find translations among the lines of two text files.
 
 hf-xsent mine news.zh.txt news.en.txt --model runs/mine --output pairs.tsv --threshold 1.06
-torchrun --nproc_per_node 8 --no-python hf-xsent mine …   # several processes share the encoding
+torchrun --nproc_per_node 8 --no-python hf-xsent mine …   # several processes share encoding and search
+hf-xsent mine … --engine ray --address auto   # the workers of a Ray cluster do, if they share the work folder
+
+Say the same again after a stop: what was encoded and searched is kept in the work folder and not done twice.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", "-o", required=True, metavar="FILE", help="Write the pairs to this TSV, best first."
     )
-    parser.add_argument("--work", metavar="FOLDER", help="Keep vectors here, to go on later; default: OUTPUT.work.")
+    parser.add_argument(
+        "--work", metavar="FOLDER", help="Keep vectors and neighbours here, to go on later; default: OUTPUT.work."
+    )
     parser.add_argument("--pooling", help="Pool by cls, mean or max; default: as the model states.")
     parser.add_argument("--max_length", type=int, help="Cut sentences after this many tokens.")
     parser.add_argument("--k", type=int, default=4, help="Take the margin over so many nearest neighbours.")
@@ -40,38 +45,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top", type=int, help="Keep the best so many pairs.")
     parser.add_argument("--plot", metavar="FILE", help="Draw how many pairs have which score into this SVG.")
     parser.add_argument("--memory_mib", type=int, default=512, help="Compare blocks of at most so much memory.")
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "bfloat16"),
+        default="float32",
+        help="Multiply in this precision; bfloat16 finds the same, sooner where the processor has it.",
+    )
     parser.add_argument("--vectors", choices=("float32", "float16"), default="float32", help="Keep vectors like this.")
     parser.add_argument(
         "--index", help="Look neighbours up in a faiss index such as IVF4096,Flat instead of comparing with all."
     )
     parser.add_argument("--probes", type=int, default=32, help="Search so many cells of the index.")
+    parser.add_argument(
+        "--engine", choices=("here", "ray"), default="here", help="Work on this machine or on a Ray cluster."
+    )
+    parser.add_argument(
+        "--address", default="auto", help="Find the Ray cluster here: auto is the one of this machine, local a new one."
+    )
     parser.add_argument("--device", help="Compute on this device; default: the GPU if there is one.")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Open the model, mine, say what was found."""
-    import logging
     import os
+    from dataclasses import fields, replace
 
+    from hf_xsent.logs import quiet_logs
     from hf_xsent.mining.pipeline import MiningSettings, mine_files
+    from hf_xsent.mining.ray_engine import RayEngine
+    from hf_xsent.mining.tasks import Processes
+    from hf_xsent.mining.vectors import identify_model
     from hf_xsent.models.embedder import SentenceEmbedder
 
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    logging.getLogger("hf_xsent").setLevel(logging.INFO)
-    names = (
-        "k",
-        "margin",
-        "candidates",
-        "threshold",
-        "top",
-        "memory_mib",
-        "vectors",
-        "index",
-        "probes",
-        "calibrate",
-        "plot",
-    )
-    settings = MiningSettings(**{name: getattr(arguments, name) for name in names})
+    quiet_logs()
+    stated = {field.name: getattr(arguments, field.name) for field in fields(MiningSettings) if field.name != "device"}
+    settings = MiningSettings(**stated)
+    engine = RayEngine(arguments.address) if arguments.engine == "ray" else None
     embedder = SentenceEmbedder.from_pretrained(
         arguments.model, pooling=arguments.pooling, max_length=arguments.max_length, device=arguments.device
     )
@@ -80,10 +89,10 @@ def run(arguments: argparse.Namespace) -> None:
         arguments.target,
         arguments.output,
         embedder,
-        {"model": str(arguments.model), "pooling": embedder.pooling, "max_length": str(embedder.max_length)},
+        identify_model(arguments.model, embedder),
         arguments.work or f"{arguments.output}.work",
-        settings,
-        rank=int(os.environ.get("RANK", 0)),
-        processes=int(os.environ.get("WORLD_SIZE", 1)),
+        replace(settings, device=str(embedder.model.device)),
+        engine or Processes(int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))),
     )
-    print(f"{len(mined):,} pairs, best first, are in {arguments.output}")
+    if mined is not None:
+        print(f"{len(mined):,} pairs, best first, are in {arguments.output}")

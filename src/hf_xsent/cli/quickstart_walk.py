@@ -21,12 +21,12 @@ from hf_xsent.data.bitext import Bitext, load_bitext, resolve_sources
 from hf_xsent.errors import DataError, MissingExtraError, nearest
 from hf_xsent.evaluation.report import render_table, write_json
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
+from hf_xsent.logs import quiet_logs
 from hf_xsent.models.dap import XlmrWithRTLHead
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import load_config, load_tokenizer, quiet_loading
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
 from hf_xsent.training.arguments import AlignmentTrainingArguments
-from hf_xsent.training.pretrain import quiet_logs
 from hf_xsent.training.trainer import AlignmentTrainer
 
 SPECIAL_TOKENS = {

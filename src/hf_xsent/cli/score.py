@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source_pool", metavar="FILE", help="Seek neighbours of targets among these sentences.")
     parser.add_argument("--target_pool", metavar="FILE", help="Seek neighbours of sources among these sentences.")
     parser.add_argument("--work", metavar="FOLDER", help="Keep the pools' vectors here; default: OUTPUT.work.")
+    parser.add_argument("--max_length", type=int, help="Cut sentences after this many tokens.")
     parser.add_argument("--k", type=int, default=4, help="Take the margin over so many nearest neighbours.")
     parser.add_argument("--margin", default="ratio", choices=("ratio", "distance"), help="Score by this margin.")
     parser.add_argument("--pooling", help="Pool by cls, mean or max; default: as the model states.")
@@ -33,11 +34,13 @@ def run(arguments: argparse.Namespace) -> None:
 
     from hf_xsent.data.sentences import load_sentences
     from hf_xsent.data.sources import resolve_sources
-    from hf_xsent.errors import RecipeError
+    from hf_xsent.errors import DataError, RecipeError
+    from hf_xsent.logs import quiet_logs
     from hf_xsent.mining.scoring import score_pairs
-    from hf_xsent.mining.vectors import encode_to_shards
+    from hf_xsent.mining.vectors import VectorStore, identify_model
     from hf_xsent.models.embedder import SentenceEmbedder
 
+    quiet_logs()
     files = [arguments.source_pool, arguments.target_pool]
     if any(files) and not all(files):
         raise RecipeError("margins need both pools: give --source_pool and --target_pool")
@@ -48,13 +51,18 @@ def run(arguments: argparse.Namespace) -> None:
     sources = resolve_sources([f"{arguments.language}={arguments.pairs}"], columns=columns)[arguments.language]
     if len(sources) > 1:
         raise RecipeError(f"{arguments.pairs} are {len(sources)} files: score one at a time")
-    embedder = SentenceEmbedder.from_pretrained(arguments.model, pooling=arguments.pooling, device=arguments.device)
+    embedder = SentenceEmbedder.from_pretrained(
+        arguments.model, pooling=arguments.pooling, max_length=arguments.max_length, device=arguments.device
+    )
     pools = None
     if all(files):
         work = Path(arguments.work or f"{arguments.output}.work")
-        identity = {"model": str(arguments.model), "pooling": embedder.pooling}
+        identity = identify_model(arguments.model, embedder)
         sides = [load_sentences(file, work / "sentences") for file in files]
-        vectors = [encode_to_shards(embedder, side, work / "vectors" / side.fingerprint, identity) for side in sides]
-        pools = (vectors[0], vectors[1])
+        for file, side in zip(files, sides, strict=True):
+            if len(side) < arguments.k:
+                raise DataError(f"{file} holds {len(side)} sentences, fewer than k = {arguments.k}: lower k")
+        source, target = (VectorStore.open(work, side, identity).encode(embedder) for side in sides)
+        pools = (source, target)
     count = score_pairs(sources[0], arguments.output, embedder, pools, arguments.k, arguments.margin)
     print(f"{count:,} scored pairs are in {arguments.output}")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from hf_xsent.data.languages import find_language
+from hf_xsent.data.lines import lines
 from hf_xsent.errors import DataError, nearest
 
 
@@ -75,14 +76,9 @@ def _read_folder(folder: Path, name: str) -> tuple[list[str], list[str]]:
 
 
 def _read_lines(path: Path) -> list[str]:
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError as error:
-        raise DataError(f"no such file: {path}; each language needs its own file and the English one") from error
-    except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
-        raise DataError(f"{path}:{line}: not UTF-8; convert the file with iconv -t UTF-8") from error
-    return [line.strip() for line in text.removesuffix("\n").split("\n")]
+    if not path.is_file():
+        raise DataError(f"no such file: {path}; each language needs its own file and the English one")
+    return [line.strip() for _, line in lines(path)]
 
 
 def _hub_names(repo: str) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from hf_xsent.data.compression import open_file
+from hf_xsent.data.lines import lines
 from hf_xsent.errors import DataError
 
 
@@ -58,15 +58,11 @@ def _read_rows(path: Path) -> list[tuple[str, str]]:
     if not path.is_file():
         raise DataError(f"no such file: {path}; BUCC needs one file of each language, named like zh-en.dev.zh")
     rows = []
-    with open_file(path) as file:
-        for number, raw in enumerate(file, start=1):
-            try:
-                left, tab, right = raw.decode("utf-8").rstrip("\r\n").partition("\t")
-            except UnicodeDecodeError as error:
-                raise DataError(f"{path}:{number}: not UTF-8; convert the file with iconv -t UTF-8") from error
-            if not tab or not left:
-                raise DataError(f"{path}:{number}: no id, tab and text; each line needs them")
-            rows.append((left, right))
+    for number, line in lines(path):
+        left, tab, right = line.partition("\t")
+        if not tab or not left:
+            raise DataError(f"{path}:{number}: no id, tab and text; each line needs them")
+        rows.append((left, right))
     if not rows:
         raise DataError(f"{path} is empty")
     return rows

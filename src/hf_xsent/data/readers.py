@@ -16,6 +16,7 @@ from hf_xsent.data.catalogs import mo_entries, po_entries
 from hf_xsent.data.columns import choose_columns, record_names, record_value, schema_names
 from hf_xsent.data.compression import open_file
 from hf_xsent.data.languages import find_language
+from hf_xsent.data.lines import lines_or_errors
 from hf_xsent.data.sources import BitextSource, source_files, source_format
 from hf_xsent.data.tmx import tmx_units
 from hf_xsent.data.word_links import LinkLine, checked_links, with_links
@@ -81,18 +82,6 @@ def _with_links(source: BitextSource, number: int, pair: tuple[str, str], given:
     return links if isinstance(links, DataError) else (*pair, links)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str | DataError]]:
-    r"""Yield numbered lines without their end and BOM; only ``\n`` ends a line."""
-    with open_file(path) as file:
-        for number, raw in enumerate(file, start=1):
-            if number == 1:
-                raw = raw.removeprefix(b"\xef\xbb\xbf")
-            try:
-                yield number, raw.decode("utf-8").rstrip("\r\n")
-            except UnicodeDecodeError:
-                yield number, DataError(f"{path}:{number}: not UTF-8; convert the file with iconv -t UTF-8")
-
-
 def _read_tsv(source: BitextSource) -> Iterator[Row | DataError]:
     path = Path(source.path)
     columns: list[int | str] = [
@@ -100,7 +89,7 @@ def _read_tsv(source: BitextSource) -> Iterator[Row | DataError]:
         1 if source.target_column is None else source.target_column,
     ]
     header = any(isinstance(column, str) for column in columns)
-    for number, line in _lines(path):
+    for number, line in lines_or_errors(path):
         if isinstance(line, DataError):
             if header:
                 raise line
@@ -128,7 +117,7 @@ def _column(path: Path, name: str, header: list[str]) -> int:
 
 def _read_moses(source: BitextSource) -> Iterator[Row | DataError]:
     source_path, target_path = source_files(source)
-    sources, targets = _lines(source_path), _lines(target_path)
+    sources, targets = lines_or_errors(source_path), lines_or_errors(target_path)
     while True:
         first, second = next(sources, None), next(targets, None)
         if first is None and second is None:
@@ -143,7 +132,7 @@ def _read_moses(source: BitextSource) -> Iterator[Row | DataError]:
 
 def _read_jsonl(source: BitextSource) -> Iterator[Row | DataError]:
     columns: tuple[str, str] | None = None
-    for number, line in _lines(Path(source.path)):
+    for number, line in lines_or_errors(Path(source.path)):
         if isinstance(line, DataError):
             yield line
             continue
@@ -221,7 +210,7 @@ def _read_tmx(source: BitextSource) -> Iterator[Row | DataError]:
 
 
 def _read_po(source: BitextSource) -> Iterator[Row | DataError]:
-    yield from po_entries(_lines(Path(source.path)), source.path)
+    yield from po_entries(lines_or_errors(Path(source.path)), source.path)
 
 
 def _read_mo(source: BitextSource) -> Iterator[Row | DataError]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from filelock import FileLock
 from tqdm import tqdm
 
 from hf_xsent.data.cache import read_batches
-from hf_xsent.data.compression import open_file
+from hf_xsent.data.lines import lines
 from hf_xsent.data.repeats import RepeatFinder, hash_texts
 from hf_xsent.errors import DataError
 
@@ -40,7 +41,12 @@ class Sentences:
     def __init__(self, path: Path, counts: SentenceCounts, fingerprint: str) -> None:
         self.counts = counts
         self.fingerprint = fingerprint
+        self._path = path
         self._batches = read_batches(path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel to another process as a path, not as texts."""
+        return type(self), (self._path, self.counts, self.fingerprint)
 
     def __len__(self) -> int:
         return self.counts.kept
@@ -50,15 +56,29 @@ class Sentences:
         """How many batches there are."""
         return len(self._batches)
 
+    @property
+    def rows_per_batch(self) -> int:
+        """How many sentences each batch but the last holds."""
+        return self.batch_length(0)
+
+    def batch_length(self, number: int) -> int:
+        """How many sentences one batch holds."""
+        return len(self._batches[number])
+
     def batch(self, number: int) -> list[str]:
         """The texts of one batch."""
         texts: list[str] = self._batches[number].column(0).to_pylist()
         return texts
 
+    def lines(self, number: int) -> npt.NDArray[np.int64]:
+        """The line numbers of one batch, from 1."""
+        numbers: npt.NDArray[np.int64] = self._batches[number].column(1).to_numpy()
+        return numbers
+
     def __getitem__(self, row: int) -> tuple[str, int]:
         """Text and line number, from 1."""
-        batch = self._batches[row // ROWS_PER_BATCH]
-        place = row % ROWS_PER_BATCH
+        number, place = divmod(row, self.rows_per_batch)
+        batch = self._batches[number]
         return batch.column(0)[place].as_py(), batch.column(1)[place].as_py()
 
 
@@ -81,7 +101,9 @@ def load_sentences(path: str | Path, folder: Path, max_characters: int = 1000) -
             if not counts.kept:
                 table.unlink()
                 raise DataError(f"{path} holds no sentence: {counts.lines} lines, {counts.empty} of them empty")
-            info.write_text(json.dumps(asdict(counts)), encoding="utf-8")
+            part = info.with_suffix(".part.json")
+            part.write_text(json.dumps(asdict(counts)), encoding="utf-8")
+            part.replace(info)
     return Sentences(table, SentenceCounts(**json.loads(info.read_text(encoding="utf-8"))), fingerprint)
 
 
@@ -90,8 +112,8 @@ def _write(path: Path, table: Path, max_characters: int) -> SentenceCounts:
 
     finder = RepeatFinder(table.parent)
     try:
-        lines = (text for _, text in _lines(path, "reading"))
-        while some := list(islice(lines, _HASHES_AT_ONCE)):
+        texts = (text for _, text in _lines(path, "reading"))
+        while some := list(islice(texts, _HASHES_AT_ONCE)):
             finder.add([hash_texts(text) for text in some])
         counts = dict.fromkeys(("empty", "too_long", "repeated", "kept"), 0)
         kept = _kept(path, finder.first_rows(), max_characters, counts)
@@ -99,8 +121,8 @@ def _write(path: Path, table: Path, max_characters: int) -> SentenceCounts:
         part = table.with_suffix(".part")
         with pa.OSFile(str(part), "wb") as file, pa.ipc.new_file(file, schema) as writer:
             while rows := list(islice(kept, ROWS_PER_BATCH)):
-                texts, numbers = zip(*rows, strict=True)
-                writer.write_batch(pa.record_batch([pa.array(texts), pa.array(numbers)], schema=schema))
+                columns = [pa.array(column) for column in zip(*rows, strict=True)]
+                writer.write_batch(pa.record_batch(columns, schema=schema))
         part.replace(table)
         return SentenceCounts(finder.rows, **counts)
     finally:
@@ -124,9 +146,8 @@ def _kept(
 
 
 def _lines(path: Path, doing: str) -> Iterator[tuple[int, str]]:
-    with open_file(path) as file:
-        for number, raw in enumerate(tqdm(file, f"{doing} {path.name}", unit=" lines", delay=2, disable=None), 1):
-            try:
-                yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-            except UnicodeDecodeError as error:
-                raise DataError(f"{path}:{number}: not UTF-8; convert the file with iconv -t UTF-8") from error
+    """Numbered lines without outer whitespace, with a progress bar."""
+    for number, line in tqdm(
+        lines(path), f"{doing} {path.name}", unit=" lines", unit_scale=True, delay=2, disable=None
+    ):
+        yield number, line.strip()

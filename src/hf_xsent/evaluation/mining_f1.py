@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hf_xsent.data.bucc import BuccSet
-from hf_xsent.evaluation.retrieval import Encodes
 from hf_xsent.mining.calibration import MiningF1, at_threshold, best_threshold
 from hf_xsent.mining.margin import MinedPairs, mine_bitext
+from hf_xsent.models.encodes import Encodes
 
 
 def mine_bucc(model: Encodes, bucc: BuccSet, k: int = 4, margin: str = "ratio", **options: Any) -> MinedPairs:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -14,16 +14,10 @@ from tqdm import tqdm
 from hf_xsent.data.benchmarks import TatoebaSet, tatoeba_groups
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.report import render_table, versions
+from hf_xsent.models.encodes import Encodes
 
 PROTOCOL = "accuracy@1 by cosine, no margin; a hit is the same line number; of equal scores the first line counts"
 _ROWS_PER_BLOCK = 1024
-
-
-class Encodes(Protocol):
-    """What an evaluation needs of a model; SentenceEmbedder and SentenceTransformer have it."""
-
-    def encode(self, sentences: Sequence[str]) -> np.ndarray:
-        """One vector a sentence."""
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
-from hf_xsent.data.compression import open_file
+from hf_xsent.data.lines import lines
 from hf_xsent.data.repeats import normalise
 from hf_xsent.data.sentences import Sentences
 from hf_xsent.errors import DataError
@@ -55,38 +57,54 @@ def at_threshold(mined: MinedPairs, gold: Gold, threshold: float) -> MiningF1:
 
 def read_gold(path: str | Path, source: Sentences, target: Sentences) -> set[tuple[int, int]]:
     """Gold pairs as rows of both sides, from a TSV of texts or of line numbers (both whole numbers)."""
-    rows = []
-    with open_file(Path(path)) as file:
-        for number, raw in enumerate(file, start=1):
-            parts = raw.decode("utf-8", "replace").rstrip("\r\n").split("\t")
-            if len(parts) < 2:
-                raise DataError(f"{path}:{number}: no two columns: give texts or line numbers, separated by a tab")
-            rows.append((parts[0].strip(), parts[1].strip()))
-    if not rows:
+    if not Path(path).is_file():
+        raise DataError(f"no such file of gold pairs: {path}")
+    pairs = []
+    for number, line in lines(Path(path)):
+        cells = line.split("\t")
+        if len(cells) < 2:
+            raise DataError(f"{path}:{number}: no two columns: give texts or line numbers, separated by a tab")
+        pairs.append((cells[0].strip(), cells[1].strip()))
+    if not pairs:
         raise DataError(f"{path} holds no gold pairs")
-    numbered = all(part.isdecimal() for row in rows for part in row)
-    sides = []
-    for place, side in enumerate((source, target)):
-        wanted = {row[place] if numbered else normalise(row[place]) for row in rows}
-        sides.append(_find(side, wanted, numbered))
+    numbered = all(cell.isdecimal() for pair in pairs for cell in pair)
+    find = _rows_of_lines if numbered else _rows_of_texts
+    key: Callable[[str], Any] = int if numbered else normalise
+    sides = [
+        find(side, {key(pair[place]) for pair in pairs}, f"finding gold pairs in side {place + 1}")
+        for place, side in enumerate((source, target))
+    ]
     gold = set()
-    for number, row in enumerate(rows, start=1):
-        keys = row if numbered else tuple(map(normalise, row))
-        for key, found, text in zip(keys, sides, row, strict=True):
-            if key not in found:
+    for number, pair in enumerate(pairs, start=1):
+        for cell, found in zip(pair, sides, strict=True):
+            if key(cell) not in found:
                 raise DataError(
-                    f"{path}:{number}: {text!r} is not among the sentences; is this the gold of these files?"
+                    f"{path}:{number}: {cell!r} is not among the sentences; is this the gold of these files?"
                 )
-        gold.add((sides[0][keys[0]], sides[1][keys[1]]))
+        gold.add((sides[0][key(pair[0])], sides[1][key(pair[1])]))
     return gold
 
 
-def _find(side: Sentences, wanted: set[str], numbered: bool) -> dict[str, int]:
-    """The rows of these texts or line numbers, in one pass over the sentences."""
+def _rows_of_lines(side: Sentences, wanted: set[int], doing: str) -> dict[int, int]:
+    """The rows of these line numbers, a batch at a time."""
+    ordered = np.array(sorted(wanted))
     found = {}
-    for row in range(len(side)):
-        text, line = side[row]
-        key = str(line) if numbered else normalise(text)
-        if key in wanted:
-            found[key] = row
+    for number in _progress(side, doing):
+        numbers = side.lines(number)
+        for place in np.flatnonzero(np.isin(numbers, ordered)).tolist():
+            found[int(numbers[place])] = number * side.rows_per_batch + place
     return found
+
+
+def _rows_of_texts(side: Sentences, wanted: set[str], doing: str) -> dict[str, int]:
+    """The rows of these normalised texts, a batch at a time."""
+    found = {}
+    for number in _progress(side, doing):
+        for place, text in enumerate(side.batch(number)):
+            if (key := normalise(text)) in wanted:
+                found[key] = number * side.rows_per_batch + place
+    return found
+
+
+def _progress(side: Sentences, doing: str) -> Iterable[int]:
+    return tqdm(range(side.batch_count), desc=doing, unit=" batches", delay=2, disable=None)

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from hf_xsent.errors import DataError, MissingExtraError
-from hf_xsent.mining.neighbours import Neighbours, Vectors, check_vectors, nearest_both_ways
-from hf_xsent.mining.vectors import ShardedVectors
+from hf_xsent.mining.best import Neighbours
+from hf_xsent.mining.neighbours import Vectors, check_vectors, nearest_one_way, take_rows, unit_vectors
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def nearest_by_index(
     of_source = _search(_build(target, index, probes), source, target, k)
     of_target = _search(_build(source, index, probes), target, source, k)
     rows = np.linspace(0, len(source) - 1, min(sample, len(source)), dtype=np.int64)
-    exact, _ = nearest_both_ways(_rows(source, rows), target, min(k, len(rows)))
+    exact = nearest_one_way(take_rows(source, rows), target, k)
     found = (exact.numbers[:, :, None] == of_source.numbers[rows][:, None, :]).any(2)
     recall = float(found.float().mean())
     level = logging.WARNING if recall < LOW_RECALL else logging.INFO
@@ -39,23 +39,35 @@ def nearest_by_index(
     return of_source, of_target, recall
 
 
-def _build(vectors: Vectors, factory: str, probes: int) -> Any:
+def import_faiss() -> Any:
+    """The library, or what to do where it is missing."""
     try:
         import faiss
     except ImportError as error:
         raise MissingExtraError('an index needs faiss: run pip install "hf-xsent[mining]"') from error
+    return faiss
+
+
+def check_index(factory: str, width: int, count: int) -> Any:
+    """An empty index for so many vectors, or why it cannot be."""
+    faiss = import_faiss()
     try:
-        index = faiss.index_factory(vectors.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
+        index = faiss.index_factory(width, factory, faiss.METRIC_INNER_PRODUCT)
     except RuntimeError as error:
         raise DataError(f"faiss knows no index {factory!r}: use one such as IVF1024,Flat or HNSW32") from error
-    rows = np.linspace(0, len(vectors) - 1, min(_TRAINING_ROWS, len(vectors)), dtype=np.int64)
+    cells = getattr(faiss.try_extract_index_ivf(index), "nlist", 0)
+    if cells > min(_TRAINING_ROWS, count):
+        raise DataError(f"{factory} has {cells} cells for {count} vectors: use fewer cells")
+    return index
+
+
+def _build(vectors: Vectors, factory: str, probes: int) -> Any:
+    faiss, index = import_faiss(), check_index(factory, vectors.shape[1], len(vectors))
     if not index.is_trained:
-        cells = getattr(faiss.try_extract_index_ivf(index), "nlist", 0)
-        if cells > len(rows):
-            raise DataError(f"{factory} has {cells} cells for {len(rows)} vectors: use fewer cells")
-        index.train(_unit(_rows(vectors, rows)))
+        rows = np.linspace(0, len(vectors) - 1, min(_TRAINING_ROWS, len(vectors)), dtype=np.int64)
+        index.train(unit_vectors(take_rows(vectors, rows)).numpy())
     for start in range(0, len(vectors), _ROWS_AT_ONCE):
-        index.add(_unit(vectors[start : start + _ROWS_AT_ONCE]))
+        index.add(unit_vectors(vectors[start : start + _ROWS_AT_ONCE], first_number=start).numpy())
     if faiss.try_extract_index_ivf(index) is not None:
         faiss.ParameterSpace().set_index_parameter(index, "nprobe", probes)
     return index
@@ -67,20 +79,9 @@ def _search(index: Any, asking: Vectors, answering: Vectors, k: int) -> Neighbou
     numbers = np.empty((len(asking), k), dtype=np.int64)
     for start in range(0, len(asking), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
-        cosines[rows], numbers[rows] = index.search(_unit(asking[rows]), k)
+        cosines[rows], numbers[rows] = index.search(unit_vectors(asking[rows]).numpy(), k)
     short = np.flatnonzero((numbers < 0).any(1))
     if len(short):
-        few = np.resize(short, max(len(short), k))  # the exact search wants k on either side
-        exact, _ = nearest_both_ways(_rows(asking, few), answering, k)
-        cosines[short], numbers[short] = exact.cosines[: len(short)].numpy(), exact.numbers[: len(short)].numpy()
+        exact = nearest_one_way(take_rows(asking, short), answering, k)
+        cosines[short], numbers[short] = exact.cosines.numpy(), exact.numbers.numpy()
     return Neighbours(torch.from_numpy(cosines), torch.from_numpy(numbers))
-
-
-def _rows(vectors: Vectors, numbers: np.ndarray) -> np.ndarray:
-    """Single vectors; of shards, by their own way."""
-    return vectors.rows(numbers) if isinstance(vectors, ShardedVectors) else np.asarray(vectors)[numbers]
-
-
-def _unit(vectors: Any) -> np.ndarray:
-    block = np.ascontiguousarray(vectors, dtype=np.float32)
-    return block / np.linalg.norm(block, axis=1, keepdims=True)

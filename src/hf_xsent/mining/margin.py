@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from hf_xsent.errors import DataError, nearest
+from hf_xsent.mining.best import Neighbours
 from hf_xsent.mining.index import nearest_by_index
-from hf_xsent.mining.neighbours import Neighbours, Vectors, nearest_both_ways
+from hf_xsent.mining.neighbours import Vectors, nearest_both_ways
 
 MARGINS = ("ratio", "distance", "absolute")
 CANDIDATES = ("max", "forward", "backward", "intersection")
@@ -64,13 +65,23 @@ def mine_bitext(
     different ones. ``options`` go to ``nearest_both_ways``. With ``index``, a faiss factory string such as
     ``IVF4096,Flat``, neighbours are looked up instead of compared with all; its recall on a sample is logged.
     """
-    for name, value, choices in (("margin", margin, MARGINS), ("candidates", candidates, CANDIDATES)):
-        if value not in choices:
-            raise DataError(f"unknown {name} {value!r}: use one of {', '.join(choices)}{nearest(value, choices)}")
+    check_choices(margin, candidates)
     if index is None:
         of_source, of_target = nearest_both_ways(source_embeddings, target_embeddings, k, **options)
     else:
         of_source, of_target, _ = nearest_by_index(source_embeddings, target_embeddings, k, index, probes)
+    return pairs_of_neighbours(of_source, of_target, margin, candidates)
+
+
+def check_choices(margin: str, candidates: str) -> None:
+    """Tell of unknown ones before any work."""
+    for name, value, choices in (("margin", margin, MARGINS), ("candidates", candidates, CANDIDATES)):
+        if value not in choices:
+            raise DataError(f"unknown {name} {value!r}: use one of {', '.join(choices)}{nearest(value, choices)}")
+
+
+def pairs_of_neighbours(of_source: Neighbours, of_target: Neighbours, margin: str, candidates: str) -> MinedPairs:
+    """Score the neighbours of both sides and choose among them."""
     averages = of_source.cosines.mean(1), of_target.cosines.mean(1)
     forward = _best(of_source, averages[0], averages[1], margin)
     backward = _best(of_target, averages[1], averages[0], margin)

@@ -1,9 +1,9 @@
-"""The nearest neighbours of both sides in one pass: each block of cosines serves rows and columns."""
+"""The nearest neighbours of both sides in one pass: each tile of cosines serves rows and columns."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,18 +12,16 @@ from torch import Tensor
 from tqdm import tqdm
 
 from hf_xsent.errors import DataError
+from hf_xsent.mining.best import GROUP, BestSoFar, Neighbours
 from hf_xsent.mining.vectors import ShardedVectors
 
 Vectors = np.ndarray | Tensor | ShardedVectors
-_GROUP = 64  # candidates whose maximum is kept
-
-
-@dataclass(frozen=True)
-class Neighbours:
-    """The k nearest on the other side, nearest first; of equal cosines the lower number is nearer."""
-
-    cosines: Tensor  # N × k, float32
-    numbers: Tensor  # N × k
+_LARGEST_TILE = 4096
+_TILES_IN_STRIP = 8
+_SPARE = 16  # candidates beyond k that are kept where cosines are rough
+# How far a bfloat16 cosine may be off: what is rounded off two unit vectors is at most 0.002 long each, and rounding
+# a cosine itself moves it by 2^-9.
+_ROUGHNESS = 0.006
 
 
 def nearest_both_ways(
@@ -37,120 +35,168 @@ def nearest_both_ways(
 ) -> tuple[Neighbours, Neighbours]:
     """Exact neighbours of each source among targets, and of each target among sources.
 
-    Vectors may be memory maps of any size and need no unit length; at most about ``memory_mib`` of cosines and vectors
-    are held at once, beside the 12 k bytes that each sentence's neighbours take. ``dtype`` is that of the products.
+    Vectors may be memory maps of any size and need no unit length; at most ``memory_mib`` of cosines and vectors are
+    held at once (but no less than 32 sentences a side need), beside 12 k bytes for the neighbours of each sentence.
+
+    With bfloat16 as ``dtype`` of the products, k + 16 candidates are kept, their cosines computed again in float32, and
+    sentences of which the last candidate is too close to the k-th neighbour compared with all in float32: the same
+    neighbours, up to float32's own rounding, sooner where a processor multiplies bfloat16 faster (``bfloat16_gain``).
     """
     check_vectors(source, target, k)
-    rows = _Best(len(source), min(k, len(target)), device)
-    columns = _Best(len(target), min(k, len(source)), device)
-    side = _block_side(memory_mib, source.shape[1])
-    blocks = -(-len(source) // side) * -(-len(target) // side)
-    with tqdm(total=blocks, desc="comparing", unit="block", delay=2, disable=None if show_progress else True) as bar:
-        for left, some in _blocks(source, side, device, dtype):
-            for right, others in _blocks(target, side, device, dtype):
-                cosines = (some @ others.T).float()
-                rows.update(left, right, _Block(cosines, of_rows=True))
-                columns.update(right, left, _Block(cosines, of_rows=False))
-                bar.update()
-    return rows.result(), columns.result()
+    return nearest_among(source, target, k, memory_mib, device, dtype, show_progress)
 
 
-def nearest_one_way(asking: Vectors, answering: Vectors, k: int = 4, memory_mib: int = 256) -> Neighbours:
-    """Exact neighbours of each vector among the others, for a side that is small."""
+def nearest_among(
+    source: Vectors,
+    target: Vectors,
+    k: int,
+    memory_mib: int,
+    device: str | torch.device,
+    dtype: torch.dtype,
+    show_progress: bool,
+) -> tuple[Neighbours, Neighbours]:
+    """The same for a part of a side, which may hold fewer than k: then all of it."""
+    kept = k if dtype is torch.float32 else k + _SPARE
+    rows = BestSoFar(len(source), min(kept, len(target)), device)
+    columns = BestSoFar(len(target), min(kept, len(source)), device)
+    _compare(source, target, rows, columns, memory_mib, device, dtype, show_progress)
+    of_source, of_target = rows.result(), columns.result()
+    if dtype is not torch.float32:
+        of_source = _refine(of_source, source, target, min(k, len(target)), memory_mib, device)
+        of_target = _refine(of_target, target, source, min(k, len(source)), memory_mib, device)
+    return of_source, of_target
+
+
+def nearest_one_way(
+    asking: Vectors, answering: Vectors, k: int = 4, memory_mib: int = 256, device: str | torch.device = "cpu"
+) -> Neighbours:
+    """Exact neighbours of each vector among the others."""
     check_vectors(asking, answering, k, both_ways=False)
-    best = _Best(len(asking), k, "cpu")
-    side = _block_side(memory_mib, asking.shape[1])
-    for left, some in _blocks(asking, side, "cpu", torch.float32):
-        for right, others in _blocks(answering, side, "cpu", torch.float32):
-            best.update(left, right, _Block(some @ others.T, of_rows=True))
+    best = BestSoFar(len(asking), k, device)
+    _compare(asking, answering, best, None, memory_mib, device, torch.float32, show_progress=False)
     return best.result()
 
 
-class _Best:
-    """The k best so far of each sentence; a block is searched only for those that find something better in it."""
-
-    def __init__(self, count: int, k: int, device: str | torch.device) -> None:
-        self.k = k
-        self.cosines = torch.full((count, k), -torch.inf, device=device)
-        self.numbers = torch.full((count, k), torch.iinfo(torch.long).max, device=device)
-
-    def update(self, start: int, first_number: int, block: _Block) -> None:
-        """Sentences from ``start`` meet the candidates from ``first_number``. Candidates come in ascending order."""
-        known = slice(start, start + len(block.maxima))
-        better = (block.maxima.amax(1) > self.cosines[known, -1]).nonzero().squeeze(1)
-        if not len(better):
-            return
-        values, numbers = block.best(better, self.k)
-        places = better + start
-        values = torch.cat((self.cosines[places], values), 1)
-        numbers = torch.cat((self.numbers[places], numbers + first_number), 1)
-        values, order = values.sort(dim=1, descending=True, stable=True)  # older candidates have lower numbers
-        self.cosines[places] = values[:, : self.k]
-        self.numbers[places] = numbers.gather(1, order)[:, : self.k]
-
-    def result(self) -> Neighbours:
-        """What was found."""
-        return Neighbours(self.cosines.cpu(), self.numbers.cpu())
+def bfloat16_gain(width: int, device: str | torch.device = "cpu") -> float:
+    """How many times faster than float32 this machine multiplies bfloat16; below 1 where it lacks the instructions."""
+    seconds = []
+    for dtype in (torch.float32, torch.bfloat16):
+        block = torch.ones(1024, width, device=device, dtype=dtype)
+        times = []
+        for _ in range(4):  # the first is a warm-up
+            started = time.perf_counter()
+            float((block @ block.T)[0, 0])  # waits for the device
+            times.append(time.perf_counter() - started)
+        seconds.append(min(times[1:]))
+    return seconds[0] / seconds[1]
 
 
-class _Block:
-    """A block of cosines seen from its rows or from its columns, each of which has candidates in groups.
-
-    The k best of a row lie in the k groups with the highest maxima, so that one pass over the block, for the maxima,
-    and a look at a few groups do for a search. Nothing is copied to turn the block.
-    """
-
-    def __init__(self, cosines: Tensor, of_rows: bool) -> None:
-        self.cosines = cosines if of_rows else cosines.T
-        count = self.cosines.shape[1]
-        self.group = _GROUP if count % _GROUP == 0 else 1
-        # One of the two dimensions is cut, without a copy: rows × groups × group.
-        self.groups = self.cosines.unflatten(1, (-1, self.group))
-        self.maxima = self.groups.amax(2)
-
-    def best(self, rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The k highest of these rows with their places, of equal ones the first."""
-        k = min(k, self.cosines.shape[1])
-        maxima = self.maxima[rows]
-        groups = maxima.topk(min(k, maxima.shape[1]), 1).indices.sort(1).values
-        candidates = self.groups[rows[:, None], groups].flatten(1)
-        places = (groups[:, :, None] * self.group + torch.arange(self.group, device=rows.device)).flatten(1)
-        values, order = _top(candidates, k)
-        places = places.gather(1, order)
-        last = values[:, -1:]
-        elsewhere = (maxima >= last).sum(1) > (maxima.gather(1, groups) >= last).sum(1)
-        tied = (elsewhere | ((candidates >= last).sum(1) > k)).nonzero().squeeze(1)
-        if len(tied):
-            whole = self.cosines[rows[tied]].sort(dim=1, descending=True, stable=True)
-            values[tied], places[tied] = whole.values[:, :k], whole.indices[:, :k]
-        return values, places
+def take_rows(vectors: Vectors, numbers: np.ndarray) -> np.ndarray | Tensor:
+    """Single vectors, by their numbers."""
+    return vectors.rows(numbers) if isinstance(vectors, ShardedVectors) else vectors[numbers]
 
 
-def _top(candidates: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k highest of each row; equal ones among them in the order of their places."""
-    order = candidates.topk(k, 1).indices.sort(1).values
-    values, again = candidates.gather(1, order).sort(dim=1, descending=True, stable=True)
-    return values, order.gather(1, again)
+def _refine(
+    rough: Neighbours, asking: Vectors, answering: Vectors, k: int, memory_mib: int, device: str | torch.device
+) -> Neighbours:
+    """The k nearest by float32 cosines; where a neighbour may be missing among the candidates, compare with all."""
+    numbers = rough.numbers.sort(1).values
+    cosines = torch.empty(numbers.shape)
+    at_once = max(32, (memory_mib << 20) // (16 * asking.shape[1]))  # vectors
+    step = max(1, at_once // numbers.shape[1])
+    for start in range(0, len(numbers), step):
+        some = numbers[start : start + step]
+        others = unit_vectors(take_rows(answering, some.flatten().numpy()), device).view(*some.shape, -1)
+        ours = unit_vectors(asking[start : start + step], device)
+        cosines[start : start + step] = (others @ ours[:, :, None]).squeeze(2).cpu()
+    cosines, order = cosines.sort(dim=1, descending=True, stable=True)
+    cosines, numbers = cosines[:, :k].contiguous(), numbers.gather(1, order)[:, :k].contiguous()
+    if rough.numbers.shape[1] < len(answering):
+        doubtful = (cosines[:, -1] < rough.cosines[:, -1] + _ROUGHNESS).nonzero().squeeze(1)
+        for some in doubtful.split(at_once) if len(doubtful) else ():
+            exact = nearest_one_way(take_rows(asking, some.numpy()), answering, k, memory_mib // 2, device)
+            cosines[some], numbers[some] = exact.cosines, exact.numbers
+    return Neighbours(cosines, numbers)
 
 
-def _blocks(
-    vectors: Vectors, side: int, device: str | torch.device, dtype: torch.dtype
+def _compare(
+    source: Vectors,
+    target: Vectors,
+    rows: BestSoFar,
+    columns: BestSoFar | None,
+    memory_mib: int,
+    device: str | torch.device,
+    dtype: torch.dtype,
+    show_progress: bool,
+) -> None:
+    """Multiply strip by strip and, within two strips, tile by tile."""
+    tile, strip = sizes(memory_mib, source.shape[1], rows.k)
+    buffer = torch.empty(tile * tile, device=device, dtype=dtype)
+    total = len(source) * len(target)
+    hidden = None if show_progress else True
+    with tqdm(total=total, desc="comparing", unit=" cosines", unit_scale=True, delay=2, disable=hidden) as bar:
+        for left, some in _strips(source, strip, device, dtype):
+            for right, others in _strips(target, strip, device, dtype):
+                for i in range(0, len(some), tile):
+                    for j in range(0, len(others), tile):
+                        part, other = some[i : i + tile], others[j : j + tile]
+                        cosines = _multiply(part, other, buffer)
+                        maxima = cosines[: len(part)].unflatten(1, (-1, GROUP)).amax(2)
+                        rows.update(left + i, right + j, cosines[: len(part)], maxima)
+                        if (
+                            columns is not None
+                        ):  # turned only once they are few: the reverse order takes 10 times as long
+                            maxima = cosines[:, : len(other)].unflatten(0, (-1, GROUP)).amax(1).T
+                            columns.update(right + j, left + i, cosines[:, : len(other)].T, maxima)
+                    bar.update(len(part) * len(others))
+
+
+def _multiply(some: Tensor, others: Tensor, buffer: Tensor) -> Tensor:
+    """All cosines of two tiles' vectors in the buffer, filled up to whole groups with ``-inf``."""
+    height, width = (-(-len(side) // GROUP) * GROUP for side in (some, others))
+    cosines = buffer[: height * width].view(height, width)
+    torch.mm(some, others.T, out=cosines[: len(some), : len(others)])
+    cosines[len(some) :] = -torch.inf
+    cosines[:, len(others) :] = -torch.inf
+    return cosines
+
+
+def _strips(
+    vectors: Vectors, strip: int, device: str | torch.device, dtype: torch.dtype
 ) -> Iterator[tuple[int, Tensor]]:
-    for start in range(0, len(vectors), side):
-        block = torch.as_tensor(np.ascontiguousarray(vectors[start : start + side])).to(device).float()
-        lengths = block.norm(dim=1, keepdim=True)
-        if not (lengths.isfinite().all() and (lengths > 0).all()):
-            wrong = start + int((~(lengths.isfinite() & (lengths > 0))).nonzero()[0, 0])
-            raise DataError(f"vector {wrong} is zero or not finite: leave that sentence out")
-        yield start, (block / lengths).to(dtype)
+    """Unit vectors, so many at once, with the number of the first."""
+    for start in range(0, len(vectors), strip):
+        yield start, unit_vectors(vectors[start : start + strip], device, start).to(dtype)
 
 
-def _block_side(memory_mib: int, width: int) -> int:
-    """How many vectors of either side a block takes: cosines twice (once turned), and the vectors."""
-    side = 64
-    while 4 * (2 * (2 * side) ** 2 + 4 * (2 * side) * width) <= memory_mib << 20 and side < 8192:
-        side *= 2
-    return side
+def unit_vectors(vectors: np.ndarray | Tensor, device: str | torch.device = "cpu", first_number: int = 0) -> Tensor:
+    """A float32 copy of unit length."""
+    copy = vectors.clone() if isinstance(vectors, Tensor) else torch.from_numpy(np.array(vectors, dtype=np.float32))
+    copy = copy.to(device, torch.float32)
+    lengths = torch.linalg.vector_norm(copy, dim=1, keepdim=True)
+    wrong = (~(lengths.isfinite() & (lengths > 0))).nonzero()
+    if len(wrong):
+        raise DataError(f"vector {first_number + int(wrong[0, 0])} is zero or not finite: leave that sentence out")
+    return copy.div_(lengths)
+
+
+def sizes(memory_mib: int, width: int, k: int) -> tuple[int, int]:
+    """How many vectors of either side a tile and a strip take, so that what is held at once stays in memory."""
+    budget, tile = memory_mib << 20, GROUP
+    while tile < _LARGEST_TILE and _tile_bytes(2 * tile, k) + _strip_bytes(2 * tile, width) <= budget:
+        tile *= 2
+    left = budget - _tile_bytes(tile, k)
+    return tile, tile * min(_TILES_IN_STRIP, max(1, left // _strip_bytes(tile, width)))
+
+
+def _tile_bytes(tile: int, k: int) -> int:
+    """The cosines, as much again for what is found in them, and what is merged of each sentence."""
+    return 8 * tile**2 + 96 * k * tile + (1 << 20)
+
+
+def _strip_bytes(strip: int, width: int) -> int:
+    """Two strips, a third that is read while its forerunner is there, and its raw copy; some in two precisions."""
+    return 4 * 6 * strip * width
 
 
 def check_vectors(source: Any, target: Any, k: int, both_ways: bool = True) -> None:

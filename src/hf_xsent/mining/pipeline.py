@@ -8,16 +8,21 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import torch
 
 from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.errors import DataError, OutputError
 from hf_xsent.mining.calibration import best_threshold, read_gold
 from hf_xsent.mining.histogram import write_histogram
-from hf_xsent.mining.margin import MinedPairs, mine_bitext
-from hf_xsent.mining.vectors import Encodes, encode_to_shards
+from hf_xsent.mining.index import check_index, import_faiss, nearest_by_index
+from hf_xsent.mining.margin import MinedPairs, check_choices, mine_bitext, pairs_of_neighbours
+from hf_xsent.mining.neighbours import bfloat16_gain
+from hf_xsent.mining.search import SearchOptions, search_shards
+from hf_xsent.mining.tasks import Processes, RunTasks
+from hf_xsent.mining.vectors import VectorStore
+from hf_xsent.models.encodes import Encodes
 
 logger = logging.getLogger(__name__)
 
@@ -35,11 +40,21 @@ class MiningSettings:
     threshold: float | None = None
     top: int | None = None
     memory_mib: int = 512
+    precision: str = "float32"  # of the products; bfloat16 finds the same
     vectors: str = "float32"
     index: str | None = None
     probes: int = 32
     calibrate: str | None = None  # gold pairs that choose the threshold
     plot: str | None = None
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        """What cannot be is told before any work."""
+        check_choices(self.margin, self.candidates)
+        if self.k < 1:
+            raise DataError(f"k is {self.k}: margins need at least 1 neighbour")
+        if self.index is not None:
+            import_faiss()
 
 
 @dataclass(frozen=True)
@@ -47,13 +62,13 @@ class Estimate:
     """What a run will take, from rates measured on a sample."""
 
     encoding_seconds: float
-    mining_seconds: float
+    mining_seconds: float | None  # None: an index was not tried
     disk_bytes: int
 
     def __str__(self) -> str:
-        minutes = [seconds / 60 for seconds in (self.encoding_seconds, self.mining_seconds)]
+        mining = "" if self.mining_seconds is None else f", {self.mining_seconds / 60:.1f} to mine"
         return (
-            f"about {minutes[0]:.1f} minutes to encode what is not encoded yet, {minutes[1]:.1f} to mine, "
+            f"about {self.encoding_seconds / 60:.1f} minutes to encode what is not encoded yet{mining}, "
             f"{self.disk_bytes / 2**20:.0f} MiB of disk"
         )
 
@@ -66,38 +81,32 @@ def mine_files(
     identity: dict[str, str],
     work: str | Path,
     settings: MiningSettings | None = None,
-    rank: int = 0,
-    processes: int = 1,
-) -> MinedPairs:
+    run: RunTasks | None = None,
+) -> MinedPairs | None:
     """Mine the translations among the lines of two files into the TSV ``output`` (``COLUMNS``, best first).
 
-    ``work`` keeps sentences and vectors: the same run started again encodes nothing twice. ``identity`` names the
-    model. Of several processes the first writes the output.
+    ``work`` keeps sentences, vectors and neighbours: the same run started again does no shard twice. ``identity`` names
+    the model. ``run`` shares the work, with other processes or a cluster; of several processes the first writes the
+    output, and gives the pairs back.
     """
-    settings = settings or MiningSettings()
-    work = Path(work)
+    settings, work, run = settings or MiningSettings(), Path(work), run or Processes()
     sides = [load_sentences(path, work / "sentences") for path in (source, target)]
     for path, side in zip((source, target), sides, strict=True):
         logger.info("%s: %s", path, ", ".join(f"{count:,} {name}" for name, count in asdict(side.counts).items()))
         if len(side) < settings.k:
             raise DataError(f"{path} holds {len(side)} sentences, fewer than k = {settings.k}: lower k")
     gold = None if settings.calibrate is None else read_gold(settings.calibrate, *sides)
-    folders = [work / "vectors" / side.fingerprint for side in sides]
-    estimate = estimate_run(model, sides, folders, settings)
-    logger.info("this takes %s", estimate)
-    free = shutil.disk_usage(work).free
-    if estimate.disk_bytes > free:
-        raise OutputError(
-            f"{work} has {free / 2**20:.0f} MiB free, but the vectors need {estimate.disk_bytes / 2**20:.0f}: "
-            "give another --work folder or --vectors float16"
-        )
-    vectors: list[Any] = [
-        encode_to_shards(model, side, folder, identity, settings.vectors, rank, processes)
-        for side, folder in zip(sides, folders, strict=True)
-    ]
-    options: dict[str, Any] = {"memory_mib": settings.memory_mib, "show_progress": True}
-    options |= {"index": settings.index, "probes": settings.probes}
-    mined = mine_bitext(vectors[0], vectors[1], settings.k, settings.margin, settings.candidates, **options)
+    stores = [VectorStore.open(work, side, identity, settings.vectors) for side in sides]
+    _look_ahead(model, stores, work, settings)
+    vectors = [store.encode(model, run) for store in stores]
+    if settings.index is None:
+        options = SearchOptions(settings.k, settings.memory_mib, settings.precision, settings.device)
+        of_source, of_target = search_shards(work, stores[0], stores[1], options, run)
+    if isinstance(run, Processes) and run.rank:
+        return None
+    if settings.index is not None:
+        of_source, of_target, _ = nearest_by_index(vectors[0], vectors[1], settings.k, settings.index, settings.probes)
+    mined = pairs_of_neighbours(of_source, of_target, settings.margin, settings.candidates)
     threshold = settings.threshold
     if gold is not None:
         best = best_threshold(mined, gold)
@@ -105,34 +114,54 @@ def mine_files(
             "threshold %.4f: precision %.1f, recall %.1f, F1 %.1f", best.threshold, best.precision, best.recall, best.f1
         )
         threshold = best.threshold
-    if settings.plot is not None and rank == 0:
-        title = f"{len(mined):,} pairs by {settings.margin} margin"
-        write_histogram(settings.plot, mined.score, threshold, title)
+    if settings.plot is not None:
+        write_histogram(settings.plot, mined.score, threshold, f"{len(mined):,} pairs by {settings.margin} margin")
     if threshold is not None:
         mined = mined.above(threshold)
     if settings.top is not None:
         mined = mined.first(settings.top)
-    if rank == 0:
-        write_pairs(output, mined, sides[0], sides[1])
+    write_pairs(output, mined, sides[0], sides[1])
     return mined
 
 
-def estimate_run(model: Encodes, sides: list[Sentences], folders: list[Path], settings: MiningSettings) -> Estimate:
-    """Encode a sample of either side and multiply a block, and count on."""
+def _look_ahead(model: Encodes, stores: list[VectorStore], work: Path, settings: MiningSettings) -> None:
+    """Say what the run will take, and what can be known not to go well."""
+    estimate, width = estimate_run(model, stores, settings)
+    logger.info("this takes %s", estimate)
+    free = shutil.disk_usage(work).free
+    if estimate.disk_bytes > free:
+        raise OutputError(
+            f"{work} has {free / 2**20:.0f} MiB free, but the vectors need {estimate.disk_bytes / 2**20:.0f}: "
+            "give another --work folder or --vectors float16"
+        )
+    if settings.index is not None:
+        for store in stores:
+            check_index(settings.index, width, len(store.sentences))
+    elif settings.precision == "bfloat16" and (gain := bfloat16_gain(width, settings.device)) < 1:
+        logger.warning(
+            "this machine multiplies bfloat16 %.1f times slower than float32: leave --precision away", 1 / gain
+        )
+
+
+def estimate_run(model: Encodes, stores: list[VectorStore], settings: MiningSettings) -> tuple[Estimate, int]:
+    """Encode a sample of either side and multiply a block, and count on; gives the vectors' width as well."""
     seconds, disk, width = 0.0, 0, 0
-    for side, folder in zip(sides, folders, strict=True):
-        left = len(side) - sum(len(np.load(path, mmap_mode="r")) for path in folder.glob("?????.npy"))
+    for store in stores:
+        side = store.sentences
         sample = [side[row][0] for row in np.linspace(0, len(side) - 1, min(_SAMPLE, len(side)), dtype=int).tolist()]
         started = time.perf_counter()
         width = model.encode(sample).shape[1]
-        seconds += max(0, left) * (time.perf_counter() - started) / len(sample)
-        disk += max(0, left) * width * np.dtype(settings.vectors).itemsize
-    block = np.random.default_rng(0).standard_normal((2048, width)).astype(np.float32)
-    mine_bitext(block, block, settings.k)
+        seconds += store.missing * (time.perf_counter() - started) / len(sample)
+        disk += store.missing * width * np.dtype(settings.vectors).itemsize
+    if settings.index is not None:
+        return Estimate(seconds, None, disk), width
+    lengths = [len(store.sentences) for store in stores]
+    disk += 12 * settings.k * (lengths[0] * len(stores[1].paths) + lengths[1])
+    rows = max(settings.k, min(4096, *lengths))
+    block = np.random.default_rng(0).standard_normal((rows, width)).astype(np.float32)
     started = time.perf_counter()
-    mine_bitext(block, block, settings.k)
-    share = len(sides[0]) * len(sides[1]) / len(block) ** 2
-    return Estimate(seconds, share * (time.perf_counter() - started), disk)
+    mine_bitext(block, block, settings.k, device=settings.device, dtype=getattr(torch, settings.precision))
+    return Estimate(seconds, lengths[0] * lengths[1] / rows**2 * (time.perf_counter() - started), disk), width
 
 
 def write_pairs(output: str | Path, mined: MinedPairs, source: Sentences, target: Sentences) -> None:

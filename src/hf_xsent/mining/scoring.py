@@ -14,7 +14,7 @@ from hf_xsent.data.readers import check_source, read_pairs
 from hf_xsent.data.sources import BitextSource
 from hf_xsent.mining.margin import margin_score
 from hf_xsent.mining.neighbours import Vectors, nearest_one_way
-from hf_xsent.mining.vectors import Encodes
+from hf_xsent.models.encodes import Encodes
 
 _PAIRS_AT_ONCE = 1 << 14
 

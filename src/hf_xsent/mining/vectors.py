@@ -1,25 +1,25 @@
-"""Sentence vectors in shards on disk, each written whole or not at all: encoding goes on where it stopped."""
+"""Sentence vectors in shards on disk, each encoded once."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-import time
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
-from tqdm import tqdm
 
-from hf_xsent.data.sentences import ROWS_PER_BATCH, Sentences
-from hf_xsent.errors import OutputError
+from hf_xsent.data.sentences import Sentences
+from hf_xsent.errors import DataError
+from hf_xsent.mining.tasks import Processes, RunTasks, claim, save
+from hf_xsent.models.encodes import Encodes
 
+if TYPE_CHECKING:
+    from hf_xsent.models.embedder import SentenceEmbedder
 
-class Encodes(Protocol):
-    """What mining needs of a model; SentenceEmbedder and SentenceTransformer have it."""
-
-    def encode(self, sentences: list[str]) -> np.ndarray:
-        """One vector a sentence."""
+_SAMPLES, _SAMPLE_BYTES = 64, 4096
+_MODEL_FILES = ("*.safetensors", "config.json", "tokenizer*", "vocab*", "*.model")
 
 
 class ShardedVectors:
@@ -29,6 +29,7 @@ class ShardedVectors:
 
     def __init__(self, paths: list[Path]) -> None:
         self._shards = [np.load(path, mmap_mode="r") for path in paths]
+        self._rows = len(self._shards[0])  # of each but the last
         self.shape = (sum(map(len, self._shards)), self._shards[0].shape[1])
 
     def __len__(self) -> int:
@@ -38,60 +39,112 @@ class ShardedVectors:
         start, stop, _ = rows.indices(len(self))
         parts = []
         while start < stop:
-            number, place = divmod(start, ROWS_PER_BATCH)
+            number, place = divmod(start, self._rows)
             part = self._shards[number][place : place + stop - start]
             parts.append(part)
             start += len(part)
-        return np.concatenate(parts) if parts else self._shards[0][:0]
+        return np.concatenate(parts) if len(parts) != 1 else parts[0]
 
     def rows(self, numbers: np.ndarray) -> np.ndarray:
         """Single vectors, by their numbers."""
-        return np.stack([self._shards[number // ROWS_PER_BATCH][number % ROWS_PER_BATCH] for number in numbers])
+        shards, places = np.divmod(numbers, self._rows)
+        found = np.empty((len(numbers), self.shape[1]), dtype=self._shards[0].dtype)
+        for number in np.unique(shards):
+            here = shards == number
+            found[here] = self._shards[number][places[here]]
+        return found
 
 
-def encode_to_shards(
-    model: Encodes,
-    sentences: Sentences,
-    folder: Path,
-    identity: dict[str, str],
-    dtype: str = "float32",
-    rank: int = 0,
-    processes: int = 1,
-    show_progress: bool = True,
-) -> ShardedVectors:
-    """Encode each batch of sentences once into a shard; of several processes each takes every so many.
+@dataclass(frozen=True)
+class VectorStore:
+    """A folder of the vectors of one side, a shard for each batch of its sentences."""
 
-    ``identity`` says whose vectors these are (model, pooling, …): a folder of other ones is refused. Every process
-    returns when all shards are there.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    stamp = {"sentences": sentences.fingerprint, "dtype": dtype, **identity}
-    _claim(folder / "vectors.json", stamp)
-    paths = [folder / f"{number:05d}.npy" for number in range(sentences.batch_count)]
-    missing = [number for number, path in enumerate(paths) if not path.is_file() and number % processes == rank]
-    done = sum(path.is_file() for path in paths) * ROWS_PER_BATCH
-    hidden = None if show_progress and rank == 0 else True
-    with tqdm(total=len(sentences), initial=min(done, len(sentences)), unit=" sentences", disable=hidden) as bar:
-        bar.set_description("encoding")
-        for number in missing:
-            texts = sentences.batch(number)
-            part = paths[number].with_suffix(f".part{rank}")
-            with part.open("wb") as file:
-                np.save(file, model.encode(texts).astype(dtype))
-            part.replace(paths[number])
-            bar.update(len(texts))
-    while not all(path.is_file() for path in paths):  # other processes are still at work
-        time.sleep(0.5)
-    return ShardedVectors(paths)
+    folder: Path
+    sentences: Sentences
+    identity: tuple[tuple[str, str], ...]  # whose vectors these are: model, pooling, …
+    dtype: str = "float32"
+
+    @classmethod
+    def open(cls, work: Path, sentences: Sentences, identity: dict[str, str], dtype: str = "float32") -> VectorStore:
+        """The folder for these sentences below ``work``; one that holds vectors of another model is refused."""
+        store = cls(work / "vectors" / sentences.fingerprint, sentences, tuple(sorted(identity.items())), dtype)
+        claim(store.folder, store.stamp)
+        return store
+
+    @property
+    def stamp(self) -> dict[str, str]:
+        """What decides the vectors."""
+        return {"sentences": self.sentences.fingerprint, "dtype": self.dtype, **dict(self.identity)}
+
+    @cached_property
+    def paths(self) -> list[Path]:
+        """One a shard."""
+        return [self.folder / f"{number:05d}.npy" for number in range(self.sentences.batch_count)]
+
+    @property
+    def missing(self) -> int:
+        """How many sentences are not encoded yet."""
+        done = sum(path.is_file() * self.sentences.batch_length(number) for number, path in enumerate(self.paths))
+        return len(self.sentences) - done
+
+    def encode(self, model: Encodes, run: RunTasks | None = None) -> ShardedVectors:
+        """Encode what is missing, and open all."""
+        tasks = [EncodeShard(self, number) for number in range(len(self.paths))]
+        (run or Processes())(tasks, "encoding", model)
+        return ShardedVectors(self.paths)
 
 
-def _claim(path: Path, stamp: dict[str, str]) -> None:
-    if path.is_file():
-        if json.loads(path.read_text(encoding="utf-8")) != stamp:
-            raise OutputError(
-                f"{path.parent} holds vectors of another model or other sentences: give another --work folder"
+@dataclass(frozen=True)
+class EncodeShard:
+    """The vectors of one batch of sentences."""
+
+    store: VectorStore
+    number: int
+
+    @property
+    def path(self) -> Path:
+        """Where the shard lies."""
+        return self.store.paths[self.number]
+
+    def run(self, model: Encodes | None) -> None:
+        """Encode and write."""
+        assert model is not None
+        vectors = model.encode(self.store.sentences.batch(self.number)).astype(self.store.dtype)
+        if not np.isfinite(vectors).all():
+            wrong = int((~np.isfinite(vectors)).any(1).argmax())
+            text, line = self.store.sentences[self.number * self.store.sentences.rows_per_batch + wrong]
+            raise DataError(
+                f"line {line} ({text[:40]!r}) has a vector that is not finite in {self.store.dtype}: "
+                "is the model whole? float32 holds larger numbers than float16"
             )
-        return
-    part = path.with_suffix(f".{hashlib.sha256(json.dumps(stamp).encode()).hexdigest()[:8]}.part")
-    part.write_text(json.dumps(stamp, indent=1), encoding="utf-8")
-    part.replace(path)
+        save(self.path, vectors)
+
+
+def identify_model(name_or_path: str, embedder: SentenceEmbedder) -> dict[str, str]:
+    """All that decides a sentence's vector."""
+    return {
+        "model": fingerprint_model(name_or_path),
+        "pooling": embedder.pooling,
+        "max_length": str(embedder.max_length),
+    }
+
+
+def fingerprint_model(name_or_path: str) -> str:
+    """A hash that a model of a folder changes when it is trained on; of a Hub model its name and revision.
+
+    Of large files, 64 pieces spread over them must do.
+    """
+    folder = Path(name_or_path)
+    if not folder.is_dir():
+        from hf_xsent.models.loading import load_config
+
+        return f"{name_or_path}@{getattr(load_config(name_or_path), '_commit_hash', None)}"
+    digest = hashlib.sha256()
+    for path in sorted({path for pattern in _MODEL_FILES for path in folder.glob(pattern)}):
+        size = path.stat().st_size
+        digest.update(f"{path.name} {size}\n".encode())
+        with path.open("rb") as file:
+            for start in np.linspace(0, max(0, size - _SAMPLE_BYTES), _SAMPLES, dtype=int).tolist():
+                file.seek(start)
+                digest.update(file.read(_SAMPLE_BYTES))
+    return digest.hexdigest()[:16]

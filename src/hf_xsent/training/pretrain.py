@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 import yaml
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase, set_seed
 
@@ -19,6 +18,7 @@ from hf_xsent.data.cleaning import CleaningRules
 from hf_xsent.data.mixing import mixing_probabilities
 from hf_xsent.errors import RecipeError, nearest
 from hf_xsent.evaluation.report import write_json
+from hf_xsent.logs import quiet_logs
 from hf_xsent.models import METHODS
 from hf_xsent.models.adapters import check_adapters
 from hf_xsent.models.backbone import check_frozen_layers
@@ -267,18 +267,6 @@ def save_recipe(recipe: Recipe, path: Path) -> None:
             stated[field.name] = getattr(value, "value", value)
     text = yaml.safe_dump({key: value for key, value in stated.items() if value is not None}, sort_keys=False)
     path.write_text(f"# hf-xsent pretrain {path.name}\n{text}", encoding="utf-8")
-
-
-def quiet_logs(verbose: bool = False) -> None:
-    """Our own log lines on standard error; the libraries underneath only when asked for."""
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    logging.getLogger("hf_xsent").setLevel(logging.INFO)
-    logging.getLogger("huggingface_hub").setLevel(logging.INFO if verbose else logging.ERROR)
-    if verbose:
-        transformers.logging.set_verbosity_info()
-    else:
-        transformers.logging.set_verbosity_error()
-        transformers.logging.disable_progress_bar()
 
 
 def _columns(columns: Sequence[str] | None) -> tuple[int | str, int | str] | None:

@@ -1,0 +1,78 @@
+"""BUCC: F1 of exact mining and of faiss indexes on the same vectors, and what mining 1M × 1M would take at these rates.
+
+  python benchmarks/bucc.py --model ENCODER --data FOLDER --vectors KEPT [--pair zh-en] [--split dev]
+
+Vectors are encoded once into the folder KEPT. Times are CPU seconds of one thread, but for the index as many as given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from hf_xsent.data.bucc import load_bucc
+from hf_xsent.mining.calibration import best_threshold
+from hf_xsent.mining.margin import mine_bitext
+from hf_xsent.models.embedder import SentenceEmbedder
+
+INDEXES = (("IVF64,Flat", 4), ("IVF64,Flat", 8), ("IVF64,Flat", 16), ("HNSW32", 1))
+
+
+def main() -> None:
+    """Encode, mine in each way, print and keep the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--vectors", required=True)
+    parser.add_argument("--pair", default="zh-en")
+    parser.add_argument("--split", default="dev")
+    parser.add_argument("--output", default="benchmarks/results/bucc.json")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    bucc = load_bucc(options.data, options.pair, options.split)
+    kept = Path(options.vectors)
+    kept.mkdir(parents=True, exist_ok=True)
+    sides = []
+    for language, texts in zip(options.pair.split("-"), (bucc.sources, bucc.targets), strict=True):
+        path = kept / f"{language}.npy"
+        if not path.is_file():
+            started = time.process_time()
+            np.save(path, SentenceEmbedder.from_pretrained(options.model, device="cpu").encode(texts))
+            (kept / f"{language}.json").write_text(json.dumps(time.process_time() - started))
+        sides.append(np.load(path))
+    encoding = [json.loads((kept / f"{language}.json").read_text()) for language in options.pair.split("-")]
+    results: dict[str, Any] = {}
+    for index, probes in ((None, 0), *INDEXES):
+        started = time.process_time()
+        mined = mine_bitext(sides[0], sides[1], index=index, probes=probes)
+        seconds = time.process_time() - started
+        best = best_threshold(mined, bucc.gold)
+        name = "exact" if index is None else f"{index}, {probes} probes" if index.startswith("IVF") else index
+        results[name] = {
+            "f1": round(best.f1, 2),
+            "precision": round(best.precision, 2),
+            "recall": round(best.recall, 2),
+            "threshold": round(best.threshold, 4),
+            "cpu_seconds": round(seconds, 2),
+        }
+        print(name, results[name], flush=True)
+    sentences = len(bucc.sources) + len(bucc.targets)
+    results["encoding_cpu_seconds"] = round(sum(encoding), 1)
+    results["cpu_hours_of_1M_x_1M"] = {
+        "encoding": round(2e6 * sum(encoding) / sentences / 3600, 1),
+        "exact mining": round(
+            1e12 / (len(bucc.sources) * len(bucc.targets)) * results["exact"]["cpu_seconds"] / 3600, 1
+        ),
+    }
+    print(results["cpu_hours_of_1M_x_1M"])
+    Path(options.output).write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import tracemalloc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from hf_xsent.mining import neighbours
+from hf_xsent.mining.neighbours import nearest_both_ways, nearest_one_way, sizes
+
+
+class _Peak(TorchDispatchMode):
+    """The most bytes that tensors held at once, counted by their storages."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+        self._known: set[int] = set()
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = operation(*args, **(kwargs or {}))
+        for tensor in made if isinstance(made, tuple | list) else (made,):
+            if isinstance(tensor, torch.Tensor):
+                self._count(tensor.untyped_storage())
+        return made
+
+    def _count(self, storage: Any) -> None:
+        key, size = storage._cdata, storage.nbytes()
+        if key in self._known:
+            return
+        self._known.add(key)
+        self.now += size
+        self.peak = max(self.peak, self.now)
+        weakref.finalize(storage, self._free, key, size)
+
+    def _free(self, key: int, size: int) -> None:
+        self._known.discard(key)
+        self.now -= size
+
+
+def _vectors(seed: int, count: int, width: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((count, width)).astype(np.float32)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("sizes_", "width", "k"),
+    [((40, 4000), 32, 4), ((4000, 40), 32, 4), ((500, 700), 1024, 4), ((900, 800), 16, 40)],
+)
+def test_what_is_held_at_once_stays_within_the_memory_given(
+    sizes_: tuple[int, int], width: int, k: int, dtype: torch.dtype
+) -> None:
+    source, target = (_vectors(seed, count, width) for seed, count in enumerate(sizes_))
+    kept = k + neighbours._SPARE * (dtype is torch.bfloat16)
+    results = 12 * kept * sum(sizes_)
+    budget = 5
+    for equal in (False, True):
+        if equal:
+            target[:] = target[0]  # every candidate is as good as the others: the most that can be found in a tile
+        tracemalloc.start()
+        with _Peak() as peak:
+            nearest_both_ways(source, target, k, memory_mib=budget, dtype=dtype)
+        arrays = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak.peak > sizes(budget, width, kept)[0] ** 2, "something was counted"
+        assert max(peak.peak, arrays) <= (budget << 20) + 3 * results, (peak.peak, arrays)
+
+
+def test_more_memory_makes_larger_tiles_and_strips() -> None:
+    previous = (0, 0)
+    for memory in (0, 8, 32, 128, 512, 4096):
+        tile, strip = sizes(memory, 384, 4)
+        assert strip % tile == 0
+        assert (tile, strip) >= previous
+        previous = tile, strip
+    assert sizes(256, 384, 4)[0] == sizes(1 << 20, 384, 4)[0], "the default is enough for the largest tile"
+
+
+def _clustered(count: int, spread: float, seed: int) -> np.ndarray:
+    centres = _vectors(7, 5, 24)
+    return centres[np.arange(count) % 5] + spread * _vectors(seed, count, 24)
+
+
+@pytest.mark.parametrize("spread", [0.05, 0.3, 3.0])
+def test_bfloat16_products_find_the_same_neighbours(spread: float) -> None:
+    """Also where cosines lie so close together that bfloat16 cannot tell them apart."""
+    source, target = _clustered(400, spread, 1), _clustered(300, spread, 2)
+    for exact, found in zip(
+        nearest_both_ways(source, target), nearest_both_ways(source, target, dtype=torch.bfloat16), strict=True
+    ):
+        assert torch.equal(exact.numbers, found.numbers)
+        torch.testing.assert_close(exact.cosines, found.cosines, rtol=0, atol=1e-6)
+
+
+def test_only_doubtful_sentences_are_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    again = []
+    whole = neighbours.nearest_one_way
+    monkeypatch.setattr(neighbours, "nearest_one_way", lambda *args: again.append(len(args[0])) or whole(*args))
+    nearest_both_ways(_vectors(0, 400, 8), _vectors(1, 300, 8), dtype=torch.bfloat16)
+    assert sum(again) < 100
+    again.clear()
+    nearest_both_ways(_clustered(400, 0.05, 1), _clustered(300, 0.05, 2), dtype=torch.bfloat16)
+    assert sum(again) == 700
+
+
+def test_one_way_is_half_of_both_ways() -> None:
+    source, target = _vectors(0, 100, 8), _vectors(1, 5000, 8)
+    both, _ = nearest_both_ways(source, target)
+    one = nearest_one_way(source, target)
+    assert torch.equal(both.numbers, one.numbers)
+    assert torch.equal(nearest_one_way(source[:1], target, k=200).numbers[0, :4], both.numbers[0])
+
+
+def test_the_gain_of_bfloat16_is_measured() -> None:
+    assert neighbours.bfloat16_gain(32) > 0
