@@ -62,6 +62,7 @@ def main() -> None:
             "cpu_seconds": round(seconds, 2),
         }
         print(name, results[name], flush=True)
+    cosines = len(bucc.sources) * len(bucc.targets)
     sentences = len(bucc.sources) + len(bucc.targets)
     results["encoding_cpu_seconds"] = round(sum(encoding), 1)
     results["cpu_hours_of_1M_x_1M"] = {

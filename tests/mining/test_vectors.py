@@ -46,6 +46,6 @@ def test_a_vector_that_is_not_finite_is_told_with_its_line(tmp_path: Path) -> No
 
     (tmp_path / "a.txt").write_text("one\n\ntwo\n")
     store = VectorStore.open(tmp_path, load_sentences(tmp_path / "a.txt", tmp_path), {"model": "x"}, "float16")
-    with pytest.raises(DataError, match=r"line 3 \('two'\) has a vector that is not finite in float16"):
-        with np.errstate(over="ignore"):
-            store.encode(Overflowing())
+    told = r"line 3 \('two'\) has a vector that is not finite in float16"
+    with pytest.raises(DataError, match=told), np.errstate(over="ignore"):
+        store.encode(Overflowing())
