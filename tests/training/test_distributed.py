@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from accelerate.state import GradientState
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoTokenizer
@@ -93,6 +94,8 @@ def _trainer() -> Any:
         unwrap_model=lambda model: model.module,
         no_sync=lambda model: model.no_sync(),
         backward=lambda loss: loss.backward(),
+        gradient_state=GradientState(),
+        sync_gradients=True,
     )
     device = torch.device("cpu")
     return SimpleNamespace(

@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from hf_xsent.data import cache
 from hf_xsent.data.cleaning import CleaningReport, CleaningRules
-from hf_xsent.data.distinct import side_hashes
 from hf_xsent.data.readers import OnError, check_source, read_pairs
 from hf_xsent.data.repeats import hash_texts
 from hf_xsent.data.sources import Bitexts, BitextSource, resolve_sources
@@ -179,7 +178,7 @@ class Bitext:
     def identities(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
         """Give two hashes a row, equal where sources or targets are, without regard to case and whitespace."""
         if self._sides is None:
-            self._sides = [side_hashes(path) for path in self.files.values()]
+            self._sides = [cache.side_hashes(path) for path in self.files.values()]
         rows = self._file_rows(rows)
         languages = np.searchsorted(self._bounds, rows, side="right") - 1
         found = np.empty((len(rows), 2), dtype=np.uint64)

@@ -208,3 +208,24 @@ def _copy_kept(path: Path, target: Path, first: npt.NDArray[np.bool_] | None, ke
 
     with PairWriter(target) as writer:
         writer.write(pairs(), kept)
+
+
+def side_hashes(pairs: Path) -> npt.NDArray[np.uint64]:
+    """Rows × 2, for source and target, of a cached file of pairs; written beside it once and memory-mapped."""
+    from filelock import FileLock
+    from tqdm import tqdm
+
+    path = pairs.with_name("sides.npy")
+    with FileLock(f"{path}.lock"):
+        if not path.is_file():
+            part, batches = path.with_name("sides.part.npy"), read_batches(pairs)
+            shape = (sum(map(len, batches)), 2)
+            hashes, row = np.lib.format.open_memmap(part, mode="w+", dtype=np.uint64, shape=shape), 0
+            for batch in tqdm(batches, desc="hashing sentences", unit=" batches", delay=2, disable=None):
+                for side in range(2):
+                    hashes[row : row + len(batch), side] = [hash_texts(text) for text in batch.column(side).to_pylist()]
+                row += len(batch)
+            hashes.flush()
+            part.replace(path)
+    mapped: npt.NDArray[np.uint64] = np.load(path, mmap_mode="r")
+    return mapped
