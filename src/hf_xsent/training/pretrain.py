@@ -138,6 +138,8 @@ def check(
     check_teacher(recipe.model.teacher, config.objectives)
     if recipe.model.lora_rank is not None:
         check_adapters(recipe.model.lora_targets, encoder_config)
+        if recipe.training.fsdp:
+            raise RecipeError("adapters are merged into whole weights, which FSDP splits: use DDP or ZeRO-2")
     check_frozen_layers(recipe.training.frozen_layers, encoder_config)
     if recipe.training.early_stopping_patience is not None and not (recipe.data.dev or recipe.data.dev_pairs):
         raise RecipeError(NO_DEV_TO_STOP_BY)
