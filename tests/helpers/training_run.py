@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
+from safetensors.torch import load_file
 
 from hf_xsent import AlignmentTrainer
 from hf_xsent.training.pretrain import main
@@ -55,3 +58,13 @@ class Run:
     @property
     def begun(self) -> bool:
         return (self.out / "metrics.jsonl").is_file()
+
+    def assert_goes_on_exactly(self, **changes: Any) -> None:
+        """Half of the run, resumed, ends bit by bit as the whole one: masks, dropout, heads and optimizer come back."""
+        self.start("--overwrite", **changes)
+        whole = load_file(self.out / "model.safetensors")
+        shutil.rmtree(self.out / "checkpoint-6")
+        (self.out / "model.safetensors").unlink()
+        self.start("--resume", **changes)
+        for name, weight in load_file(self.out / "model.safetensors").items():
+            assert torch.equal(weight, whole[name]), name

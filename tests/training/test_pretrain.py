@@ -388,15 +388,7 @@ def test_translation_language_modelling_trains_beside_ranking(run: Run) -> None:
 
 
 def test_dap_goes_on_exactly_where_it_stopped(run: Run) -> None:
-    """Masks, dropout, head and optimizer come back: an interrupted run ends as one that was not."""
-    settings: dict[str, Any] = {"objectives": DAP, "rtl_ratio": 0.5, "head_learning_rate": "1e-2"}
-    run.start(**settings)
-    whole = load_file(run.out / "model.safetensors")
-    shutil.rmtree(run.out / "checkpoint-6")
-    (run.out / "model.safetensors").unlink()
-    run.start("--resume", "true", **settings)
-    for name, weight in load_file(run.out / "model.safetensors").items():
-        assert torch.equal(weight, whole[name]), name
+    run.assert_goes_on_exactly(objectives=DAP, rtl_ratio=0.5, head_learning_rate="1e-2")
 
 
 def test_a_share_of_the_start_stays(run: Run) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -52,15 +51,8 @@ def test_a_student_comes_nearer_to_its_teacher_who_leaves_no_trace(
 
 
 def test_distillation_goes_on_exactly_where_it_stopped(run: Run) -> None:
-    settings: dict[str, Any] = {"objectives": ["distillation=1", "translation_ranking=1"], "pairs_per_chunk": 2}
-    settings["teacher"] = run.settings["model"]
-    run.start(**settings)
-    whole = load_file(run.out / "model.safetensors")
-    shutil.rmtree(run.out / "checkpoint-6")
-    (run.out / "model.safetensors").unlink()
-    run.start("--resume", "true", **settings)
-    for name, weight in load_file(run.out / "model.safetensors").items():
-        assert torch.equal(weight, whole[name]), name
+    objectives = ["distillation=1", "translation_ranking=1"]
+    run.assert_goes_on_exactly(objectives=objectives, pairs_per_chunk=2, teacher=run.settings["model"])
 
 
 @pytest.mark.parametrize("settings", [{}, {"pairs_per_chunk": 2}, {"frozen_layers": 1, "start_share": 0.5}])
@@ -83,26 +75,15 @@ def test_adapters_end_in_plain_weights(run: Run, settings: dict[str, Any]) -> No
 
 
 def test_adapters_go_on_exactly_where_they_stopped(run: Run) -> None:
-    settings: dict[str, Any] = {"objectives": DAP, "lora_rank": 2, "dropout": 0.1}
-    run.start(**settings)
-    whole = load_file(run.out / "model.safetensors")
-    shutil.rmtree(run.out / "checkpoint-6")
-    (run.out / "model.safetensors").unlink()
-    run.start("--resume", "true", **settings)
-    for name, weight in load_file(run.out / "model.safetensors").items():
-        assert torch.equal(weight, whole[name]), name
+    run.assert_goes_on_exactly(objectives=DAP, lora_rank=2, dropout=0.1)
 
 
 def test_distinct_batches_go_on_exactly_where_they_stopped(run: Run) -> None:
     text = "".join(f"Satz {n}\tThe dog sleeps {'.' * (n % 6)}\n" for n in range(40))
     (run.folder / "de.tsv").write_text(text, encoding="utf-8")
-    trainer = run.start(distinct_batches=True, dev_pairs=0, data=[f"de={run.folder}/de.tsv"])
+    settings: dict[str, Any] = {"distinct_batches": True, "dev_pairs": 0, "data": [f"de={run.folder}/de.tsv"]}
+    trainer = run.start(**settings)
     rows = list(trainer._get_train_sampler())
     for start in range(0, len(rows), 4):
         assert len({trainer.train_dataset[row]["target"] for row in rows[start : start + 4]}) == 4
-    whole = load_file(run.out / "model.safetensors")
-    shutil.rmtree(run.out / "checkpoint-6")
-    (run.out / "model.safetensors").unlink()
-    run.start("--resume", "true", distinct_batches=True, dev_pairs=0, data=[f"de={run.folder}/de.tsv"])
-    for name, weight in load_file(run.out / "model.safetensors").items():
-        assert torch.equal(weight, whole[name]), name
+    run.assert_goes_on_exactly(**settings)

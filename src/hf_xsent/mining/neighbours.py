@@ -143,9 +143,8 @@ def _compare(
                         cosines = _multiply(part, other, buffer)
                         maxima = cosines[: len(part)].unflatten(1, (-1, GROUP)).amax(2)
                         rows.update(left + i, right + j, cosines[: len(part)], maxima)
-                        if (
-                            columns is not None
-                        ):  # turned only once they are few: the reverse order takes 10 times as long
+                        if columns is not None:
+                            # The maxima are turned once they are few: the reverse order takes 10 times as long.
                             maxima = cosines[:, : len(other)].unflatten(0, (-1, GROUP)).amax(1).T
                             columns.update(right + j, left + i, cosines[:, : len(other)].T, maxima)
                     bar.update(len(part) * len(others))
