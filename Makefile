@@ -12,6 +12,9 @@ PIP := -m pip install --quiet --disable-pip-version-check
 # The pinned set needs Python 3.11 (transformers 5.23 and numpy 2.4 do); on 3.10 pip picks from pyproject's ranges.
 PINNED = $(shell $(VENV)/bin/python -c 'import sys; print("--constraint constraints.txt" * (sys.version_info >= (3, 11)))')
 
+# Tests share out over the cores, at most four processes.
+PYTEST = -m pytest --numprocesses $(shell $(PYTHON) -c 'import os; print(min(4, os.cpu_count() or 1))') --dist worksteal
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -22,10 +25,10 @@ quickstart: $(VENV)/installed-demo ## train, evaluate and export a small model o
 	$(VENV)/bin/hf-xsent quickstart $(ARGS)
 
 test: lint ## lint, types and all tests (options for pytest: PYTEST_ARGS="-k dap")
-	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+	$(VENV)/bin/python $(PYTEST) $(PYTEST_ARGS)
 
 test-minimum: $(MINIMUM)/installed ## all tests on the oldest versions that pyproject.toml allows
-	$(MINIMUM)/bin/python -m pytest $(PYTEST_ARGS)
+	$(MINIMUM)/bin/python $(PYTEST) $(PYTEST_ARGS)
 
 test-extras: $(COMPILED)/installed ## the tests of extras that pip compiles (DeepSpeed, eflomal), in an environment of their own
 	$(COMPILED)/bin/python -m pytest tests/training/test_deepspeed.py tests/alignment $(PYTEST_ARGS)

@@ -10,7 +10,7 @@ from hf_xsent.errors import RecipeError
 from hf_xsent.models import METHODS
 from hf_xsent.models.objectives import FROM_THE_CHECKPOINT
 from hf_xsent.training.arguments import AlignmentTrainingArguments, Recipe, read_recipe
-from hf_xsent.training.pretrain import model_settings, parse_weights
+from hf_xsent.training.plan import model_settings, parse_weights
 from hf_xsent.training.recipe import COMMON_TRAINING_FLAGS, DataArguments, ModelArguments, RunArguments
 
 

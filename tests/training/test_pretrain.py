@@ -20,7 +20,8 @@ from hf_xsent.data.cleaning import CleaningRules
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
 from hf_xsent.models.vocabulary import RestrictedVocabulary
 from hf_xsent.training.arguments import read_recipe
-from hf_xsent.training.pretrain import cleaning_rules, main
+from hf_xsent.training.pretrain import main
+from hf_xsent.training.reading import cleaning_rules
 
 
 @pytest.fixture
@@ -290,7 +291,7 @@ def test_a_folder_of_other_files_is_never_touched(run: Run) -> None:
 _SCRIPT = """
 import json, sys
 import torch.distributed as dist
-from hf_xsent.training.pretrain import cleaning_rules, main
+from hf_xsent.training.pretrain import main
 
 trainer = main(sys.argv[1:])
 weights = sum(weight.double().sum().item() for weight in trainer.model.parameters())
