@@ -86,13 +86,19 @@ def test_a_sentence_model_opens_for_more_training(tiny_encoders: Path, tmp_path:
 
 
 def test_every_setting_survives_the_round_trip(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    pytest.importorskip("peft")
     settings: dict[str, Any] = {
         "pooling": "max",
         "normalize": True,
         "max_length": 17,
         "dropout": 0.2,
         "languages": ["de", "en"],
+        "lora_rank": 2,
+        "lora_alpha": 3.0,
+        "lora_targets": ["query"],
         "objectives": {"translation_ranking": 0.5},
+        "matryoshka_dims": [32, 4],
+        "distillation_measure": "cosine",
         "temperature": 0.1,
         "margin": 0.3,
         "margin_before_temperature": True,
