@@ -86,6 +86,7 @@ def test_a_sentence_model_opens_for_more_training(tiny_encoders: Path, tmp_path:
 
 
 def test_every_setting_survives_the_round_trip(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    pytest.importorskip("peft")
     settings: dict[str, Any] = {
         "pooling": "max",
         "normalize": True,

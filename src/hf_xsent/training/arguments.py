@@ -75,7 +75,7 @@ class AlignmentTrainingArguments(TrainingArguments):
     )
     compile_layers: bool = field(
         default=False,
-        metadata={"help": "Compile the encoder's layers, once for all lengths: a minute, then quicker steps."},
+        metadata={"help": "Compile the encoder's layers, once for all lengths; for GPUs."},
     )
     start_share: float = field(
         default=0.0,

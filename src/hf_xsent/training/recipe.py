@@ -120,7 +120,7 @@ COMMON_TRAINING_FLAGS = {
     "eval_steps": "Measure dev accuracy every so many steps; save_steps must be a multiple.",
     "save_steps": "Write a checkpoint every so many steps.",
     "logging_steps": "Log losses every so many steps.",
-    "compile_layers": "Compile the encoder's layers: a minute at the start, then quicker steps.",
+    "compile_layers": "Compile the encoder's layers, once for all lengths; for GPUs.",
     "bf16": "Compute in bfloat16 where the machine can (weights stay float32).",
     "seed": "Seed of weights, dropout and data order.",
     "report_to": "Send metrics to tensorboard, wandb or trackio as well.",
