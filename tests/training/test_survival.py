@@ -148,6 +148,21 @@ def test_a_loss_that_is_no_number_names_step_and_sentences(run: Run) -> None:
     kept = (run.out / "bad_batch.jsonl").read_text().splitlines()
     assert len(kept) == 4
     assert '"target"' in kept[0]
+    assert any(letter in "".join(kept) for letter in "üéäèà")  # readable as it stands
+
+
+def test_a_final_model_that_cannot_be_written_leaves_nothing_half_written(run: Run) -> None:
+    settings = {"eval_strategy": "no", "save_strategy": "no"}
+    run.start(**settings)
+    smaller = (run.out / "model.safetensors").stat().st_size // 2
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (smaller, limits[1]))
+    try:
+        with pytest.raises(OutputError, match="cannot write the trained model into .*make room"):
+            run.start("--overwrite", **settings)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not (run.out / "_unfinished").exists()
 
 
 def test_gradients_that_are_no_numbers_do_not_reach_the_weights(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.compression import open_file
+from hf_xsent.data.lines import lines
 from hf_xsent.data.sources import strip_compression
 from hf_xsent.data.words import Words, split_words
 from hf_xsent.errors import DataError
@@ -87,31 +87,27 @@ def read_links(path: str | Path) -> Iterator[LinkLine]:
     """The lines of a links file: JSONL by its name, else Pharaoh."""
     path = Path(path)
     jsonl = strip_compression(path.name).endswith((".jsonl", ".ndjson", ".json"))
-    with open_file(path) as file:
-        for number, raw in enumerate(file, start=1):
-            place = f"{path}:{number}"
-            try:
-                text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-                record = json.loads(text) if jsonl else {"links": text}
-                yield LinkLine(place, record["links"], record.get("source"), record.get("target"))
-            except UnicodeDecodeError as error:
-                raise DataError(f"{place}: not UTF-8; convert the file with iconv -t UTF-8") from error
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise DataError(f"{place}: no JSON object with 'links'; hf-xsent align-words writes such") from error
+    for number, text in lines(path):
+        place = f"{path}:{number}"
+        try:
+            record = json.loads(text) if jsonl else {"links": text.strip()}
+            yield LinkLine(place, record["links"], record.get("source"), record.get("target"))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"{place}: no JSON object with 'links'; hf-xsent align-words writes such") from error
 
 
 def with_links(rows: Iterable[Any], path: str, pairs: str) -> Iterator[Any]:
     """Each row of a bitext file (or the error in its place) with its line of the links file."""
-    lines = read_links(path)
+    given = read_links(path)
     count = 0
     rule = "line by line they belong together"
     for row in rows:
-        line = next(lines, None)
+        line = next(given, None)
         if line is None:
             raise DataError(f"{path} has {count} lines but {pairs} more pairs: {rule}")
         count += 1
         yield row if isinstance(row, DataError) else (*row[:3], line)
-    if next(lines, None) is not None:
+    if next(given, None) is not None:
         raise DataError(f"{path} has more lines than {pairs} has pairs, which are {count}: {rule}")
 
 

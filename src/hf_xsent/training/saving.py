@@ -34,8 +34,12 @@ class SavingTrainer(Trainer):
         if output_dir is not None:
             return super().save_model(output_dir, _internal_call)
         folder = str(self.args.output_dir)
-        with explained_write_errors(folder, "the trained model"):
-            super().save_model(str(Path(folder) / UNFINISHED), _internal_call=True)
+        try:
+            with explained_write_errors(folder, "the trained model"):
+                super().save_model(str(Path(folder) / UNFINISHED), _internal_call=True)
+        except OutputError:
+            remove_unfinished(folder)
+            raise
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
             move_finished_model(folder)

@@ -68,8 +68,8 @@ def explained_write_errors(folder: str | Path, what: str) -> Iterator[None]:
         if isinstance(error, RuntimeError) and "write" not in str(error):  # torch.save's way to say it
             raise
         raise OutputError(
-            f"cannot write {what} into {folder} ({error}): make room and go on with --resume, "
-            "the last whole checkpoint is untouched"
+            f"cannot write {what} into {folder} ({error}): make room and go on with --resume "
+            "from the last whole checkpoint, if one was saved"
         ) from error
 
 
@@ -88,7 +88,8 @@ def broken_step(
     suspects = pairs if weights else [pairs[row] for row in _without_vector(batch, model)] or pairs
     file = Path(folder) / BAD_BATCH_FILE
     file.parent.mkdir(parents=True, exist_ok=True)
-    lines = (json.dumps({**dict(zip(SIDES, pair, strict=True)), "suspect": pair in suspects}) for pair in pairs)
+    records = ({**dict(zip(SIDES, pair, strict=True)), "suspect": pair in suspects} for pair in pairs)
+    lines = (json.dumps(record, ensure_ascii=False) for record in records)
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     state = f"the weights were broken already, {weights[0]} first" if weights else "the weights before it are sound"
     return TrainingError(
