@@ -49,7 +49,7 @@ def encoder_config() -> Any:
     return BertConfig(vocab_size=VOCABULARY)
 
 
-def train(turn: Turn, model: Any, loss: Any) -> None:
+def train(turn: Turn, model: Any, loss: Any, batch: Any = batch) -> None:
     """The same loop for all."""
     import torch
 
