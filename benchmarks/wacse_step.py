@@ -3,7 +3,7 @@
   OMP_WAIT_POLICY=PASSIVE python benchmarks/wacse_step.py
 
 The model, lengths and loop of dap_step.py. Two of three words are one piece long, the others two, and three of four are
-linked to the word at their place. WACSE masks a quarter of the sentences and samples the softmax, as ``wacse-small.yaml``
+linked to the word at their place. WACSE masks a quarter of the sentences and samples the softmax, as wacse-small.yaml
 does; "whole" masks all of them and projects onto all word pieces, as the paper does.
 """
 
