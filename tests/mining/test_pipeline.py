@@ -81,7 +81,7 @@ def test_only_the_best_are_kept(files: tuple[Path, Path], tmp_path: Path, settin
 
 
 def test_a_stopped_run_goes_on_and_encodes_nothing_twice(
-    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(pipeline, "_SAMPLE", 1)  # what the estimate encodes is not the matter here
     mine_files(*files, tmp_path / "whole.tsv", Words(), IDENTITY, tmp_path / "whole")
@@ -94,8 +94,10 @@ def test_a_stopped_run_goes_on_and_encodes_nothing_twice(
     assert (tmp_path / "out.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
     assert len(again.encoded) <= 2 + 120 - 32, "two shards were there already"
     third = Words()
-    mine_files(*files, tmp_path / "out.tsv", third, IDENTITY, tmp_path / "work")
+    with caplog.at_level("INFO"):
+        mine_files(*files, tmp_path / "out.tsv", third, IDENTITY, tmp_path / "work")
     assert len(third.encoded) == 2, "the estimate alone"
+    assert "about 0.0 minutes to encode what is not encoded yet, 0.0 to mine, 0 MiB of disk" in caplog.text
 
 
 def test_processes_share_the_work(files: tuple[Path, Path], tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from hf_xsent.data.sources import BitextSource, source_files, strip_compression
 from hf_xsent.data.word_links import format_links
 from hf_xsent.data.words import split_words
 from hf_xsent.errors import DataError, OutputError
+from hf_xsent.models.fingerprint import fingerprint_model
 
 PAIRS_PER_PART = 2000
 
@@ -74,7 +75,8 @@ def _raised(item: tuple[str, str, str | None] | DataError) -> tuple[str, str, st
 
 def _fingerprint(source: BitextSource, settings: AlignerSettings) -> str:
     stamps = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in source_files(source)]
-    text = json.dumps([asdict(source), stamps, asdict(settings), PAIRS_PER_PART])
+    model = None if settings.model is None else fingerprint_model(settings.model)
+    text = json.dumps([asdict(source), stamps, asdict(settings), model, PAIRS_PER_PART])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -19,7 +19,7 @@ from hf_xsent.mining.histogram import write_histogram
 from hf_xsent.mining.index import check_index, import_faiss, nearest_by_index
 from hf_xsent.mining.margin import MinedPairs, check_choices, mine_bitext, pairs_of_neighbours
 from hf_xsent.mining.neighbours import bfloat16_gain
-from hf_xsent.mining.search import SearchOptions, search_shards
+from hf_xsent.mining.search import SearchOptions, search_shards, search_tasks
 from hf_xsent.mining.tasks import Processes, RunTasks
 from hf_xsent.mining.vectors import VectorStore
 from hf_xsent.models.encodes import Encodes
@@ -55,6 +55,11 @@ class MiningSettings:
             raise DataError(f"k is {self.k}: margins need at least 1 neighbour")
         if self.index is not None:
             import_faiss()
+
+    @property
+    def search(self) -> SearchOptions:
+        """What concerns the exact search."""
+        return SearchOptions(self.k, self.memory_mib, self.precision, self.device)
 
 
 @dataclass(frozen=True)
@@ -100,8 +105,7 @@ def mine_files(
     _look_ahead(model, stores, work, settings)
     vectors = [store.encode(model, run) for store in stores]
     if settings.index is None:
-        options = SearchOptions(settings.k, settings.memory_mib, settings.precision, settings.device)
-        of_source, of_target = search_shards(work, stores[0], stores[1], options, run)
+        of_source, of_target = search_shards(work, stores[0], stores[1], settings.search, run)
     if isinstance(run, Processes) and run.rank:
         return None
     if settings.index is not None:
@@ -126,7 +130,7 @@ def mine_files(
 
 def _look_ahead(model: Encodes, stores: list[VectorStore], work: Path, settings: MiningSettings) -> None:
     """Say what the run will take, and what can be known not to go well."""
-    estimate, width = estimate_run(model, stores, settings)
+    estimate, width = estimate_run(model, stores, work, settings)
     logger.info("this takes %s", estimate)
     free = shutil.disk_usage(work).free
     if estimate.disk_bytes > free:
@@ -143,7 +147,9 @@ def _look_ahead(model: Encodes, stores: list[VectorStore], work: Path, settings:
         )
 
 
-def estimate_run(model: Encodes, stores: list[VectorStore], settings: MiningSettings) -> tuple[Estimate, int]:
+def estimate_run(
+    model: Encodes, stores: list[VectorStore], work: Path, settings: MiningSettings
+) -> tuple[Estimate, int]:
     """Encode a sample of either side and multiply a block, and count on; gives the vectors' width as well."""
     seconds, disk, width = 0.0, 0, 0
     for store in stores:
@@ -156,12 +162,15 @@ def estimate_run(model: Encodes, stores: list[VectorStore], settings: MiningSett
     if settings.index is not None:
         return Estimate(seconds, None, disk), width
     lengths = [len(store.sentences) for store in stores]
-    disk += 12 * settings.k * (lengths[0] * len(stores[1].paths) + lengths[1])
+    tasks = search_tasks(work, stores[0], stores[1], settings.search)
+    missing = sum(not task.path.is_file() for task in tasks) / len(tasks)
+    disk += round(missing * 12 * settings.k * (lengths[0] * len(tasks) + lengths[1]))
     rows = max(settings.k, min(4096, *lengths))
     block = np.random.default_rng(0).standard_normal((rows, width)).astype(np.float32)
     started = time.perf_counter()
     mine_bitext(block, block, settings.k, device=settings.device, dtype=getattr(torch, settings.precision))
-    return Estimate(seconds, lengths[0] * lengths[1] / rows**2 * (time.perf_counter() - started), disk), width
+    rate = (time.perf_counter() - started) / rows**2
+    return Estimate(seconds, missing * lengths[0] * lengths[1] * rate, disk), width
 
 
 def write_pairs(output: str | Path, mined: MinedPairs, source: Sentences, target: Sentences) -> None:

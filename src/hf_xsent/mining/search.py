@@ -61,16 +61,20 @@ class SearchShard:
         save(self.path, found)
 
 
+def search_tasks(work: Path, source: VectorStore, target: VectorStore, options: SearchOptions) -> list[SearchShard]:
+    """The parts of a search."""
+    folder = work / "neighbours" / f"{source.sentences.fingerprint}-{target.sentences.fingerprint}-k{options.k}"
+    return [SearchShard(folder, source.paths, target.paths, number, options) for number in range(len(target.paths))]
+
+
 def search_shards(
     work: Path, source: VectorStore, target: VectorStore, options: SearchOptions, run: RunTasks | None = None
 ) -> tuple[Neighbours, Neighbours]:
     """Exact neighbours of both sides; shards that were searched before are not searched again."""
     check_vectors(ShardedVectors(source.paths), ShardedVectors(target.paths), options.k)
-    name = f"{source.sentences.fingerprint}-{target.sentences.fingerprint}-k{options.k}"
-    folder = work / "neighbours" / name
-    claim(folder, {f"{side} {key}": value for side, store in (("source", source), ("target", target))
-                   for key, value in store.stamp.items()})  # fmt: skip
-    tasks = [SearchShard(folder, source.paths, target.paths, number, options) for number in range(len(target.paths))]
+    tasks = search_tasks(work, source, target, options)
+    claim(tasks[0].folder, {f"{side} {key}": value for side, store in (("source", source), ("target", target))
+                            for key, value in store.stamp.items()})  # fmt: skip
     (run or Processes())(tasks, "searching", None)
     of_source: Neighbours | None = None
     of_target = []

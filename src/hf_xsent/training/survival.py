@@ -18,7 +18,6 @@ from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerContro
 from hf_xsent.errors import OutputError, TrainingError
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 
-BAD_BATCH_FILE = "bad_batch.jsonl"
 SIDES = ("source", "target")
 
 
@@ -79,14 +78,13 @@ def broken_step(
     batch: Mapping[str, Any],
     model: SentenceEncoderForPreTraining,
     tokenizer: PreTrainedTokenizerBase,
-    folder: str | Path,
+    file: Path,
 ) -> TrainingError:
-    """Says at which step and with which sentences a run broke; the batch is kept in ``bad_batch.jsonl``."""
+    """Says at which step and with which sentences a run broke; the process's batch is kept in the file."""
     sides = [tokenizer.batch_decode(batch[f"{side}_input_ids"], skip_special_tokens=True) for side in SIDES]
     pairs = list(zip(*sides, strict=True))
     weights = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
     suspects = pairs if weights else [pairs[row] for row in _without_vector(batch, model)] or pairs
-    file = Path(folder) / BAD_BATCH_FILE
     file.parent.mkdir(parents=True, exist_ok=True)
     records = ({**dict(zip(SIDES, pair, strict=True)), "suspect": pair in suspects} for pair in pairs)
     lines = (json.dumps(record, ensure_ascii=False) for record in records)

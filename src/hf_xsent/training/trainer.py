@@ -6,6 +6,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -199,9 +200,9 @@ class AlignmentTrainer(SavingTrainer):
 
     def _broken(self, what: str) -> TrainingError:
         model = self.accelerator.unwrap_model(self.model)
-        return broken_step(
-            what, self.state.global_step + 1, self._batch, model, self.tokenizer, str(self.args.output_dir)
-        )
+        of_process = f".{self.args.process_index}" if self.args.world_size > 1 else ""
+        file = Path(str(self.args.output_dir)) / f"bad_batch{of_process}.jsonl"
+        return broken_step(what, self.state.global_step + 1, self._batch, model, self.tokenizer, file)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
         dataset: Any = self.train_dataset if train_dataset is None else train_dataset
