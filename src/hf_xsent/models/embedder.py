@@ -180,7 +180,7 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def sentence_transformer_settings(name_or_path: str) -> dict[str, Any]:
-    """What a sentence-transformers folder or Hub id states, its normalisation for instance; empty for a plain encoder."""
+    """What a sentence-transformers folder or Hub id states, from pooling to prompt; empty for a plain encoder."""
     modules = _stated(name_or_path, "modules.json")
     if modules is None:
         return {}
