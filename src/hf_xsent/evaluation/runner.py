@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 
 from hf_xsent.errors import ModelError
-from hf_xsent.evaluation.report import Report, read_reports, write_json
+from hf_xsent.evaluation.report import Report, check_writable, read_reports, write_json
 from hf_xsent.evaluation.task import EvaluationTask
 from hf_xsent.evaluation.vectors import SentenceVectors
 from hf_xsent.mining.vectors import fingerprint_model
@@ -50,6 +50,8 @@ def evaluate_tasks(
         (view, dim, {**settings, "pooling": view.pooling, "layer": view.layer, "dim": dim})
         for view, dim in product(views, dims)
     ]
+    if output is not None:
+        check_writable(output)
     known = {} if output is None else {report.stamp: report for report in read_reports(output)}
     found: dict[str, list[Report]] = {}
     for task in tasks:
