@@ -40,7 +40,7 @@ STS17_TRACKS = {
     "ar-en": StsTrack("2", "ar-en", "en-ar"),
     "es-es": StsTrack("3", "es-es", "es-es"),
     "es-en": StsTrack("4a", "es-en", "es-en"),
-    "es-en-wmt": StsTrack("4b", "es-en", None),  # sentences of WMT's quality estimation: hardly any model orders them
+    "es-en-wmt": StsTrack("4b", "es-en", None),  # from WMT's quality estimation
     "en-en": StsTrack("5", "en-en", "en-en"),
     "tr-en": StsTrack("6", "tr-en", "en-tr", scored=250),
 }
