@@ -190,10 +190,8 @@ def test_nothing_stays_behind(
     embedder: SentenceEmbedder, tasks: list[EvaluationTask], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(vectors.tempfile, "tempdir", str(tmp_path))
-    run = evaluate_tasks(embedder, tasks, {})
-    next(run)
-    assert any(tmp_path.iterdir())
-    run.close()
+    """Not even of a run that is killed: its files have no name."""
+    next(evaluate_tasks(embedder, tasks, {}))
     assert not any(tmp_path.iterdir())
 
 

@@ -59,18 +59,16 @@ def evaluate_tasks(
         if all(stamp in known for stamp in stamps):
             found[task.name] = [known[stamp] for stamp in stamps]
     left = [task for task in tasks if task.name not in found]
-    with SentenceVectors(embedder, views, (one for task in left for one in task.sentences())) as vectors:
-        for task in tasks:
-            if task.name not in found:
-                vectors.add(task.sentences())
-                bar = tqdm(measured, desc=f"scoring {task.name}", unit=" views", delay=2, disable=None)
-                found[task.name] = [
-                    Report.of(task, stated, task.score(vectors.of(view, dim))) for view, dim, stated in bar
-                ]
-            if output is not None:
-                reports = [report for one in tasks for report in found.get(one.name, [])]
-                write_json(output, {"runs": [report.to_dict() for report in reports]})
-            yield task, found[task.name]
+    vectors = SentenceVectors(embedder, views, (one for task in left for one in task.sentences()))
+    for task in tasks:
+        if task.name not in found:
+            vectors.add(task.sentences())
+            bar = tqdm(measured, desc=f"scoring {task.name}", unit=" views", delay=2, disable=None)
+            found[task.name] = [Report.of(task, stated, task.score(vectors.of(view, dim))) for view, dim, stated in bar]
+        if output is not None:
+            reports = [report for one in tasks for report in found.get(one.name, [])]
+            write_json(output, {"runs": [report.to_dict() for report in reports]})
+        yield task, found[task.name]
 
 
 def _check(embedder: SentenceEmbedder, views: Sequence[View], dims: Sequence[int]) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,40 +13,28 @@ from hf_xsent.errors import OutputError
 from hf_xsent.evaluation.task import Encode
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from hf_xsent.models.embedder import SentenceEmbedder
     from hf_xsent.models.sentence_encoder import View
 
 
 class SentenceVectors:
-    """Vectors by view, in files that are mapped into memory and vanish at the end: a sweep may hold many."""
+    """Vectors by view, in nameless files that are mapped into memory and vanish with the process: a sweep has many."""
 
     def __init__(self, embedder: SentenceEmbedder, views: Sequence[View], sentences: Iterable[str]) -> None:
         self._embedder = embedder
         self._views = list(views)
         self._rows: dict[str, int] = {}  # of those encoded so far
-        self._count = max(1, len(set(sentences)))  # of all that will be asked for
-        self._folder = Path(tempfile.mkdtemp(prefix="hf-xsent-vectors-"))
-        shape = (self._count, embedder.width)
-        needed, free = len(self._views) * shape[0] * shape[1] * 4, shutil.disk_usage(self._folder).free
+        shape = (max(1, len(set(sentences))), embedder.width)  # of all that will be asked for
+        needed, free = len(self._views) * shape[0] * shape[1] * 4, shutil.disk_usage(tempfile.gettempdir()).free
         if needed > free:
-            self._folder.rmdir()
             raise OutputError(
-                f"the vectors take {needed >> 20:,} MiB but {self._folder.parent} has {free >> 20:,} MiB free: "
+                f"the vectors take {needed >> 20:,} MiB but {tempfile.gettempdir()} has {free >> 20:,} MiB free: "
                 "choose fewer layers at once, or set TMPDIR to a larger disk"
             )
-        self._vectors = {
-            view: np.memmap(self._folder / f"{view.layer}-{view.pooling}", np.float32, "w+", shape=shape)
-            for view in self._views
-        }
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._vectors.clear()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._vectors = {}
+        for view in self._views:
+            with tempfile.TemporaryFile() as file:
+                self._vectors[view] = np.memmap(file, np.float32, "w+", shape=shape)
 
     def add(self, sentences: Iterable[str]) -> None:
         """Encode those that were not yet."""
