@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 VENV := .venv
 MINIMUM := .venv-minimum
 COMPILED := .venv-extras
-EXTRAS := dev,demo,mining,evaluate,zst,lora
+EXTRAS := dev,demo,mining,evaluate,mteb,zst,lora
 PIP := -m pip install --quiet --disable-pip-version-check
 # The pinned set needs Python 3.11 (transformers 5.23 and numpy 2.4 do); on 3.10 pip picks from pyproject's ranges.
 PINNED = $(shell $(VENV)/bin/python -c 'import sys; print("--constraint constraints.txt" * (sys.version_info >= (3, 11)))')

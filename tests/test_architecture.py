@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": {"errors"},
     "mining": {"errors", "data", "models"},
     "alignment": {"errors", "packing", "data", "models"},  # aligners read words as data has them, with states of models
-    "evaluation": {"errors", "data", "models", "mining"},
+    "evaluation": {"errors", "packing", "data", "models", "mining"},
     "training": {"errors", "logs", "data", "models", "objectives", "evaluation"},
     "finetuning": {"errors", "data", "models", "objectives", "evaluation"},
     "publishing": {"errors", "models"},

@@ -123,3 +123,69 @@ def test_mined_pairs_are_scored_again_alike(tiny_encoders: Path, tmp_path: Path)
         assert float(one[0]) == pytest.approx(float(other[0]), abs=1e-3)
         assert one[-2:] == other[-2:]
     assert main(["score", str(tmp_path / "pairs.tsv"), *model, *pools[:2], "-o", str(tmp_path / "x.tsv")]) == 2
+
+
+@pytest.fixture
+def benchmarks(tatoeba: Path, pairs: list[tuple[str, str]]) -> Path:
+    """A folder that holds a folder for each task."""
+    (tatoeba.parent / "sts17").mkdir()
+    for kind, lines in (("input", [f"{a}\t{b}" for a, b in pairs]), ("gs", [str(i % 5) for i in range(len(pairs))])):
+        path = tatoeba.parent / "sts17" / f"STS.{kind}.track5.en-en.txt"
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return tatoeba.parent
+
+
+def test_a_sweep_over_tasks_is_one_table_each(
+    encoder_folders: dict[str, Path], benchmarks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    output = tmp_path / "results.json"
+    flags = ["--layers", "0-1,3", "--pooling", "mean,cls", "--device", "cpu", "--output", str(output)]
+    command = ["evaluate", str(encoder_folders["bert"]), "--tasks", "tatoeba,sts17", "--data", str(benchmarks), *flags]
+    assert main(command) == 0
+    first = capsys.readouterr().out
+    assert first.count("Tatoeba") == first.count("STS 2017") == 1
+    content = output.read_bytes()
+    runs = json.loads(content)["runs"]
+    assert [run["task"] for run in runs] == ["tatoeba"] * 6 + ["sts17"] * 6
+    assert [(run["settings"]["layer"], run["settings"]["pooling"]) for run in runs[:2]] == [(0, "mean"), (1, "mean")]
+    assert main(command) == 0
+    assert (capsys.readouterr().out, output.read_bytes()) == (first, content)
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ([], "nothing to measure"),
+        (
+            ["--tasks", "tatoba", "--data", "."],
+            "unknown task 'tatoba': use some of tatoeba, bucc, sts17, sts22; did you",
+        ),
+        (["--tasks", "bucc", "--data", "sts17=x"], "where is bucc? Give --data bucc=FOLDER"),
+        (["--data", "sts=x"], "unknown task 'sts'"),
+        (["--data", "a", "b"], "--data names two sources for all tasks: a and b"),
+        (["--tasks", "bucc", "--data", "{folder}"], "bucc; give the folder of the BUCC files"),
+        (
+            ["--tasks", "sts17", "--data", "{folder}", "--languages", "en-em"],
+            "'en-em' is no pair of STS17; did you mean",
+        ),
+        (["--tasks", "tatoeba,sts17", "--data", "{folder}", "--languages", "de"], "of which task? Write tatoeba=de"),
+        (["--tasks", "sts17", "--data", "{folder}", "--languages", "sts=de"], "'sts' is none of the tasks sts17"),
+        (["--tasks", "sts17", "--data", "{folder}", "--layers", "3-1"], "--layers takes numbers and ranges"),
+        (["--tasks", "sts17", "--data", "{folder}", "--layers", "-1"], "--layers takes numbers and ranges"),
+        (["--tasks", "sts17", "--data", "{folder}"], "'none' is no folder, and as a Hub id"),
+    ],
+)
+def test_evaluate_tells_of_bad_input_before_it_opens_a_model(
+    benchmarks: Path, capsys: pytest.CaptureFixture[str], flags: list[str], told: str
+):
+    assert main(["evaluate", "none", *(flag.format(folder=benchmarks) for flag in flags)]) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_what_is_no_encoder_is_told(benchmarks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "gpt").mkdir()
+    (tmp_path / "gpt" / "config.json").write_text('{"model_type": "gpt2"}')
+    assert main(["evaluate", str(tmp_path / "gpt"), "--data", f"sts17={benchmarks / 'sts17'}"]) == 2
+    assert "the encoder family 'gpt2' is not supported" in capsys.readouterr().err

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hf_xsent.data.bucc import load_bucc
+from hf_xsent.data.bucc import BuccSet, find_bucc, load_bucc
 from hf_xsent.errors import DataError
-from hf_xsent.evaluation.mining_f1 import evaluate_bucc
+from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.mining.calibration import at_threshold, best_threshold
 from hf_xsent.mining.margin import MinedPairs
 
@@ -91,7 +91,90 @@ def test_translations_are_mined_from_vectors(tmp_path: Path) -> None:
             return np.array([vectors[sentence] for sentence in sentences], dtype=np.float32)
 
     bucc = load_bucc(tmp_path, "zh-en", "dev")
-    best, transferred = (one.measured for one in evaluate_bucc(Model(), bucc, bucc))
-    assert best.f1 == 100
-    assert best.found == 5
-    assert transferred == best
+    scores = BuccTask([bucc]).score(Model().encode)
+    figures = scores.languages["zh-en dev"]
+    assert (figures["f1"], figures["found"], figures["gold"]) == (100, 5, 5)
+    assert scores.groups == {}
+
+
+# Thresholds of other sets. Sentences are directions in the plane, translations five degrees apart.
+
+
+def _bucc(pair: str, split: str, count: int, wrong: int = 0) -> BuccSet:
+    """So many translations; of the first few the gold file does not know."""
+    sources, targets = ([f"{pair} {split} {side} {number}" for number in range(count)] for side in "st")
+    gold = frozenset((number, number) for number in range(wrong, count))
+    return BuccSet(pair, split, sources, sources, targets, targets, gold)
+
+
+def _directions(sentences: list[str]) -> np.ndarray:
+    places = [(one.split()[2], int(one.split()[3])) for one in sentences]
+    angles = np.deg2rad([30 * number + (number + 1) * (side == "t") for side, number in places])
+    return np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32)
+
+
+def test_a_threshold_is_chosen_on_the_first_split_and_kept_for_the_others() -> None:
+    """Pair i is i + 1 degrees apart, so its margin falls with i: a threshold that keeps n pairs keeps the n first."""
+    task = BuccTask([_bucc("de-en", "training", 6), _bucc("de-en", "test", 6, wrong=3), _bucc("fr-en", "training", 6)])
+    scores = task.score(_directions)
+    assert list(scores.languages) == [
+        "de-en training",
+        "de-en test (training)",
+        "fr-en training",
+        "de-en training (fr-en)",
+        "de-en test (fr-en)",
+        "fr-en training (de-en)",
+    ]
+    training, test = scores.languages["de-en training"], scores.languages["de-en test (training)"]
+    assert (training["f1"], training["found"]) == (100, 6)
+    assert test["threshold"] == training["threshold"]
+    assert (test["found"], test["gold"], test["precision"], test["recall"]) == (6, 3, 50, 100)
+    assert scores.groups["others, training (de-en)"] == scores.languages["fr-en training (de-en)"]
+
+
+def test_means_are_given_of_all_four_pairs() -> None:
+    pairs = ("de-en", "fr-en", "ru-en", "zh-en")
+    scores = BuccTask([_bucc(pair, "training", 5) for pair in pairs]).score(_directions)
+    assert scores.groups["4 pairs, training"]["f1"] == 100
+    assert "others, training (zh-en)" in scores.groups
+    few = BuccTask([_bucc(pair, "training", 5) for pair in pairs[1:]]).score(_directions)
+    assert "4 pairs, training" not in few.groups
+
+
+def test_sets_that_cannot_be_measured_are_told_before() -> None:
+    with pytest.raises(DataError, match="de-en, test: there are no gold pairs"):
+        BuccTask([_bucc("de-en", "test", 5, wrong=5)])
+    with pytest.raises(DataError, match="at least 4 sentences a side"):
+        BuccTask([_bucc("de-en", "test", 1)])
+    with pytest.raises(DataError, match="no BUCC pair was chosen"):
+        BuccTask([])
+
+
+def test_every_split_with_gold_is_found_in_order(tmp_path: Path) -> None:
+    for pair, split in (("zh-en", "test"), ("zh-en", "training"), ("de-en", "dev")):
+        for language in (*pair.split("-"), "gold"):
+            (tmp_path / f"{pair}.{split}.{language}").write_text("1\t1\n")
+    (tmp_path / "ru-en.test.ru").write_text("1\t1\n")  # without gold
+    assert [(one.pair, one.split) for one in find_bucc(tmp_path)] == [
+        ("de-en", "dev"),
+        ("zh-en", "training"),
+        ("zh-en", "test"),
+    ]
+    assert [one.pair for one in find_bucc(tmp_path, ["de-en"])] == ["de-en"]
+    with pytest.raises(DataError, match="no gold pairs of 'zh-em' there, only of de-en, zh-en; did you mean 'zh-en'"):
+        find_bucc(tmp_path, ["zh-em"])
+    with pytest.raises(DataError, match="no such folder: nowhere"):
+        find_bucc("nowhere")
+
+
+def test_the_hub_gives_the_same_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets")
+    _write(tmp_path)
+    rows = {"sentence1": [["你好 ", "猫"]], "sentence2": [["dog", "hello"]], "gold": [[[1, 2]]]}
+    monkeypatch.setattr(datasets, "get_dataset_config_names", lambda repo: ["zh-en"])
+    monkeypatch.setattr(datasets, "load_dataset", lambda repo, config, split: rows)
+    (hub,), (local,) = find_bucc("owner/bucc"), find_bucc(tmp_path)
+    assert (hub.pair, hub.sources, hub.targets, hub.gold) == (local.pair, local.sources, local.targets, local.gold)
+    rows["gold"] = [[[0, 2]]]
+    with pytest.raises(DataError, match="must count from 1"):
+        find_bucc("owner/bucc")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,15 +9,7 @@ import pytest
 from hf_xsent.data.benchmarks import TatoebaSet, load_tatoeba, tatoeba_groups
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation import retrieval
-from hf_xsent.evaluation.report import render_table, write_json
-from hf_xsent.evaluation.retrieval import (
-    PROTOCOL,
-    RetrievalAccuracy,
-    accuracy_at_1,
-    describe,
-    evaluate_tatoeba,
-    retrieval_by_language,
-)
+from hf_xsent.evaluation.retrieval import RetrievalAccuracy, TatoebaTask, accuracy_at_1, retrieval_by_language
 
 
 class _Letters:
@@ -124,7 +115,7 @@ def test_every_language_is_measured_apart() -> None:
     assert results["fr"] == RetrievalAccuracy(0.0, 0.0, 2)
 
 
-# Reports
+# The task
 
 
 def _sets(*languages: str) -> list[TatoebaSet]:
@@ -134,41 +125,20 @@ def _sets(*languages: str) -> list[TatoebaSet]:
     ]
 
 
-def test_equal_runs_give_equal_reports(tmp_path: Path) -> None:
-    for name in ("one", "other"):
-        report = evaluate_tatoeba(_Letters(), _sets("deu", "fra"), describe("m", "mean", None, 128, "float32"))
-        write_json(tmp_path / "reports" / name, report.to_dict())
-    one, other = ((tmp_path / "reports" / name).read_text() for name in ("one", "other"))
-    assert one == other
-    assert sorted(path.name for path in (tmp_path / "reports").iterdir()) == ["one", "other"]
-    content = json.loads(one)
-    assert content["task"] == "tatoeba" and content["protocol"] == PROTOCOL
-    assert content["settings"] == {
-        "model": "m",
-        "pooling": "mean",
-        "layer": "last",
-        "max_length": 128,
-        "dtype": "float32",
-    }
-    assert set(content["languages"]) == {"deu", "fra"}
-    assert content["versions"]["torch"] and content["versions"]["hf-xsent"]
-
-
 def test_other_sentences_give_another_fingerprint() -> None:
     sets = _sets("deu", "fra")
     changed = [*sets[:1], TatoebaSet("fra", "fr", sets[1].sources, [*sets[1].targets[:2], "xyz"])]
-    reports = [evaluate_tatoeba(_Letters(), some, {}).data for some in (sets, changed, sets[:1])]
-    assert len(set(reports)) == 3
+    assert len({TatoebaTask(some).fingerprint for some in (sets, changed, sets[:1])}) == 3
 
 
 def test_groups_are_reported_only_when_complete() -> None:
     groups = {name: codes for name, codes in tatoeba_groups().items() if codes}
     name, codes = min(groups.items(), key=lambda one: len(one[1]))
-    whole = evaluate_tatoeba(_Letters(), _sets(*codes), {})
+    whole = TatoebaTask(_sets(*codes)).score(_Letters().encode)
     assert name in whole.groups and "measured" in whole.groups
-    part = evaluate_tatoeba(_Letters(), _sets(*codes[1:]), {})
+    part = TatoebaTask(_sets(*codes[1:])).score(_Letters().encode)
     assert name not in part.groups
-    assert part.groups["measured"].pairs == 3 * (len(codes) - 1)
+    assert part.groups["measured"]["pairs"] == 3 * (len(codes) - 1)
 
 
 def test_a_group_is_the_mean_over_languages_not_over_pairs() -> None:
@@ -176,33 +146,13 @@ def test_a_group_is_the_mean_over_languages_not_over_pairs() -> None:
         TatoebaSet("deu", "de", ["ab", "cd", "ef", "gh"], ["ab", "cd", "ef", "gh"]),
         TatoebaSet("fra", "fr", ["ab", "cd"], ["cd", "ab"]),
     ]
-    report = evaluate_tatoeba(_Letters(), sets, {})
-    assert report.groups["measured"] == RetrievalAccuracy(50.0, 50.0, 6)
-    assert report.to_dict()["groups"]["measured"] == {"pairs": 6, "forward": 50.0, "backward": 50.0, "mean": 50.0}
-
-
-def test_the_table_says_what_was_measured_and_how() -> None:
-    table = evaluate_tatoeba(_Letters(), _sets("deu"), describe("my/model", "cls", 8, 64, "bfloat16")).table()
-    lines = table.splitlines()
-    assert lines[0].split() == ["Tatoeba", "pairs", "xx→en", "en→xx", "mean"]
-    assert lines[2].split()[:2] == ["deu", "3"]
-    assert lines[3].startswith("mean of measured")
-    assert "model my/model, pooling cls, layer 8, max_length 64, dtype bfloat16" in table
-    assert lines[-1] == PROTOCOL
-
-
-def test_layer_0_is_not_the_last() -> None:
-    assert describe("m", "cls", 0, 1, "float32")["layer"] == 0
+    scores = TatoebaTask(sets).score(_Letters().encode)
+    assert scores.groups["measured"] == {"pairs": 6, "forward": 50.0, "backward": 50.0, "mean": 50.0}
 
 
 def test_no_language_is_refused() -> None:
     with pytest.raises(DataError, match="no Tatoeba language was chosen"):
-        evaluate_tatoeba(_Letters(), [], {})
-
-
-def test_columns_of_a_table_line_up() -> None:
-    table = render_table(["name", "x"], [["a", 1.0], ["longer", 22]])
-    assert table == "name       x\n------  ----\na       1.00\nlonger    22"
+        TatoebaTask([])
 
 
 # The real test sets
@@ -213,11 +163,9 @@ def test_the_real_tatoeba_sets(assets: Path) -> None:
     sets = load_tatoeba(assets / "data" / "tatoeba", ["de", "fra", "tl"])
     assert [one.language for one in sets] == ["deu", "fra", "tgl"]
     assert all(len(one.sources) == len(one.targets) == 1000 for one in sets)
-    report = evaluate_tatoeba(_Letters(), sets, describe("letters", "none", None, 0, "float32"))
-    for accuracy in report.languages.values():
-        assert accuracy.pairs == 1000
-        assert 1 < accuracy.mean < 60
-    assert report.data == evaluate_tatoeba(_Letters(), sets, {}).data
+    for figures in TatoebaTask(sets).score(_Letters().encode).languages.values():
+        assert figures["pairs"] == 1000
+        assert 1 < figures["mean"] < 60
     english = [TatoebaSet(one.language, one.code, one.targets, one.targets) for one in sets]
     for one in english:
         repeats = 1000 - len(set(one.targets))

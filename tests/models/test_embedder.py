@@ -362,3 +362,20 @@ def test_a_hub_id_states_its_pooling_as_a_folder_does(encoder_folders: dict[str,
     assert embedder.pooling == "cls"
     expected = SentenceEmbedder.from_pretrained(str(folder), device="cpu").encode(sentences)
     np.testing.assert_array_equal(embedder.encode(sentences), expected)
+
+
+def test_a_models_own_prompt_stands_before_each_sentence(
+    encoder_folders: dict[str, Path], sentences: list[str], tmp_path: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    folder = _sentence_transformer(encoder_folders["bert"], tmp_path / "st", _version_6, "mean")
+    stated = {"prompts": {"query": "the dog: ", "other": "x"}, "default_prompt_name": "query"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(stated))
+    embedder = SentenceEmbedder.from_pretrained(str(folder), device="cpu")
+    assert embedder.prompt == "the dog: "
+    theirs = SentenceTransformer(str(folder), device="cpu").encode(sentences)
+    np.testing.assert_allclose(embedder.encode(sentences), theirs, atol=1e-5)
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(_version_6("mean") | {"include_prompt": False}))
+    with pytest.raises(ModelError, match="pools without its prompt"):
+        SentenceEmbedder.from_pretrained(str(folder), device="cpu")

@@ -1,4 +1,4 @@
-"""Benchmarks, each read by one loader from a local folder or from the Hub into the same records."""
+"""The Tatoeba retrieval test sets, read from a local folder or from the Hub into the same records."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import cast
 
+from hf_xsent.data.hub import hub_columns, hub_configs, is_hub_id
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.lines import lines
 from hf_xsent.errors import DataError, nearest
@@ -44,7 +45,7 @@ def load_tatoeba(source: str | PathLike[str], languages: Iterable[str] | None = 
             raise DataError(f"{folder} has no files tatoeba.xxx-eng.xxx and tatoeba.xxx-eng.eng; name their folder")
         return [_tatoeba_set(name, *_read_folder(folder, name)) for name in _select(names, languages)]
     repo = fspath(source)
-    if repo.count("/") != 1 or repo.startswith((".", "~", "/")):
+    if not is_hub_id(repo):
         raise DataError(f"no such folder: {repo}; give the folder of the Tatoeba files, or a data set as owner/name")
     return [_tatoeba_set(name, *_read_hub(repo, name)) for name in _select(_hub_names(repo), languages)]
 
@@ -82,12 +83,7 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def _hub_names(repo: str) -> list[str]:
-    import datasets
-
-    try:
-        configs = datasets.get_dataset_config_names(repo)
-    except Exception as error:  # network, access and naming errors of several libraries
-        raise DataError(f"{repo}: neither a folder nor a data set within reach ({_first_line(error)})") from error
+    configs = hub_configs(repo)
     names = [config.removesuffix("-eng") for config in configs if config.endswith("-eng")]
     if not names:
         raise DataError(f"{repo} has no configs such as deu-eng; its configs are {', '.join(configs[:5])}")
@@ -95,17 +91,5 @@ def _hub_names(repo: str) -> list[str]:
 
 
 def _read_hub(repo: str, name: str) -> tuple[list[str], list[str]]:
-    import datasets
-
-    try:
-        data = datasets.load_dataset(repo, f"{name}-eng", split="test")
-        sides = data["sentence1"], data["sentence2"]
-    except Exception as error:
-        reason = _first_line(error)
-        raise DataError(f"{repo}: cannot read sentence1 and sentence2 of {name}-eng, split test ({reason})") from error
-    sources, targets = ([text.strip() for text in side] for side in sides)
-    return sources, targets
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    sources, targets = hub_columns(repo, f"{name}-eng", ["sentence1", "sentence2"])
+    return [text.strip() for text in sources], [text.strip() for text in targets]

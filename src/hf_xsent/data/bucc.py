@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 
+from hf_xsent.data.hub import hub_columns, hub_configs, is_hub_id
 from hf_xsent.data.lines import lines
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, nearest
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,56 @@ class BuccSet:
     target_ids: list[str]
     targets: list[str]
     gold: frozenset[tuple[int, int]]
+
+
+SPLITS = ("sample", "dev", "training", "train", "test")  # in the order in which they are measured
+
+
+def find_bucc(source: str | PathLike[str], pairs: Iterable[str] | None = None) -> list[BuccSet]:
+    """Load every split that has gold pairs, of all language pairs that are there or of these.
+
+    ``source`` is a folder of files as ``load_bucc`` reads them, or a data set on the Hub such as
+    ``mteb/bucc-bitext-mining`` with configs ``de-en``, split test (the training set of the shared task) and one row of
+    three lists: ``sentence1``, ``sentence2`` and ``gold``, which counts from 1.
+    """
+    folder = Path(source)
+    if folder.is_dir():
+        names = [path.name.split(".") for path in sorted(folder.glob("*-*.*.gold"))]
+        splits: dict[str, list[str]] = {}
+        for pair, split, _ in sorted((name for name in names if len(name) == 3), key=_place):
+            splits.setdefault(pair, []).append(split)
+        if not splits:
+            raise DataError(f"{folder} has no files such as zh-en.training.gold beside zh-en.training.zh and .en")
+        return [load_bucc(folder, pair, split) for pair in _select(splits, pairs) for split in splits[pair]]
+    repo = fspath(source)
+    if not is_hub_id(repo):
+        raise DataError(f"no such folder: {repo}; give the folder of the BUCC files, or a data set as owner/name")
+    there = [config for config in hub_configs(repo) if config.count("-") == 1]
+    return [_read_hub(repo, pair) for pair in _select(there, pairs)]
+
+
+def _place(name: list[str]) -> tuple[str, int, str]:
+    return name[0], SPLITS.index(name[1]) if name[1] in SPLITS else len(SPLITS), name[1]
+
+
+def _select(there: Iterable[str], pairs: Iterable[str] | None) -> list[str]:
+    known = list(there)
+    chosen = known if pairs is None else list(pairs)
+    for pair in chosen:
+        if pair not in known:
+            raise DataError(f"BUCC: no gold pairs of {pair!r} there, only of {', '.join(known)}{nearest(pair, known)}")
+    return chosen
+
+
+def _read_hub(repo: str, pair: str) -> BuccSet:
+    (sources,), (targets,), (gold,) = hub_columns(repo, pair, ["sentence1", "sentence2", "gold"])
+    numbers = frozenset((int(source) - 1, int(target) - 1) for source, target in gold)
+    if not all(0 <= one < len(sources) and 0 <= other < len(targets) for one, other in numbers):
+        raise DataError(f"{repo}: the gold of {pair} names sentences that are not there; it must count from 1")
+    ids = [[f"{language}-{number}" for number in range(1, len(side) + 1)]
+           for language, side in zip(pair.split("-"), (sources, targets), strict=True)]  # fmt: skip
+    sides = [[text.strip() for text in side] for side in (sources, targets)]
+    return BuccSet(pair, "training", ids[0], sides[0], ids[1], sides[1], numbers)
 
 
 def load_bucc(folder: str | PathLike[str], pair: str, split: str) -> BuccSet:

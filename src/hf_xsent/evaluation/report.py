@@ -3,12 +3,79 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from hf_xsent.errors import OutputError
+from hf_xsent.evaluation.task import EvaluationTask, Figures, Scores
+
 PACKAGES = ("hf-xsent", "torch", "transformers", "tokenizers", "numpy")
+
+
+@dataclass(frozen=True)
+class Report:
+    """One task, measured on one model in one view; equal runs give equal reports, so it knows no time."""
+
+    task: str
+    protocol: str
+    settings: dict[str, Any]  # model, its fingerprint, pooling, layer, …
+    data_fingerprint: str
+    versions: dict[str, str]
+    groups: dict[str, Figures]
+    languages: dict[str, Figures]
+
+    @classmethod
+    def of(cls, task: EvaluationTask, settings: Mapping[str, Any], scores: Scores | None = None) -> Report:
+        """The report of these scores; without any it says what would be measured."""
+        scores = scores or Scores({}, {})
+        groups, languages = (
+            {name: {key: round(value, 4) for key, value in figures.items()} for name, figures in some.items()}
+            for some in (scores.groups, scores.languages)
+        )
+        return cls(task.name, task.protocol, dict(settings), task.fingerprint, versions(), groups, languages)
+
+    @property
+    def stamp(self) -> str:
+        """What decides the figures."""
+        decisive = {key: value for key, value in asdict(self).items() if key not in ("groups", "languages")}
+        return json.dumps(decisive, sort_keys=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    def table(self, task: EvaluationTask) -> str:
+        """For people: languages first, then groups, then what was measured and how."""
+        rows = [[name, *_cells(task, figures)] for name, figures in self.languages.items()]
+        rows += [[f"mean of {name}", *_cells(task, figures)] for name, figures in self.groups.items()]
+        table = render_table([task.title, *task.headings.values()], rows)
+        return f"{table}\n{state(self.settings)}\n{self.protocol}"
+
+
+def sweep_table(task: EvaluationTask, reports: Sequence[Report]) -> str:
+    """A line for each layer, pooling and dimension: the main figure of each group."""
+    first = reports[0]
+    varied = [key for key in first.settings if len({str(one.settings.get(key)) for one in reports}) > 1]
+    names = list(first.groups or first.languages)
+    rows = []
+    for one in reports:
+        figures = one.groups or one.languages
+        rows.append([*(str(one.settings[key]) for key in varied), *(figures[name][task.main] for name in names)])
+    fixed = {key: value for key, value in first.settings.items() if key not in varied}
+    return f"{task.title}\n{render_table([*varied, *names], rows)}\n{state(fixed)}\n{first.protocol}"
+
+
+def state(settings: Mapping[str, Any]) -> str:
+    """In a line."""
+    return ", ".join(f"{key} {value}" for key, value in settings.items())
+
+
+def _cells(task: EvaluationTask, figures: Figures) -> list[object]:
+    return [figures[key] for key in task.headings]
 
 
 def render_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -25,6 +92,28 @@ def render_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str
 def versions() -> dict[str, str]:
     """The packages that a result depends on."""
     return {package: version(package) for package in PACKAGES}
+
+
+def read_reports(path: str | Path) -> list[Report]:
+    """The reports of a JSON file that ``write_json`` wrote; none where there is no file."""
+    if not Path(path).is_file():
+        return []
+    try:
+        runs = json.loads(Path(path).read_text(encoding="utf-8"))["runs"]
+        return [Report(**run) for run in runs]
+    except (ValueError, TypeError, KeyError) as error:
+        raise OutputError(f"{path} exists and holds no results of this command: choose another file") from error
+
+
+def check_writable(path: str | Path) -> None:
+    """Told before hours of work; the folder is made where there is none."""
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror}") from error
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise OutputError(f"{path} cannot be written: name a file in a folder of yours")
 
 
 def write_json(path: str | Path, content: Mapping[str, Any]) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from tqdm import tqdm
 
-from hf_xsent.data.benchmarks import TatoebaSet, tatoeba_groups
+from hf_xsent.data.benchmarks import TatoebaSet, load_tatoeba, tatoeba_groups
 from hf_xsent.errors import DataError
-from hf_xsent.evaluation.report import render_table, versions
+from hf_xsent.evaluation.task import Encode, Figures, Scores, fingerprint, means
 from hf_xsent.models.encodes import Encodes
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 PROTOCOL = "accuracy@1 by cosine, no margin; a hit is the same line number; of equal scores the first line counts"
 _ROWS_PER_BLOCK = 1024
@@ -38,7 +41,7 @@ def accuracy_at_1(source: np.ndarray, target: np.ndarray) -> RetrievalAccuracy:
     """Rank all targets for each source and all sources for each target, a block of rows at a time."""
     if len(source) != len(target) or len(source) == 0:
         raise DataError(f"retrieval needs pairs: got {len(source)} source and {len(target)} target vectors")
-    source, target = _unit(source), _unit(target)
+    source, target = unit(source), unit(target)
     lines = np.arange(len(source))
     nearest_target = np.empty(len(source), dtype=np.int64)
     nearest_source = np.zeros(len(target), dtype=np.int64)
@@ -57,7 +60,8 @@ def accuracy_at_1(source: np.ndarray, target: np.ndarray) -> RetrievalAccuracy:
     )
 
 
-def _unit(vectors: np.ndarray) -> np.ndarray:
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """In float32, each of length 1; zeros stay."""
     vectors = np.asarray(vectors, dtype=np.float32)
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
@@ -84,93 +88,42 @@ def retrieval_by_language(
 
 
 @dataclass(frozen=True)
-class TatoebaReport:
-    """Accuracies by language (ISO 639-3) with what they were measured by."""
+class TatoebaTask:
+    """Tatoeba: is the nearest English sentence the translation, and the other way round?"""
 
-    settings: dict[str, Any]  # model, pooling, layer, …
-    languages: dict[str, RetrievalAccuracy]
-    data: str  # fingerprint of the sentences
+    sets: Sequence[TatoebaSet]
 
-    @property
-    def groups(self) -> dict[str, RetrievalAccuracy]:
-        """Means over those groups of which every language was measured, and over all that was."""
-        groups = {
-            name: codes for name, codes in tatoeba_groups().items() if codes and set(codes) <= set(self.languages)
-        }
-        groups["measured"] = list(self.languages)
-        return {name: _mean(self.languages[code] for code in codes) for name, codes in groups.items()}
+    name: ClassVar[str] = "tatoeba"
+    title: ClassVar[str] = "Tatoeba"
+    protocol: ClassVar[str] = PROTOCOL
+    headings: ClassVar[Mapping[str, str]] = {"pairs": "pairs", "forward": "xx→en", "backward": "en→xx", "mean": "mean"}
+    main: ClassVar[str] = "mean"
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON; equal for equal runs."""
-        return {
-            "task": "tatoeba",
-            "protocol": PROTOCOL,
-            "settings": self.settings,
-            "data_fingerprint": self.data,
-            "versions": versions(),
-            "groups": {name: _rounded(accuracy) for name, accuracy in self.groups.items()},
-            "languages": {code: _rounded(accuracy) for code, accuracy in self.languages.items()},
-        }
+    def __post_init__(self) -> None:
+        if not self.sets:
+            raise DataError("no Tatoeba language was chosen: name at least one")
 
-    def table(self) -> str:
-        """For people: languages first, then groups."""
-        rows = [[code, *_cells(accuracy)] for code, accuracy in self.languages.items()]
-        rows += [[f"mean of {name}", *_cells(accuracy)] for name, accuracy in self.groups.items()]
-        stated = ", ".join(f"{key} {value}" for key, value in self.settings.items())
-        table = render_table(["Tatoeba", "pairs", "xx→en", "en→xx", "mean"], rows)
-        return f"{table}\n{stated}\n{PROTOCOL}"
+    @classmethod
+    def load(cls, source: str | PathLike[str], languages: Iterable[str] | None = None) -> Self:
+        """As ``load_tatoeba``; a language goes by any of its codes."""
+        return cls(load_tatoeba(source, languages))
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of languages and sentences."""
+        return fingerprint(text for one in self.sets for text in (one.language, *one.sources, *one.targets))
 
-def evaluate_tatoeba(model: Encodes, sets: Sequence[TatoebaSet], settings: Mapping[str, Any]) -> TatoebaReport:
-    """Measure each set; ``settings`` says what the model is and how it pools, and goes into the report as it is."""
-    if not sets:
-        raise DataError("no Tatoeba language was chosen: name at least one")
-    pairs = {one.language: (one.sources, one.targets) for one in sets}
-    return TatoebaReport(
-        settings=dict(settings),
-        languages=retrieval_by_language(model, pairs),
-        data=_fingerprint(sets),
-    )
+    def sentences(self) -> Iterator[str]:
+        """Both sides of each language."""
+        for one in self.sets:
+            yield from (*one.sources, *one.targets)
 
-
-def describe(
-    model: str | Path, pooling: str, layer: int | None, max_length: int, dtype: str, dim: int | None = None
-) -> dict[str, Any]:
-    """The settings that every reported number states."""
-    return {
-        "model": str(model),
-        "pooling": pooling,
-        "layer": "last" if layer is None else layer,
-        "max_length": max_length,
-        "dtype": dtype,
-    } | ({} if dim is None else {"dim": dim})
-
-
-def _mean(accuracies: Iterable[RetrievalAccuracy]) -> RetrievalAccuracy:
-    some = list(accuracies)
-    return RetrievalAccuracy(
-        forward=sum(one.forward for one in some) / len(some),
-        backward=sum(one.backward for one in some) / len(some),
-        pairs=sum(one.pairs for one in some),
-    )
-
-
-def _cells(accuracy: RetrievalAccuracy) -> list[object]:
-    return [accuracy.pairs, accuracy.forward, accuracy.backward, accuracy.mean]
-
-
-def _rounded(accuracy: RetrievalAccuracy) -> dict[str, float | int]:
-    return {
-        "pairs": accuracy.pairs,
-        "forward": round(accuracy.forward, 4),
-        "backward": round(accuracy.backward, 4),
-        "mean": round(accuracy.mean, 4),
-    }
-
-
-def _fingerprint(sets: Sequence[TatoebaSet]) -> str:
-    digest = hashlib.sha256()
-    for one in sets:
-        for sentence in (one.language, *one.sources, *one.targets):
-            digest.update(sentence.encode() + b"\n")
-    return digest.hexdigest()[:16]
+    def score(self, encode: Encode) -> Scores:
+        """Accuracy@1 in both directions, and its mean over the groups of languages that papers report on."""
+        languages: dict[str, Figures] = {}
+        for one in self.sets:
+            found = accuracy_at_1(encode(one.sources), encode(one.targets))
+            languages[one.language] = {
+                "pairs": found.pairs, "forward": found.forward, "backward": found.backward, "mean": found.mean
+            }  # fmt: skip
+        return Scores(languages, means(languages, tatoeba_groups() | {"measured": list(languages)}))

@@ -20,15 +20,24 @@ class AlignmentScores:
 
 
 def alignment_scores(found: Sequence[Iterable[Link]], gold: Sequence[GoldPair]) -> AlignmentScores:
-    """AER of Och and Ney (2003): 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|)."""
+    """Of links found in gold pairs."""
     if len(found) != len(gold):
         raise DataError(f"links of {len(found)} pairs cannot be measured on {len(gold)} gold pairs")
-    links = [frozenset(some) for some in found]
-    all_found, all_sure = sum(map(len, links)), sum(len(pair.sure) for pair in gold)
-    sure = sum(len(some & pair.sure) for some, pair in zip(links, gold, strict=True))
-    possible = sum(len(some & pair.possible) for some, pair in zip(links, gold, strict=True))
+    return link_scores(found, [pair.sure for pair in gold], [pair.possible for pair in gold])
+
+
+def link_scores(
+    found: Sequence[Iterable[Link]], sure: Sequence[Iterable[Link]], possible: Sequence[Iterable[Link]]
+) -> AlignmentScores:
+    """AER of Och and Ney (2003): 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|); what is sure is possible, too."""
+    all_found = all_sure = found_sure = found_possible = 0
+    for some, certain, others in zip(map(set, found), map(set, sure), possible, strict=True):
+        all_found += len(some)
+        all_sure += len(certain)
+        found_sure += len(some & certain)
+        found_possible += len(some & certain.union(others))
     return AlignmentScores(
-        error_rate=100 * (1 - (sure + possible) / max(1, all_found + all_sure)),
-        precision=100 * possible / max(1, all_found),
-        recall=100 * sure / max(1, all_sure),
+        error_rate=100 * (1 - (found_sure + found_possible) / max(1, all_found + all_sure)),
+        precision=100 * found_possible / max(1, all_found),
+        recall=100 * found_sure / max(1, all_sure),
     )

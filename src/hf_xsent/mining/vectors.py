@@ -123,4 +123,4 @@ def identify_model(name_or_path: str, embedder: SentenceEmbedder) -> dict[str, s
         "model": fingerprint_model(name_or_path),
         "pooling": embedder.pooling,
         "max_length": str(embedder.max_length),
-    }
+    } | ({"prompt": embedder.prompt} if embedder.prompt else {})

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from tqdm import tqdm
 from transformers import AutoModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
-from hf_xsent.errors import ModelError
+from hf_xsent.errors import ModelError, nearest
 from hf_xsent.models.backbone import family
 from hf_xsent.models.loading import load_config, load_tokenizer, quiet_loading
-from hf_xsent.models.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
+from hf_xsent.models.sentence_encoder import SentenceEncoder, SentenceEncoderConfig, View
+from hf_xsent.packing import POOLINGS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -37,10 +38,8 @@ class SentenceEmbedder:
         layer: int | None = None,
         tokens_per_batch: int = 8192,
         dim: int | None = None,
+        prompt: str = "",
     ) -> None:
-        layers = len(model.backbone.layers)
-        if layer is not None and not 0 <= layer <= layers:
-            raise ModelError(f"layer {layer} does not exist: this encoder has layers 0 (embeddings) to {layers}")
         longest = family(model.config.encoder_config).max_length(model.config.encoder_config)
         if max_length is not None and not 2 <= max_length <= longest:
             raise ModelError(f"max_length {max_length} does not fit: this encoder takes 2 to {longest} tokens")
@@ -50,9 +49,11 @@ class SentenceEmbedder:
         self.model = model
         self.tokenizer = tokenizer
         self.max_length = max_length or model.config.max_length
-        self.layer = layer
         self.tokens_per_batch = tokens_per_batch
         self.width: int = dim or width
+        self.prompt = prompt  # put before each sentence
+        self.view = View(self.last_layer if layer is None else layer, model.config.pooling)
+        self.check_views([self.view])
 
     @classmethod
     def from_pretrained(
@@ -67,9 +68,10 @@ class SentenceEmbedder:
     ) -> Self:
         """Open a model of ours, a sentence-transformers folder (transformer and pooling), or any supported encoder.
 
-        Pooling and length are the model's own where it states them; a plain encoder is pooled by its mean. With
+        Pooling, length and prompt are the model's own where it states them; a plain encoder is pooled by its mean. With
         ``dim`` only so many numbers of each vector are kept, as sentence-transformers' ``truncate_dim`` does.
         """
+        prompt = ""
         config = load_config(name_or_path)
         if isinstance(config, SentenceEncoderConfig):
             if pooling is not None:
@@ -78,7 +80,7 @@ class SentenceEmbedder:
                 model = AutoModel.from_pretrained(name_or_path, config=config, dtype=dtype)
         else:
             stated = sentence_transformer_settings(name_or_path)
-            kept = stated.pop("dim", None)
+            kept, prompt = stated.pop("dim", None), stated.pop("prompt", "")
             dim = kept if dim is None else dim
             stated["pooling"] = pooling or stated.get("pooling", "mean")
             longest = family(config).max_length(config)
@@ -86,28 +88,56 @@ class SentenceEmbedder:
             model = SentenceEncoder.from_backbone(name_or_path, dtype=dtype, **stated)
         if device is None:
             device = "cuda" if torch.cuda.is_available() else "cpu"
-        return cls(model.to(device).eval(), load_tokenizer(name_or_path), max_length, layer, dim=dim)
+        return cls(model.to(device).eval(), load_tokenizer(name_or_path), max_length, layer, dim=dim, prompt=prompt)
+
+    @property
+    def last_layer(self) -> int:
+        """The number of the highest one; the embeddings are number 0."""
+        return len(self.model.backbone.layers)
 
     @property
     def pooling(self) -> str:
         """How token states become a sentence vector."""
         return self.model.config.pooling
 
-    @torch.inference_mode()
+    def check_views(self, views: Sequence[View]) -> None:
+        """Tell of layers and poolings that do not exist before any work."""
+        for view in views:
+            if not 0 <= view.layer <= self.last_layer:
+                layers = f"this encoder has layers 0 (embeddings) to {self.last_layer}"
+                raise ModelError(f"layer {view.layer} does not exist: {layers}")
+            if view.pooling not in POOLINGS:
+                choices = f"use one of {', '.join(POOLINGS)}{nearest(view.pooling, POOLINGS)}"
+                raise ModelError(f"unknown pooling {view.pooling!r}: {choices}")
+
     def encode(self, sentences: Sequence[str], language: str | None = None, show_progress: bool = False) -> np.ndarray:
         """N × width float32 vectors, row i for sentence i; ``language`` for models with language embeddings."""
+        return self.encode_views(sentences, [self.view], language, show_progress)[0]
+
+    @torch.inference_mode()
+    def encode_views(
+        self,
+        sentences: Sequence[str],
+        views: Sequence[View],
+        language: str | None = None,
+        show_progress: bool = False,
+        into: Sequence[np.ndarray] | None = None,
+    ) -> list[np.ndarray]:
+        """As ``encode``, in several views of one pass through the encoder; ``into`` is filled where it is given."""
         if isinstance(sentences, str):
             raise ModelError("encode takes a list of sentences: put the one sentence into a list")
+        self.check_views(views)
         ids = self._tokenize(sentences)
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]), reverse=True)  # longest first: memory peaks at once
-        vectors = np.empty((len(ids), self.width), dtype=np.float32)
+        vectors = [np.empty((len(ids), self.width), np.float32) for _ in views] if into is None else list(into)
         bar = tqdm(total=len(ids), desc="encoding", unit="sentence", disable=None if show_progress else True)
         start = 0
         with bar, _evaluating(self.model):
             while start < len(order):
                 count = max(1, self.tokens_per_batch // len(ids[order[start]]))
                 rows = order[start : start + count]
-                vectors[rows] = self._embed([ids[i] for i in rows], language)
+                for whole, some in zip(vectors, self._embed([ids[i] for i in rows], views, language), strict=True):
+                    whole[rows] = some[:, : self.width].float().cpu().numpy()
                 start += count
                 bar.update(len(rows))
         return vectors
@@ -115,11 +145,11 @@ class SentenceEmbedder:
     def _tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
         ids: list[list[int]] = []
         for start in range(0, len(sentences), _SENTENCES_PER_TOKENIZER_CALL):
-            some = list(sentences[start : start + _SENTENCES_PER_TOKENIZER_CALL])
+            some = [self.prompt + one for one in sentences[start : start + _SENTENCES_PER_TOKENIZER_CALL]]
             ids += self.tokenizer(some, truncation=True, max_length=self.max_length)["input_ids"]
         return ids
 
-    def _embed(self, ids: list[list[int]], language: str | None) -> np.ndarray:
+    def _embed(self, ids: list[list[int]], views: Sequence[View], language: str | None) -> list[Tensor]:
         device = self.model.device
         longest = max(map(len, ids))
         mask = torch.arange(longest) < torch.tensor([len(row) for row in ids])[:, None]
@@ -128,8 +158,7 @@ class SentenceEmbedder:
         languages = None
         if self.model.config.languages:
             languages = torch.full((len(ids),), self._language_id(language), device=device)
-        vectors = self.model.embed([padded.to(device)], [mask.long().to(device)], languages, self.layer)
-        return vectors[:, : self.width].float().cpu().numpy()
+        return self.model.embed_views([padded.to(device)], [mask.long().to(device)], views, languages)
 
     def _language_id(self, language: str | None) -> int:
         known: list[str] = self.model.config.languages
@@ -151,15 +180,23 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def sentence_transformer_settings(name_or_path: str) -> dict[str, Any]:
-    """Pooling, normalisation, length and cut of a sentence-transformers folder or Hub id; empty for a plain encoder."""
+    """What a sentence-transformers folder or Hub id states, from pooling to prompt; empty for a plain encoder."""
     modules = _stated(name_or_path, "modules.json")
     if modules is None:
         return {}
     settings: dict[str, Any] = {}
+    whole = _stated(name_or_path, "config_sentence_transformers.json") or {}
+    if prompt := whole.get("prompts", {}).get(whole.get("default_prompt_name")):
+        settings["prompt"] = prompt
     for module in modules:
         kind = module["type"].rsplit(".", 1)[-1]
         if kind == "Pooling":
-            settings["pooling"] = _pooling(_stated(name_or_path, f"{module['path']}/config.json") or {})
+            pooling = _stated(name_or_path, f"{module['path']}/config.json") or {}
+            settings["pooling"] = _pooling(pooling)
+            if prompt and not pooling.get("include_prompt", True):
+                raise ModelError(
+                    f"{name_or_path!r} pools without its prompt: open it with sentence_transformers.SentenceTransformer"
+                )
         elif kind == "Normalize":
             settings["normalize"] = True
         elif kind != "Transformer":

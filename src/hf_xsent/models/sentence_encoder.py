@@ -75,6 +75,14 @@ class SentenceEncoderConfig(PreTrainedConfig):
         return [field.name for field in fields(cls) if field.name not in inherited]
 
 
+@dataclass(frozen=True)
+class View:
+    """Which states become a sentence's vector: those after this layer (0 are the embeddings), pooled in this way."""
+
+    layer: int
+    pooling: str
+
+
 @dataclass
 class SentenceEncoderOutput(ModelOutput):
     """Token states, padded as the input was, and one vector a sentence (also under the name others look for)."""
@@ -186,15 +194,36 @@ class SentenceEncoder(PreTrainedModel):
         attention_masks: Sequence[Tensor],
         language_ids: Tensor | None = None,
         layer: int | None = None,
+        pooling: str | None = None,
     ) -> Tensor:
         """The sentence vectors of several padded batches, in order: the lean path of training and evaluation."""
         packed = pack(input_ids, attention_masks)
         extra = self._language_vectors(packed, language_ids)
-        if self.config.pooling == "cls":
+        pooling = pooling or self.config.pooling
+        if pooling == "cls":
             vectors = self.backbone.encode(packed, layer, tokens=packed.first_tokens, extra_embeddings=extra)
         else:
-            vectors = pool(self.backbone.encode(packed, layer, extra_embeddings=extra), packed, self.config.pooling)
+            vectors = pool(self.backbone.encode(packed, layer, extra_embeddings=extra), packed, pooling)
         return self._finish(vectors[packed.restore])
+
+    def embed_views(
+        self,
+        input_ids: Sequence[Tensor],
+        attention_masks: Sequence[Tensor],
+        views: Sequence[View],
+        language_ids: Tensor | None = None,
+    ) -> list[Tensor]:
+        """As ``embed``, in several views of one pass through the encoder."""
+        if len(views) == 1:
+            return [self.embed(input_ids, attention_masks, language_ids, views[0].layer, views[0].pooling)]
+        packed = pack(input_ids, attention_masks)
+        states = self.backbone.hidden_states(packed, self._language_vectors(packed, language_ids))
+        vectors = {}
+        for layer, hidden in zip(range(max(view.layer for view in views) + 1), states, strict=False):
+            for view in views:
+                if view.layer == layer:
+                    vectors[view] = self._finish(pool(hidden, packed, view.pooling)[packed.restore])
+        return [vectors[view] for view in views]
 
     def _language_vectors(self, packed: PackedSentences, language_ids: Tensor | None) -> Tensor | None:
         """T × d embeddings of each token's language; ``language_ids`` are the caller's N."""

@@ -1,0 +1,87 @@
+"""Encoding for Tatoeba: ours beside SentenceTransformer.encode with its defaults, on the same sentences.
+
+  python benchmarks/evaluation_speed.py --model ENCODER --tatoeba FOLDER [--steps 9] [--chunks 64] [--dtype bfloat16]
+
+All distinct sentences of the 112 languages are shuffled and cut into chunks; each step encodes one, in processes that
+take turns. ``--chunks 16 --steps 17`` measures all of them after one that does not count. CPU seconds; ``--dtype`` is
+ours alone, theirs stays in float32.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from pathlib import Path
+
+from turns import Turn, take_turns
+
+
+def chunk(tatoeba: str, chunks: int, step: int) -> list[str]:
+    """The sentences of a step: the same for all contenders."""
+    from hf_xsent.evaluation.retrieval import TatoebaTask
+
+    sentences = sorted(set(TatoebaTask.load(tatoeba).sentences()))
+    random.Random(0).shuffle(sentences)
+    return sentences[step % chunks :: chunks]
+
+
+def ours(turn: Turn, model: str, tatoeba: str, chunks: int, dtype: str) -> None:
+    """The lean path."""
+    import torch
+
+    from hf_xsent.models.embedder import SentenceEmbedder
+
+    embedder = SentenceEmbedder.from_pretrained(model, dtype=getattr(torch, dtype), device="cpu")
+    parts = [chunk(tatoeba, chunks, step) for step in range(turn.steps)]
+    turn.wait()
+    for part in parts:
+        embedder.encode(part)
+        turn.done()
+
+
+def theirs(turn: Turn, model: str, tatoeba: str, chunks: int, dtype: str) -> None:
+    """Its defaults: batches of 32, sorted by length, padded."""
+    from sentence_transformers import SentenceTransformer
+
+    encoder = SentenceTransformer(model, device="cpu", local_files_only=True)
+    parts = [chunk(tatoeba, chunks, step) for step in range(turn.steps)]
+    turn.wait()
+    for part in parts:
+        encoder.encode(part, show_progress_bar=False)
+        turn.done()
+
+
+def main() -> None:
+    """Take turns, print and keep the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--tatoeba", required=True)
+    parser.add_argument("--steps", type=int, default=9)
+    parser.add_argument("--chunks", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--output", default="benchmarks/results/evaluation_speed.json")
+    options = parser.parse_args()
+    told = take_turns(
+        {f"hf-xsent, {options.dtype}": ours, "SentenceTransformer.encode": theirs},
+        options.steps,
+        1,
+        options.threads,
+        model=options.model,
+        tatoeba=options.tatoeba,
+        chunks=options.chunks,
+        dtype=options.dtype,
+    )
+    first, second = (one["cpu_seconds"] for one in told.values())
+    size = len(chunk(options.tatoeba, options.chunks, 0))
+    results = {"sentences_a_step": size, "steps": options.steps - 1, "threads": options.threads} | {
+        name: one | {"ms_a_sentence": round(1000 * one["cpu_seconds"] / size, 2)} for name, one in told.items()
+    }
+    results["of theirs"] = round(first / second, 3)
+    print(json.dumps(results, indent=2))
+    Path(options.output).write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

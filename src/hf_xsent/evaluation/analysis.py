@@ -1,0 +1,152 @@
+"""How a space of sentence vectors is aligned: the gap between translations and others, hubs, and pictures of words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from hf_xsent.data.words import split_words, units
+from hf_xsent.errors import DataError, RecipeError, nearest
+from hf_xsent.evaluation.retrieval import accuracy_at_1, unit
+from hf_xsent.packing import pack, unpack
+
+if TYPE_CHECKING:
+    from hf_xsent.models.embedder import SentenceEmbedder
+
+_NEIGHBOURS = 10  # as in Radovanović et al. (2010)
+_K = 4  # neighbours of a margin
+
+
+@dataclass(frozen=True)
+class AlignmentGap:
+    """Of the sentences of one language and their translations."""
+
+    pairs: int
+    translations: float  # mean cosine of a sentence with its translation
+    others: float  # mean cosine with all other sentences of the other side
+    gap: float
+    accuracy: float  # retrieval by cosine, mean of both directions
+    margin_accuracy: float  # by ratio margin, which takes from hubs what they owe to being near to everything
+    hubness: float  # skewness of how often a sentence is among the 10 nearest of others; 0: all alike
+
+    def to_dict(self) -> dict[str, float]:
+        """Rounded, for JSON."""
+        return {name: round(value, 4) for name, value in asdict(self).items()}
+
+
+def alignment_gap(source: np.ndarray, target: np.ndarray) -> AlignmentGap:
+    """Compare all with all; ``source[i]`` and ``target[i]`` translate each other."""
+    if len(source) != len(target) or len(source) < 2:
+        raise DataError(f"a gap needs two pairs at least: got {len(source)} source and {len(target)} target vectors")
+    cosines = unit(source).astype(np.float64) @ unit(target).astype(np.float64).T
+    count, own = len(cosines), np.diag(cosines)
+    others = (cosines.sum() - own.sum()) / (count * (count - 1))
+    found = accuracy_at_1(source, target)
+    return AlignmentGap(
+        pairs=count,
+        translations=float(own.mean()),
+        others=float(others),
+        gap=float(own.mean() - others),
+        accuracy=found.mean,
+        margin_accuracy=_margin_accuracy(cosines),
+        hubness=(_hubness(cosines) + _hubness(cosines.T)) / 2,
+    )
+
+
+def _margin_accuracy(cosines: np.ndarray) -> float:
+    k = min(_K, len(cosines))
+    averages = [np.sort(side, 1)[:, -k:].mean(1) for side in (cosines, cosines.T)]
+    scores = cosines / ((averages[0][:, None] + averages[1][None, :]) / 2)
+    lines = np.arange(len(scores))
+    return 50 * float(np.mean(scores.argmax(1) == lines) + np.mean(scores.argmax(0) == lines))
+
+
+def _hubness(cosines: np.ndarray) -> float:
+    """Skewness of the number of rows that have a column among their nearest."""
+    k = min(_NEIGHBOURS, len(cosines) - 1)
+    nearest_columns = np.argpartition(-cosines, k - 1, axis=1)[:, :k]
+    occurrences = np.bincount(nearest_columns.ravel(), minlength=cosines.shape[1]).astype(float)
+    spread = occurrences.std()
+    return 0.0 if spread == 0 else float(((occurrences - occurrences.mean()) ** 3).mean() / spread**3)
+
+
+# Words of parallel sentences
+
+
+@dataclass(frozen=True)
+class WordVectors:
+    """The vectors of the words (or word pieces) of some sentences, one below the other."""
+
+    texts: list[str]
+    sentences: np.ndarray  # which sentence each is of
+    vectors: np.ndarray
+
+
+@torch.inference_mode()
+def word_vectors(
+    embedder: SentenceEmbedder, sentences: Sequence[str], layer: int | None = None, pieces: bool = False
+) -> WordVectors:
+    """States after a layer (default the last): of each word the mean over its pieces, or of each piece."""
+    encoded = embedder.tokenizer(
+        list(sentences),
+        truncation=True,
+        max_length=embedder.max_length,
+        padding=True,
+        return_tensors="pt",
+        return_offsets_mapping=True,
+    )
+    device = embedder.model.device
+    mask = encoded["attention_mask"].to(device)
+    packed = pack([encoded["input_ids"].to(device)], [mask])
+    states = unpack(embedder.model.backbone.encode(packed, layer), packed, mask).float().cpu().numpy()
+    texts, numbers, vectors = [], [], []
+    for number, sentence in enumerate(sentences):
+        words = split_words(sentence)
+        offsets = encoded["offset_mapping"][number].tolist()
+        of_pieces, of_words = units(words, offsets)
+        if pieces:
+            kept = [place for place, word in enumerate(of_pieces) if word >= 0]
+            texts += [sentence[slice(*offsets[place])] for place in kept]
+            groups = [[place] for place in kept]
+        else:
+            names: dict[int, str] = {}
+            for word, one in zip(words.strings, of_words, strict=True):
+                if one >= 0:
+                    names[one] = names.get(one, "") + word
+            texts += list(names.values())
+            groups = [[place for place, word in enumerate(of_pieces) if word == one] for one in names]
+        vectors += [states[number, group].mean(0) for group in groups]
+        numbers += [number] * len(groups)
+    return WordVectors(texts, np.array(numbers), np.array(vectors))
+
+
+def project(vectors: np.ndarray, method: str = "pca") -> np.ndarray:
+    """N × 2 places of N vectors, the same in each run."""
+    if method not in PROJECTIONS:
+        choices = f"use one of {', '.join(PROJECTIONS)}{nearest(method, PROJECTIONS)}"
+        raise RecipeError(f"unknown projection {method!r}: {choices}")
+    if len(vectors) < 4:
+        raise DataError(f"a projection needs four vectors at least, not {len(vectors)}: give more or longer sentences")
+    return PROJECTIONS[method](np.asarray(vectors, dtype=np.float64))
+
+
+def _pca(vectors: np.ndarray) -> np.ndarray:
+    from sklearn.decomposition import PCA
+
+    return np.asarray(PCA(2, svd_solver="full").fit_transform(vectors))
+
+
+def _tsne(vectors: np.ndarray) -> np.ndarray:
+    from sklearn.manifold import TSNE
+
+    perplexity = min(30.0, (len(vectors) - 1) / 3)
+    return np.asarray(
+        TSNE(2, init="pca", perplexity=perplexity, metric="cosine", random_state=0).fit_transform(vectors)
+    )
+
+
+PROJECTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"pca": _pca, "tsne": _tsne}

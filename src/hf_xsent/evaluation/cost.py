@@ -1,0 +1,114 @@
+"""What methods cost: operations of a forward pass and the time of a training step, for a pair of sentences each."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+from tqdm import tqdm
+
+from hf_xsent.data.collators import PairCollator
+from hf_xsent.errors import DataError, RecipeError, nearest
+from hf_xsent.models.loading import load_tokenizer
+from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
+
+if TYPE_CHECKING:
+    from hf_xsent.data.bitext import Pair
+
+METHODS: dict[str, dict[str, float]] = {
+    "tr": {"translation_ranking": 1.0},
+    "tr+mlm": {"translation_ranking": 1.0, "masked_language_modeling": 1.0},
+    "tr+tlm": {"translation_ranking": 1.0, "translation_language_modeling": 1.0},
+    "dap": {"translation_ranking": 1.0, "representation_translation": 0.8},
+    "wacse": {"translation_ranking": 0.8, "aligned_word_prediction": 0.1, "word_translation_ranking": 0.1},
+}
+_NEEDS_LINKS = {"wacse"}
+
+
+@dataclass(frozen=True)
+class TrainingCost:
+    """Of one pair of sentences."""
+
+    method: str
+    forward_gflops: float
+    training_ms: float  # forward and backward
+    encoding_ms: float  # of both sentences, once trained; the same for all methods that keep the encoder as it is
+
+    def to_dict(self) -> dict[str, Any]:
+        """Rounded, for JSON."""
+        return {name: value if isinstance(value, str) else round(value, 3) for name, value in asdict(self).items()}
+
+
+def check_methods(methods: Sequence[str], pairs: Sequence[Pair]) -> None:
+    """Tell of what cannot be measured before any model is opened."""
+    for method in methods:
+        if method not in METHODS:
+            raise RecipeError(f"unknown method {method!r}: use {', '.join(METHODS)}{nearest(method, METHODS)}")
+        if method in _NEEDS_LINKS and not all("links" in pair for pair in pairs):
+            raise DataError(f"{method} reads links between words: give pairs that hf-xsent align-words has linked")
+    if len(pairs) < 2:
+        raise DataError(f"a batch needs two pairs at least, not {len(pairs)}")
+
+
+def training_cost(
+    name_or_path: str,
+    pairs: Sequence[Pair],
+    methods: Sequence[str] = ("tr", "tr+tlm", "dap"),
+    max_length: int = 32,
+    repeats: int = 5,
+    device: str | torch.device = "cpu",
+) -> list[TrainingCost]:
+    """Each method on the same batch of pairs; medians over ``repeats`` steps after one that does not count."""
+    check_methods(methods, pairs)
+    collate = PairCollator(load_tokenizer(name_or_path), max_length, links=bool(_NEEDS_LINKS & set(methods)))
+    batch = {
+        name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in collate(pairs).items()
+    }
+    costs = []
+    for method in tqdm(methods, desc="measuring", unit=" methods", disable=None):
+        model: Any = SentenceEncoderForPreTraining.from_backbone(
+            name_or_path, objectives=METHODS[method], max_length=max_length
+        )
+        model.to(device)
+        costs.append(_cost(method, model, batch, len(pairs), repeats))
+    return costs
+
+
+def _cost(
+    method: str, model: SentenceEncoderForPreTraining, batch: Mapping[str, Any], pairs: int, repeats: int
+) -> TrainingCost:
+    model.eval()
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model(**batch)
+    ids, masks = (
+        [batch[f"{side}_{kind}"] for side in ("source", "target")] for kind in ("input_ids", "attention_mask")
+    )
+    training, encoding = [], []
+    for _ in range(repeats + 1):
+        with torch.no_grad():
+            encoding.append(_seconds(lambda: model.embed(ids, masks)))
+        model.train()
+        training.append(_seconds(lambda: model(**batch).loss.backward()))
+        model.zero_grad()
+        model.eval()
+    return TrainingCost(
+        method,
+        counter.get_total_flops() / 1e9 / pairs,
+        1000 * statistics.median(training[1:]) / pairs,
+        1000 * statistics.median(encoding[1:]) / pairs,
+    )
+
+
+def _seconds(work: Any) -> float:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    started = time.perf_counter()
+    work()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - started

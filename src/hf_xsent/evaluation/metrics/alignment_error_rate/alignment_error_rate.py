@@ -1,0 +1,35 @@
+"""Alignment error rate of word links, with precision and recall (Och and Ney, 2003)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import datasets
+import evaluate
+
+from hf_xsent.evaluation.word_alignment import link_scores
+
+
+class AlignmentErrorRate(evaluate.Metric):
+    """Predictions are the links found in each pair, [source word, target word]; references are the gold links.
+
+    A reference is ``{"sure": links, "possible": links}``; sure links count as possible, too.
+    """
+
+    def _info(self) -> evaluate.MetricInfo:
+        links = datasets.Sequence(datasets.Sequence(datasets.Value("int64")))
+        return evaluate.MetricInfo(
+            description=__doc__,
+            citation="",
+            inputs_description=self.__class__.__doc__,
+            features=datasets.Features({"predictions": links, "references": {"sure": links, "possible": links}}),
+        )
+
+    def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
+        sure, possible = ([_links(one[kind]) for one in references] for kind in ("sure", "possible"))
+        scores = link_scores([_links(one) for one in predictions], sure, possible)
+        return {"error_rate": scores.error_rate, "precision": scores.precision, "recall": scores.recall}
+
+
+def _links(pairs: Any) -> set[tuple[int, int]]:
+    return {(int(source), int(target)) for source, target in pairs}

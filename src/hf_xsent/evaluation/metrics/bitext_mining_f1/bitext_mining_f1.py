@@ -1,0 +1,49 @@
+"""F1 of mined pairs of sentences, as BUCC measures it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import datasets
+import evaluate
+import numpy as np
+
+from hf_xsent.mining.calibration import at_threshold, best_threshold
+from hf_xsent.mining.margin import MinedPairs
+
+
+class BitextMiningF1(evaluate.Metric):
+    """Each prediction is all that was mined of one set, each reference its gold; figures are means over sets.
+
+    Predictions are ``{"source": numbers, "target": numbers, "score": margins}``, references ``{"source": numbers,
+    "target": numbers}``. Without ``threshold`` that of the best F1 is taken, which must be chosen on other data to
+    compare with published figures on a test set.
+    """
+
+    def _info(self) -> evaluate.MetricInfo:
+        numbers = datasets.Sequence(datasets.Value("int64"))
+        gold = {"source": numbers, "target": numbers}
+        mined = gold | {"score": datasets.Sequence(datasets.Value("float64"))}
+        return evaluate.MetricInfo(
+            description=__doc__,
+            citation="",
+            inputs_description=self.__class__.__doc__,
+            features=datasets.Features({"predictions": mined, "references": gold}),
+        )
+
+    def _compute(self, predictions: Any, references: Any, threshold: float | None = None) -> dict[str, float]:
+        measured = []
+        for one, right in zip(predictions, references, strict=True):
+            gold = set(zip(right["source"], right["target"], strict=True))
+            mined = _mined(one)
+            measured.append(best_threshold(mined, gold) if threshold is None else at_threshold(mined, gold, threshold))
+        names = ("f1", "precision", "recall", "threshold")
+        return {name: sum(getattr(one, name) for one in measured) / len(measured) for name in names}
+
+
+def _mined(one: dict[str, list[Any]]) -> MinedPairs:
+    """Best first, of equal scores the lower numbers first."""
+    source, target, score = (np.asarray(one[name]) for name in ("source", "target", "score"))
+    order = np.lexsort((target, source, -score))
+    unknown = np.zeros(len(order), dtype=np.int64)
+    return MinedPairs(source[order], target[order], score[order], score[order], unknown, unknown)

@@ -1,0 +1,28 @@
+"""Accuracy@1 of translations by cosine, in both directions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import datasets
+import evaluate
+import numpy as np
+
+from hf_xsent.evaluation.retrieval import PROTOCOL, accuracy_at_1
+
+
+class TranslationRetrieval(evaluate.Metric):
+    """Predictions are vectors of source sentences, references those of their translations, in the same order."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        vectors = datasets.Sequence(datasets.Value("float32"))
+        return evaluate.MetricInfo(
+            description=f"{__doc__} {PROTOCOL}.",
+            citation="",
+            inputs_description=self.__class__.__doc__,
+            features=datasets.Features({"predictions": vectors, "references": vectors}),
+        )
+
+    def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
+        found = accuracy_at_1(np.asarray(predictions, np.float32), np.asarray(references, np.float32))
+        return {"forward": found.forward, "backward": found.backward, "mean": found.mean}

@@ -1,0 +1,81 @@
+"""Several tasks on one model, in several views of one encoding, task by task: what is finished is not done again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
+
+from hf_xsent.errors import ModelError
+from hf_xsent.evaluation.report import Report, check_writable, read_reports, write_json
+from hf_xsent.evaluation.task import EvaluationTask
+from hf_xsent.evaluation.vectors import SentenceVectors
+from hf_xsent.models.fingerprint import fingerprint_model
+
+if TYPE_CHECKING:
+    from hf_xsent.models.embedder import SentenceEmbedder
+    from hf_xsent.models.sentence_encoder import View
+
+
+def describe(embedder: SentenceEmbedder, name_or_path: str | Path) -> dict[str, Any]:
+    """The settings that every reported number states, beside its view."""
+    return {
+        "model": str(name_or_path),
+        "model_fingerprint": fingerprint_model(str(name_or_path)),
+        "max_length": embedder.max_length,
+        "dtype": str(embedder.model.dtype).removeprefix("torch."),
+    } | ({"prompt": embedder.prompt} if embedder.prompt else {})
+
+
+def evaluate_tasks(
+    embedder: SentenceEmbedder,
+    tasks: Sequence[EvaluationTask],
+    settings: Mapping[str, Any],
+    views: Sequence[View] | None = None,
+    dims: Sequence[int] | None = None,
+    output: str | Path | None = None,
+) -> Iterator[tuple[EvaluationTask, list[Report]]]:
+    """Give each task with its reports, one a view and dimension, as soon as they are there.
+
+    ``settings`` say what the model is (``describe``). ``output`` is a JSON file, written after each task; what it holds
+    already of the same model, data and versions is taken from there.
+    """
+    views = [embedder.view] if views is None else views
+    dims = [embedder.width] if dims is None else dims
+    _check(embedder, views, dims)
+    measured = [
+        (view, dim, {**settings, "pooling": view.pooling, "layer": view.layer, "dim": dim})
+        for view, dim in product(views, dims)
+    ]
+    if output is not None:
+        check_writable(output)
+    known = {} if output is None else {report.stamp: report for report in read_reports(output)}
+    found: dict[str, list[Report]] = {}
+    for task in tasks:
+        stamps = [Report.of(task, stated).stamp for _, _, stated in measured]
+        if all(stamp in known for stamp in stamps):
+            found[task.name] = [known[stamp] for stamp in stamps]
+    left = [task for task in tasks if task.name not in found]
+    vectors = SentenceVectors(embedder, views, (one for task in left for one in task.sentences()))
+    for task in tasks:
+        if task.name not in found:
+            vectors.add(task.sentences())
+            bar = tqdm(measured, desc=f"scoring {task.name}", unit=" views", delay=2, disable=None)
+            found[task.name] = [Report.of(task, stated, task.score(vectors.of(view, dim))) for view, dim, stated in bar]
+        if output is not None:
+            reports = [report for one in tasks for report in found.get(one.name, [])]
+            write_json(output, {"runs": [report.to_dict() for report in reports]})
+        yield task, found[task.name]
+
+
+def _check(embedder: SentenceEmbedder, views: Sequence[View], dims: Sequence[int]) -> None:
+    """Before any sentence is encoded."""
+    embedder.check_views(views)
+    for dim in dims:
+        if not 1 <= dim <= embedder.width:
+            raise ModelError(f"dim {dim} does not exist: the vectors of this model have {embedder.width} dimensions")
+    if embedder.model.config.languages:
+        raise ModelError("a model with language embeddings cannot be evaluated here: its vectors need a language each")

@@ -1,0 +1,55 @@
+"""The vectors of all sentences of a run: each distinct sentence encoded once, for all tasks, layers and poolings."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hf_xsent.errors import OutputError
+from hf_xsent.evaluation.task import Encode
+
+if TYPE_CHECKING:
+    from hf_xsent.models.embedder import SentenceEmbedder
+    from hf_xsent.models.sentence_encoder import View
+
+
+class SentenceVectors:
+    """Vectors by view, in nameless files that are mapped into memory and vanish with the process: a sweep has many."""
+
+    def __init__(self, embedder: SentenceEmbedder, views: Sequence[View], sentences: Iterable[str]) -> None:
+        self._embedder = embedder
+        self._views = list(views)
+        self._rows: dict[str, int] = {}  # of those encoded so far
+        shape = (max(1, len(set(sentences))), embedder.width)  # of all that will be asked for
+        needed, free = len(self._views) * shape[0] * shape[1] * 4, shutil.disk_usage(tempfile.gettempdir()).free
+        if needed > free:
+            raise OutputError(
+                f"the vectors take {needed >> 20:,} MiB but {tempfile.gettempdir()} has {free >> 20:,} MiB free: "
+                "choose fewer layers at once, or set TMPDIR to a larger disk"
+            )
+        self._vectors = {}
+        for view in self._views:
+            with tempfile.TemporaryFile() as file:
+                self._vectors[view] = np.memmap(file, np.float32, "w+", shape=shape)
+
+    def add(self, sentences: Iterable[str]) -> None:
+        """Encode those that were not yet."""
+        new = [one for one in dict.fromkeys(sentences) if one not in self._rows]
+        if not new:
+            return
+        start = len(self._rows)
+        into = [self._vectors[view][start : start + len(new)] for view in self._views]
+        self._embedder.encode_views(new, self._views, show_progress=True, into=into)
+        self._rows |= {one: start + place for place, one in enumerate(new)}
+
+    def of(self, view: View, dim: int) -> Encode:
+        """Gives the first ``dim`` numbers of each sentence's vector in this view."""
+
+        def encode(sentences: Sequence[str]) -> np.ndarray:
+            return np.asarray(self._vectors[view][[self._rows[one] for one in sentences], :dim])
+
+        return encode

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+from transformers import AutoModel
+
+from hf_xsent import SentenceEmbedder
+from hf_xsent.cli.main import main
+from hf_xsent.errors import DataError, RecipeError
+from hf_xsent.evaluation.analysis import alignment_gap, project, word_vectors
+from hf_xsent.evaluation.cost import training_cost
+
+
+def test_the_gap_is_between_translations_and_all_others() -> None:
+    source, target = np.array([[1.0, 0], [0, 2]]), np.array([[3.0, 4], [0, 1]])
+    # cosines: 0.6 and 1 of translations, 0 and 0.8 of others
+    gap = alignment_gap(source, target)
+    assert (gap.pairs, gap.translations, gap.others, gap.gap) == (2, *map(pytest.approx, (0.8, 0.4, 0.4)))
+    # the first target lies closer to the second source: a hub, whose margins (1 beside 1.2) give it back to the first
+    assert (gap.accuracy, gap.margin_accuracy) == (75, 100)
+
+
+def test_hubs_show_in_the_skewness_of_occurrences() -> None:
+    generator = np.random.default_rng(0)
+    spread = generator.standard_normal((300, 4))
+    target = spread.copy()
+    target[:5] = spread.mean(0) + np.array([3.0, 3, 3, 3])  # far out: near to a whole side of the space
+    crowded = alignment_gap(spread, 0.2 * target + np.array([1.0, 0, 0, 0]))
+    assert crowded.hubness > alignment_gap(spread, spread).hubness
+
+
+@pytest.mark.parametrize(("sources", "targets"), [(1, 1), (3, 2)])
+def test_too_few_pairs_are_refused(sources: int, targets: int) -> None:
+    with pytest.raises(DataError, match=f"got {sources} source and {targets} target"):
+        alignment_gap(np.ones((sources, 2)), np.ones((targets, 2)))
+
+
+def test_a_word_is_the_mean_of_its_pieces(encoder_folders: dict[str, Path]) -> None:
+    folder = encoder_folders["bert"]
+    embedder = SentenceEmbedder.from_pretrained(str(folder), device="cpu")
+    sentence = "The dog xyz."  # the tokenizer knows xyz by its letters alone
+    words = word_vectors(embedder, ["Ich lese", sentence])
+    assert words.texts == ["Ich", "lese", "The", "dog", "xyz", "."]
+    assert words.sentences.tolist() == [0, 0, 1, 1, 1, 1]
+    states = AutoModel.from_pretrained(folder).eval()(**embedder.tokenizer(sentence, return_tensors="pt"))
+    expected = states.last_hidden_state[0].detach().numpy()
+    np.testing.assert_allclose(words.vectors[4], expected[3:6].mean(0), atol=1e-5)
+    pieces = word_vectors(embedder, [sentence], pieces=True)
+    assert pieces.texts == ["The", "dog", "x", "y", "z", "."]
+    np.testing.assert_allclose(pieces.vectors, expected[1:-1], atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["pca", "tsne"])
+def test_projections_are_the_same_in_each_run_and_keep_groups_apart(method: str) -> None:
+    generator = np.random.default_rng(0)
+    vectors = np.vstack([generator.standard_normal((15, 8)) + 12 * side for side in (0, 1)])
+    one, other = project(vectors, method), project(vectors, method)
+    assert one.shape == (30, 2)
+    np.testing.assert_array_equal(one, other)
+    between = np.linalg.norm(one[:15].mean(0) - one[15:].mean(0))
+    assert between > max(one[:15].std(0).max(), one[15:].std(0).max())
+
+
+def test_bad_projections_are_told() -> None:
+    with pytest.raises(RecipeError, match="unknown projection 'tsn': use one of pca, tsne; did you mean 'tsne'"):
+        project(np.ones((9, 3)), "tsn")
+    with pytest.raises(DataError, match="four vectors at least, not 3"):
+        project(np.ones((3, 3)))
+
+
+def test_the_command_writes_gaps_and_a_picture(
+    encoder_folders: dict[str, Path], pairs: list[tuple[str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for side, name in enumerate(("deu", "eng")):
+        text = "".join(f"{pair[side]}\n" for pair in pairs)
+        (tmp_path / f"tatoeba.deu-eng.{name}").write_text(text, encoding="utf-8")
+    command = ["analyse", str(encoder_folders["bert"]), "--before", str(encoder_folders["xlm-roberta"]), "--device"]
+    command += ["cpu", "--tatoeba", str(tmp_path), "--languages", "de", "--output", str(tmp_path / "out")]
+    assert main(command) == 0
+    assert capsys.readouterr().out.count("deu") == 2
+    runs = json.loads((tmp_path / "out" / "gaps.json").read_text("utf-8"))["runs"]
+    assert [run["languages"]["deu"]["pairs"] for run in runs] == [16, 16]
+    picture = (tmp_path / "out" / "words.svg").read_text("utf-8")
+    titles = [one.text for one in ET.fromstring(picture).iter() if one.text and one.text.endswith(("pca", "tsne"))]
+    assert titles == ["xlm-roberta, pca", "xlm-roberta, tsne", "bert, pca", "bert, tsne"]
+    assert main(command) == 0
+    assert (tmp_path / "out" / "words.svg").read_text("utf-8") == picture
+
+
+# Cost
+
+
+def test_heavier_methods_cost_more_operations(encoder_folders: dict[str, Path], pairs: list[tuple[str, str]]) -> None:
+    batch = [{"language": "de", "source": source, "target": target} for source, target in pairs]
+    ranking, with_tlm, dap = training_cost(str(encoder_folders["bert-mlm"]), batch, repeats=1)
+    assert (ranking.method, with_tlm.method, dap.method) == ("tr", "tr+tlm", "dap")
+    assert 0 < ranking.forward_gflops < min(dap.forward_gflops, with_tlm.forward_gflops)
+    assert ranking.training_ms > ranking.encoding_ms > 0
+
+
+def test_cost_is_a_table_and_json(
+    encoder_folders: dict[str, Path], pairs: list[tuple[str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
+    command = ["cost", str(encoder_folders["bert-mlm"]), "--data", f"de={tmp_path / 'pairs.tsv'}", "--repeats", "1"]
+    assert main([*command, "--methods", "tr", "dap", "--output", str(tmp_path / "cost.json")]) == 0
+    assert capsys.readouterr().out.splitlines()[0].split()[:3] == ["method", "forward", "GFLOP"]
+    methods = json.loads((tmp_path / "cost.json").read_text())["methods"]
+    assert [one["method"] for one in methods] == ["tr", "dap"]
+    assert main([*command, "--methods", "da"]) == 2
+    assert "unknown method 'da'" in capsys.readouterr().err
+    assert main([*command, "--methods", "wacse"]) == 2
+    assert "wacse reads links between words" in capsys.readouterr().err

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hf_xsent.errors import RecipeError
+from hf_xsent.evaluation.metrics import METRICS, load_metric, metric_path
+
+evaluate = pytest.importorskip("evaluate", reason="evaluate is not installed: pip install 'hf-xsent[evaluate]'")
+
+
+@pytest.fixture(params=METRICS)
+def metric(request: pytest.FixtureRequest) -> Any:
+    return load_metric(request.param)
+
+
+def test_each_metric_is_a_module_of_evaluate(metric: Any) -> None:
+    assert isinstance(metric, evaluate.Metric)
+    assert metric.description
+
+
+def test_retrieval_counts_both_directions() -> None:
+    angles = [np.deg2rad(side) for side in ([0, 40, 100], [10, 12, 80])]
+    source, target = (np.stack([np.cos(side), np.sin(side)], 1).tolist() for side in angles)
+    found = load_metric("translation_retrieval").compute(predictions=source, references=target)
+    assert found == {
+        "forward": 100.0,
+        "backward": pytest.approx(200 / 3),
+        "mean": pytest.approx(250 / 3),
+    }
+
+
+def test_mined_pairs_are_measured_at_the_best_or_a_given_threshold() -> None:
+    metric = load_metric("bitext_mining_f1")
+    mined = {"source": [2, 0, 1], "target": [2, 0, 1], "score": [1.0, 1.5, 1.4]}
+    gold = {"source": [0, 1], "target": [0, 1]}
+    best = metric.compute(predictions=[mined], references=[gold])
+    assert best == {"f1": 100, "precision": 100, "recall": 100, "threshold": pytest.approx(1.2)}
+    strict = metric.compute(predictions=[mined], references=[gold], threshold=1.45)
+    assert strict == {"f1": pytest.approx(200 / 3), "precision": 100, "recall": 50, "threshold": 1.45}
+
+
+def test_ties_share_ranks() -> None:
+    found = load_metric("rank_correlation").compute(predictions=[1, 2, 2, 3], references=[1, 2, 3, 4])
+    assert found["spearman"] == pytest.approx(100 * 4.5 / np.sqrt(4.5 * 5))
+
+
+def test_possible_links_excuse_and_sure_ones_are_asked_for() -> None:
+    found = load_metric("alignment_error_rate").compute(
+        predictions=[[[0, 0], [1, 2], [2, 2]], []],
+        references=[{"sure": [[0, 0]], "possible": [[1, 2]]}, {"sure": [[0, 0]], "possible": []}],
+    )
+    # found 3, sure 2; of the found 1 is sure and 2 are at least possible: 1 - (1 + 2) / (3 + 2)
+    assert found == {
+        "error_rate": pytest.approx(40),
+        "precision": pytest.approx(200 / 3),
+        "recall": pytest.approx(50),
+    }
+
+
+def test_an_unknown_metric_is_told() -> None:
+    with pytest.raises(RecipeError, match="unknown metric 'rank': use one of"):
+        metric_path("rank")

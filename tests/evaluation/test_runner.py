@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hf_xsent import SentenceEmbedder
+from hf_xsent.data.benchmarks import TatoebaSet
+from hf_xsent.data.bucc import BuccSet
+from hf_xsent.data.sts import StsSet
+from hf_xsent.errors import HfXsentError, ModelError, OutputError
+from hf_xsent.evaluation import vectors
+from hf_xsent.evaluation.mining_f1 import BuccTask
+from hf_xsent.evaluation.published import published_figures, published_lines
+from hf_xsent.evaluation.registry import TASKS
+from hf_xsent.evaluation.report import Report, read_reports, render_table, sweep_table, write_json
+from hf_xsent.evaluation.retrieval import TatoebaTask
+from hf_xsent.evaluation.runner import describe, evaluate_tasks
+from hf_xsent.evaluation.similarity import Sts17Task
+from hf_xsent.evaluation.task import EvaluationTask
+from hf_xsent.models.sentence_encoder import SentenceEncoder, View
+
+
+@pytest.fixture
+def embedder(tiny_encoders: Path) -> SentenceEmbedder:
+    return SentenceEmbedder.from_pretrained(str(tiny_encoders), device="cpu")
+
+
+@pytest.fixture
+def tasks(pairs: list[tuple[str, str]]) -> list[EvaluationTask]:
+    """Three tasks over the same sentences, some of them repeated."""
+    sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
+    names = [str(number) for number in range(len(pairs))]
+    gold = frozenset(zip(range(len(pairs)), range(len(pairs)), strict=True))
+    return [
+        TatoebaTask([TatoebaSet("deu", "de", [*sources, sources[0]], [*targets, targets[0]])]),
+        BuccTask([BuccSet("de-en", "dev", names, sources, names, targets, gold)]),
+        Sts17Task([StsSet("en-en", targets, targets[::-1], [float(number % 6) for number in range(len(targets))])]),
+    ]
+
+
+class _Encoded:
+    """Counts what goes through an encoder."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sentences = self.passes = 0
+        embed = SentenceEncoder.embed_views
+
+        def counting(model: SentenceEncoder, ids: Any, masks: Any, *rest: Any) -> Any:
+            self.passes += 1
+            self.sentences += sum(len(one) for one in ids)
+            return embed(model, ids, masks, *rest)
+
+        monkeypatch.setattr(SentenceEncoder, "embed_views", counting)
+
+
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> _Encoded:
+    return _Encoded(monkeypatch)
+
+
+def _views(layers: Sequence[int] = range(4), poolings: Sequence[str] = ("mean", "cls")) -> list[View]:
+    return [View(layer, pooling) for layer in layers for pooling in poolings]
+
+
+def test_a_sweep_encodes_each_distinct_sentence_once(
+    embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded
+):
+    distinct = len({one for task in tasks for one in task.sentences()})
+    found = dict((task.name, reports) for task, reports in evaluate_tasks(embedder, tasks, {}, _views(), [32, 4]))
+    assert encoded.sentences == distinct
+    assert encoded.passes == 1  # so few sentences fit in one batch
+    assert {name: len(reports) for name, reports in found.items()} == {"tatoeba": 16, "bucc": 16, "sts17": 16}
+
+
+def test_each_view_gives_what_it_gives_alone(tiny_encoders: Path, tasks: list[EvaluationTask]):
+    """Layers, poolings and cuts of one encoding, beside an embedder of each."""
+    whole = SentenceEmbedder.from_pretrained(str(tiny_encoders), device="cpu")
+    for task, reports in evaluate_tasks(whole, tasks, {}, _views(layers=(1, 3)), [32, 5]):
+        for report in reports:
+            stated = report.settings
+            alone = SentenceEmbedder.from_pretrained(
+                str(tiny_encoders), stated["pooling"], layer=stated["layer"], dim=stated["dim"], device="cpu"
+            )
+            for name, figures in task.score(alone.encode).languages.items():
+                assert report.languages[name] == pytest.approx(figures, abs=1e-3)
+
+
+def test_equal_runs_give_equal_files(embedder: SentenceEmbedder, tasks: list[EvaluationTask], tmp_path: Path):
+    settings = describe(embedder, "name")
+    for name in ("one", "other"):
+        list(evaluate_tasks(embedder, tasks, settings, _views(), output=tmp_path / "reports" / name))
+    assert (tmp_path / "reports" / "one").read_bytes() == (tmp_path / "reports" / "other").read_bytes()
+    assert sorted(path.name for path in (tmp_path / "reports").iterdir()) == ["one", "other"]
+    run = json.loads((tmp_path / "reports" / "one").read_text())["runs"][0]
+    assert set(run) == {"task", "protocol", "settings", "data_fingerprint", "versions", "groups", "languages"}
+    assert run["settings"] == {
+        "model": "name",
+        "model_fingerprint": "name@None",
+        "max_length": embedder.max_length,
+        "dtype": "float32",
+        "pooling": "mean",
+        "layer": 0,
+        "dim": 32,
+    }
+    assert run["versions"]["torch"] and run["versions"]["hf-xsent"]
+
+
+@pytest.fixture(autouse=True)
+def _no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hf_xsent.evaluation.runner.fingerprint_model", lambda name: f"{name}@None")
+
+
+def test_finished_tasks_are_not_done_again(
+    embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, tmp_path: Path
+):
+    whole, output = tmp_path / "whole.json", tmp_path / "cut.json"
+    list(evaluate_tasks(embedder, tasks, {}, output=whole))
+    run = evaluate_tasks(embedder, tasks, {}, output=output)
+    next(run)  # stopped after the first task
+    run.close()
+    assert [report.task for report in read_reports(output)] == ["tatoeba"]
+    encoded.sentences = 0
+    list(evaluate_tasks(embedder, tasks, {}, output=output))
+    assert encoded.sentences == len({one for task in tasks[1:] for one in task.sentences()})
+    assert output.read_bytes() == whole.read_bytes()
+    encoded.sentences = 0
+    list(evaluate_tasks(embedder, tasks, {}, output=output))
+    assert encoded.sentences == 0
+
+
+def test_results_of_another_model_or_other_data_do_not_count(
+    embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, tmp_path: Path
+):
+    output = tmp_path / "results.json"
+    list(evaluate_tasks(embedder, tasks[2:], {"model_fingerprint": "a"}, output=output))
+    for settings, task in (({"model_fingerprint": "b"}, tasks[2]), ({"model_fingerprint": "b"}, tasks[1])):
+        encoded.sentences = 0
+        list(evaluate_tasks(embedder, [task], settings, output=output))
+        assert encoded.sentences > 0
+
+
+def test_a_file_of_something_else_is_left_alone(
+    embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, tmp_path: Path
+):
+    for text in ('{"mine": 1}', "no json", '{"runs": [1]}'):
+        (tmp_path / "file.json").write_text(text)
+        with pytest.raises(OutputError, match="holds no results of this command"):
+            list(evaluate_tasks(embedder, tasks, {}, output=tmp_path / "file.json"))
+        assert (tmp_path / "file.json").read_text() == text
+    (tmp_path / "file.json").unlink()
+    with pytest.raises(OutputError, match="cannot be written"):
+        list(evaluate_tasks(embedder, tasks, {}, output=tmp_path))
+    assert encoded.passes == 0
+
+
+@pytest.mark.parametrize(
+    ("views", "dims", "told"),
+    [
+        ([View(4, "mean")], None, "layer 4 does not exist: this encoder has layers 0 (embeddings) to 3"),
+        ([View(1, "men")], None, "unknown pooling 'men': use one of cls, mean, max; did you mean 'mean'"),
+        (None, [33], "dim 33 does not exist"),
+        (None, [0], "dim 0 does not exist"),
+    ],
+)
+def test_views_that_do_not_exist_are_told_before_encoding(
+    embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, views: Any, dims: Any, told: str
+):
+    with pytest.raises(ModelError) as error:
+        list(evaluate_tasks(embedder, tasks, {}, views, dims))
+    assert told in str(error.value)
+    assert encoded.passes == 0
+
+
+def test_a_full_disk_is_told_before_encoding(
+    embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(vectors.shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10, 10, 0))
+    with pytest.raises(HfXsentError, match="has 0 MiB free: choose fewer layers"):
+        list(evaluate_tasks(embedder, tasks, {}))
+    assert encoded.passes == 0
+
+
+def test_nothing_stays_behind(
+    embedder: SentenceEmbedder, tasks: list[EvaluationTask], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(vectors.tempfile, "tempdir", str(tmp_path))
+    """Not even of a run that is killed: its files have no name."""
+    next(evaluate_tasks(embedder, tasks, {}))
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_task_measures_anything_that_encodes(tasks: list[EvaluationTask]):
+    """A SentenceTransformer, a function: the task needs vectors alone."""
+
+    def lengths(sentences: Sequence[str]) -> np.ndarray:
+        return np.array([[len(one), 1.0] for one in sentences])
+
+    for task in tasks:
+        scores = task.score(lengths)
+        assert all(task.main in figures and set(task.headings) == set(figures) for figures in scores.languages.values())
+
+
+# Tables
+
+
+@pytest.fixture
+def reports(tasks: list[EvaluationTask]) -> Iterator[list[Report]]:
+    scores = tasks[0].score(lambda sentences: np.array([[len(one), 1.0] for one in sentences]))
+    yield [Report.of(tasks[0], {"model": "my/model", "pooling": "cls", "layer": layer}, scores) for layer in (0, 12)]
+
+
+def test_the_table_says_what_was_measured_and_how(tasks: list[EvaluationTask], reports: list[Report]):
+    lines = reports[1].table(tasks[0]).splitlines()
+    assert lines[0].split() == ["Tatoeba", "pairs", "xx→en", "en→xx", "mean"]
+    assert lines[2].split()[:2] == ["deu", "17"]
+    assert lines[3].startswith("mean of measured")
+    assert lines[-2:] == ["model my/model, pooling cls, layer 12", tasks[0].protocol]
+
+
+def test_a_sweep_is_a_line_for_each_view(tasks: list[EvaluationTask], reports: list[Report]):
+    lines = sweep_table(tasks[0], reports).splitlines()
+    assert lines[1].split() == ["layer", "measured"]
+    assert [line.split()[0] for line in lines[3:5]] == ["0", "12"]
+    assert lines[-2] == "model my/model, pooling cls"
+
+
+def test_reports_come_back_from_their_file(reports: list[Report], tmp_path: Path):
+    write_json(tmp_path / "a.json", {"runs": [report.to_dict() for report in reports]})
+    assert read_reports(tmp_path / "a.json") == reports
+    assert read_reports(tmp_path / "none.json") == []
+
+
+def test_columns_of_a_table_line_up():
+    table = render_table(["name", "x"], [["a", 1.0], ["longer", 22]])
+    assert table == "name       x\n------  ----\na       1.00\nlonger    22"
+
+
+def test_published_figures_stand_beside_the_groups_they_are_of():
+    for one in published_figures():
+        assert set(one) - {"task", "group", "model", "paper"} <= set(TASKS[one["task"]].headings)
+    lines = published_lines(TatoebaTask([TatoebaSet("deu", "de", ["a"], ["b"])]), ["36", "measured"])
+    assert "published, 36: mBERT + DAP xx→en 90.9, en→xx 91.2 (DAP (arXiv:2305.09148))" in lines
+    assert not any("published, 4:" in line for line in lines)
