@@ -18,7 +18,7 @@ class Cost(TrainerCallback):
 
     def __init__(self) -> None:
         self._seconds = self._cpu_seconds = 0.0
-        self._peak_mib = 0
+        self._peak_mib = 0.0
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any

@@ -145,7 +145,7 @@ class AlignmentTrainer(SavingTrainer):
         return (outputs.loss, outputs) if return_outputs else outputs.loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add each objective's mean since the last log, the pairs a second (of all processes), and what this one cost."""
+        """Add each objective's mean since the last log, the pairs a second of all processes, and this one's cost."""
         if "loss" in logs and self._batches:
             for name, total in self._sums.items():
                 logs[f"loss_{name}"] = self.accelerator.gather(total / self._batches).mean().item()

@@ -1,0 +1,176 @@
+"""The report of a study as one HTML page: tables that sort, cost against accuracy, learning curves, languages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from statistics import mean
+from typing import Any
+
+from hf_xsent.comparison.tables import Results, cost_table, finished, state_table, task_table
+from hf_xsent.data.languages import find_language
+from hf_xsent.errors import HfXsentError
+from hf_xsent.pages.charts import Mark, bar_chart, curve_chart, point_chart
+from hf_xsent.pages.shell import SERIES, key, page
+
+PUBLISHED_NOTE = "In italics: published by papers, from other encoders, data and budgets; the same test sentences."
+
+
+def render_page(results: Results) -> str:
+    """The whole file."""
+    methods = list(dict.fromkeys(run["method"] for run in results["runs"]))
+    sections = [
+        *(_task_section(results, task, methods) for task in results["tasks"]),
+        _curve_section(results, methods),
+        _section("What training cost", _cost(results)),
+        _section("Runs that are not finished", _states(results)),
+        _section("How each method was trained", _recipes(results)),
+    ]
+    body = f"<h1>{escape(results['title'])}</h1>\n{_summary(results)}\n" + "\n".join(filter(None, sections))
+    return page(results["title"], body)
+
+
+def describe(results: Results) -> str:
+    """One sentence: what was compared, by what budget."""
+    ((unit, amount),) = results["budget"].items()
+    seeds = {run["seed"] for run in results["runs"] if run["seed"] is not None}
+    poolings = list(dict.fromkeys(run["pooling"] for run in results["runs"]))
+    return (
+        f"Every method starts from {results['model']} and gets {amount:,g} {unit} of training; "
+        f"{len(seeds)} seed{'' if len(seeds) == 1 else 's'}, pooling by {' and by '.join(poolings)}. "
+        "Figures are means over seeds, ± their standard deviation."
+    )
+
+
+def _summary(results: Results) -> str:
+    """What was compared, and the best of each task."""
+    best = []
+    for task, about in results["tasks"].items():
+        scored = {name_of(row): _headline(results, row, task)[0] for row in finished(results) if task in row["figures"]}
+        if scored:
+            name = max(scored, key=lambda name: scored[name])
+            words = f"{task}, {about['measure']}: the best, {name}"
+            best.append(f"<div><strong>{scored[name]:.2f}</strong><span>{escape(words)}</span></div>")
+    runs = results["runs"]
+    done = sum(run["state"] == "finished" for run in runs)
+    hours = sum(run["cost"].get("cpu_seconds", 0) for run in runs) / 3600
+    counts = (
+        f"<div><strong>{done} of {len(runs)}</strong><span>runs finished</span></div>\n"
+        f"<div><strong>{hours:.1f}</strong><span>CPU hours of training</span></div>"
+    )
+    return f'<p>{escape(describe(results))}</p>\n<div class="figures">\n{"".join(best)}\n{counts}\n</div>'
+
+
+def name_of(row: Mapping[str, Any]) -> str:
+    """A method with its pooling."""
+    return f"{row['method']}, {row['pooling']}"
+
+
+def _headline(results: Results, row: Mapping[str, Any], task: str) -> Sequence[float]:
+    """Mean and deviation of the figure that methods are ranked by."""
+    value, deviation = row["figures"][task][results["tasks"][task]["figures"][0]]
+    return value, deviation or 0.0
+
+
+def _task_section(results: Results, task: str, methods: Sequence[str]) -> str:
+    rows = [row for row in finished(results) if task in row["figures"]]
+    if not rows:
+        return ""
+    about = results["tasks"][task]
+    first = about["figures"][0]
+    marks = [
+        Mark(
+            (row["cost"].get("cpu_seconds") or [0.0])[0] / 60,
+            _headline(results, row, task)[0],
+            methods.index(row["method"]) % SERIES,
+            name_of(row),
+            _headline(results, row, task)[1],
+        )
+        for row in rows
+    ]
+    parts = [
+        f"<p>{escape(about['measure'])}.{' ' + PUBLISHED_NOTE if task in results['published'] else ''}</p>",
+        task_table(results, task).html(),
+        f"<h3>Cost against accuracy: {escape(first)}</h3>",
+        point_chart(f"{task}: cost against accuracy", marks, "CPU minutes of training"),
+        *_bars(rows, task, methods),
+    ]
+    return _section(task, "\n".join(parts))
+
+
+def _bars(rows: Sequence[Mapping[str, Any]], task: str, methods: Sequence[str]) -> Iterator[str]:
+    """A chart a pooling: for each language one bar a method."""
+    for pooling in dict.fromkeys(row["pooling"] for row in rows):
+        of_method = {row["method"]: row["languages"][task] for row in rows if row["pooling"] == pooling}
+        codes = dict.fromkeys(code for languages in of_method.values() for code in languages)
+        values = {
+            _language(code): [of_method.get(method, {}).get(code, [None])[0] for method in methods] for code in codes
+        }
+        chart = bar_chart(f"{task} by language, {pooling} pooling", values, methods)
+        yield f"<details><summary>By language, {pooling} pooling</summary>\n{key(methods)}\n{chart}\n</details>"
+
+
+def _curve_section(results: Results, methods: Sequence[str]) -> str:
+    """For each pooling the accuracy on dev, and each objective that methods learn from, over steps."""
+    parts = []
+    kinds = dict.fromkeys(kind for run in results["runs"] for kind in run["curves"])
+    for kind in sorted(kinds, key=lambda kind: kind != "eval_accuracy"):
+        for pooling in dict.fromkeys(run["pooling"] for run in results["runs"]):
+            some = [
+                run for run in results["runs"] if run["pooling"] == pooling and len(run["curves"].get(kind, ())) > 1
+            ]
+            curves = {
+                method: (
+                    methods.index(method) % SERIES,
+                    mean_curve([run["curves"][kind] for run in some if run["method"] == method]),
+                )
+                for method in dict.fromkeys(run["method"] for run in some)
+            }
+            if curves:
+                title = f"{_curve_name(kind)}, {pooling} pooling"
+                parts.append(f"<h3>{escape(title)}</h3>\n{curve_chart(title, curves, 'step', kind != 'eval_accuracy')}")
+    return _section("Learning curves", "\n".join([key(methods), *parts])) if parts else ""
+
+
+def mean_curve(curves: Sequence[Sequence[Sequence[float]]]) -> list[tuple[float, float]]:
+    """The mean of several runs at each step that all of them logged."""
+    values = [{step: value for step, value in curve} for curve in curves]
+    return [(step, mean(one[step] for one in values)) for step in values[0] if all(step in one for one in values)]
+
+
+def _curve_name(kind: str) -> str:
+    return "Accuracy on dev" if kind == "eval_accuracy" else f"Loss of {kind.replace('_', ' ')}"
+
+
+def _cost(results: Results) -> str:
+    table = cost_table(results)
+    note = "<p>Of training alone: loading, measuring on dev and on the tasks are not counted.</p>\n"
+    return note + table.html() if table.rows else ""
+
+
+def _states(results: Results) -> str:
+    table = state_table(results)
+    return table.html() if table.rows else ""
+
+
+def _recipes(results: Results) -> str:
+    """Settings of each method, once."""
+    parts = []
+    for method, run in {run["method"]: run for run in results["runs"]}.items():
+        if run["seed"] is not None:
+            recipe = json.dumps(run["recipe"], indent=1, ensure_ascii=False)
+            parts.append(f"<details><summary>{escape(method)}</summary><pre>{escape(recipe)}</pre></details>")
+    versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
+    return "\n".join([*parts, f"<p>{escape(versions)}</p>"]) if parts else ""
+
+
+def _section(title: str, content: str) -> str:
+    return f"<section>\n<h2>{escape(title)}</h2>\n{content}\n</section>" if content else ""
+
+
+def _language(code: str) -> str:
+    try:
+        return find_language(code).name
+    except HfXsentError:
+        return code

@@ -1,0 +1,101 @@
+"""The tables of a report: one a task, one of costs, one of what is not there yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hf_xsent.pages.tables import Cell, Table
+
+Results = Mapping[str, Any]
+MeanAndSd = Sequence[float | None]
+
+
+def task_table(results: Results, task: str) -> Table:
+    """Methods and their figures, mean ± sd over seeds; then what papers published under the same conditions of data."""
+    names = results["tasks"][task]["figures"]
+    ours = [
+        [
+            Cell(row["method"]),
+            Cell(row["pooling"]),
+            _seeds(row),
+            *(figure(row["figures"][task].get(name)) for name in names),
+        ]
+        for row in finished(results)
+        if task in row["figures"]
+    ]
+    papers = results["published"].get(task, [])
+    quoted = [
+        [
+            Cell(row["method"]),
+            Cell(row["source"]),
+            Cell(""),
+            *(figure([row["figures"].get(name), None], 1) for name in names),
+        ]
+        for row in papers
+    ]
+    return Table(["method", "pooling", "seeds", *names], [*ours, *quoted], len(quoted))
+
+
+def cost_table(results: Results) -> Table:
+    """What training took; of a run that was stopped and went on, all pieces."""
+    rows = [
+        [
+            Cell(row["method"]),
+            Cell(row["pooling"]),
+            _number(row["steps"]),
+            _scaled(row["cost"].get("cpu_seconds"), 60),
+            _scaled(row["cost"].get("seconds"), 60),
+            _scaled(row["cost"].get("peak_mib"), 1, 0),
+        ]
+        for row in finished(results)
+        if row["cost"]
+    ]
+    return Table(["method", "pooling", "steps", "CPU min", "minutes", "peak MiB"], rows)
+
+
+def state_table(results: Results) -> Table:
+    """Runs that failed or are not done, and why."""
+    rows = []
+    for run in results["runs"]:
+        if run["state"] != "finished":
+            failure = run["failure"] or {}
+            said = f"{failure['message']} (while {failure['while']})" if failure else ""
+            rows.append(
+                [
+                    Cell(run["method"]),
+                    Cell(run["pooling"]),
+                    _number(run["seed"]),
+                    Cell(run["state"]),
+                    _number(failure.get("exit_code")),
+                    Cell(said),
+                    Cell(run["folder"]),
+                ]
+            )
+    return Table(["method", "pooling", "seed", "state", "exit code", "message", "folder"], rows)
+
+
+def finished(results: Results) -> list[Mapping[str, Any]]:
+    """The rows of the summary that have something to show."""
+    return [row for row in results["summary"] if row["figures"]]
+
+
+def figure(value: MeanAndSd | None, decimals: int = 2) -> Cell:
+    """Mean ± sd, sorted by the mean."""
+    mean, sd = value or (None, None)
+    if mean is None:
+        return Cell("")
+    return Cell(f"{mean:,.{decimals}f}" + ("" if sd is None else f" ± {sd:,.{decimals}f}"), mean)
+
+
+def _scaled(value: MeanAndSd | None, by: float, decimals: int = 1) -> Cell:
+    return figure(None if value is None else [None if one is None else one / by for one in value], decimals)
+
+
+def _seeds(row: Mapping[str, Any]) -> Cell:
+    count, missing = len(row["seeds"]), row["missing"]
+    return Cell(f"{count} of {count + missing}" if missing else str(count) if count else "", count)
+
+
+def _number(value: float | None) -> Cell:
+    return Cell("") if value is None else Cell(f"{value:,}", value)
