@@ -37,7 +37,10 @@ def run(arguments: argparse.Namespace) -> None:
     output = Path(arguments.output or f"runs/{Path(arguments.study).stem}")
     if arguments.dry_run:
         runs = list_runs(arguments.study, output, arguments.set)
-        rows = [[run.name, run.steps, "finished" if run.finished else run.doing, run.folder.name] for run in runs]
+        to_do = {"training": "to train", "measuring": "to measure"}
+        rows = [
+            [run.name, run.steps, "finished" if run.finished else to_do[run.doing], run.folder.name] for run in runs
+        ]
         print(render_table(["run", "steps", "state", "folder"], rows))
         return
     results = compare(arguments.study, output, arguments.set)

@@ -33,7 +33,7 @@ def write_report(path: Path, results: Mapping[str, Any]) -> None:
         steps=results["steps"],
         seconds=results["seconds"],
         model=escape(str(results["model"])),
-        key=key(BEFORE_AND_AFTER),
+        key=key({name: number for number, name in enumerate(BEFORE_AND_AFTER)}),
         bars=bar_chart("Accuracy before and after, by language", bars, BEFORE_AND_AFTER),
         curve=curve_chart("Training loss by step", {"loss": (1, losses)}, "step", from_zero=True)
         if len(losses) > 1

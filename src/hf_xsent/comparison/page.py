@@ -12,14 +12,16 @@ from hf_xsent.comparison.tables import Results, cost_table, finished, state_tabl
 from hf_xsent.data.languages import find_language
 from hf_xsent.errors import HfXsentError
 from hf_xsent.pages.charts import Mark, bar_chart, curve_chart, point_chart
-from hf_xsent.pages.shell import SERIES, key, page
+from hf_xsent.pages.shell import key, page
 
+DEV_ACCURACY = "eval_accuracy"
 PUBLISHED_NOTE = "In italics: published by papers, from other encoders, data and budgets; the same test sentences."
 
 
 def render_page(results: Results) -> str:
     """The whole file."""
-    methods = list(dict.fromkeys(run["method"] for run in results["runs"]))
+    names = dict.fromkeys(run["method"] for run in results["runs"])
+    methods = {name: number for number, name in enumerate(names)}  # and its colour
     sections = [
         *(_task_section(results, task, methods) for task in results["tasks"]),
         _curve_section(results, methods),
@@ -54,10 +56,11 @@ def _summary(results: Results) -> str:
             best.append(f"<div><strong>{scored[name]:.2f}</strong><span>{escape(words)}</span></div>")
     runs = results["runs"]
     done = sum(run["state"] == "finished" for run in runs)
-    hours = sum(run["cost"].get("cpu_seconds", 0) for run in runs) / 3600
+    minutes = sum(run["cost"].get("cpu_seconds", 0) for run in runs) / 60
+    spent, unit = (minutes, "minutes") if minutes < 100 else (minutes / 60, "hours")
     counts = (
         f"<div><strong>{done} of {len(runs)}</strong><span>runs finished</span></div>\n"
-        f"<div><strong>{hours:.1f}</strong><span>CPU hours of training</span></div>"
+        f"<div><strong>{spent:.1f}</strong><span>CPU {unit} of training</span></div>"
     )
     return f'<p>{escape(describe(results))}</p>\n<div class="figures">\n{"".join(best)}\n{counts}\n</div>'
 
@@ -73,7 +76,7 @@ def _headline(results: Results, row: Mapping[str, Any], task: str) -> Sequence[f
     return value, deviation or 0.0
 
 
-def _task_section(results: Results, task: str, methods: Sequence[str]) -> str:
+def _task_section(results: Results, task: str, methods: Mapping[str, int]) -> str:
     rows = [row for row in finished(results) if task in row["figures"]]
     if not rows:
         return ""
@@ -83,8 +86,8 @@ def _task_section(results: Results, task: str, methods: Sequence[str]) -> str:
         Mark(
             (row["cost"].get("cpu_seconds") or [0.0])[0] / 60,
             _headline(results, row, task)[0],
-            methods.index(row["method"]) % SERIES,
-            name_of(row),
+            methods[row["method"]],
+            name_of(row) if len({row["pooling"] for row in rows}) > 1 else row["method"],
             _headline(results, row, task)[1],
         )
         for row in rows
@@ -99,7 +102,7 @@ def _task_section(results: Results, task: str, methods: Sequence[str]) -> str:
     return _section(task, "\n".join(parts))
 
 
-def _bars(rows: Sequence[Mapping[str, Any]], task: str, methods: Sequence[str]) -> Iterator[str]:
+def _bars(rows: Sequence[Mapping[str, Any]], task: str, methods: Mapping[str, int]) -> Iterator[str]:
     """A chart a pooling: for each language one bar a method."""
     for pooling in dict.fromkeys(row["pooling"] for row in rows):
         of_method = {row["method"]: row["languages"][task] for row in rows if row["pooling"] == pooling}
@@ -107,40 +110,38 @@ def _bars(rows: Sequence[Mapping[str, Any]], task: str, methods: Sequence[str]) 
         values = {
             _language(code): [of_method.get(method, {}).get(code, [None])[0] for method in methods] for code in codes
         }
-        chart = bar_chart(f"{task} by language, {pooling} pooling", values, methods)
+        chart = bar_chart(f"{task} by language, {pooling} pooling", values, list(methods))
         yield f"<details><summary>By language, {pooling} pooling</summary>\n{key(methods)}\n{chart}\n</details>"
 
 
-def _curve_section(results: Results, methods: Sequence[str]) -> str:
-    """For each pooling the accuracy on dev, and each objective that methods learn from, over steps."""
-    parts = []
+def _curve_section(results: Results, methods: Mapping[str, int]) -> str:
+    """For each pooling the accuracy on dev, and the loss of each objective, over steps."""
+    parts, drawn = [], set()
     kinds = dict.fromkeys(kind for run in results["runs"] for kind in run["curves"])
-    for kind in sorted(kinds, key=lambda kind: kind != "eval_accuracy"):
+    for kind in sorted(kinds, key=lambda kind: kind != DEV_ACCURACY):
         for pooling in dict.fromkeys(run["pooling"] for run in results["runs"]):
-            some = [
-                run for run in results["runs"] if run["pooling"] == pooling and len(run["curves"].get(kind, ())) > 1
-            ]
-            curves = {
-                method: (
-                    methods.index(method) % SERIES,
-                    mean_curve([run["curves"][kind] for run in some if run["method"] == method]),
-                )
-                for method in dict.fromkeys(run["method"] for run in some)
-            }
+            runs = [run for run in results["runs"] if run["pooling"] == pooling]
+            means = {method: mean_curve([run for run in runs if run["method"] == method], kind) for method in methods}
+            curves = {method: (methods[method], curve) for method, curve in means.items() if len(curve) > 1}
             if curves:
+                drawn.update(curves)
                 title = f"{_curve_name(kind)}, {pooling} pooling"
-                parts.append(f"<h3>{escape(title)}</h3>\n{curve_chart(title, curves, 'step', kind != 'eval_accuracy')}")
-    return _section("Learning curves", "\n".join([key(methods), *parts])) if parts else ""
+                parts.append(f"<h3>{escape(title)}</h3>\n{curve_chart(title, curves, 'step', kind != DEV_ACCURACY)}")
+    named = key({method: colour for method, colour in methods.items() if method in drawn})
+    return _section("Learning curves", "\n".join([named, *parts])) if parts else ""
 
 
-def mean_curve(curves: Sequence[Sequence[Sequence[float]]]) -> list[tuple[float, float]]:
-    """The mean of several runs at each step that all of them logged."""
-    values = [{step: value for step, value in curve} for curve in curves]
-    return [(step, mean(one[step] for one in values)) for step in values[0] if all(step in one for one in values)]
+def mean_curve(runs: Sequence[Mapping[str, Any]], kind: str) -> list[tuple[float, float]]:
+    """The mean over seeds at each step that all logged; of finished runs, or where there is none of what there is."""
+    logged = [run for run in runs if run["curves"].get(kind)]
+    some = [run for run in logged if run["state"] == "finished"] or logged
+    values = [dict(run["curves"][kind]) for run in some]
+    steps = [step for step in values[0] if all(step in one for one in values)] if values else []
+    return [(step, mean(one[step] for one in values)) for step in steps]
 
 
 def _curve_name(kind: str) -> str:
-    return "Accuracy on dev" if kind == "eval_accuracy" else f"Loss of {kind.replace('_', ' ')}"
+    return "Accuracy on dev" if kind == DEV_ACCURACY else f"Loss of {kind.replace('_', ' ')}"
 
 
 def _cost(results: Results) -> str:

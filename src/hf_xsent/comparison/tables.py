@@ -44,9 +44,9 @@ def cost_table(results: Results) -> Table:
             Cell(row["method"]),
             Cell(row["pooling"]),
             _number(row["steps"]),
-            _scaled(row["cost"].get("cpu_seconds"), 60),
-            _scaled(row["cost"].get("seconds"), 60),
-            _scaled(row["cost"].get("peak_mib"), 1, 0),
+            _minutes(row["cost"].get("cpu_seconds")),
+            _minutes(row["cost"].get("seconds")),
+            figure(row["cost"].get("peak_mib"), 0),
         ]
         for row in finished(results)
         if row["cost"]
@@ -88,8 +88,10 @@ def figure(value: MeanAndSd | None, decimals: int = 2) -> Cell:
     return Cell(f"{mean:,.{decimals}f}" + ("" if sd is None else f" ± {sd:,.{decimals}f}"), mean)
 
 
-def _scaled(value: MeanAndSd | None, by: float, decimals: int = 1) -> Cell:
-    return figure(None if value is None else [None if one is None else one / by for one in value], decimals)
+def _minutes(seconds: MeanAndSd | None) -> Cell:
+    if seconds is None or seconds[0] is None:
+        return Cell("")
+    return figure([None if one is None else one / 60 for one in seconds], 1 if seconds[0] >= 600 else 2)
 
 
 def _seeds(row: Mapping[str, Any]) -> Cell:

@@ -1,1 +1,1 @@
-"""Report pages: one HTML file each, without a network, charts as inline SVG, light or dark as the reader's system is."""
+"""Report pages: one HTML file each that loads nothing, charts as inline SVG, light or dark as the reader has it."""

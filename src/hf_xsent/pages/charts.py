@@ -1,4 +1,4 @@
-"""Charts as SVG text: grouped bars, curves, points and histograms. Series have the page's colours ``s0``, ``s1`` …"""
+"""Charts as SVG text: grouped bars, curves, points and histograms, in the page's colours, ``s0`` on, one a series."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ _LABELS, _VALUES = 128, 40  # beside bars
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" '
 _LETTER = 6.4  # about the width of one
 
+SERIES = 8  # colours
+_LINE = 13  # the height of one
+
 Points = Sequence[tuple[float, float]]
+_Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ def bar_chart(title: str, rows: Mapping[str, Sequence[float | None]], series: Se
                 continue
             y, width = above + place * (thick + 2), inner * max(0.0, measured) / top
             parts.append(
-                f'<rect class="s{place}" x="{_LABELS}" y="{y}" width="{width:.1f}" height="{thick}" rx="2">'
+                f'<rect class="s{place % SERIES}" x="{_LABELS}" y="{y}" width="{width:.1f}" height="{thick}" rx="2">'
                 f"<title>{escape(f'{name}, {series[place]}: {measured:.2f}')}</title></rect>"
                 f'<text class="value" x="{_LABELS + width + 5:.1f}" y="{y + thick - 1}">{measured:.1f}</text>'
             )
@@ -60,36 +64,48 @@ def curve_chart(title: str, curves: Mapping[str, tuple[int, Points]], across: st
     parts = axes.draw(across)
     for name, (series, some) in curves.items():
         line = " ".join(f"{axes.x(x):.1f},{axes.y(y):.1f}" for x, y in some)
-        parts.append(f'<polyline class="curve s{series}" points="{line}"><title>{escape(name)}</title></polyline>')
+        parts.append(
+            f'<polyline class="curve s{series % SERIES}" points="{line}"><title>{escape(name)}</title></polyline>'
+        )
     return _svg(title, _HEIGHT, parts)
 
 
 def point_chart(title: str, marks: Sequence[Mark], across: str) -> str:
-    """Named points, with a line for the deviation; names are moved down where they would lie on each other."""
-    spread = [(mark.x, mark.y + sign * mark.deviation) for mark in marks for sign in (-1, 1)]
+    """Named points, with a line for the deviation; each name stands where it covers no other name or point."""
+    spread = [(mark.x * 1.05, mark.y + sign * mark.deviation) for mark in marks for sign in (-1, 1)]
     axes = _Axes.around([(0.0, spread[0][1]), *spread] if spread else [])
     parts = axes.draw(across)
-    taken: list[tuple[float, float, float]] = []  # left, right and height of the names so far
+    taken = [(axes.x(mark.x) - 6, axes.y(mark.y) - 6, axes.x(mark.x) + 6, axes.y(mark.y) + 6) for mark in marks]
     for mark in sorted(marks, key=lambda mark: -mark.y):
-        x, y, colour = axes.x(mark.x), axes.y(mark.y), f"s{mark.series}"
+        x, y, colour = axes.x(mark.x), axes.y(mark.y), f"s{mark.series % SERIES}"
         if mark.deviation:
-            ends = axes.y(mark.y - mark.deviation), axes.y(mark.y + mark.deviation)
-            parts.append(
-                f'<line class="curve {colour}" x1="{x:.1f}" x2="{x:.1f}" y1="{ends[0]:.1f}" y2="{ends[1]:.1f}"/>'
-            )
+            ends = [f"{axes.y(mark.y + sign * mark.deviation):.1f}" for sign in (-1, 1)]
+            parts.append(f'<line class="curve {colour}" x1="{x:.1f}" x2="{x:.1f}" y1="{ends[0]}" y2="{ends[1]}"/>')
         parts.append(
             f'<circle class="{colour}" cx="{x:.1f}" cy="{y:.1f}" r="5"><title>{escape(mark.label)}: '
             f"{mark.x:.3g}, {mark.y:.2f}</title></circle>"
         )
-        wide = _LETTER * len(mark.label)
-        left = x + 9 if x + 9 + wide < WIDTH else x - 9 - wide
-        down = y + 4
-        while any(abs(down - other) < 13 and left < end and start < left + wide for start, end, other in taken):
-            down += 4
-        taken.append((left, left + wide, down))
-        parts.append(f'<text class="name" x="{left:.1f}" y="{down:.1f}">{escape(mark.label)}</text>')
-    lowest = max([_HEIGHT, *(int(down) + 8 for _, _, down in taken)])
+        left, top = _free_place(x, y, _LETTER * len(mark.label), taken)
+        taken.append((left, top, left + _LETTER * len(mark.label), top + _LINE))
+        parts.append(f'<text class="name" x="{left:.1f}" y="{top + 10:.1f}">{escape(mark.label)}</text>')
+    lowest = max([_HEIGHT, *(math.ceil(bottom) + 4 for _, _, _, bottom in taken)])
     return _svg(title, lowest, parts)
+
+
+def _free_place(x: float, y: float, wide: float, taken: Sequence[_Box]) -> tuple[float, float]:
+    """Where a name of this width can begin: right of its point, left of it, or further and further above and below."""
+    for away in range(0, _HEIGHT, 5):
+        for down in (away, -away):
+            for left in (x + 9, x - 9 - wide, x - wide / 2):
+                top = y - 7 + down
+                box = (left, top, left + wide, top + _LINE)
+                if left > _LEFT and box[2] < WIDTH and top > 0 and not any(_overlap(box, other) for other in taken):
+                    return left, top
+    return x + 9, y
+
+
+def _overlap(one: _Box, other: _Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def histogram(title: str, counts: Sequence[int], edges: Sequence[float], threshold: float | None = None) -> str:

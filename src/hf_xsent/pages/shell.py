@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from html import escape
 from importlib.resources import files
 
-SERIES = 8  # colours
+from hf_xsent.pages.charts import SERIES
 
 
 def page(title: str, body: str, style: str = "") -> str:
@@ -34,8 +34,7 @@ def page(title: str, body: str, style: str = "") -> str:
 """
 
 
-def key(series: Sequence[str]) -> str:
-    """Which colour is what."""
-    return '<p class="key">' + "".join(
-        f'<span><i class="s{number % SERIES}"></i>{escape(name)}</span>' for number, name in enumerate(series)
-    ) + "</p>"  # fmt: skip
+def key(series: Mapping[str, int]) -> str:
+    """Which name has the colour of which series."""
+    names = (f'<span><i class="s{number % SERIES}"></i>{escape(name)}</span>' for name, number in series.items())
+    return f'<p class="key">{"".join(names)}</p>'
