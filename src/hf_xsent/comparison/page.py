@@ -116,7 +116,8 @@ def _bars(rows: Sequence[Mapping[str, Any]], task: str, methods: Mapping[str, in
 
 def _curve_section(results: Results, methods: Mapping[str, int]) -> str:
     """For each pooling the accuracy on dev, and the loss of each objective, over steps."""
-    parts, drawn = [], set()
+    parts: list[str] = []
+    drawn: set[str] = set()
     kinds = dict.fromkeys(kind for run in results["runs"] for kind in run["curves"])
     for kind in sorted(kinds, key=lambda kind: kind != DEV_ACCURACY):
         for pooling in dict.fromkeys(run["pooling"] for run in results["runs"]):

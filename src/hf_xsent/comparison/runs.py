@@ -115,9 +115,11 @@ def run_folder(runs: Path, method: str, pooling: str, seed: int | None, model: s
     decides |= {key: file_content(recipe[key]) for key in ("teacher", "rtl_vocabulary") if recipe.get(key)}
     decides.pop("links", None)  # are part of the data
     text = json.dumps([file_content(model), pooling, seed, decides], sort_keys=True, default=str)
-    name = re.sub(r"[^a-z0-9.]+", "-", f"{method} {pooling}".lower()).strip("-")
-    numbered = name if seed is None else f"{name}-{seed}"
-    return runs / f"{numbered}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    content = hashlib.sha256(text.encode()).hexdigest()[:8]
+    for known in sorted(runs.glob(f"*-{content}")):
+        return known  # whatever the method was called then
+    name = re.sub(r"[^a-z0-9.]+", "-", f"{method} {pooling} {'' if seed is None else seed}".lower()).strip("-")
+    return runs / f"{name}-{content}"
 
 
 def file_content(name: str) -> str:
@@ -143,8 +145,13 @@ def _bitext_content(recipe: Mapping[str, Any], key: str) -> list[list[str]]:
     return found
 
 
-@cache
 def _hash_file(path: Path) -> str:
+    stat = path.stat()
+    return _hash_unchanged(path, stat.st_size, stat.st_mtime_ns)
+
+
+@cache
+def _hash_unchanged(path: Path, size: int, changed: int) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):

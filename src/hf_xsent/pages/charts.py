@@ -12,7 +12,7 @@ WIDTH = 480  # SVG units: small enough that text stays readable on a phone
 _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 260, 52, 14, 14, 40
 _LABELS, _VALUES = 128, 40  # beside bars
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" '
-_LETTER = 6.4  # about the width of one
+_LETTER = 7.6  # about the width of one, on a phone
 
 SERIES = 8  # colours
 _LINE = 13  # the height of one
@@ -34,7 +34,7 @@ class Mark:
 
 def bar_chart(title: str, rows: Mapping[str, Sequence[float | None]], series: Sequence[str], top: float = 100) -> str:
     """Horizontal bars from 0 to ``top``: one group a row, in it one bar a series."""
-    thick = 11 if len(series) <= 3 else 8
+    thick = 11 if len(series) <= 3 else 9
     pitch = (thick + 2) * len(series) + 8
     height, inner = pitch * len(rows) + 24, WIDTH - _LABELS - _VALUES
     parts = []

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, cast, get_type_hints
 
@@ -141,9 +142,10 @@ class _Parser(HfArgumentParser):
         raise RecipeError(message)
 
 
-def recipe_keys() -> list[str]:
+@cache
+def recipe_keys() -> tuple[str, ...]:
     """All that a recipe may say."""
-    return [key for key in _destinations(_Parser()) if key != "help"]
+    return tuple(key for key in _destinations(_Parser()) if key != "help")
 
 
 def read_recipe(arguments: Sequence[str]) -> Recipe:
