@@ -21,7 +21,6 @@ from hf_xsent.comparison.runs import Run
 from hf_xsent.comparison.study import Budget, Study
 from hf_xsent.evaluation.report import write_json
 
-FIRST = "36 languages"
 SCORES = {  # by method, pooling and seed
     ("none", "mean", None): 87.06,
     ("none", "cls", None): 76.61,
@@ -50,10 +49,13 @@ def results(tmp_path: Path) -> dict[str, Any]:
         if score is None:
             run.fail(-9, "killed by SIGKILL, perhaps for want of memory")
             continue
-        figures = {FIRST: score, f"{FIRST}, xx→en": score + 1, f"{FIRST}, en→xx": score - 1, "4 languages": score - 5}
-        languages = {"deu": score + 2, "kaz": score - 4}
-        about = {"identity": "same", "measure": "accuracy@1 (%)"}
-        write_json(run.scores_file("tatoeba"), about | {"figures": figures, "languages": languages})
+        whole = {"mean": score, "forward": score + 1, "backward": score - 1}
+        scores = {
+            "groups": {"4": {"mean": score - 5}, "36": whole, "measured": whole},
+            "languages": {"deu": {"mean": score + 2}, "kaz": {"mean": score - 4}},
+            "headings": {"forward": "xx→en", "backward": "en→xx", "mean": "mean"},
+        }
+        write_json(run.scores_file("tatoeba"), scores | {"identity": "same", "protocol": "accuracy@1", "main": "mean"})
         if seed is not None:
             logs = [
                 {"step": step, "loss": 1.0, "loss_translation_ranking": 3 / step, "cpu_seconds": 60.0 * step + seed,
@@ -67,10 +69,10 @@ def results(tmp_path: Path) -> dict[str, Any]:
 
 def test_means_and_deviations_are_of_finished_seeds(results: dict[str, Any]):
     rows = {(row["method"], row["pooling"]): row for row in results["summary"]}
-    mean, sd = rows["TR", "mean"]["figures"]["tatoeba"][FIRST]
+    mean, sd = rows["TR", "mean"]["groups"]["tatoeba"]["36"]["mean"]
     assert (mean, sd) == (90.5, round(statistics.stdev([90, 91]), 4))
     assert rows["TR", "mean"]["seeds"] == [0, 1] and rows["TR", "mean"]["missing"] == 0
-    assert rows["DAP <b>&", "cls"]["figures"]["tatoeba"][FIRST] == [88.5, None]
+    assert rows["DAP <b>&", "cls"]["groups"]["tatoeba"]["36"]["mean"] == [88.5, None]
     assert rows["DAP <b>&", "cls"]["missing"] == 1
     assert rows["TR", "cls"]["cost"]["cpu_seconds"][0] == 1200.5  # of the last log of each
     assert rows["none", "cls"]["cost"] == {}
@@ -79,15 +81,16 @@ def test_means_and_deviations_are_of_finished_seeds(results: dict[str, Any]):
 
 
 def test_published_rows_are_those_that_share_a_figure(results: dict[str, Any]):
-    rows = {(row["method"], row["source"]): row["figures"] for row in results["published"]["tatoeba"]}
-    assert rows["XLM-R + DAP", "DAP paper"] == {f"{FIRST}, xx→en": 91.3, f"{FIRST}, en→xx": 92.7}
-    assert rows["WACSE", "WACSE paper"] == {FIRST: 92.1, "4 languages": 75.9}  # we have no mean of 5 or 8
+    rows = {(row["model"], row["paper"].split()[0]): row["groups"] for row in results["published"]["tatoeba"]}
+    assert rows["XLM-R + DAP", "DAP"] == {"36": {"forward": 91.3, "backward": 92.7}}
+    assert rows["LaBSE", "WACSE"] == {"36": {"mean": 95.4}, "4": {"mean": 92.5}}  # we have no mean of 5 or 8
 
 
 def test_the_markdown_has_every_table(results: dict[str, Any]):
     text = render_markdown(results)
+    assert "| method | pooling | seeds | mean of 36 | xx→en of 36 | en→xx of 36 | mean of 4 |" in text
     assert "| TR | mean | 2 | 90.50 ± 0.71 | 91.50 ± 0.71 | 89.50 ± 0.71 | 85.50 ± 0.71 |" in text
-    assert "| XLM-R + DAP | DAP paper |  |  | 91.3 | 92.7 |  |" in text
+    assert "| XLM-R + DAP | DAP (arXiv:2305.09148) |  |  | 91.3 | 92.7 |  |" in text
     assert "| DAP <b>& | cls | 1 of 2 | 88.50 |" in text
     assert "| TR | cls | 20 | 20.0 ± 0.0 | 16.7 ± 0.0 | 904 ± 1 |" in text
     assert (

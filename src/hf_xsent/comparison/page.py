@@ -8,7 +8,7 @@ from html import escape
 from statistics import mean
 from typing import Any
 
-from hf_xsent.comparison.tables import Results, cost_table, finished, state_table, task_table
+from hf_xsent.comparison.tables import Results, column_name, cost_table, finished, of, state_table, task_table
 from hf_xsent.data.languages import find_language
 from hf_xsent.errors import HfXsentError
 from hf_xsent.pages.charts import Mark, bar_chart, curve_chart, point_chart
@@ -49,10 +49,10 @@ def _summary(results: Results) -> str:
     """What was compared, and the best of each task."""
     best = []
     for task, about in results["tasks"].items():
-        scored = {name_of(row): _headline(results, row, task)[0] for row in finished(results) if task in row["figures"]}
+        scored = {name_of(row): _headline(results, row, task)[0] for row in finished(results)}
         if scored:
             name = max(scored, key=lambda name: scored[name])
-            words = f"{task}, {about['measure']}: the best, {name}"
+            words = f"{task}, {column_name(about, about['columns'][0])}: the best, {name}"
             best.append(f"<div><strong>{scored[name]:.2f}</strong><span>{escape(words)}</span></div>")
     runs = results["runs"]
     done = sum(run["state"] == "finished" for run in runs)
@@ -70,18 +70,17 @@ def name_of(row: Mapping[str, Any]) -> str:
     return f"{row['method']}, {row['pooling']}"
 
 
-def _headline(results: Results, row: Mapping[str, Any], task: str) -> Sequence[float]:
+def _headline(results: Results, row: Mapping[str, Any], task: str) -> tuple[float, float]:
     """Mean and deviation of the figure that methods are ranked by."""
-    value, deviation = row["figures"][task][results["tasks"][task]["figures"][0]]
-    return value, deviation or 0.0
+    value, deviation = of(row, task, results["tasks"][task]["columns"][0])
+    return value or 0.0, deviation or 0.0
 
 
 def _task_section(results: Results, task: str, methods: Mapping[str, int]) -> str:
-    rows = [row for row in finished(results) if task in row["figures"]]
+    rows, about = finished(results), results["tasks"][task]
     if not rows:
         return ""
-    about = results["tasks"][task]
-    first = about["figures"][0]
+    first = column_name(about, about["columns"][0])
     marks = [
         Mark(
             (row["cost"].get("cpu_seconds") or [0.0])[0] / 60,
@@ -93,7 +92,7 @@ def _task_section(results: Results, task: str, methods: Mapping[str, int]) -> st
         for row in rows
     ]
     parts = [
-        f"<p>{escape(about['measure'])}.{' ' + PUBLISHED_NOTE if task in results['published'] else ''}</p>",
+        f"<p>{escape(about['protocol'])}.{' ' + PUBLISHED_NOTE if task in results['published'] else ''}</p>",
         task_table(results, task).html(),
         f"<h3>Cost against accuracy: {escape(first)}</h3>",
         point_chart(f"{task}: cost against accuracy", marks, "CPU minutes of training"),

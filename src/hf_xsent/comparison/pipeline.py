@@ -47,7 +47,7 @@ def _prepare(study: Study, output: Path) -> list[Run]:
     """The runs of a study, after every check that training and the tasks make of what they are given."""
     cache_dir = output / "cache"
     variants = check_methods(study, cache_dir)
-    identities = {name: read_task(name, options, cache_dir).identity for name, options in study.tasks.items()}
+    identities = {name: read_task(name, options, cache_dir).fingerprint for name, options in study.tasks.items()}
     if study.budget.unit == "minutes":
         check_data(variants)
     runs = plan_runs(study, variants, output, identities, _pace)

@@ -73,12 +73,15 @@ def measure(run: Run) -> None:
     for name in missing:
         task = read_task(name, run.tasks[name], run.folder.parents[1] / "cache")
         started, cpu_started = time.perf_counter(), time.process_time()
-        scores = task.measure(embedder)
+        scores = task.score(embedder)
         content = {
             "task": name,
-            "identity": task.identity,
-            **asdict(scores),
+            "protocol": task.protocol,
+            "headings": task.headings,
+            "main": task.main,
+            "identity": task.fingerprint,
             "settings": settings,
+            **asdict(scores),
             "seconds": round(time.perf_counter() - started, 3),
             "cpu_seconds": round(time.process_time() - cpu_started, 3),
             "versions": versions(),

@@ -22,9 +22,9 @@ def render_markdown(results: Results) -> str:
     """The tables, for a README or a terminal."""
     parts = [f"# {results['title']}", describe(results)]
     for task, about in results["tasks"].items():
-        if about["figures"]:
+        if about["columns"]:
             note = f" {PUBLISHED_NOTE}" if task in results["published"] else ""
-            parts += [f"## {task}", f"{about['measure']}.{note}", task_table(results, task).markdown()]
+            parts += [f"## {task}", f"{about['protocol']}.{note}", task_table(results, task).markdown()]
     for title, table in (("What training cost", cost_table(results)), ("Not finished", state_table(results))):
         if table.rows:
             parts += [f"## {title}", table.markdown()]

@@ -10,6 +10,7 @@ from typing import Any
 
 from hf_xsent.comparison.runs import PLACES, Run
 from hf_xsent.comparison.study import Study
+from hf_xsent.comparison.tasks import MEASURED
 from hf_xsent.evaluation.report import versions
 
 COSTS = ("cpu_seconds", "seconds", "peak_mib")
@@ -81,16 +82,16 @@ def _summary(some: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "seeds": [record["seed"] for record in done if record["seed"] is not None],
         "missing": len(some) - len(done),
         "steps": some[0]["steps"],
-        "figures": {
+        "groups": {
             task: {
-                name: mean_and_sd(one["scores"][task]["figures"][name] for one in done)
-                for name in tasks[task]["figures"]
+                group: {name: _over_seeds(done, task, "groups", group, name) for name in figures}
+                for group, figures in tasks[task]["groups"].items()
             }
             for task in tasks
         },
         "languages": {
             task: {
-                code: mean_and_sd(one["scores"][task]["languages"][code] for one in done)
+                code: _over_seeds(done, task, "languages", code, tasks[task]["main"])
                 for code in tasks[task]["languages"]
             }
             for task in tasks
@@ -108,25 +109,39 @@ def mean_and_sd(values: Iterable[float]) -> list[float | None]:
     return [round(statistics.mean(some), 4), sd]
 
 
+def _over_seeds(done: Iterable[dict[str, Any]], task: str, by: str, name: str, figure: str) -> list[float | None]:
+    return mean_and_sd(one["scores"][task][by][name][figure] for one in done)
+
+
 def _task(name: str, options: dict[str, Any], records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What its numbers are, and the names of its figures in order."""
+    """What its numbers are, and its columns: the whole set by each figure, each group by the main one."""
     scores = next((one["scores"][name] for one in records if name in one["scores"]), None)
+    if scores is None:
+        return {"options": options, "columns": []}
+    groups, main = scores["groups"], scores["main"]
+    same = [group for group in groups if group != MEASURED and groups[group] == groups.get(MEASURED)]
+    whole = (same or [MEASURED])[0] if MEASURED in groups else next(iter(groups))
+    rest = [group for group in groups if group not in (whole, MEASURED, *same)]
+    figures = [main, *(figure for figure in scores["headings"] if figure != main and figure in groups[whole])]
     return {
         "options": options,
-        "measure": scores["measure"] if scores else "",
-        "figures": list(scores["figures"]) if scores else [],
-        "identity": scores["identity"] if scores else "",
+        "protocol": scores["protocol"],
+        "headings": scores["headings"],
+        "main": main,
+        "identity": scores["identity"],
+        "columns": [*([whole, figure] for figure in figures), *([group, main] for group in rest)],
     }
 
 
 def _published(tasks: Iterable[str], records: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Papers' rows that share a figure with ours, such as the mean over the same languages."""
+    """Papers' rows of groups that we measured, too; all groups of a model in one row."""
     text = (files("hf_xsent.comparison") / "published.json").read_text(encoding="utf-8")
-    known: dict[str, list[dict[str, Any]]] = json.loads(text)
-    found = {}
-    for task in tasks:
-        ours = {name for one in records if task in one["scores"] for name in one["scores"][task]["figures"]}
-        rows = [row | {"figures": {name: row["figures"][name] for name in row["figures"] if name in ours}}
-                for row in known.get(task, [])]  # fmt: skip
-        found[task] = [row for row in rows if row["figures"]]
-    return {task: rows for task, rows in found.items() if rows}
+    rows: dict[str, dict[tuple[str, str], dict[str, Any]]] = {task: {} for task in tasks}
+    for one in json.loads(text):
+        task, group = one["task"], one["group"]
+        ours = next((record["scores"][task] for record in records if task in record["scores"]), {"groups": ()})
+        if group in ours["groups"]:
+            empty = {"model": one["model"], "paper": one["paper"], "groups": {}}
+            row = rows[task].setdefault((one["model"], one["paper"]), empty)
+            row["groups"][group] = {name: one[name] for name in ours["headings"] if name in one}
+    return {task: list(some.values()) for task, some in rows.items() if some}

@@ -12,29 +12,37 @@ MeanAndSd = Sequence[float | None]
 
 
 def task_table(results: Results, task: str) -> Table:
-    """Methods and their figures, mean ± sd over seeds; then what papers published under the same conditions of data."""
-    names = results["tasks"][task]["figures"]
+    """Methods and their figures, mean ± sd over seeds; then what papers published for the same sentences."""
+    about = results["tasks"][task]
+    columns = about["columns"]
     ours = [
-        [
-            Cell(row["method"]),
-            Cell(row["pooling"]),
-            _seeds(row),
-            *(figure(row["figures"][task].get(name)) for name in names),
-        ]
+        [Cell(row["method"]), Cell(row["pooling"]), _seeds(row), *(figure(of(row, task, column)) for column in columns)]
         for row in finished(results)
-        if task in row["figures"]
     ]
-    papers = results["published"].get(task, [])
     quoted = [
-        [
-            Cell(row["method"]),
-            Cell(row["source"]),
-            Cell(""),
-            *(figure([row["figures"].get(name), None], 1) for name in names),
-        ]
-        for row in papers
+        [Cell(paper["model"]), Cell(paper["paper"]), Cell(""), *(_quoted(paper, column) for column in columns)]
+        for paper in results["published"].get(task, [])
     ]
-    return Table(["method", "pooling", "seeds", *names], [*ours, *quoted], len(quoted))
+    headings = [column_name(about, column) for column in columns]
+    return Table(["method", "pooling", "seeds", *headings], [*ours, *quoted], len(quoted))
+
+
+def column_name(about: Mapping[str, Any], column: Sequence[str]) -> str:
+    """Such as: mean of 36."""
+    group, name = column
+    return f"{about['headings'][name]} of {group}"
+
+
+def of(row: Mapping[str, Any], task: str, column: Sequence[str]) -> MeanAndSd:
+    """A figure of a summary's row."""
+    group, name = column
+    value: MeanAndSd = row["groups"][task][group][name]
+    return value
+
+
+def _quoted(paper: Mapping[str, Any], column: Sequence[str]) -> Cell:
+    group, name = column
+    return figure([paper["groups"].get(group, {}).get(name), None], 1)
 
 
 def cost_table(results: Results) -> Table:
@@ -77,7 +85,7 @@ def state_table(results: Results) -> Table:
 
 def finished(results: Results) -> list[Mapping[str, Any]]:
     """The rows of the summary that have something to show."""
-    return [row for row in results["summary"] if row["figures"]]
+    return [row for row in results["summary"] if row["groups"]]
 
 
 def figure(value: MeanAndSd | None, decimals: int = 2) -> Cell:

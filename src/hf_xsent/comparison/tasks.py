@@ -1,4 +1,4 @@
-"""What methods are compared on: a task's name and options come to scores by language and figures over them."""
+"""What methods are compared on: a task's name and options come to figures by language and by group of languages."""
 
 from __future__ import annotations
 
@@ -12,25 +12,30 @@ from typing import Any
 from hf_xsent.data.benchmarks import load_tatoeba, tatoeba_groups
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.errors import RecipeError, nearest
-from hf_xsent.evaluation.retrieval import PROTOCOL, RetrievalAccuracy, retrieval_by_language
+from hf_xsent.evaluation.retrieval import PROTOCOL, retrieval_by_language
 from hf_xsent.models.embedder import SentenceEmbedder
+
+Figures = dict[str, float]
+MEASURED = "measured"  # the group of all languages that were
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Of one model on one task. The first figure is the one that methods are ranked by; higher is better."""
+    """Of one model: figures by language, and their means over groups of languages."""
 
-    measure: str  # what the numbers are
-    languages: dict[str, float]
-    figures: dict[str, float]  # over languages: means, groups, directions
+    languages: dict[str, Figures]
+    groups: dict[str, Figures]
 
 
 @dataclass(frozen=True)
 class Task:
-    """A test set that is read, and how to measure a model on it."""
+    """A test set that is read, and how to measure a model on it; higher figures are better."""
 
-    identity: str  # hash of all that the scores depend on beside the model
-    measure: Callable[[SentenceEmbedder], Scores]
+    protocol: str
+    headings: dict[str, str]  # of the figures
+    main: str  # the figure by which methods are ranked
+    fingerprint: str  # of all that the figures depend on beside the model
+    score: Callable[[SentenceEmbedder], Scores]
 
 
 Pairs = dict[str, tuple[list[str], list[str]]]
@@ -86,30 +91,22 @@ def _retrieval_task(pairs: Pairs, groups: Mapping[str, list[str]]) -> Task:
         for sentence in (language, *sides[0], *sides[1]):
             digest.update(sentence.encode() + b"\n")
 
-    def measure(embedder: SentenceEmbedder) -> Scores:
-        accuracy = retrieval_by_language(embedder, pairs)
-        return Scores(
-            "accuracy@1 (%)", {code: one.mean for code, one in accuracy.items()}, _retrieval_figures(accuracy, groups)
-        )
+    def score(embedder: SentenceEmbedder) -> Scores:
+        languages = {
+            code: {"mean": one.mean, "forward": one.forward, "backward": one.backward}
+            for code, one in retrieval_by_language(embedder, pairs).items()
+        }
+        within = {name: codes for name, codes in groups.items() if {*codes} <= {*languages}} | {MEASURED: [*languages]}
+        means = {
+            name: {figure: mean(languages[code][figure] for code in codes) for figure in _RETRIEVAL_HEADINGS}
+            for name, codes in within.items()
+        }
+        return Scores(languages, means)
 
-    return Task(digest.hexdigest()[:16], measure)
-
-
-def _retrieval_figures(accuracy: Mapping[str, RetrievalAccuracy], groups: Mapping[str, list[str]]) -> dict[str, float]:
-    """The mean of all, each direction's, and those of the papers' groups that lie within."""
-    within = {name: codes for name, codes in groups.items() if {*codes} <= {*accuracy}}
-    whole = next((f"{name} languages" for name, codes in within.items() if {*codes} == {*accuracy}), "all languages")
-    some = list(accuracy.values())
-    figures = {
-        whole: mean(one.mean for one in some),
-        f"{whole}, xx→en": mean(one.forward for one in some),
-        f"{whole}, en→xx": mean(one.backward for one in some),
-    }
-    for name, codes in within.items():
-        figures.setdefault(f"{name} languages", mean(accuracy[code].mean for code in codes))
-    return figures
+    return Task(PROTOCOL, _RETRIEVAL_HEADINGS, "mean", digest.hexdigest()[:16], score)
 
 
+_RETRIEVAL_HEADINGS = {"mean": "mean", "forward": "xx→en", "backward": "en→xx"}
 _TASKS: dict[str, tuple[Callable[..., Task], dict[str, Any]]] = {
     "tatoeba": (_tatoeba, {"data": str, "group": str | int, "languages": list}),
     "retrieval": (_retrieval, {"data": str | list | dict, "languages": list, "max_pairs": int}),
