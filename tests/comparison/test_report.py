@@ -76,7 +76,7 @@ def test_means_and_deviations_are_of_finished_seeds(results: dict[str, Any]):
     assert rows["DAP <b>&", "cls"]["missing"] == 1
     assert rows["TR", "cls"]["cost"]["cpu_seconds"][0] == 1200.5  # of the last log of each
     assert rows["none", "cls"]["cost"] == {}
-    assert rows["TR", "mean"]["languages"]["tatoeba"]["kaz"][0] == 86.5
+    assert rows["TR", "mean"]["languages"]["tatoeba"]["kaz"]["mean"][0] == 86.5
     assert mean_and_sd([3]) == [3, None]
 
 

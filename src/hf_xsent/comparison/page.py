@@ -96,19 +96,22 @@ def _task_section(results: Results, task: str, methods: Mapping[str, int]) -> st
         task_table(results, task).html(),
         f"<h3>Cost against accuracy: {escape(first)}</h3>",
         point_chart(f"{task}: cost against accuracy", marks, "CPU minutes of training"),
-        *_bars(rows, task, methods),
+        *_bars(rows, task, about["main"], methods),
     ]
     return _section(task, "\n".join(parts))
 
 
-def _bars(rows: Sequence[Mapping[str, Any]], task: str, methods: Mapping[str, int]) -> Iterator[str]:
+def _bars(rows: Sequence[Mapping[str, Any]], task: str, main: str, methods: Mapping[str, int]) -> Iterator[str]:
     """A chart a pooling: for each language one bar a method."""
     for pooling in dict.fromkeys(row["pooling"] for row in rows):
         of_method = {row["method"]: row["languages"][task] for row in rows if row["pooling"] == pooling}
         codes = dict.fromkeys(code for languages in of_method.values() for code in languages)
         values = {
-            _language(code): [of_method.get(method, {}).get(code, [None])[0] for method in methods] for code in codes
+            _language(code): [of_method.get(method, {}).get(code, {}).get(main, [None])[0] for method in methods]
+            for code in codes
         }
+        if not values:
+            continue
         chart = bar_chart(f"{task} by language, {pooling} pooling", values, list(methods))
         yield f"<details><summary>By language, {pooling} pooling</summary>\n{key(methods)}\n{chart}\n</details>"
 

@@ -75,27 +75,15 @@ def _together(records: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 def _summary(some: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One row of the comparison: what the finished ones among these runs come to."""
     done = [record for record in some if record["state"] == "finished"]
-    tasks = done[0]["scores"] if done else {}
+    tasks = list(done[0]["scores"]) if done else []
     return {
         "method": some[0]["method"],
         "pooling": some[0]["pooling"],
         "seeds": [record["seed"] for record in done if record["seed"] is not None],
         "missing": len(some) - len(done),
         "steps": some[0]["steps"],
-        "groups": {
-            task: {
-                group: {name: _over_seeds(done, task, "groups", group, name) for name in figures}
-                for group, figures in tasks[task]["groups"].items()
-            }
-            for task in tasks
-        },
-        "languages": {
-            task: {
-                code: _over_seeds(done, task, "languages", code, tasks[task]["main"])
-                for code in tasks[task]["languages"]
-            }
-            for task in tasks
-        },
+        "groups": {task: _over_seeds([one["scores"][task]["groups"] for one in done]) for task in tasks},
+        "languages": {task: _over_seeds([one["scores"][task]["languages"] for one in done]) for task in tasks},
         "cost": {
             cost: mean_and_sd(one["cost"][cost] for one in done) for cost in COSTS if done and cost in done[0]["cost"]
         },
@@ -109,8 +97,16 @@ def mean_and_sd(values: Iterable[float]) -> list[float | None]:
     return [round(statistics.mean(some), 4), sd]
 
 
-def _over_seeds(done: Iterable[dict[str, Any]], task: str, by: str, name: str, figure: str) -> list[float | None]:
-    return mean_and_sd(one["scores"][task][by][name][figure] for one in done)
+def _over_seeds(seeds: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str, list[float | None]]]:
+    """Of figures by group or language, those that every seed has."""
+    return {
+        group: {
+            name: mean_and_sd(one[group][name] for one in seeds)
+            for name in figures
+            if all(name in one.get(group, {}) for one in seeds)
+        }
+        for group, figures in seeds[0].items()
+    }
 
 
 def _task(name: str, options: dict[str, Any], records: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -34,9 +34,9 @@ def column_name(about: Mapping[str, Any], column: Sequence[str]) -> str:
 
 
 def of(row: Mapping[str, Any], task: str, column: Sequence[str]) -> MeanAndSd:
-    """A figure of a summary's row."""
+    """A figure of a summary's row, as mean and deviation; of what it has not, neither."""
     group, name = column
-    value: MeanAndSd = row["groups"][task][group][name]
+    value: MeanAndSd = row["groups"][task].get(group, {}).get(name, (None, None))
     return value
 
 
