@@ -2,8 +2,8 @@
 
   python benchmarks/studies/from_method_study.py dap_study.json benchmarks/studies/dap.yaml OUTPUT KEY=VALUE …
 
-KEY=VALUE are those of ``hf-xsent compare --set``, which with the same study, OUTPUT and values does the rest. Budget and
-batch must be those of the old runs. Their CPU seconds include loading and reading.
+KEY=VALUE are those of ``hf-xsent compare --set``, which with the same study, OUTPUT and values does the rest. Budget
+and batch must be those of the old runs. Their CPU seconds include loading and reading.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from hf_xsent.cli.main import main
 from hf_xsent.comparison import pipeline
 from hf_xsent.comparison.pipeline import compare, list_runs
 from hf_xsent.comparison.runs import Run
-from hf_xsent.comparison.supervision import carry_out
-from hf_xsent.errors import OutputError
+from hf_xsent.comparison.supervision import carry_out, stopped_by_sigterm
+from hf_xsent.errors import OutputError, Stopped
 
 BROKEN = {"learning_rate": 1e38, "max_grad_norm": 0, "warmup_steps": 0}
 
@@ -136,6 +137,15 @@ def test_a_budget_of_minutes_is_turned_into_steps_by_the_pace_of_each_method(stu
     written = (trial / "run.json").stat().st_mtime_ns
     assert list_runs(study.path, study.out)[0].steps == run.steps  # measured once
     assert (trial / "run.json").stat().st_mtime_ns == written
+
+
+def test_sigterm_stops_with_the_exit_code_of_schedulers_and_is_given_back():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Stopped, match="the same command goes on") as raised, stopped_by_sigterm():
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+    assert raised.value.exit_code == 143
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_two_comparisons_do_not_share_a_folder(study: StudyFile, tmp_path: Path):
