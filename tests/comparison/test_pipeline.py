@@ -108,23 +108,23 @@ def test_a_comparison_that_is_stopped_saves_the_run_at_work_and_goes_on_from_the
 
 @pytest.mark.slow
 def test_a_run_that_is_killed_is_told_and_goes_on_from_its_checkpoint(study: StudyFile):
-    study.write(methods={"TR": None}, budget={"steps": 60})
+    study.write(methods={"TR": None}, budget={"steps": 400}, settings=study.content["settings"] | {"save_steps": 20})
     (run,) = list_runs(study.path, study.out)
 
     def kill(run: Run) -> None:
         if run.steps_done >= 6 and any(run.training.glob("checkpoint-*")):
-            ours = subprocess.run(
-                ["pgrep", "-P", str(os.getpid()), "-f", str(run.folder)], capture_output=True, text=True
-            )
-            os.kill(int(ours.stdout.split()[-1]), signal.SIGKILL)
+            find = ["pgrep", "-P", str(os.getpid()), "-f", str(run.folder)]
+            for process in subprocess.run(find, capture_output=True, text=True).stdout.split():
+                os.kill(int(process), signal.SIGKILL)
 
     assert not carry_out(run, kill)
     failure = run.failure()
     assert failure == {"while": "training", "exit_code": -9, "message": "killed by SIGKILL, perhaps for want of memory"}
+    assert not run.trained
     first = run.metrics()[0]
     assert carry_out(run) and run.finished and run.failure() is None
     assert run.metrics()[0] == first
-    assert _steps(run) == list(range(1, 61))
+    assert _steps(run) == list(range(1, 401))
 
 
 @pytest.mark.slow
