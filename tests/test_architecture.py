@@ -21,15 +21,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "logs": set(),
     "packing": {"errors"},  # how a batch lies in memory: ground floor, like errors
+    "pages": set(),  # charts and the shell of report pages: text from numbers
     "objectives": {"errors", "packing"},
     "models": {"errors", "packing", "objectives"},
     "data": {"errors"},
-    "mining": {"errors", "data", "models"},
+    "mining": {"errors", "pages", "data", "models"},
     "alignment": {"errors", "packing", "data", "models"},  # aligners read words as data has them, with states of models
     "evaluation": {"errors", "packing", "data", "models", "mining"},
     "training": {"errors", "logs", "data", "models", "objectives", "evaluation"},
     "finetuning": {"errors", "data", "models", "objectives", "evaluation"},
     "publishing": {"errors", "models"},
+    "comparison": {"errors", "logs", "pages", "data", "models", "evaluation", "training"},  # several runs side by side
 }
 EVERY_ROOM_BELOW_THE_CLI = set(MAY_IMPORT)
 MAY_IMPORT["cli"] = EVERY_ROOM_BELOW_THE_CLI

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import json
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from page_reader import Page
 
 from hf_xsent.cli.main import main
 from hf_xsent.cli.quickstart_report import write_report
@@ -23,25 +23,11 @@ RESULTS = {
 }
 
 
-class _Page(HTMLParser):
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.links: list[str] = []
-        self.text: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
-
-
 def test_the_report_is_one_page_that_needs_no_network(tmp_path: Path):
     write_report(tmp_path / "report.html", RESULTS)
-    page = _Page((tmp_path / "report.html").read_text("utf-8"))
+    page = Page((tmp_path / "report.html").read_text("utf-8"))
     assert page.links == []
-    text = " ".join(page.text)
+    text = page.text
     assert "From 5.0% to 70.0% of translations found" in text
     assert "German" in text and "your pairs" in text
     assert "<my & encoder>" in text and "Wo <b>?" in text  # escaped in the page

@@ -7,10 +7,22 @@ import sys
 from collections.abc import Sequence
 
 from hf_xsent import __version__
-from hf_xsent.cli import align_words, analyse, cost, evaluate, export, mine, pretrain, quickstart, score, vocabulary
+from hf_xsent.cli import (
+    align_words,
+    analyse,
+    compare,
+    cost,
+    evaluate,
+    export,
+    mine,
+    pretrain,
+    quickstart,
+    score,
+    vocabulary,
+)
 from hf_xsent.errors import HfXsentError
 
-COMMANDS = (quickstart, pretrain, vocabulary, align_words, evaluate, analyse, cost, mine, score, export)
+COMMANDS = (quickstart, pretrain, vocabulary, align_words, evaluate, analyse, cost, compare, mine, score, export)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, cast, get_type_hints
 
@@ -133,18 +134,27 @@ class Recipe:
 class _Parser(HfArgumentParser):
     """Errors are ours: one sentence, no usage text."""
 
+    def __init__(self) -> None:
+        kinds: Any = [ModelArguments, DataArguments, RunArguments, AlignmentTrainingArguments]
+        super().__init__(kinds, allow_abbrev=False)
+
     def error(self, message: str) -> NoReturn:
         raise RecipeError(message)
+
+
+@cache
+def recipe_keys() -> tuple[str, ...]:
+    """All that a recipe may say."""
+    return tuple(key for key in _destinations(_Parser()) if key != "help")
 
 
 def read_recipe(arguments: Sequence[str]) -> Recipe:
     """``[recipe.yaml] [--flag value …]``: a flag beats the recipe, the recipe beats the default."""
     arguments = list(arguments)
     path = arguments.pop(0) if arguments and not arguments[0].startswith("-") else None
-    kinds: Any = [ModelArguments, DataArguments, RunArguments, AlignmentTrainingArguments]
-    parser = _Parser(kinds, allow_abbrev=False)
+    parser = _Parser()
     if path is not None:
-        arguments = [*_as_flags(path, _read_file(Path(path), known=_destinations(parser)), parser), *arguments]
+        arguments = [*_as_flags(path, read_recipe_file(Path(path)), parser), *arguments]
     for flag in (one.split("=")[0] for one in arguments if one.startswith("--")):
         name = flag.lstrip("-").replace("-", "_")
         if name not in _destinations(parser) and not name.startswith("no_"):
@@ -185,8 +195,9 @@ def _destinations(parser: argparse.ArgumentParser) -> list[str]:
     return [action.dest for action in parser._actions]
 
 
-def _read_file(path: Path, known: Sequence[str]) -> dict[str, Any]:
+def read_recipe_file(path: Path) -> dict[str, Any]:
     """A YAML or JSON mapping (JSON is YAML) whose keys are all known."""
+    known = recipe_keys()
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import resource
 import statistics
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from transformers import TrainerCallback
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
 from hf_xsent.training.arguments import AlignmentTrainingArguments
+from hf_xsent.training.cost import peak_memory_mib
 
 STEPS = 3  # the first one sets up and does not count
 
@@ -81,8 +81,4 @@ def forecast(arguments: AlignmentTrainingArguments, steps: int, times: StepTimes
     """From the steps that were run."""
     seconds = statistics.median(times.seconds[1:] or times.seconds)
     a_step = arguments.train_batch_size * arguments.world_size * arguments.gradient_accumulation_steps
-    if torch.cuda.is_available():
-        peak = torch.cuda.max_memory_allocated() >> 20
-    else:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    return Forecast(steps, seconds, a_step / seconds, peak)
+    return Forecast(steps, seconds, a_step / seconds, peak_memory_mib())

@@ -74,6 +74,11 @@ class Plan:
 
     def fit(self, train: Bitext, dev: Bitext | None) -> None:
         """Settle what depends on the data: its languages, its links, its word pieces."""
+        self.check_data(train, dev)
+        self.vocabulary = restricted_vocabulary(self.recipe.model, train, self.tokenizer, self.vocabulary)
+
+    def check_data(self, train: Bitext, dev: Bitext | None) -> None:
+        """Languages and links must suit the settings, which learn the languages."""
         data = self.recipe.data
         mixing_probabilities(list(train.languages.values()), data.alpha)  # a wrong alpha is told here
         if self.config.needs_links:
@@ -85,7 +90,6 @@ class Plan:
         for key in ("languages", "rtl_languages"):
             if without := languages - set(self.settings.get(key) or languages):
                 raise RecipeError(f"language {min(without)!r} has no embedding: list it under {key} in the recipe")
-        self.vocabulary = restricted_vocabulary(self.recipe.model, train, self.tokenizer, self.vocabulary)
 
 
 def model_settings(arguments: ModelArguments) -> dict[str, Any]:

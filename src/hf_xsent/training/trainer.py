@@ -26,6 +26,7 @@ from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.callbacks import MetricsFile, ProgressBar
+from hf_xsent.training.cost import Cost
 from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.memory import keep_freed_memory
 from hf_xsent.training.saving import SavingTrainer
@@ -109,6 +110,8 @@ class AlignmentTrainer(SavingTrainer):
         self._batches = 0
         self._pairs = 0
         self._clock = time.perf_counter()
+        self._cost = Cost()
+        self.add_callback(self._cost)
         self._batch: Mapping[str, Any] = {}
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
@@ -143,7 +146,7 @@ class AlignmentTrainer(SavingTrainer):
         return (outputs.loss, outputs) if return_outputs else outputs.loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add each objective's mean since the last log, and the pairs a second (of all processes)."""
+        """Add each objective's mean since the last log, the pairs a second of all processes, and this one's cost."""
         if "loss" in logs and self._batches:
             for name, total in self._sums.items():
                 logs[f"loss_{name}"] = self.accelerator.gather(total / self._batches).mean().item()
@@ -152,6 +155,8 @@ class AlignmentTrainer(SavingTrainer):
             self._sums.clear()
             self._batches = self._pairs = 0
             self._clock = time.perf_counter()
+        if "loss" in logs or "train_loss" in logs:
+            logs |= self._cost.so_far()
         super().log(logs, start_time)
 
     def evaluate(
@@ -164,7 +169,7 @@ class AlignmentTrainer(SavingTrainer):
         started = time.perf_counter()
         dev: Any = self.eval_dataset if eval_dataset is None else eval_dataset
         model = self.accelerator.unwrap_model(self.model)
-        with self.autocast_smart_context_manager():
+        with self._cost.not_counted(), self.autocast_smart_context_manager():
             results = retrieval_by_language(
                 SentenceEmbedder(model, self.tokenizer),
                 {language: dev.pairs(language) for language in dev.languages},

@@ -1,0 +1,1 @@
+"""Methods from one start with one budget, over seeds and poolings: trained, measured and reported side by side."""

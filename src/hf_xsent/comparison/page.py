@@ -1,0 +1,180 @@
+"""The report of a study as one HTML page: tables that sort, cost against accuracy, learning curves, languages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from statistics import mean
+from typing import Any
+
+from hf_xsent.comparison.tables import Results, column_name, cost_table, finished, of, state_table, task_table
+from hf_xsent.data.languages import find_language
+from hf_xsent.errors import HfXsentError
+from hf_xsent.pages.charts import Mark, bar_chart, curve_chart, point_chart
+from hf_xsent.pages.shell import key, page
+
+DEV_ACCURACY = "eval_accuracy"
+PUBLISHED_NOTE = "In italics: published by papers, from other encoders, data and budgets; the same test sentences."
+
+
+def render_page(results: Results) -> str:
+    """The whole file."""
+    names = dict.fromkeys(run["method"] for run in results["runs"])
+    methods = {name: number for number, name in enumerate(names)}  # and its colour
+    sections = [
+        *(_task_section(results, task, methods) for task in results["tasks"]),
+        _curve_section(results, methods),
+        _section("What training cost", _cost(results)),
+        _section("Runs that are not finished", _states(results)),
+        _section("How each method was trained", _recipes(results)),
+    ]
+    body = f"<h1>{escape(results['title'])}</h1>\n{_summary(results)}\n" + "\n".join(filter(None, sections))
+    return page(results["title"], body)
+
+
+def describe(results: Results) -> str:
+    """One sentence: what was compared, by what budget."""
+    ((unit, amount),) = results["budget"].items()
+    seeds = {run["seed"] for run in results["runs"] if run["seed"] is not None}
+    poolings = list(dict.fromkeys(run["pooling"] for run in results["runs"]))
+    return (
+        f"Every method starts from {results['model']} and gets {amount:,g} {unit} of training; "
+        f"{len(seeds)} seed{'' if len(seeds) == 1 else 's'}, pooling by {' and by '.join(poolings)}. "
+        "Figures are means over seeds, ± their standard deviation."
+    )
+
+
+def _summary(results: Results) -> str:
+    """What was compared, and the best of each task."""
+    best = []
+    for task, about in results["tasks"].items():
+        scored = {name_of(row): _headline(results, row, task)[0] for row in finished(results)}
+        if scored:
+            name = max(scored, key=lambda name: scored[name])
+            words = f"{task}, {column_name(about, about['columns'][0])}: the best, {name}"
+            best.append(f"<div><strong>{scored[name]:.2f}</strong><span>{escape(words)}</span></div>")
+    runs = results["runs"]
+    done = sum(run["state"] == "finished" for run in runs)
+    minutes = sum(run["cost"].get("cpu_seconds", 0) for run in runs) / 60
+    spent, unit = (minutes, "minutes") if minutes < 100 else (minutes / 60, "hours")
+    counts = (
+        f"<div><strong>{done} of {len(runs)}</strong><span>runs finished</span></div>\n"
+        f"<div><strong>{spent:.1f}</strong><span>CPU {unit} of training</span></div>"
+    )
+    return f'<p>{escape(describe(results))}</p>\n<div class="figures">\n{"".join(best)}\n{counts}\n</div>'
+
+
+def name_of(row: Mapping[str, Any]) -> str:
+    """A method with its pooling."""
+    return f"{row['method']}, {row['pooling']}"
+
+
+def _headline(results: Results, row: Mapping[str, Any], task: str) -> tuple[float, float]:
+    """Mean and deviation of the figure that methods are ranked by."""
+    value, deviation = of(row, task, results["tasks"][task]["columns"][0])
+    return value or 0.0, deviation or 0.0
+
+
+def _task_section(results: Results, task: str, methods: Mapping[str, int]) -> str:
+    rows, about = finished(results), results["tasks"][task]
+    if not rows:
+        return ""
+    first = column_name(about, about["columns"][0])
+    marks = [
+        Mark(
+            (row["cost"].get("cpu_seconds") or [0.0])[0] / 60,
+            _headline(results, row, task)[0],
+            methods[row["method"]],
+            name_of(row) if len({row["pooling"] for row in rows}) > 1 else row["method"],
+            _headline(results, row, task)[1],
+        )
+        for row in rows
+    ]
+    parts = [
+        f"<p>{escape(about['protocol'])}.{' ' + PUBLISHED_NOTE if task in results['published'] else ''}</p>",
+        task_table(results, task).html(),
+        f"<h3>Cost against accuracy: {escape(first)}</h3>",
+        point_chart(f"{task}: cost against accuracy", marks, "CPU minutes of training"),
+        *_bars(rows, task, about["main"], methods),
+    ]
+    return _section(task, "\n".join(parts))
+
+
+def _bars(rows: Sequence[Mapping[str, Any]], task: str, main: str, methods: Mapping[str, int]) -> Iterator[str]:
+    """A chart a pooling: for each language one bar a method."""
+    for pooling in dict.fromkeys(row["pooling"] for row in rows):
+        of_method = {row["method"]: row["languages"][task] for row in rows if row["pooling"] == pooling}
+        codes = dict.fromkeys(code for languages in of_method.values() for code in languages)
+        values = {
+            _language(code): [of_method.get(method, {}).get(code, {}).get(main, [None])[0] for method in methods]
+            for code in codes
+        }
+        if not values:
+            continue
+        chart = bar_chart(f"{task} by language, {pooling} pooling", values, list(methods))
+        yield f"<details><summary>By language, {pooling} pooling</summary>\n{key(methods)}\n{chart}\n</details>"
+
+
+def _curve_section(results: Results, methods: Mapping[str, int]) -> str:
+    """For each pooling the accuracy on dev, and the loss of each objective, over steps."""
+    parts: list[str] = []
+    drawn: set[str] = set()
+    kinds = dict.fromkeys(kind for run in results["runs"] for kind in run["curves"])
+    for kind in sorted(kinds, key=lambda kind: kind != DEV_ACCURACY):
+        for pooling in dict.fromkeys(run["pooling"] for run in results["runs"]):
+            runs = [run for run in results["runs"] if run["pooling"] == pooling]
+            means = {method: mean_curve([run for run in runs if run["method"] == method], kind) for method in methods}
+            curves = {method: (methods[method], curve) for method, curve in means.items() if len(curve) > 1}
+            if curves:
+                drawn.update(curves)
+                title = f"{_curve_name(kind)}, {pooling} pooling"
+                parts.append(f"<h3>{escape(title)}</h3>\n{curve_chart(title, curves, 'step', kind != DEV_ACCURACY)}")
+    named = key({method: colour for method, colour in methods.items() if method in drawn})
+    return _section("Learning curves", "\n".join([named, *parts])) if parts else ""
+
+
+def mean_curve(runs: Sequence[Mapping[str, Any]], kind: str) -> list[tuple[float, float]]:
+    """The mean over seeds at each step that all logged; of finished runs, or where there is none of what there is."""
+    logged = [run for run in runs if run["curves"].get(kind)]
+    some = [run for run in logged if run["state"] == "finished"] or logged
+    values = [dict(run["curves"][kind]) for run in some]
+    steps = [step for step in values[0] if all(step in one for one in values)] if values else []
+    return [(step, mean(one[step] for one in values)) for step in steps]
+
+
+def _curve_name(kind: str) -> str:
+    return "Accuracy on dev" if kind == DEV_ACCURACY else f"Loss of {kind.replace('_', ' ')}"
+
+
+def _cost(results: Results) -> str:
+    table = cost_table(results)
+    note = "<p>Of training alone: loading, measuring on dev and on the tasks are not counted.</p>\n"
+    return note + table.html() if table.rows else ""
+
+
+def _states(results: Results) -> str:
+    table = state_table(results)
+    return table.html() if table.rows else ""
+
+
+def _recipes(results: Results) -> str:
+    """Settings of each method, once."""
+    parts = []
+    for method, run in {run["method"]: run for run in results["runs"]}.items():
+        if run["seed"] is not None:
+            recipe = json.dumps(run["recipe"], indent=1, ensure_ascii=False)
+            parts.append(f"<details><summary>{escape(method)}</summary><pre>{escape(recipe)}</pre></details>")
+    versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
+    return "\n".join([*parts, f"<p>{escape(versions)}</p>"]) if parts else ""
+
+
+def _section(title: str, content: str) -> str:
+    return f"<section>\n<h2>{escape(title)}</h2>\n{content}\n</section>" if content else ""
+
+
+def _language(code: str) -> str:
+    try:
+        return find_language(code).name
+    except HfXsentError:
+        return code

@@ -1,0 +1,126 @@
+"""What a study comes to: its runs, each checked as training would check it, before anything is trained."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+
+from hf_xsent.comparison.runs import Run, run_folder
+from hf_xsent.comparison.study import Budget, Method, Study
+from hf_xsent.errors import HfXsentError
+from hf_xsent.models.backbone import family
+from hf_xsent.models.loading import load_config, load_tokenizer
+from hf_xsent.training.arguments import read_recipe
+from hf_xsent.training.plan import Plan
+from hf_xsent.training.reading import load_train_and_dev
+
+PACE_STEPS, FIRST_STEPS = 10, 3  # steps that tell a method's pace; the first ones set up and do not count
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method with one pooling, checked."""
+
+    method: Method
+    pooling: str
+    recipe: dict[str, Any]  # without seed and steps
+    plan: Plan | None  # of training; None for an untrained method
+
+
+def check_methods(study: Study, cache_dir: Path) -> list[Variant]:
+    """All that can be told of each recipe before data is read, by training's own checks."""
+    family(load_config(study.model))
+    load_tokenizer(study.model)
+    return [_check(study, method, pooling, cache_dir) for method in study.methods for pooling in method.poolings]
+
+
+def _check(study: Study, method: Method, pooling: str, cache_dir: Path) -> Variant:
+    if not method.trained:
+        return Variant(method, pooling, method.settings, None)
+    settings = {"cache_dir": str(cache_dir)} | method.settings
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "recipe.yaml"
+        stated = settings | {"model": study.model, "pooling": pooling, "output_dir": f"{folder}/none", "max_steps": 1}
+        file.write_text(yaml.safe_dump(stated), encoding="utf-8")
+        try:
+            return Variant(method, pooling, settings, Plan.of(read_recipe([str(file)])))
+        except HfXsentError as error:
+            raise type(error)(f"methods.{method.name}: {str(error).removeprefix(f'{file}: ')}") from error
+
+
+def check_data(variants: Iterable[Variant]) -> None:
+    """Read the bitext, as training will from the cache then, and see that each method can learn from it."""
+    read: dict[str, Any] = {}
+    for variant in variants:
+        if variant.plan is not None:
+            arguments = variant.plan.recipe.data
+            if str(arguments) not in read:
+                read[str(arguments)] = load_train_and_dev(arguments)
+            try:
+                variant.plan.check_data(*read[str(arguments)])
+            except HfXsentError as error:
+                raise type(error)(f"methods.{variant.method.name}: {error}") from error
+
+
+def plan_runs(
+    study: Study,
+    variants: Iterable[Variant],
+    output: Path,
+    identities: Mapping[str, str],
+    pace: Callable[[Run], float],
+) -> list[Run]:
+    """Untrained methods first, then all methods and poolings of the first seed, of the second, and so on.
+
+    ``pace`` tells how many pairs a second a run trains on; a budget of minutes asks for it.
+    """
+
+    def run(variant: Variant, seed: int | None, recipe: dict[str, Any], of_study: bool = True) -> Run:
+        runs = output / ("runs" if of_study else "pace")
+        return Run(
+            folder=run_folder(runs, variant.method.name, variant.pooling, seed, study.model, recipe),
+            method=variant.method.name,
+            pooling=variant.pooling,
+            seed=seed,
+            model=study.model,
+            recipe=recipe,
+            tasks=study.tasks if of_study else {},
+            identities=dict(identities) if of_study else {},
+            keep_model=of_study and study.keep_models,
+        )
+
+    planned: list[tuple[int, Run]] = []
+    for variant in variants:
+        if variant.plan is None:
+            planned.append((-1, run(variant, None, variant.recipe)))
+            continue
+        training = variant.plan.recipe.training
+        pairs_a_step = training.train_batch_size * training.gradient_accumulation_steps
+        if study.budget.unit == "minutes":
+            trial = run(variant, variant.method.seeds[0], variant.recipe | _TRIAL, of_study=False)
+            steps = round(study.budget.amount * 60 * pace(trial) / pairs_a_step)
+        else:
+            steps = steps_of(study.budget, pairs_a_step)
+        recipe = variant.recipe | {"max_steps": max(1, steps)}
+        planned += [(number, run(variant, seed, recipe)) for number, seed in enumerate(variant.method.seeds)]
+    return [one for _, one in sorted(planned, key=lambda numbered: numbered[0])]
+
+
+_TRIAL = {"max_steps": PACE_STEPS, "logging_steps": 1, "eval_strategy": "no", "save_strategy": "no"}
+
+
+def steps_of(budget: Budget, pairs_a_step: int) -> int:
+    """How many steps a budget of steps or pairs gives; the last one may be begun only."""
+    return int(budget.amount) if budget.unit == "steps" else math.ceil(budget.amount / pairs_a_step)
+
+
+def pairs_per_second(trial: Run) -> float | None:
+    """What a trial's metrics say of its pace, if it has been run."""
+    paces = [line["pairs_per_second"] for line in trial.metrics() if "pairs_per_second" in line]
+    return statistics.median(paces[FIRST_STEPS:]) if len(paces) == PACE_STEPS else None

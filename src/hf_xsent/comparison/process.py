@@ -1,0 +1,100 @@
+"""The process of one run, ``python -m hf_xsent.comparison.process FOLDER``: train what is not trained, then measure."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import yaml
+from filelock import FileLock
+
+from hf_xsent.comparison.runs import Run
+from hf_xsent.comparison.tasks import read_task
+from hf_xsent.errors import HfXsentError
+from hf_xsent.evaluation.report import versions, write_json
+from hf_xsent.evaluation.retrieval import describe
+from hf_xsent.logs import quiet_logs
+from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.training.pretrain import main as pretrain
+
+logger = logging.getLogger(__name__)
+
+
+def main(folder: str) -> int:
+    """The exit code says how it went; the reason is the last line on standard error."""
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    try:
+        quiet_logs()
+        run = Run.read(folder)
+        with FileLock(run.folder / "lock"):  # waits for a process that its parent left, while that saves
+            if not run.trained and not run.finished:
+                train(run)
+            measure(run)
+            if not run.keep_model and run.seed is not None:
+                (run.training / "model.safetensors").unlink(missing_ok=True)
+    except HfXsentError as error:
+        logger.error("hf-xsent: %s", error)
+        return error.exit_code
+    return 0
+
+
+def train(run: Run) -> None:
+    """``hf-xsent pretrain`` with the run's recipe, from where it stopped; checkpoints go when the model is whole."""
+    recipe = run.folder / "recipe.yaml"
+    settings = run.recipe | {
+        "model": run.model,
+        "pooling": run.pooling,
+        "seed": run.seed,
+        "output_dir": str(run.training),
+    }
+    recipe.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    pretrain([str(recipe), "--resume"])
+    for checkpoint in run.training.glob("checkpoint-*"):
+        shutil.rmtree(checkpoint)
+
+
+def measure(run: Run) -> None:
+    """Scores on each task that has none yet."""
+    missing = [task for task in run.tasks if run.scores(task) is None]
+    if not missing:
+        return
+    if run.seed is None:
+        embedder = SentenceEmbedder.from_pretrained(run.model, run.pooling, run.recipe.get("max_length"))
+    else:
+        embedder = SentenceEmbedder.from_pretrained(str(run.training))
+    settings = describe(run.model, embedder.pooling, None, embedder.max_length, "float32")
+    for name in missing:
+        task = read_task(name, run.tasks[name], run.folder.parents[1] / "cache")
+        started, cpu_started = time.perf_counter(), time.process_time()
+        scores = task.score(embedder)
+        content = {
+            "task": name,
+            "protocol": task.protocol,
+            "headings": task.headings,
+            "main": task.main,
+            "identity": task.fingerprint,
+            "settings": settings,
+            **asdict(scores),
+            "seconds": round(time.perf_counter() - started, 3),
+            "cpu_seconds": round(time.process_time() - cpu_started, 3),
+            "versions": versions(),
+        }
+        write_json(run.scores_file(name), content)
+
+
+def _end_with_parent(parent: int) -> None:
+    """A comparison that was killed leaves no process behind: SIGTERM lets training save and end."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main(str(Path(sys.argv[1]))))

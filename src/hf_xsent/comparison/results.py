@@ -1,0 +1,143 @@
+"""The runs' figures gathered: means and deviations over seeds, learning curves, costs, and what papers published."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from typing import Any
+
+from hf_xsent.comparison.runs import PLACES, Run
+from hf_xsent.comparison.study import Study
+from hf_xsent.comparison.tasks import MEASURED
+from hf_xsent.evaluation.report import versions
+
+COSTS = ("cpu_seconds", "seconds", "peak_mib")
+
+
+def collect(study: Study, runs: Sequence[Run]) -> dict[str, Any]:
+    """All that a report shows, as data."""
+    records = [_record(run) for run in runs]
+    summary = [_summary(some) for some in _together(records)]
+    return {
+        "title": study.title,
+        "model": study.model,
+        "budget": {study.budget.unit: study.budget.amount},
+        "tasks": {name: _task(name, study.tasks[name], records) for name in study.tasks},
+        "summary": summary,
+        "published": _published(study.tasks, records),
+        "runs": records,
+        "versions": versions(),
+    }
+
+
+def _record(run: Run) -> dict[str, Any]:
+    """One run, whatever its state."""
+    metrics, failure = run.metrics(), run.failure()
+    trained: dict[str, Any] = (
+        next((line for line in reversed(metrics) if "cpu_seconds" in line), {}) if run.seed is not None else {}
+    )
+    state = "finished" if run.finished else "failed" if failure else "unfinished"
+    return {
+        "method": run.method,
+        "pooling": run.pooling,
+        "seed": run.seed,
+        "state": state,
+        "failure": failure,
+        "folder": f"{run.folder.parent.name}/{run.folder.name}",
+        "steps": run.steps,
+        "cost": {cost: trained[cost] for cost in COSTS if cost in trained},
+        "scores": {task: scores for task in run.tasks if (scores := run.scores(task)) is not None},
+        "curves": _curves(metrics),
+        "recipe": {key: value for key, value in run.recipe.items() if key not in PLACES},
+    }
+
+
+def _curves(metrics: Iterable[dict[str, Any]]) -> dict[str, list[list[float]]]:
+    """Steps and values of each objective's loss and of the accuracy on dev, where it was measured."""
+    curves: dict[str, list[list[float]]] = {}
+    for line in metrics:
+        for key, value in line.items():
+            if key.startswith("loss_") or key == "eval_accuracy":
+                curves.setdefault(key.removeprefix("loss_"), []).append([line["step"], value])
+    return curves
+
+
+def _together(records: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The runs that differ by seed alone."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for record in records:
+        groups.setdefault((record["method"], record["pooling"]), []).append(record)
+    return list(groups.values())
+
+
+def _summary(some: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One row of the comparison: what the finished ones among these runs come to."""
+    done = [record for record in some if record["state"] == "finished"]
+    tasks = list(done[0]["scores"]) if done else []
+    return {
+        "method": some[0]["method"],
+        "pooling": some[0]["pooling"],
+        "seeds": [record["seed"] for record in done if record["seed"] is not None],
+        "missing": len(some) - len(done),
+        "steps": some[0]["steps"],
+        "groups": {task: _over_seeds([one["scores"][task]["groups"] for one in done]) for task in tasks},
+        "languages": {task: _over_seeds([one["scores"][task]["languages"] for one in done]) for task in tasks},
+        "cost": {
+            cost: mean_and_sd(one["cost"][cost] for one in done) for cost in COSTS if done and cost in done[0]["cost"]
+        },
+    }
+
+
+def mean_and_sd(values: Iterable[float]) -> list[float | None]:
+    """The mean, and the deviation of a sample (none of a single value)."""
+    some = list(values)
+    sd = round(statistics.stdev(some), 4) if len(some) > 1 else None
+    return [round(statistics.mean(some), 4), sd]
+
+
+def _over_seeds(seeds: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str, list[float | None]]]:
+    """Of figures by group or language, those that every seed has."""
+    return {
+        group: {
+            name: mean_and_sd(one[group][name] for one in seeds)
+            for name in figures
+            if all(name in one.get(group, {}) for one in seeds)
+        }
+        for group, figures in seeds[0].items()
+    }
+
+
+def _task(name: str, options: dict[str, Any], records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What its numbers are, and its columns: the whole set by each figure, each group by the main one."""
+    scores = next((one["scores"][name] for one in records if name in one["scores"]), None)
+    if scores is None:
+        return {"options": options, "columns": []}
+    groups, main = scores["groups"], scores["main"]
+    same = [group for group in groups if group != MEASURED and groups[group] == groups.get(MEASURED)]
+    whole = (same or [MEASURED])[0] if MEASURED in groups else next(iter(groups))
+    rest = [group for group in groups if group not in (whole, MEASURED, *same)]
+    figures = [main, *(figure for figure in scores["headings"] if figure != main and figure in groups[whole])]
+    return {
+        "options": options,
+        "protocol": scores["protocol"],
+        "headings": scores["headings"],
+        "main": main,
+        "identity": scores["identity"],
+        "columns": [*([whole, figure] for figure in figures), *([group, main] for group in rest)],
+    }
+
+
+def _published(tasks: Iterable[str], records: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Papers' rows of groups that we measured, too; all groups of a model in one row."""
+    text = (files("hf_xsent.comparison") / "published.json").read_text(encoding="utf-8")
+    rows: dict[str, dict[tuple[str, str], dict[str, Any]]] = {task: {} for task in tasks}
+    for one in json.loads(text):
+        task, group = one["task"], one["group"]
+        ours = next((record["scores"][task] for record in records if task in record["scores"]), {"groups": ()})
+        if group in ours["groups"]:
+            empty = {"model": one["model"], "paper": one["paper"], "groups": {}}
+            row = rows[task].setdefault((one["model"], one["paper"]), empty)
+            row["groups"][group] = {name: one[name] for name in ours["headings"] if name in one}
+    return {task: list(some.values()) for task, some in rows.items() if some}

@@ -1,0 +1,197 @@
+"""A study: the YAML file that names methods, budget, seeds, poolings and tasks, read and checked key by key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from hf_xsent.comparison.tasks import check_tasks
+from hf_xsent.errors import RecipeError, nearest
+from hf_xsent.training.arguments import read_recipe_file, recipe_keys
+
+NEEDED = ("model", "data", "budget", "methods", "tasks")
+KEYS = (*NEEDED, "title", "recipe", "settings", "poolings", "seeds", "keep_models")
+OF_A_METHOD = ("recipe", "train", "poolings", "seeds")  # beside the keys of a recipe
+BUDGETS = ("steps", "pairs", "minutes")
+POOLINGS = ("cls", "mean", "max")
+VARIED = {  # what the study itself sets in each recipe, and by which key
+    "model": "model",
+    "pooling": "poolings",
+    "seed": "seeds",
+    "max_steps": "budget",
+    "num_train_epochs": "budget",
+    **dict.fromkeys(("output_dir", "resume", "overwrite", "dry_run"), "--output"),
+}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What every trained method gets: so many steps, so many pairs, or so many minutes of training."""
+
+    unit: str
+    amount: float
+
+    def __str__(self) -> str:
+        return f"{self.amount:,g} {self.unit}"
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of the comparison; untrained, it is the start as it is."""
+
+    name: str
+    trained: bool
+    settings: dict[str, Any]  # of its recipe, without what the study varies
+    poolings: tuple[str, ...]
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Study:
+    """What the file says, checked."""
+
+    title: str
+    model: str
+    budget: Budget
+    methods: tuple[Method, ...]
+    tasks: dict[str, dict[str, Any]]  # options by name
+    keep_models: bool
+
+
+def read_study(path: str | Path, changes: Sequence[str] = ()) -> Study:
+    """The study of a YAML file, with ``key=value`` changes, such as ``budget.steps=10``; all mistakes are told here."""
+    path = Path(path)
+    content = _read(path)
+    for change in changes:
+        _change(content, change)
+    try:
+        return _study(content, path)
+    except RecipeError as error:
+        raise RecipeError(f"{path}: {error}") from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecipeError(f"cannot read the study {path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RecipeError(f"the study {path} is no YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(content, Mapping):
+        raise RecipeError(f"the study {path} says nothing: give {', '.join(NEEDED)}")
+    return dict(cast(Mapping[str, Any], content))
+
+
+def _change(content: dict[str, Any], change: str) -> None:
+    key, equals, value = change.partition("=")
+    if not equals:
+        raise RecipeError(f"--set takes key=value, such as budget.steps=100, not {change!r}")
+    *above, last = key.split(".")
+    place = content
+    for part in above:
+        inner = place.get(part)
+        place[part] = place = dict(inner) if isinstance(inner, Mapping) else {}
+    try:
+        place[last] = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise RecipeError(f"--set {key}: {value!r} is no YAML value") from error
+
+
+def _study(content: Mapping[str, Any], path: Path) -> Study:
+    _known("", content, KEYS)
+    for key in NEEDED:
+        if content.get(key) in (None, "", [], {}):
+            raise RecipeError(f"{key} is missing: write it into the file, or give it by --set {key}=…")
+    shared = _mapping("settings", content.get("settings", {}))
+    _check_settings("settings", shared, recipe_keys())
+    defaults = {
+        "recipe": content.get("recipe"),
+        "poolings": content.get("poolings", ["mean"]),
+        "seeds": content.get("seeds", [0]),
+    }
+    methods = tuple(
+        _method(str(name), defaults | _mapping(f"methods.{name}", {} if own is None else own), content, shared, path)
+        for name, own in _mapping("methods", content["methods"]).items()
+    )
+    tasks = {name: _mapping(f"tasks.{name}", options) for name, options in _mapping("tasks", content["tasks"]).items()}
+    check_tasks(tasks)
+    return Study(
+        title=_is("title", content.get("title", path.stem), str),
+        model=_is("model", content["model"], str),
+        budget=_budget(_mapping("budget", content["budget"])),
+        methods=methods,
+        tasks=tasks,
+        keep_models=_is("keep_models", content.get("keep_models", True), bool),
+    )
+
+
+def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: dict[str, Any], path: Path) -> Method:
+    """The method's recipe file, changed by the study's settings, changed by the method's own."""
+    at = f"methods.{name}"
+    trained = _is(f"{at}.train", own.get("train", True), bool)
+    poolings, seeds = _several(f"{at}.poolings", own["poolings"]), _several(f"{at}.seeds", own["seeds"])
+    for pooling in poolings:
+        if pooling not in POOLINGS:
+            raise RecipeError(f"{at}: unknown pooling {pooling!r}: use {', '.join(POOLINGS)}")
+    for seed in seeds:
+        _is(f"{at}: a seed", seed, int)
+    changes = {key: value for key, value in own.items() if key not in OF_A_METHOD}
+    _check_settings(at, changes, [*recipe_keys(), *OF_A_METHOD])
+    if not trained:
+        if stated := [key for key in changes if key != "max_length"]:
+            raise RecipeError(f"{at}.{stated[0]}: an untrained method has no recipe; only max_length can be given")
+        changes = {key: value for key, value in (shared | changes).items() if key == "max_length"}
+        return Method(name, False, changes, poolings, ())
+    from_file: dict[str, Any] = {}
+    if own["recipe"] is not None:
+        from_file = read_recipe_file(path.parent / _is(f"{at}.recipe", own["recipe"], str))
+        from_file = {key: value for key, value in from_file.items() if key not in VARIED}
+    return Method(name, True, from_file | {"data": content["data"]} | shared | changes, poolings, seeds)
+
+
+def _check_settings(at: str, settings: Mapping[str, Any], known: Sequence[str]) -> None:
+    _known(at, settings, known)
+    for key in settings:
+        if key in VARIED:
+            raise RecipeError(f"{at}.{key}: every run gets its own from the study: use {VARIED[key]}")
+
+
+def _budget(stated: Mapping[str, Any]) -> Budget:
+    if len(stated) != 1 or next(iter(stated)) not in BUDGETS:
+        raise RecipeError(f"budget takes one of {', '.join(BUDGETS)}, such as {{steps: 100}}, not {dict(stated)}")
+    ((unit, amount),) = stated.items()
+    if isinstance(amount, bool) or not isinstance(amount, int | float) or amount <= 0:
+        raise RecipeError(f"budget.{unit} takes a number above 0, not {amount!r}")
+    if unit != "minutes" and amount != int(amount):
+        raise RecipeError(f"budget.{unit} takes a whole number, not {amount!r}")
+    return Budget(unit, amount)
+
+
+def _known(at: str, content: Mapping[str, Any], known: Iterable[str]) -> None:
+    for key in content:
+        if key not in known:
+            where = f"{at}: " if at else ""
+            raise RecipeError(f"{where}unknown key {key!r}" + nearest(str(key), known))
+
+
+def _mapping(at: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise RecipeError(f"{at} takes keys with values, not {value!r}")
+    return dict(value)
+
+
+def _several(at: str, value: Any) -> tuple[Any, ...]:
+    some = tuple(value) if isinstance(value, list) else (value,)
+    if not some or len(set(map(str, some))) != len(some):
+        raise RecipeError(f"{at} takes one or more different values, not {value!r}")
+    return some
+
+
+def _is(at: str, value: Any, kind: type) -> Any:
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise RecipeError(f"{at} takes {kind.__name__}, not {value!r}")
+    return value

@@ -1,0 +1,111 @@
+"""The tables of a report: one a task, one of costs, one of what is not there yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hf_xsent.pages.tables import Cell, Table
+
+Results = Mapping[str, Any]
+MeanAndSd = Sequence[float | None]
+
+
+def task_table(results: Results, task: str) -> Table:
+    """Methods and their figures, mean ± sd over seeds; then what papers published for the same sentences."""
+    about = results["tasks"][task]
+    columns = about["columns"]
+    ours = [
+        [Cell(row["method"]), Cell(row["pooling"]), _seeds(row), *(figure(of(row, task, column)) for column in columns)]
+        for row in finished(results)
+    ]
+    quoted = [
+        [Cell(paper["model"]), Cell(paper["paper"]), Cell(""), *(_quoted(paper, column) for column in columns)]
+        for paper in results["published"].get(task, [])
+    ]
+    headings = [column_name(about, column) for column in columns]
+    return Table(["method", "pooling", "seeds", *headings], [*ours, *quoted], len(quoted))
+
+
+def column_name(about: Mapping[str, Any], column: Sequence[str]) -> str:
+    """Such as: mean of 36."""
+    group, name = column
+    return f"{about['headings'][name]} of {group}"
+
+
+def of(row: Mapping[str, Any], task: str, column: Sequence[str]) -> MeanAndSd:
+    """A figure of a summary's row, as mean and deviation; of what it has not, neither."""
+    group, name = column
+    value: MeanAndSd = row["groups"][task].get(group, {}).get(name, (None, None))
+    return value
+
+
+def _quoted(paper: Mapping[str, Any], column: Sequence[str]) -> Cell:
+    group, name = column
+    return figure([paper["groups"].get(group, {}).get(name), None], 1)
+
+
+def cost_table(results: Results) -> Table:
+    """What training took; of a run that was stopped and went on, all pieces."""
+    rows = [
+        [
+            Cell(row["method"]),
+            Cell(row["pooling"]),
+            _number(row["steps"]),
+            _minutes(row["cost"].get("cpu_seconds")),
+            _minutes(row["cost"].get("seconds")),
+            figure(row["cost"].get("peak_mib"), 0),
+        ]
+        for row in finished(results)
+        if row["cost"]
+    ]
+    return Table(["method", "pooling", "steps", "CPU min", "minutes", "peak MiB"], rows)
+
+
+def state_table(results: Results) -> Table:
+    """Runs that failed or are not done, and why."""
+    rows = []
+    for run in results["runs"]:
+        if run["state"] != "finished":
+            failure = run["failure"] or {}
+            said = f"{failure['message']} (while {failure['while']})" if failure else ""
+            rows.append(
+                [
+                    Cell(run["method"]),
+                    Cell(run["pooling"]),
+                    _number(run["seed"]),
+                    Cell(run["state"]),
+                    _number(failure.get("exit_code")),
+                    Cell(said),
+                    Cell(run["folder"]),
+                ]
+            )
+    return Table(["method", "pooling", "seed", "state", "exit code", "message", "folder"], rows)
+
+
+def finished(results: Results) -> list[Mapping[str, Any]]:
+    """The rows of the summary that have something to show."""
+    return [row for row in results["summary"] if row["groups"]]
+
+
+def figure(value: MeanAndSd | None, decimals: int = 2) -> Cell:
+    """Mean ± sd, sorted by the mean."""
+    mean, sd = value or (None, None)
+    if mean is None:
+        return Cell("")
+    return Cell(f"{mean:,.{decimals}f}" + ("" if sd is None else f" ± {sd:,.{decimals}f}"), mean)
+
+
+def _minutes(seconds: MeanAndSd | None) -> Cell:
+    if seconds is None or seconds[0] is None:
+        return Cell("")
+    return figure([None if one is None else one / 60 for one in seconds], 1 if seconds[0] >= 600 else 2)
+
+
+def _seeds(row: Mapping[str, Any]) -> Cell:
+    count, missing = len(row["seeds"]), row["missing"]
+    return Cell(f"{count} of {count + missing}" if missing else str(count) if count else "", count)
+
+
+def _number(value: float | None) -> Cell:
+    return Cell("") if value is None else Cell(f"{value:,}", value)

@@ -1,0 +1,195 @@
+"""Charts as SVG text: grouped bars, curves, points and histograms, in the page's colours, ``s0`` on, one a series."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+
+WIDTH = 480  # SVG units: small enough that text stays readable on a phone
+_HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 260, 52, 14, 14, 40
+_LABELS, _VALUES = 128, 40  # beside bars
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" '
+_LETTER = 7.6  # about the width of one, on a phone
+
+SERIES = 8  # colours
+_LINE = 13  # the height of one
+
+Points = Sequence[tuple[float, float]]
+_Box = tuple[float, float, float, float]  # left, top, right, bottom
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A point with a name, and how far its value may be off."""
+
+    x: float
+    y: float
+    series: int
+    label: str
+    deviation: float = 0.0
+
+
+def bar_chart(title: str, rows: Mapping[str, Sequence[float | None]], series: Sequence[str], top: float = 100) -> str:
+    """Horizontal bars from 0 to ``top``: one group a row, in it one bar a series."""
+    thick = 11 if len(series) <= 3 else 9
+    pitch = (thick + 2) * len(series) + 8
+    height, inner = pitch * len(rows) + 24, WIDTH - _LABELS - _VALUES
+    parts = []
+    for tick in range(5):
+        x, value = _LABELS + inner * tick / 4, top * tick / 4
+        parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height - 20}"/>')
+        parts.append(f'<text class="tick" x="{x:.1f}" y="{height - 4}" text-anchor="middle">{value:g}</text>')
+    for number, (name, values) in enumerate(rows.items()):
+        above, middle = number * pitch + 4, number * pitch + pitch / 2 + 4
+        parts.append(f'<text x="{_LABELS - 8}" y="{middle:.1f}" text-anchor="end">{escape(name)}</text>')
+        for place, measured in enumerate(values):
+            if measured is None:
+                continue
+            y, width = above + place * (thick + 2), inner * max(0.0, measured) / top
+            parts.append(
+                f'<rect class="s{place % SERIES}" x="{_LABELS}" y="{y}" width="{width:.1f}" height="{thick}" rx="2">'
+                f"<title>{escape(f'{name}, {series[place]}: {measured:.2f}')}</title></rect>"
+                f'<text class="value" x="{_LABELS + width + 5:.1f}" y="{y + thick - 1}">{measured:.1f}</text>'
+            )
+    return _svg(title, height, parts)
+
+
+def curve_chart(title: str, curves: Mapping[str, tuple[int, Points]], across: str, from_zero: bool = False) -> str:
+    """One line a name, with the number of its series; ``across`` says what is counted to the right."""
+    points = [point for _, some in curves.values() for point in some]
+    axes = _Axes.around(points, from_zero)
+    parts = axes.draw(across)
+    for name, (series, some) in curves.items():
+        line = " ".join(f"{axes.x(x):.1f},{axes.y(y):.1f}" for x, y in some)
+        parts.append(
+            f'<polyline class="curve s{series % SERIES}" points="{line}"><title>{escape(name)}</title></polyline>'
+        )
+    return _svg(title, _HEIGHT, parts)
+
+
+def point_chart(title: str, marks: Sequence[Mark], across: str) -> str:
+    """Named points, with a line for the deviation; each name stands where it covers no other name or point."""
+    spread = [(mark.x * 1.05, mark.y + sign * mark.deviation) for mark in marks for sign in (-1, 1)]
+    axes = _Axes.around([(0.0, spread[0][1]), *spread] if spread else [])
+    parts = axes.draw(across)
+    taken = [(axes.x(mark.x) - 6, axes.y(mark.y) - 6, axes.x(mark.x) + 6, axes.y(mark.y) + 6) for mark in marks]
+    for mark in sorted(marks, key=lambda mark: -mark.y):
+        x, y, colour = axes.x(mark.x), axes.y(mark.y), f"s{mark.series % SERIES}"
+        if mark.deviation:
+            ends = [f"{axes.y(mark.y + sign * mark.deviation):.1f}" for sign in (-1, 1)]
+            parts.append(f'<line class="curve {colour}" x1="{x:.1f}" x2="{x:.1f}" y1="{ends[0]}" y2="{ends[1]}"/>')
+        parts.append(
+            f'<circle class="{colour}" cx="{x:.1f}" cy="{y:.1f}" r="5"><title>{escape(mark.label)}: '
+            f"{mark.x:.3g}, {mark.y:.2f}</title></circle>"
+        )
+        left, top = _free_place(x, y, _LETTER * len(mark.label), taken)
+        taken.append((left, top, left + _LETTER * len(mark.label), top + _LINE))
+        parts.append(f'<text class="name" x="{left:.1f}" y="{top + 10:.1f}">{escape(mark.label)}</text>')
+    lowest = max([_HEIGHT, *(math.ceil(bottom) + 4 for _, _, _, bottom in taken)])
+    return _svg(title, lowest, parts)
+
+
+def _free_place(x: float, y: float, wide: float, taken: Sequence[_Box]) -> tuple[float, float]:
+    """Where a name of this width can begin: right of its point, left of it, or further and further above and below."""
+    for away in range(0, _HEIGHT, 5):
+        for down in (away, -away):
+            for left in (x + 9, x - 9 - wide, x - wide / 2):
+                top = y - 7 + down
+                box = (left, top, left + wide, top + _LINE)
+                if left > _LEFT and box[2] < WIDTH and top > 0 and not any(_overlap(box, other) for other in taken):
+                    return left, top
+    return x + 9, y
+
+
+def _overlap(one: _Box, other: _Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def histogram(title: str, counts: Sequence[int], edges: Sequence[float], threshold: float | None = None) -> str:
+    """How many values lie between each two edges, with a line at the threshold."""
+    axes = _Axes(edges[0], edges[-1], 0, 1.1 * max(1, *counts))  # the title stands above
+    parts = [*axes.draw(""), f'<text x="{WIDTH / 2}" y="{_TOP}" text-anchor="middle">{escape(title)}</text>']
+    for left, right, count in zip(edges[:-1], edges[1:], counts, strict=True):
+        x, y = axes.x(left), axes.y(count)
+        parts.append(
+            f'<rect class="s0" x="{x:.1f}" y="{y:.1f}" width="{max(0.1, axes.x(right) - x - 0.5):.1f}" '
+            f'height="{axes.y(0) - y:.1f}"><title>{left:.3f} to {right:.3f}: {count}</title></rect>'
+        )
+    if threshold is not None and axes.low <= threshold <= axes.high:
+        x = axes.x(threshold)
+        parts.append(f'<line class="threshold" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{axes.y(0):.1f}"/>')
+        parts.append(f'<text class="tick" x="{x + 4:.1f}" y="{_TOP + 16}">{threshold:.3f}</text>')
+    return _svg(title, _HEIGHT, parts)
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """From values to places in the picture."""
+
+    low: float
+    high: float
+    bottom: float
+    top: float
+
+    @classmethod
+    def around(cls, points: Points, from_zero: bool = False) -> _Axes:
+        """Room for all points, and a little more above and below."""
+        xs, ys = [x for x, _ in points] or [0.0], [y for _, y in points] or [0.0]
+        span = (max(ys) - min(ys)) or abs(max(ys)) or 1.0
+        bottom = 0.0 if from_zero else min(ys) - 0.08 * span
+        return cls(min(xs), max(xs) if max(xs) > min(xs) else min(xs) + 1.0, bottom, max(ys) + 0.08 * span)
+
+    def x(self, value: float) -> float:
+        return _LEFT + (value - self.low) / (self.high - self.low) * (WIDTH - _LEFT - _RIGHT)
+
+    def y(self, value: float) -> float:
+        return _HEIGHT - _BOTTOM - (value - self.bottom) / (self.top - self.bottom) * (_HEIGHT - _TOP - _BOTTOM)
+
+    def draw(self, across: str) -> list[str]:
+        """Lines and numbers at round values, and what is counted across."""
+        parts = []
+        for value in ticks(self.bottom, self.top):
+            y = self.y(value)
+            parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+            parts.append(f'<text class="tick" x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>')
+        for value in ticks(self.low, self.high):
+            x = self.x(value)
+            parts.append(
+                f'<text class="tick" x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="middle">{value:g}</text>'
+            )
+        middle = (_LEFT + WIDTH - _RIGHT) / 2
+        parts.append(f'<text class="tick" x="{middle}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(across)}</text>')
+        return parts
+
+
+def ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Some round numbers between two others.
+
+    >>> ticks(0, 100)
+    [0, 20, 40, 60, 80, 100]
+    >>> ticks(0.993, 1.021)
+    [1.0, 1.01, 1.02]
+    """
+    rough = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = power * next(factor for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    some = [round(number * step, 12) for number in range(first, math.floor(high / step + 1e-9) + 1)]
+    return [int(value) if float(value).is_integer() and step >= 1 else value for value in some]
+
+
+def standalone(svg: str) -> str:
+    """A chart as a file of its own."""
+    style = (files("hf_xsent.pages") / "style.css").read_text(encoding="utf-8")
+    ground = f'<style>\n{style}</style>\n<rect class="paper" width="100%" height="100%"/>'
+    head, _, rest = svg.partition("\n")
+    return f"{head.replace('<svg ', SVG, 1)}\n{ground}\n{rest}\n"
+
+
+def _svg(title: str, height: int, parts: Sequence[str]) -> str:
+    return "\n".join(
+        [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title)}">', *parts, "</svg>"]
+    )

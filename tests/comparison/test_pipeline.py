@@ -1,0 +1,156 @@
+"""Small studies from file to report: nothing is done twice, what is stopped goes on, what fails is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+from study_file import StudyFile
+
+from hf_xsent.cli.main import main
+from hf_xsent.comparison import pipeline
+from hf_xsent.comparison.pipeline import compare, list_runs
+from hf_xsent.comparison.runs import Run
+from hf_xsent.comparison.supervision import carry_out, stopped_by_sigterm
+from hf_xsent.errors import OutputError, Stopped
+
+BROKEN = {"learning_rate": 1e38, "max_grad_norm": 0, "warmup_steps": 0}
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the runs for which a process was started."""
+    names: list[str] = []
+
+    def noted(run: Run, *rest: Any) -> bool:
+        names.append(run.name)
+        return carry_out(run, *rest)
+
+    monkeypatch.setattr(pipeline, "carry_out", noted)
+    return names
+
+
+def _steps(run: Run) -> list[int]:
+    return [line["step"] for line in run.metrics() if "loss" in line]
+
+
+@pytest.mark.slow
+def test_a_study_is_trained_measured_and_reported_and_nothing_is_done_twice(study: StudyFile, begun: list[str]):
+    results = compare(study.write(), study.out)
+    assert begun == ["none, cls", "TR, cls, seed 0"]
+    untrained, trained = results["summary"]
+    assert list(trained["languages"]["retrieval"]) == ["de", "fr"]
+    assert all(0 <= mean <= 100 and sd is None for mean, sd in trained["groups"]["retrieval"]["measured"].values())
+    assert untrained["cost"] == {} and untrained["steps"] == 0
+    assert trained["cost"]["cpu_seconds"][0] > 0 and trained["cost"]["peak_mib"][0] > 50
+    assert [step for step, _ in results["runs"][1]["curves"]["translation_ranking"]] == [1, 2, 3, 4]
+    assert json.loads((study.out / "report.json").read_text()) == json.loads(json.dumps(results))
+    (run,) = [run for run in list_runs(study.path, study.out) if run.seed is not None]
+    assert not list(run.training.glob("checkpoint-*"))
+    assert (run.training / "config.json").is_file()  # opens by AutoModel
+
+    assert compare(study.path, study.out) == results
+    assert len(begun) == 2
+
+    trained_at = (run.training / "model.safetensors").stat().st_mtime_ns
+    fewer = {"retrieval": study.content["tasks"]["retrieval"] | {"languages": ["fr"]}}
+    results = compare(study.write(tasks=fewer), study.out)
+    assert len(begun) == 4  # measured anew,
+    assert (run.training / "model.safetensors").stat().st_mtime_ns == trained_at  # not trained
+    assert list(results["summary"][1]["languages"]["retrieval"]) == ["fr"]
+
+
+@pytest.mark.slow
+def test_a_run_that_breaks_is_told_while_the_others_go_on(
+    study: StudyFile, begun: list[str], capsys: pytest.CaptureFixture[str]
+):
+    study.write(methods={"broken": BROKEN, "none": {"train": False}, "TR": None}, keep_models=False)
+    assert main(["compare", str(study.path), "--output", str(study.out)]) == 2
+    said = capsys.readouterr()
+    assert "1 of 3 runs failed" in said.err
+    assert "| broken | cls | 0 | failed | 2 | step" in said.out and "(while training)" in said.out
+    assert "Traceback" not in (study.out / "report.html").read_text("utf-8")
+    report = json.loads((study.out / "report.json").read_text())
+    assert [run["state"] for run in report["runs"]] == ["finished", "failed", "finished"]
+    assert not list(study.out.glob("runs/tr-*/training/*.safetensors"))  # not kept, and not missed:
+
+    begun.clear()
+    study.write(methods={"none": {"train": False}, "renamed": None}, keep_models=False)
+    assert main(["compare", str(study.path), "--output", str(study.out)]) == 0
+    assert begun == []
+
+
+@pytest.mark.slow
+def test_a_comparison_that_is_stopped_saves_the_run_at_work_and_goes_on_from_there(study: StudyFile):
+    study.write(methods={"TR": None}, budget={"steps": 150}, settings=study.content["settings"] | {"save_steps": 1000})
+    (run,) = list_runs(study.path, study.out)
+
+    def stop(run: Run) -> None:
+        if run.steps_done >= 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(run, stop)
+    (checkpoint,) = run.training.glob("checkpoint-*")
+    assert run.steps_done < 150 and not run.trained and run.failure() is None
+    before = run.metrics()[: int(checkpoint.name.split("-")[1])]
+    assert compare(study.path, study.out)["runs"][0]["state"] == "finished"
+    assert run.metrics()[: len(before)] == before  # of the first piece, as it was logged then
+    assert _steps(run) == list(range(1, 151))
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_is_told_and_goes_on_from_its_checkpoint(study: StudyFile):
+    study.write(methods={"TR": None}, budget={"steps": 400}, settings=study.content["settings"] | {"save_steps": 20})
+    (run,) = list_runs(study.path, study.out)
+
+    def kill(run: Run) -> None:
+        if run.steps_done >= 6 and any(run.training.glob("checkpoint-*")):
+            find = ["pgrep", "-P", str(os.getpid()), "-f", str(run.folder)]
+            for process in subprocess.run(find, capture_output=True, text=True).stdout.split():
+                os.kill(int(process), signal.SIGKILL)
+
+    assert not carry_out(run, kill)
+    failure = run.failure()
+    assert failure == {"while": "training", "exit_code": -9, "message": "killed by SIGKILL, perhaps for want of memory"}
+    assert not run.trained
+    first = run.metrics()[0]
+    assert carry_out(run) and run.finished and run.failure() is None
+    assert run.metrics()[0] == first
+    assert _steps(run) == list(range(1, 401))
+
+
+@pytest.mark.slow
+def test_a_budget_of_minutes_is_turned_into_steps_by_the_pace_of_each_method(study: StudyFile):
+    study.write(methods={"TR": None}, budget={"minutes": 0.05})
+    (run,) = list_runs(study.path, study.out)
+    (trial,) = (study.out / "pace").iterdir()
+    paces = [line["pairs_per_second"] for line in Run.read(trial).metrics() if "pairs_per_second" in line]
+    assert min(paces) * 3 / 4 - 1 <= run.steps <= max(paces) * 3 / 4 + 1
+    written = (trial / "run.json").stat().st_mtime_ns
+    assert list_runs(study.path, study.out)[0].steps == run.steps  # measured once
+    assert (trial / "run.json").stat().st_mtime_ns == written
+
+
+def test_sigterm_stops_with_the_exit_code_of_schedulers_and_is_given_back():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Stopped, match="the same command goes on") as raised, stopped_by_sigterm():
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+    assert raised.value.exit_code == 143
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_two_comparisons_do_not_share_a_folder(study: StudyFile, tmp_path: Path):
+    study.out.mkdir()
+    with FileLock(study.out / "lock"), pytest.raises(OutputError, match="another comparison works in"):
+        compare(study.write(), study.out)
+    with pytest.raises(OutputError, match="is a file"):
+        compare(study.path, study.path)

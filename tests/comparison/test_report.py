@@ -1,0 +1,174 @@
+"""The report: figures of runs gathered, and shown as Markdown and as one page that needs nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from page_reader import Page
+
+from hf_xsent.comparison.page import mean_curve, render_page
+from hf_xsent.comparison.report import render_markdown
+from hf_xsent.comparison.results import collect, mean_and_sd
+from hf_xsent.comparison.runs import Run
+from hf_xsent.comparison.study import Budget, Study
+from hf_xsent.evaluation.report import write_json
+
+SCORES = {  # by method, pooling and seed
+    ("none", "mean", None): 87.06,
+    ("none", "cls", None): 76.61,
+    ("TR", "mean", 0): 90.0,
+    ("TR", "cls", 0): 88.0,
+    ("TR", "mean", 1): 91.0,
+    ("TR", "cls", 1): 89.0,
+    ("DAP <b>&", "mean", 0): 90.6,
+    ("DAP <b>&", "cls", 0): 88.5,
+    ("DAP <b>&", "mean", 1): None,  # failed
+    ("DAP <b>&", "cls", 1): None,
+}
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> dict[str, Any]:
+    """Of runs as their processes would have left them."""
+    tasks = {"tatoeba": {"data": "tatoeba", "group": 36}}
+    study = Study("Methods & <more>", "encoder", Budget("steps", 20), (), tasks, True)
+    runs = []
+    for number, ((method, pooling, seed), score) in enumerate(SCORES.items()):
+        recipe = {} if seed is None else {"max_steps": 20, "objectives": {"translation_ranking": 1}, "cache_dir": "/x"}
+        identities = {"tatoeba": "same"}
+        run = Run(tmp_path / "runs" / str(number), method, pooling, seed, "encoder", recipe, tasks, identities, True)
+        runs.append(run)
+        if score is None:
+            run.fail(-9, "killed by SIGKILL, perhaps for want of memory")
+            continue
+        whole = {"mean": score, "forward": score + 1, "backward": score - 1}
+        scores = {
+            "groups": {"4": {"mean": score - 5}, "36": whole, "measured": whole},
+            "languages": {"deu": {"mean": score + 2}, "kaz": {"mean": score - 4}},
+            "headings": {"forward": "xx→en", "backward": "en→xx", "mean": "mean"},
+        }
+        write_json(run.scores_file("tatoeba"), scores | {"identity": "same", "protocol": "accuracy@1", "main": "mean"})
+        if seed is not None:
+            logs = [
+                {"step": step, "loss": 1.0, "loss_translation_ranking": 3 / step, "cpu_seconds": 60.0 * step + seed,
+                 "seconds": 50.0 * step, "peak_mib": 900 + number}
+                for step in (10, 20)
+            ] + [{"step": 20, "eval_accuracy": score}]  # fmt: skip
+            run.training.mkdir(parents=True)
+            (run.training / "metrics.jsonl").write_text("".join(json.dumps(log) + "\n" for log in logs))
+    return json.loads(json.dumps(collect(study, runs)))
+
+
+def test_means_and_deviations_are_of_finished_seeds(results: dict[str, Any]):
+    rows = {(row["method"], row["pooling"]): row for row in results["summary"]}
+    mean, sd = rows["TR", "mean"]["groups"]["tatoeba"]["36"]["mean"]
+    assert (mean, sd) == (90.5, round(statistics.stdev([90, 91]), 4))
+    assert rows["TR", "mean"]["seeds"] == [0, 1] and rows["TR", "mean"]["missing"] == 0
+    assert rows["DAP <b>&", "cls"]["groups"]["tatoeba"]["36"]["mean"] == [88.5, None]
+    assert rows["DAP <b>&", "cls"]["missing"] == 1
+    assert rows["TR", "cls"]["cost"]["cpu_seconds"][0] == 1200.5  # of the last log of each
+    assert rows["none", "cls"]["cost"] == {}
+    assert rows["TR", "mean"]["languages"]["tatoeba"]["kaz"]["mean"][0] == 86.5
+    assert mean_and_sd([3]) == [3, None]
+
+
+def test_published_rows_are_those_that_share_a_figure(results: dict[str, Any]):
+    rows = {(row["model"], row["paper"].split()[0]): row["groups"] for row in results["published"]["tatoeba"]}
+    assert rows["XLM-R + DAP", "DAP"] == {"36": {"forward": 91.3, "backward": 92.7}}
+    assert rows["LaBSE", "WACSE"] == {"36": {"mean": 95.4}, "4": {"mean": 92.5}}  # we have no mean of 5 or 8
+
+
+def test_the_markdown_has_every_table(results: dict[str, Any]):
+    text = render_markdown(results)
+    assert "| method | pooling | seeds | mean of 36 | xx→en of 36 | en→xx of 36 | mean of 4 |" in text
+    assert "| TR | mean | 2 | 90.50 ± 0.71 | 91.50 ± 0.71 | 89.50 ± 0.71 | 85.50 ± 0.71 |" in text
+    assert "| XLM-R + DAP | DAP (arXiv:2305.09148) |  |  | 91.3 | 92.7 |  |" in text
+    assert "| DAP <b>& | cls | 1 of 2 | 88.50 |" in text
+    assert "| TR | cls | 20 | 20.0 ± 0.0 | 16.7 ± 0.0 | 904 ± 1 |" in text
+    assert (
+        "| DAP <b>& | cls | 1 | failed | -9 | killed by SIGKILL, perhaps for want of memory (while training) |" in text
+    )
+
+
+def test_the_page_is_well_formed_and_needs_no_network(results: dict[str, Any]):
+    text = render_page(results)
+    page = Page(text)
+    assert page.links == [] and "@import" not in text and "url(" not in text
+    assert "default-src 'none'" in text
+    assert page.tags.count("table") == 3 and page.tags.count("script") == 1
+    for shown in ("Methods & <more>", "DAP <b>&", "90.50 ± 0.71", "German", "Kazakh", "killed by SIGKILL", "8 of 10"):
+        assert shown in page.text
+    assert {svg.get("aria-label") for svg in page.svgs} == {
+        "tatoeba: cost against accuracy",
+        *(f"tatoeba by language, {pooling} pooling" for pooling in ("mean", "cls")),
+        *(f"Loss of translation ranking, {pooling} pooling" for pooling in ("mean", "cls")),
+    }
+    assert "/x" not in text  # places of this machine
+
+
+def test_a_study_without_any_result_has_a_page_too(tmp_path: Path):
+    tasks = {"tatoeba": {"data": "tatoeba"}}
+    study = Study("Nothing yet", "encoder", Budget("minutes", 1.5), (), tasks, True)
+    run = Run(tmp_path / "1", "TR", "cls", 0, "encoder", {"max_steps": 9}, tasks, {"tatoeba": "?"}, True)
+    results = collect(study, [run])
+    page = Page(render_page(results))
+    assert "0 of 1" in page.text and "unfinished" in page.text and "1.5 minutes" in page.text
+    assert "unfinished" in render_markdown(results)
+
+
+def test_curves_are_means_at_the_steps_that_all_seeds_logged():
+    done = [{"state": "finished", "curves": {"x": curve}} for curve in ([[1, 2.0], [2, 4.0]], [[1, 4.0], [3, 0.0]])]
+    begun = {"state": "unfinished", "curves": {"x": [[1, 100.0]]}}
+    assert mean_curve([*done, begun], "x") == [(1, 3.0)]
+    assert mean_curve([begun], "x") == [(1, 100.0)]
+    assert mean_curve(done, "y") == []
+
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+LOOK = """<script>
+const table = document.querySelector("table"), heads = table.querySelectorAll("th button");
+const column = number => [...table.tBodies[0].rows].map(row => row.cells[number].textContent);
+const seen = {};
+heads[3].click(); seen.falling = column(3);
+heads[3].click(); seen.rising = column(3);
+heads[0].click(); seen.names = column(0);
+seen.sorted = [...table.querySelectorAll("th[aria-sort]")].map(head => head.textContent);
+document.body.style.width = "390px";
+seen.widest = document.querySelector("main").scrollWidth;
+seen.ground = getComputedStyle(document.body).backgroundColor;
+const out = document.createElement("pre");
+out.id = "seen";
+out.textContent = JSON.stringify(seen);
+document.body.append(out);
+</script>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_browser_shows_it_light_and_dark_sorts_it_and_fits_it_on_a_phone(
+    results: dict[str, Any], tmp_path: Path, dark: bool
+):
+    file = tmp_path / "page.html"
+    file.write_text(render_page(results).replace("</body>", f"{LOOK}</body>"), encoding="utf-8")
+    command = [str(CHROMIUM), "--headless=new", "--disable-gpu", f"--user-data-dir={tmp_path / 'chromium'}"]
+    command += ["--no-sandbox"] * (os.geteuid() == 0) + ["--force-dark-mode"] * dark
+    command += ["--window-size=500,900", "--enable-logging=stderr", "--dump-dom", file.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert "CONSOLE" not in done.stderr, done.stderr
+    seen = json.loads(re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, re.DOTALL).group(1).replace("&lt;", "<"))
+    shown = [cell for cell in seen["falling"] if cell]
+    numbers = [float(cell.split(" ")[0]) for cell in shown]
+    assert len(numbers) > 8 and numbers == sorted(numbers, reverse=True)
+    assert seen["falling"] == [*shown, *[""] * (len(seen["falling"]) - len(shown))]  # rows without a figure stay below
+    assert [cell for cell in seen["rising"] if cell][0] == shown[-1]
+    assert seen["names"][0].startswith("DAP") and seen["sorted"] == ["method"]
+    assert seen["widest"] <= 390
+    assert (sum(map(int, re.findall(r"\d+", seen["ground"])[:3])) < 150) is dark
