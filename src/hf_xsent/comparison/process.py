@@ -19,7 +19,7 @@ from hf_xsent.comparison.runs import Run
 from hf_xsent.comparison.tasks import read_task
 from hf_xsent.errors import HfXsentError
 from hf_xsent.evaluation.report import versions, write_json
-from hf_xsent.evaluation.retrieval import describe
+from hf_xsent.evaluation.runner import describe
 from hf_xsent.logs import quiet_logs
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.training.pretrain import main as pretrain
@@ -69,15 +69,15 @@ def measure(run: Run) -> None:
         embedder = SentenceEmbedder.from_pretrained(run.model, run.pooling, run.recipe.get("max_length"))
     else:
         embedder = SentenceEmbedder.from_pretrained(str(run.training))
-    settings = describe(run.model, embedder.pooling, None, embedder.max_length, "float32")
+    settings = describe(embedder, run.model if run.seed is None else run.training) | {"pooling": embedder.pooling}
     for name in missing:
         task = read_task(name, run.tasks[name], run.folder.parents[1] / "cache")
         started, cpu_started = time.perf_counter(), time.process_time()
-        scores = task.score(embedder)
+        scores = task.score(embedder.encode)
         content = {
             "task": name,
             "protocol": task.protocol,
-            "headings": task.headings,
+            "headings": dict(task.headings),
             "main": task.main,
             "identity": task.fingerprint,
             "settings": settings,

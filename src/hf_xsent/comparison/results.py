@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterable, Sequence
-from importlib.resources import files
 from typing import Any
 
 from hf_xsent.comparison.runs import PLACES, Run
 from hf_xsent.comparison.study import Study
 from hf_xsent.comparison.tasks import MEASURED
+from hf_xsent.evaluation.published import published_figures
 from hf_xsent.evaluation.report import versions
 
 COSTS = ("cpu_seconds", "seconds", "peak_mib")
@@ -118,7 +117,8 @@ def _task(name: str, options: dict[str, Any], records: Sequence[dict[str, Any]])
     same = [group for group in groups if group != MEASURED and groups[group] == groups.get(MEASURED)]
     whole = (same or [MEASURED])[0] if MEASURED in groups else next(iter(groups))
     rest = [group for group in groups if group not in (whole, MEASURED, *same)]
-    figures = [main, *(figure for figure in scores["headings"] if figure != main and figure in groups[whole])]
+    others = (figure for figure in scores["headings"] if figure not in (main, "pairs") and figure in groups[whole])
+    figures = [main, *others]
     return {
         "options": options,
         "protocol": scores["protocol"],
@@ -131,9 +131,8 @@ def _task(name: str, options: dict[str, Any], records: Sequence[dict[str, Any]])
 
 def _published(tasks: Iterable[str], records: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """Papers' rows of groups that we measured, too; all groups of a model in one row."""
-    text = (files("hf_xsent.comparison") / "published.json").read_text(encoding="utf-8")
     rows: dict[str, dict[tuple[str, str], dict[str, Any]]] = {task: {} for task in tasks}
-    for one in json.loads(text):
+    for one in published_figures():
         task, group = one["task"], one["group"]
         ours = next((record["scores"][task] for record in records if task in record["scores"]), {"groups": ()})
         if group in ours["groups"]:
