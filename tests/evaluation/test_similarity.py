@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from hf_xsent import SentenceEmbedder
 from hf_xsent.data.sts import STS22_PAIRS, StsSet
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.similarity import Sts17Task, Sts22Task, cosines, spearman
@@ -94,3 +98,14 @@ def test_the_real_tracks(assets: Path) -> None:
     scores = task.score(word_counts)
     assert scores.languages["en-en"]["spearman"] > 50
     assert set(scores.groups) == {"7 tracks", "4 cross-lingual tracks", "3 monolingual tracks", "measured"}
+
+
+@pytest.mark.slow
+def test_the_untouched_encoder_orders_english_pairs(assets: Path) -> None:
+    """A known figure, through tokenizer, packed encoder, mean and Spearman."""
+    with tempfile.TemporaryDirectory() as folder:
+        unpack = [sys.executable, str(assets / "models" / "unpack.py"), f"{folder}/encoder"]
+        subprocess.run(unpack, check=True, capture_output=True)
+        embedder = SentenceEmbedder.from_pretrained(f"{folder}/encoder", device="cpu")
+        scores = Sts17Task.load(assets / "data" / "sts17", ["en-en"]).score(embedder.encode)
+    assert scores.languages["en-en"]["spearman"] == pytest.approx(87.25, abs=0.1)
