@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "alignment": {"errors", "packing", "data", "models"},  # aligners read words as data has them, with states of models
     "evaluation": {"errors", "data", "models", "mining"},
     "training": {"errors", "logs", "data", "models", "objectives", "evaluation"},
-    "finetuning": {"errors", "data", "models", "objectives", "evaluation"},
+    "finetuning": {"errors", "logs", "data", "models", "objectives", "evaluation", "training"},  # runs as training has
     "publishing": {"errors", "models"},
 }
 EVERY_ROOM_BELOW_THE_CLI = set(MAY_IMPORT)

@@ -138,30 +138,39 @@ class _Parser(HfArgumentParser):
 
 
 def read_recipe(arguments: Sequence[str]) -> Recipe:
-    """``[recipe.yaml] [--flag value …]``: a flag beats the recipe, the recipe beats the default."""
+    """What a training run is told."""
+    return Recipe(*read_settings(arguments, [ModelArguments, DataArguments, RunArguments, AlignmentTrainingArguments]))
+
+
+def read_settings(arguments: Sequence[str], kinds: Any) -> tuple[Any, ...]:
+    """``[recipe.yaml] [--flag value …]``: a flag beats the recipe, the recipe beats the default.
+
+    One object each of ``kinds``, dataclasses of which the last one are TrainingArguments.
+    """
     arguments = list(arguments)
     path = arguments.pop(0) if arguments and not arguments[0].startswith("-") else None
-    kinds: Any = [ModelArguments, DataArguments, RunArguments, AlignmentTrainingArguments]
     parser = _Parser(kinds, allow_abbrev=False)
     if path is not None:
-        arguments = [*_as_flags(path, _read_file(Path(path), known=_destinations(parser)), parser), *arguments]
+        recipe, types = _read_file(Path(path), known=_destinations(parser)), get_type_hints(kinds[-1])
+        arguments = [*_as_flags(path, recipe, parser, types), *arguments]
     for flag in (one.split("=")[0] for one in arguments if one.startswith("--")):
         name = flag.lstrip("-").replace("-", "_")
         if name not in _destinations(parser) and not name.startswith("no_"):
             raise RecipeError(f"unknown flag {flag}" + nearest(name, _destinations(parser)))
     try:
-        model, data, run, training = parser.parse_args_into_dataclasses(arguments)
+        return parser.parse_args_into_dataclasses(arguments)
     except (ValueError, TypeError, argparse.ArgumentTypeError) as error:
         raise RecipeError(f"these settings do not go together: {' '.join(str(error).split())}") from error
-    return Recipe(model, data, run, training)
 
 
-def _as_flags(path: str, recipe: Mapping[str, Any], parser: argparse.ArgumentParser) -> Iterator[str]:
+def _as_flags(
+    path: str, recipe: Mapping[str, Any], parser: argparse.ArgumentParser, hints: Mapping[str, Any]
+) -> Iterator[str]:
     """The recipe as flags, so that types and choices are checked in one place; a later flag wins."""
-    types = {name: str(kind) for name, kind in get_type_hints(AlignmentTrainingArguments).items()}
+    types = {name: str(kind) for name, kind in hints.items()}
     takes_list = {action.dest: action.nargs in ("+", "*") for action in parser._actions}
     for key, value in recipe.items():
-        if key in ("objectives", "data", "dev", "links", "rules") and isinstance(value, Mapping):
+        if key in ("objectives", "data", "dev", "links", "rules", "train") and isinstance(value, Mapping):
             value = [
                 f"{name}={'null' if one is None else one}"
                 for name, some in value.items()
