@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from hf_xsent.data.cleaning import CleaningCounts, CleaningReport, CleaningRules

@@ -4,8 +4,8 @@
   hf-xsent finetune mlqa --model runs/mine --train en=train-v1.1.json --mlqa data/mlqa --xquad data/xquad --output_dir …
   hf-xsent finetune xnli trainer_scripts/recipes/xnli-translate-train.yaml --model runs/mine --train en=… de=… fr=…
 
-``hf-xsent finetune xnli --help`` shows the flags; every field of transformers' TrainingArguments is one, too. Results go
-into results.json and results.txt of the output folder, with the published figures beside.
+``hf-xsent finetune xnli --help`` shows the flags; every field of transformers' TrainingArguments is one, too. Results
+go into results.json and results.txt of the output folder, with the published figures beside.
 """
 
 from __future__ import annotations

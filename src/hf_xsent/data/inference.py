@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -73,7 +73,7 @@ def load_xnli(
     return {language: load_inference(found[language], split) for language in languages or found}
 
 
-def check_parallel(first: str, pairs: list[InferencePair], second: str, others: list[InferencePair]) -> None:
+def check_parallel(first: str, pairs: Sequence[InferencePair], second: str, others: Sequence[InferencePair]) -> None:
     """Record i of one file must be the translation of record i of the other, and so have its label."""
     if len(pairs) != len(others):
         raise DataError(f"{first} has {len(pairs)} pairs but {second} has {len(others)}: code-switching needs "
@@ -102,16 +102,17 @@ def _pairs(source: str, split: str) -> Iterator[InferencePair | None]:
 
 
 def _pair(place: str, row: list[Any]) -> InferencePair | None:
-    texts, label = [str(one).strip() for one in row[:2]], str(row[2]).strip().lower()
+    premise, hypothesis, label = (str(one).strip() for one in row)
+    label = label.lower()
     if label in _NO_GOLD:
         return None
     label = "contradiction" if label == "contradictory" else label  # as XNLI's translations of MultiNLI write
     label = LABELS[int(label)] if label in ("0", "1", "2") else label
     if label not in LABELS:
         raise DataError(f"{place}: the label is {label!r}, none of {', '.join(LABELS)}{nearest(label, LABELS)}")
-    if not all(texts):
-        raise DataError(f"{place}: the {'hypothesis' if texts[0] else 'premise'} is empty; mend it or leave it out")
-    return InferencePair(*texts, LABELS.index(label))
+    if not (premise and hypothesis):
+        raise DataError(f"{place}: the {'hypothesis' if premise else 'premise'} is empty; mend it or leave it out")
+    return InferencePair(premise, hypothesis, LABELS.index(label))
 
 
 def _tsv_rows(path: Path) -> Iterator[tuple[int, list[Any]]]:

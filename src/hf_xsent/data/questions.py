@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -89,14 +89,14 @@ def load_xquad(source: str | PathLike[str]) -> list[QuestionSet]:
 
 
 def paired_by_id(
-    first: str, questions: list[Question], second: str, others: list[Question]
+    first: str, questions: Sequence[Question], second: str, others: Sequence[Question]
 ) -> list[tuple[Question, Question]]:
     """Each question with its translation in the other file, which has its id and may have more questions."""
     known = {one.id: one for one in others}
     for one in questions:
         if one.id not in known:
             raise DataError(
-                f"question {one.id!r} of {first} has no translation in {second}: code-switching needs both, under one id"
+                f"question {one.id!r} of {first} has no translation in {second}: code-switching needs one under its id"
             )
     return [(one, known[one.id]) for one in questions]
 

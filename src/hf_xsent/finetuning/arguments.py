@@ -15,7 +15,7 @@ class _FineTuneArguments:
     """Which encoder, on what, and where to."""
 
     model: str | None = _flag(
-        help="Start from this encoder: a folder of ours, exported or plain, or a Hub id; without --train, a fine-tuned one."
+        help="Start from this encoder: a folder (ours, exported, plain) or a Hub id; without --train, a fine-tuned one."
     )
     train: list[str] | None = _flag(
         help="Train on these, by language: en=train.tsv alone (zero-shot), or de=… fr=… too (translate-train)."

@@ -54,6 +54,10 @@ class Task(ABC):
     def collate(self, examples: Sequence[Any]) -> dict[str, Tensor]:
         """A batch: the model's input, and what ``loss`` takes under other names."""
 
+    def collate_groups(self, groups: Sequence[tuple[Any, ...]]) -> dict[str, Tensor]:
+        """A batch of groups that stay together."""
+        return self.collate([example for group in groups for example in group])
+
     @abstractmethod
     def loss(self, outputs: Any, batch: Mapping[str, Tensor]) -> Tensor:
         """The mean over the rows."""
@@ -86,7 +90,7 @@ class FineTuner(SavingTrainer):
         super().__init__(
             model=model,
             args=args,
-            data_collator=lambda groups: task.collate([example for group in groups for example in group]),
+            data_collator=task.collate_groups,
             train_dataset=list(train_dataset) or None,
             eval_dataset=sets,
             processing_class=processing_class,
@@ -119,7 +123,8 @@ class FineTuner(SavingTrainer):
         self, eval_dataset: Any = None, ignore_keys: list[str] | None = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
         """Scores of each set (``eval_accuracy_de``, say) and their means (``eval_accuracy``)."""
-        metrics = metrics_of(self.measure(eval_dataset or self.eval_dataset), metric_key_prefix)
+        sets: Any = self.eval_dataset if eval_dataset is None else eval_dataset
+        metrics = metrics_of(self.measure(sets), metric_key_prefix)
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
