@@ -3,11 +3,12 @@
   OMP_WAIT_POLICY=PASSIVE python benchmarks/method_study.py dap --model ENCODER --data "train/{language}-en.tsv.xz" \
     --dev "dev/{language}-en.tsv" --tatoeba tatoeba --work runs/study
   … method_study.py wacse … --pooling cls --links="links/{language}-en.links"
+  … method_study.py ppa … --pooling cls --steps 300 --keep
 
 Each run is ``hf-xsent pretrain`` with the study's small recipe and what the table says; it is measured on Tatoeba (36
 languages, and WACSE's groups of 4, 5 and 8 with little data) and on 300 held-out pairs of every fourth language. Runs
 that are in --output already are not repeated, so a study may be stopped and started again. Other flags, written
---flag=value, go to every run.
+--flag=value, go to every run. With --keep the models stay in --work, for ``finetuning_study.py``.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 
 RECIPES = Path(__file__).parents[1] / "trainer_scripts/recipes"
 RANKING, RTL, TLM = "translation_ranking=1", "representation_translation", "translation_language_modeling"
+MOCO, LESS_TLM = "momentum_contrast=1", "translation_language_modeling=0.1"
 LESS_RANKING, AWP, WTR = "translation_ranking=0.8", "aligned_word_prediction", "word_translation_ranking"
 STUDIES = {  # the recipe, and the objectives of each method
     "dap": (
@@ -33,6 +35,16 @@ STUDIES = {  # the recipe, and the objectives of each method
             "DAP, weight 0.03": [RANKING, f"{RTL}=0.03"],
             "DAP, weight 0.1": [RANKING, f"{RTL}=0.1"],
             "DAP, weight 0.8": [RANKING, f"{RTL}=0.8"],
+        },
+    ),
+    "ppa": (
+        "ppa-small.yaml",
+        {
+            "TR": [RANKING],
+            "TLM": [LESS_TLM],
+            "MoCo": [MOCO],
+            "PPA": [MOCO, LESS_TLM],
+            "MoCo + MLM": [MOCO, "masked_language_modeling=0.1"],
         },
     ),
     "wacse": (
@@ -57,7 +69,7 @@ def run(name: str, pooling: str, seed: int, options: argparse.Namespace) -> dict
     from hf_xsent.models.embedder import SentenceEmbedder
     from hf_xsent.training.pretrain import main
 
-    folder = Path(options.work) / "run"
+    folder = Path(options.work) / (f"{name}-{pooling}-{seed}".replace(" ", "") if options.keep else "run")
     shutil.rmtree(folder, ignore_errors=True)
     flags: dict[str, Any] = {
         "model": options.model,
@@ -127,6 +139,7 @@ def main() -> None:
     parser.add_argument("--languages", nargs="+", help="Measure these languages of Tatoeba instead of the 36.")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--keep", action="store_true", help="Keep the trained models.")
     parser.add_argument("--output", help="Default: benchmarks/results/STUDY_study.json.")
     options, options.flags = parser.parse_known_args()
     known = STUDIES[options.study][1]

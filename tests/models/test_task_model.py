@@ -45,8 +45,9 @@ def test_the_scores_are_those_of_the_plain_model_that_it_saves(tiny_encoders: Pa
     assert "token_type_ids" not in batch or batch["token_type_ids"].any()
     real = batch["attention_mask"].bool()
     for ours, theirs in zip(_logits(model(**batch)), _logits(plain(**batch)), strict=True):
-        where = slice(None) if "num_labels" not in str(kind) and ours.dim() == 2 and ours.shape != real.shape else real
-        torch.testing.assert_close(ours[where], theirs[where], atol=1e-4, rtol=1e-4)
+        if kind is AutoModelForQuestionAnswering:  # a score a token: those of padding mean nothing
+            ours, theirs = ours[real], theirs[real]
+        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 
 
 def test_gradients_reach_the_whole_encoder(encoder_folders: dict[str, Path]) -> None:

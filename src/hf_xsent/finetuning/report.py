@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -28,20 +28,24 @@ class FineTuningReport:
         text = (files("hf_xsent.finetuning") / "published.json").read_text(encoding="utf-8")
         return dict(json.loads(text).get(self.benchmark, {}).get(self.setting, {}))
 
-    def means(self) -> dict[str, float]:
-        """Each score over all test sets."""
-        kinds = next(iter(self.scores.values()))
-        return {kind: sum(one[kind] for one in self.scores.values()) / len(self.scores) for kind in kinds}
+    def means(self, names: Sequence[str] | None = None) -> dict[str, float]:
+        """Each score over all test sets, or over these."""
+        some = [self.scores[name] for name in names or self.scores]
+        return {kind: sum(one[kind] for one in some) / len(some) for kind in some[0]}
 
     def table(self) -> str:
-        """A line a test set; published means are over the languages of their own."""
+        """A line a test set, and the means: over all of them, and over those that papers report."""
         published = self.published()
-        kinds = list(next(iter(self.scores.values())))
-        lines = {**self.scores, "mean": self.means()}
-        body = [
-            [name, *(some[kind] for kind in kinds), *(model.get(name, "") for model in published.values())]
-            for name, some in lines.items()
+        reported = [name for name in next(iter(published.values()), {}) if name != "mean"]
+        body: list[list[object]] = [
+            [name, *scores.values(), *(model.get(name, "") for model in published.values())]
+            for name, scores in self.scores.items()
         ]
+        body.append([f"mean of {len(self.scores)}", *self.means().values(), *("" for _ in published)])
+        if reported and {*reported} <= {*self.scores}:
+            means = (model["mean"] for model in published.values())
+            body.append([f"mean of their {len(reported)}", *self.means(reported).values(), *means])
+        kinds = next(iter(self.scores.values()))
         return render_table([f"{self.benchmark}, {self.setting}", *kinds, *published], body)
 
     def to_dict(self) -> dict[str, Any]:

@@ -54,16 +54,16 @@ def tokenizer_of(name_or_path: str) -> PreTrainedTokenizerBase:
 def load_records(
     named: Sequence[str] | None, load: Callable[[str], list[Record]], most: int | None
 ) -> tuple[dict[str, str], dict[str, list[Record]]]:
-    """Where the records of each language are, and the records, from ``en=path`` strings."""
+    """Where the records of each language are, and the records, from ``en=path`` strings, one or several a language."""
     sources: dict[str, str] = {}
+    records: dict[str, list[Record]] = {}
     for one in named or ():
         language, equals, path = one.partition("=")
         if not equals or not language or not path:
             raise DataError(f"{one!r} names no language: write en={one}")
-        if language in sources:
-            raise DataError(f"{language} is given twice, as {sources[language]} and {path}: join both files")
-        sources[language] = path
-    return sources, {language: load(path)[:most] for language, path in sources.items()}
+        sources[language] = f"{sources[language]} and {path}" if language in sources else path
+        records.setdefault(language, []).extend(load(path))
+    return sources, {language: some[:most] for language, some in records.items()}
 
 
 def only_languages(sets: Mapping[str, Any], languages: Sequence[str] | None) -> dict[str, Any]:
