@@ -1,8 +1,8 @@
-"""What alignment does for tasks: the same fine-tuning in English of several encoders, measured in every language.
+r"""What alignment does for tasks: the same fine-tuning in English of several encoders, measured in every language.
 
-  OMP_WAIT_POLICY=PASSIVE python benchmarks/finetuning_study.py xnli --models before=ENCODER PPA=runs/study/PPA-cls-0 \\
+  OMP_WAIT_POLICY=PASSIVE python benchmarks/finetuning_study.py xnli --models before=ENCODER PPA=runs/study/PPA-cls-0 \
     --work runs/nli --train en=sick/SICK_train.txt en=xnli/dev-en.tsv.xz --xnli=xnli
-  … finetuning_study.py mlqa --models before=ENCODER PPA=runs/study/PPA-cls-0 --work runs/qa \\
+  … finetuning_study.py mlqa --models before=ENCODER PPA=runs/study/PPA-cls-0 --work runs/qa \
     --train en=tydiqa/tydiqa.goldp.en.train.json.xz --mlqa=mlqa --mlqa_split=dev --xquad=xquad --max_test=400
 
 Each run is ``hf-xsent finetune`` with what stands in SETTINGS; other flags, written --flag=value, go to every run. Runs
