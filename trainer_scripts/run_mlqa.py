@@ -4,7 +4,7 @@ One process:  python trainer_scripts/run_mlqa.py recipe.yaml --model runs/mine -
 Eight GPUs:   torchrun --nproc_per_node 8 trainer_scripts/run_mlqa.py recipe.yaml --model runs/mine --output_dir …
 CPU alone:    python trainer_scripts/run_mlqa.py recipe.yaml --model runs/mine --output_dir runs/mine-mlqa --use_cpu
 
-``hf-xsent finetune mlqa --help`` explains the flags; every field of transformers' TrainingArguments is one, too.
+``hf-xsent finetune --help`` explains the flags; every field of transformers' TrainingArguments is one, too.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
   hf-xsent finetune mlqa --model runs/mine --train en=train-v1.1.json --mlqa data/mlqa --xquad data/xquad --output_dir …
   hf-xsent finetune xnli trainer_scripts/recipes/xnli-translate-train.yaml --model runs/mine --train en=… de=… fr=…
 
-``hf-xsent finetune xnli --help`` shows the flags; every field of transformers' TrainingArguments is one, too. Results
-go into results.json and results.txt of the output folder, with the published figures beside.
+Every field of transformers' TrainingArguments is a flag and a recipe key, too; the common ones are listed below.
+Results go into results.json and results.txt of the output folder, with the published figures beside.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import fields
 
-from hf_xsent.finetuning.arguments import MlqaArguments, XnliArguments
+from hf_xsent.finetuning.arguments import FineTuneArguments, MlqaArguments, XnliArguments
 
 TASKS = {"xnli": XnliArguments, "mlqa": MlqaArguments}
 TRAINING_FLAGS = {
@@ -31,15 +31,18 @@ TRAINING_FLAGS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What help shows; the flags themselves are read by ``training.arguments``."""
-    tasks = parser.add_subparsers(metavar="TASK", required=True)
-    for name, arguments in TASKS.items():
-        task = tasks.add_parser(name, help=(arguments.__doc__ or "").strip(), description=arguments.__doc__)
-        task.add_argument("recipe", nargs="?", help="Read settings from this YAML or JSON file.")
+    parser.add_argument("task", choices=list(TASKS), help="Natural language inference, or question answering.")
+    parser.add_argument("recipe", nargs="?", help="Read settings from this YAML or JSON file.")
+    shared = {field.name: field for field in fields(FineTuneArguments)}
+    for title, arguments in (("encoder and data", FineTuneArguments), *TASKS.items()):
+        group = parser.add_argument_group(title)
         for field in fields(arguments):
-            task.add_argument(f"--{field.name}", default=field.default, metavar="…", help=field.metadata["help"])
-        group = task.add_argument_group("training")
-        for flag, meaning in TRAINING_FLAGS.items():
-            group.add_argument(f"--{flag}", metavar="…", help=meaning)
+            if arguments is FineTuneArguments or field.name not in shared:
+                meaning = field.metadata["help"]
+                group.add_argument(f"--{field.name}", default=field.default, metavar="…", help=meaning)
+    group = parser.add_argument_group("training")
+    for flag, meaning in TRAINING_FLAGS.items():
+        group.add_argument(f"--{flag}", metavar="…", help=meaning)
 
 
 def run(arguments: Sequence[str]) -> None:

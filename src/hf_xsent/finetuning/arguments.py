@@ -10,8 +10,11 @@ def _flag(default: Any = None, *, help: str) -> Any:  # noqa: A002 - argparse's 
     return field(default=default, metadata={"help": help})
 
 
+_MAX_LENGTH = "Give a row, both texts together, so many tokens; default: 128 for xnli, windows of 384 for mlqa."
+
+
 @dataclass
-class _FineTuneArguments:
+class FineTuneArguments:
     """Which encoder, on what, and where to."""
 
     model: str | None = _flag(
@@ -24,6 +27,8 @@ class _FineTuneArguments:
     code_switching: bool = _flag(
         False, help="Exchange one text of each non-English pair for its English translation, both ways in one batch."
     )
+    languages: list[str] | None = _flag(help="Measure these languages only, such as de, or de-en of G-XLT.")
+    max_length: int = _flag(128, help=_MAX_LENGTH)
     max_train: int | None = _flag(help="Train on at most so many records a language.")
     max_test: int | None = _flag(help="Measure at most so many records of each test set; for a look, not a result.")
     dropout: float | None = _flag(help="Set the encoder's dropout; default: as it comes.")
@@ -33,16 +38,14 @@ class _FineTuneArguments:
 
 
 @dataclass
-class XnliArguments(_FineTuneArguments):
+class XnliArguments(FineTuneArguments):
     """Natural language inference."""
 
     xnli: str | None = _flag(help="Measure XNLI at the end: a folder of files test-de.tsv, or facebook/xnli.")
-    languages: list[str] | None = _flag(help="Measure these languages only.")
-    max_length: int = _flag(128, help="Cut premise and hypothesis after so many tokens together.")
 
 
 @dataclass
-class MlqaArguments(_FineTuneArguments):
+class MlqaArguments(FineTuneArguments):
     """Extractive question answering."""
 
     mlqa: str | None = _flag(
@@ -51,8 +54,7 @@ class MlqaArguments(_FineTuneArguments):
     mlqa_split: str = _flag("test", help="Measure this split of MLQA: test or dev.")
     generalized: bool = _flag(False, help="Measure questions and contexts of different languages, too (G-XLT).")
     xquad: str | None = _flag(help="Measure XQuAD at the end: a folder of files xquad.de.json, or google/xquad.")
-    languages: list[str] | None = _flag(help="Measure these languages of the contexts only.")
-    max_length: int = _flag(384, help="Give a window so many tokens, question and context together.")
+    max_length: int = _flag(384, help=_MAX_LENGTH)
     doc_stride: int = _flag(128, help="Let windows of a long context overlap by so many tokens.")
     max_question_length: int = _flag(64, help="Cut questions after so many tokens.")
     max_answer_length: int = _flag(30, help="Find answers of at most so many tokens.")

@@ -34,7 +34,6 @@ def main(arguments: Sequence[str]) -> list[FineTuningReport]:
     for one in sets:
         kept = replace(one, questions=one.questions[: options.max_test])
         tests.setdefault(one.benchmark, {})[one.name] = [kept]
-    tests = {name: only_languages(some, options.languages) for name, some in tests.items()}
     tokenizer = tokenizer_of(options.model)
     task = SpanExtraction(
         tokenizer,
@@ -51,5 +50,5 @@ def main(arguments: Sequence[str]) -> list[FineTuningReport]:
         tokenizer,
         task.grouped_windows(train),
         {language: [QuestionSet("squad", language, language, some)] for language, some in dev.items()} or None,
-        tests,
+        only_languages(tests, options.languages),
     )

@@ -66,12 +66,16 @@ def load_records(
     return sources, {language: some[:most] for language, some in records.items()}
 
 
-def only_languages(sets: Mapping[str, Any], languages: Sequence[str] | None) -> dict[str, Any]:
+def only_languages(tests: Sets, languages: Sequence[str] | None) -> Sets:
     """Those of the test sets whose language was asked for."""
-    for language in languages or ():
-        if language not in sets:
-            raise DataError(f"there is no test set {language!r}{nearest(language, sets)}, only {', '.join(sets)}")
-    return {language: sets[language] for language in languages or sets}
+    if not languages:
+        return tests
+    known = sorted({name for sets in tests.values() for name in sets})
+    for language in languages:
+        if language not in known:
+            raise DataError(f"there is no test set {language!r}{nearest(language, known)}, only {', '.join(known)}")
+    chosen = {name: {one: sets[one] for one in languages if one in sets} for name, sets in tests.items()}
+    return {name: sets for name, sets in chosen.items() if sets}
 
 
 def run(
