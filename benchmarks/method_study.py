@@ -44,6 +44,7 @@ STUDIES = {  # the recipe, and the objectives of each method
             "TLM": [LESS_TLM],
             "MoCo": [MOCO],
             "PPA": [MOCO, LESS_TLM],
+            "PPA, weight 1": [MOCO, f"{TLM}=1"],
             "MoCo + MLM": [MOCO, "masked_language_modeling=0.1"],
         },
     ),
@@ -69,7 +70,9 @@ def run(name: str, pooling: str, seed: int, options: argparse.Namespace) -> dict
     from hf_xsent.models.embedder import SentenceEmbedder
     from hf_xsent.training.pretrain import main
 
-    folder = Path(options.work) / (f"{name}-{pooling}-{seed}".replace(" ", "") if options.keep else "run")
+    folder = Path(options.work) / (
+        f"{name}-{pooling}-{seed}".replace(" ", "").replace(",", "-") if options.keep else "run"
+    )
     shutil.rmtree(folder, ignore_errors=True)
     flags: dict[str, Any] = {
         "model": options.model,

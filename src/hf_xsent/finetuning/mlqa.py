@@ -34,6 +34,7 @@ def main(arguments: Sequence[str]) -> list[FineTuningReport]:
     for one in sets:
         kept = replace(one, questions=one.questions[: options.max_test])
         tests.setdefault(one.benchmark, {})[one.name] = [kept]
+    chosen = only_languages(tests, options.languages)
     tokenizer = tokenizer_of(options.model)
     task = SpanExtraction(
         tokenizer,
@@ -50,5 +51,5 @@ def main(arguments: Sequence[str]) -> list[FineTuningReport]:
         tokenizer,
         task.grouped_windows(train),
         {language: [QuestionSet("squad", language, language, some)] for language, some in dev.items()} or None,
-        only_languages(tests, options.languages),
+        chosen,
     )
