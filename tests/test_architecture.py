@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "alignment": {"errors", "packing", "data", "models"},  # aligners read words as data has them, with states of models
     "evaluation": {"errors", "packing", "data", "models", "mining"},
     "training": {"errors", "logs", "data", "models", "objectives", "evaluation"},
-    "finetuning": {"errors", "data", "models", "objectives", "evaluation"},
+    "finetuning": {"errors", "logs", "data", "models", "objectives", "evaluation", "training"},  # runs as training has
     "publishing": {"errors", "models"},
     "comparison": {"errors", "logs", "pages", "data", "models", "evaluation", "training"},  # several runs side by side
 }

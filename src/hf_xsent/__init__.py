@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hf_xsent.mining.margin import mine_bitext
     from hf_xsent.models.dap import DapConfig, DapForSentenceEmbedding, XlmrWithRTLHead
     from hf_xsent.models.embedder import SentenceEmbedder
+    from hf_xsent.models.moco import MoCoAlignedBert, MoCoConfig, MoCoForSentenceEmbedding
     from hf_xsent.models.wacse import WacseConfig, WacseForPreTraining, WacseForSentenceEmbedding
     from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
     from hf_xsent.training.arguments import AlignmentTrainingArguments
@@ -28,6 +29,9 @@ __all__ = [
     "DapConfig",
     "XlmrWithRTLHead",
     "DapForSentenceEmbedding",
+    "MoCoAlignedBert",
+    "MoCoConfig",
+    "MoCoForSentenceEmbedding",
     "SentenceEmbedder",
     "WacseConfig",
     "WacseForPreTraining",
@@ -43,6 +47,9 @@ _HOMES = {
     "DapConfig": "models.dap",
     "XlmrWithRTLHead": "models.dap",
     "DapForSentenceEmbedding": "models.dap",
+    "MoCoAlignedBert": "models.moco",
+    "MoCoConfig": "models.moco",
+    "MoCoForSentenceEmbedding": "models.moco",
     "SentenceEmbedder": "models.embedder",
     "WacseConfig": "models.wacse",
     "WacseForPreTraining": "models.wacse",

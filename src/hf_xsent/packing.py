@@ -24,6 +24,7 @@ class PackedSentences:
     lengths: Tensor  # N, ascending
     runs: tuple[tuple[int, int], ...]  # (number of sentences, their length): sentences of one length stand together
     restore: Tensor  # N: packed number of the caller's i-th sentence
+    types: Tensor | None = None  # T: which of two joined texts a token is of, 0 or 1; None: all of the first
 
     @property
     def sizes(self) -> list[int]:
@@ -43,6 +44,10 @@ class PackedSentences:
         """Other tokens in the same places."""
         return replace(self, input_ids=input_ids)
 
+    def with_types(self, callers_types: Tensor) -> PackedSentences:
+        """The same tokens with their types, given in the caller's order."""
+        return replace(self, types=callers_types[self.token_order])
+
     def whole(self, sentences: Tensor) -> Tensor:
         """T: whether a token is of one of these sentences, a flag for each of the caller's N."""
         return torch.repeat_interleave(sentences[self.restore.argsort()], self.lengths)
@@ -55,6 +60,7 @@ class PackedSentences:
             self,
             input_ids=self.input_ids[tokens],
             positions=self.positions[tokens],
+            types=None if self.types is None else self.types[tokens],
             token_order=self.token_order[tokens].argsort().argsort(),
             lengths=lengths,
             runs=runs_of(lengths),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from hf_xsent.data.cleaning import CleaningCounts, CleaningReport, CleaningRules
@@ -70,3 +72,22 @@ def test_nothing_left_names_the_rules_that_took_it() -> None:
         CleaningCounts(9, 0, 1, {"identical": 2, "repeated": 6}).require_pairs("x.tsv")
     with pytest.raises(DataError, match=r"x.tsv holds no pairs"):
         CleaningCounts().require_pairs("x.tsv")
+
+
+def test_word_pieces_are_those_of_the_tokenizer(encoder_folders: dict[str, Path]) -> None:
+    """PPA's filter: sides of at least so many pieces, together at most so many, special ones not counted."""
+    rules = CleaningRules(min_pieces=3, max_pair_pieces=8, tokenizer=str(encoder_folders["bert"]))
+    removed_by = rules.check("de")
+    assert removed_by("Die Katze trinkt Milch.", "She lives in") is None  # 5 and 3
+    assert removed_by("Die Katze trinkt Milch.", "The cat") == "min_pieces"
+    assert removed_by("Die Katze", "The cat drinks milk.") == "min_pieces"
+    assert removed_by("Die Katze trinkt Milch.", "The cat drinks milk") == "max_pair_pieces"
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "told"),
+    [(None, "add the rule tokenizer=FOLDER"), ("/nowhere/at/all", "opens no tokenizer")],
+)
+def test_word_pieces_need_a_tokenizer(tokenizer: str | None, told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        CleaningRules(min_pieces=3, tokenizer=tokenizer).check("de")

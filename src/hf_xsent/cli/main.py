@@ -14,6 +14,7 @@ from hf_xsent.cli import (
     cost,
     evaluate,
     export,
+    finetune,
     mine,
     pretrain,
     quickstart,
@@ -22,7 +23,22 @@ from hf_xsent.cli import (
 )
 from hf_xsent.errors import HfXsentError
 
-COMMANDS = (quickstart, pretrain, vocabulary, align_words, evaluate, analyse, cost, compare, mine, score, export)
+COMMANDS = (
+    quickstart,
+    pretrain,
+    vocabulary,
+    align_words,
+    finetune,
+    evaluate,
+    analyse,
+    cost,
+    compare,
+    mine,
+    score,
+    export,
+)
+# Every field of TrainingArguments is a flag of these, too many to list here: they read their flags themselves.
+TRAINING = {"pretrain": pretrain, "finetune": finetune}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -50,8 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code says how it went."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if arguments[:1] == ["pretrain"] and not {"-h", "--help"} & set(arguments):
-            pretrain.run(arguments[1:])  # every field of TrainingArguments is a flag there, too many to list here
+        if arguments and arguments[0] in TRAINING and not {"-h", "--help"} & set(arguments):
+            TRAINING[arguments[0]].run(arguments[1:])
         else:
             parsed = build_parser().parse_args(arguments)
             parsed.run(parsed)

@@ -148,7 +148,7 @@ def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: 
         return Method(name, False, changes, poolings, ())
     from_file: dict[str, Any] = {}
     if own["recipe"] is not None:
-        from_file = read_recipe_file(path.parent / _is(f"{at}.recipe", own["recipe"], str))
+        from_file = read_recipe_file(path.parent / _is(f"{at}.recipe", own["recipe"], str), recipe_keys())
         from_file = {key: value for key, value in from_file.items() if key not in VARIED}
     return Method(name, True, from_file | {"data": content["data"]} | shared | changes, poolings, seeds)
 

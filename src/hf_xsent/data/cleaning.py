@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -33,6 +33,8 @@ class CleaningRules:
     copied_share: share of a Latin-script source's words that stand in the target too, from which on it counts as a
         copy; judged from four words on, and capitalised words are left out, since they may be names.
     repeated: keep only the first of equal pairs (but for case and whitespace) of a language.
+    min_pieces, max_pair_pieces: word pieces of either side, and of both together, as ``tokenizer`` (a folder or Hub id)
+        cuts them.
     """
 
     min_characters: int | None = 1
@@ -43,12 +45,16 @@ class CleaningRules:
     min_target_script_share: float | None = 0.5
     copied_share: float | None = 0.8
     repeated: bool = True
+    min_pieces: int | None = None
+    max_pair_pieces: int | None = None
+    tokenizer: str | None = None
 
     def check(self, language: str, target_language: str = "en") -> Callable[[str, str], str | None]:
         """Make the function that names the rule that removes a pair, or None; repeated pairs are not its matter."""
         source_language, target = find_language(language), find_language(target_language)
         source_scale, target_scale = _scale(source_language), _scale(target)
         latin = "Latn" in source_language.scripts or not source_language.scripts
+        count_pieces = self._piece_counter()
 
         def removed_by(source: str, sentence: str) -> str | None:
             if self.identical and source.casefold() == sentence.casefold():
@@ -70,9 +76,34 @@ class CleaningRules:
                 return "min_target_script_share"
             if latin and self.copied_share is not None and _is_copy(source, sentence, self.copied_share):
                 return "copied_share"
-            return None
+            return None if count_pieces is None else self._removed_by_pieces(*count_pieces(source, sentence))
 
         return removed_by
+
+    def _removed_by_pieces(self, source: int, target: int) -> str | None:
+        if self.min_pieces is not None and min(source, target) < self.min_pieces:
+            return "min_pieces"
+        if self.max_pair_pieces is not None and source + target > self.max_pair_pieces:
+            return "max_pair_pieces"
+        return None
+
+    def _piece_counter(self) -> Callable[[str, str], Iterator[int]] | None:
+        if self.min_pieces is None and self.max_pair_pieces is None:
+            return None
+        if self.tokenizer is None:
+            raise DataError("min_pieces and max_pair_pieces count word pieces: add the rule tokenizer=FOLDER or Hub id")
+        from transformers import AutoTokenizer
+
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(self.tokenizer)
+        except (OSError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            raise DataError(f"the cleaning rule tokenizer={self.tokenizer} opens no tokenizer: {reason}") from error
+
+        def count(*sides: str) -> Iterator[int]:
+            return map(len, tokenizer(list(sides), add_special_tokens=False, verbose=False)["input_ids"])
+
+        return count
 
 
 def _scale(language: Language) -> int:

@@ -1,16 +1,19 @@
-"""Tables of the Hub: which configs a data set has, and columns of one, with errors that say what is wrong."""
+"""Data sets of the Hub: which configs one has, its rows and columns, with errors that say what is wrong."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from hf_xsent.errors import DataError
 
+_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+(:[\w.-]+)?")
+
 
 def is_hub_id(source: str) -> bool:
-    """Whether this is owner/name, not a path."""
-    return source.count("/") == 1 and not source.startswith((".", "~", "/"))
+    """Whether this is such as ``owner/name`` or ``owner/name:config``; ask for files first."""
+    return _ID.fullmatch(source) is not None
 
 
 def hub_configs(repo: str) -> list[str]:
@@ -23,16 +26,26 @@ def hub_configs(repo: str) -> list[str]:
         raise DataError(f"{repo}: neither a folder nor a data set within reach ({_first_line(error)})") from error
 
 
-def hub_columns(repo: str, config: str, columns: Sequence[str], split: str = "test") -> list[list[Any]]:
-    """These columns of one config, each as a list."""
+def hub_rows(source: str, split: str) -> Any:
+    """The rows of one split of ``owner/name:config``, as mappings."""
     import datasets
 
+    name, _, config = source.partition(":")
     try:
-        data = datasets.load_dataset(repo, config, split=split)
-        return [list(data[column]) for column in columns]
-    except Exception as error:
-        named = f"{', '.join(columns[:-1])} and {columns[-1]}"
-        raise DataError(f"{repo}: cannot read {named} of {config}, split {split} ({_first_line(error)})") from error
+        return datasets.load_dataset(name, config or None, split=split)
+    except Exception as error:  # network, access and naming errors of several libraries
+        raise DataError(
+            f"{source}: neither a file nor a data set whose split {split!r} opens ({_first_line(error)})"
+        ) from error
+
+
+def hub_columns(repo: str, config: str, columns: Sequence[str], split: str = "test") -> list[list[Any]]:
+    """These columns of one config, each as a list."""
+    rows = hub_rows(f"{repo}:{config}", split)
+    try:
+        return [list(rows[column]) for column in columns]
+    except KeyError as error:
+        raise DataError(f"{repo}: {config}, split {split}, has no column {error}") from error
 
 
 def _first_line(error: Exception) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
 
 from hf_xsent.models.dap import DapConfig, DapForSentenceEmbedding, XlmrWithRTLHead
+from hf_xsent.models.moco import MoCoAlignedBert, MoCoConfig, MoCoForSentenceEmbedding
 from hf_xsent.models.objectives import AlignmentConfig
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
@@ -15,6 +16,7 @@ from hf_xsent.models.wacse import WacseConfig, WacseForPreTraining, WacseForSent
 
 METHODS: dict[str, tuple[type[AlignmentConfig], type[SentenceEncoderForPreTraining], type[SentenceEncoder]]] = {
     "dap": (DapConfig, XlmrWithRTLHead, DapForSentenceEmbedding),
+    "ppa": (MoCoConfig, MoCoAlignedBert, MoCoForSentenceEmbedding),
     "wacse": (WacseConfig, WacseForPreTraining, WacseForSentenceEmbedding),
 }
 

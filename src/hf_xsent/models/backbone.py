@@ -218,7 +218,7 @@ class BertBackbone(Backbone):
     def embed(self, words: Tensor, packed: PackedSentences) -> Tensor:
         """Word + type 0 + position vectors, normalised."""
         positions = packed.positions[None] + self.first_position
-        types = torch.zeros_like(positions)
+        types = torch.zeros_like(positions) if packed.types is None else packed.types[None]
         return self.encoder.embeddings(inputs_embeds=words, token_type_ids=types, position_ids=positions)
 
     def layer_at(self, layer: Layer, hidden: Tensor, packed: PackedSentences, tokens: Tensor) -> Tensor:

@@ -12,12 +12,14 @@ from torch import nn
 
 from hf_xsent.errors import RecipeError, nearest
 from hf_xsent.models.backbone import family
+from hf_xsent.models.loading import build_encoder
 from hf_xsent.models.masked_language_head import MaskedLanguageHead
 from hf_xsent.models.sentence_encoder import SentenceEncoderConfig
 from hf_xsent.models.translation_head import TranslationHead
 from hf_xsent.objectives.distillation import MEASURES, Distillation
 from hf_xsent.objectives.masked_language import MaskedLanguageModeling, Masking, TranslationLanguageModeling
 from hf_xsent.objectives.matryoshka import Matryoshka
+from hf_xsent.objectives.momentum_contrast import MomentumContrast
 from hf_xsent.objectives.representation_translation import DIRECTIONS, NUMBERINGS, RepresentationTranslation
 from hf_xsent.objectives.translation_ranking import TranslationRanking
 from hf_xsent.objectives.word_alignment import AlignedWordPrediction, WordTranslationRanking
@@ -25,7 +27,7 @@ from hf_xsent.objectives.word_alignment import AlignedWordPrediction, WordTransl
 FROM_THE_CHECKPOINT = frozenset(  # settings that nobody chooses
     ("rtl_vocabulary_size", "mask_token_id", "unknown_token_id", "special_token_ids")
 )
-WITHOUT_HEAD = frozenset(("translation_ranking", "distillation", "word_translation_ranking"))
+WITHOUT_HEAD = frozenset(("translation_ranking", "momentum_contrast", "distillation", "word_translation_ranking"))
 OVER_WORDS = frozenset(("aligned_word_prediction", "word_translation_ranking"))
 
 
@@ -37,7 +39,9 @@ class AlignmentConfig(SentenceEncoderConfig):
 
     objectives: dict[str, float] = field(default_factory=lambda: {"translation_ranking": 1.0})
 
-    # translation ranking
+    random_input_shuffling: bool = False  # a coin for each pair exchanges source and target
+
+    # translation ranking, and in part momentum contrast
     temperature: float = 0.05
     margin: float = 0.0
     margin_before_temperature: bool = False
@@ -45,6 +49,11 @@ class AlignmentConfig(SentenceEncoderConfig):
     mask_repeated: bool = True
     matryoshka_dims: list[int] | None = None  # rank vectors cut to each of these widths; None: whole ones alone
     training_mlp: bool = False  # a tanh layer over sentence vectors, in training only, as in DAP's code
+
+    # momentum contrast
+    moco_queue_size: int = 32_000
+    moco_momentum: float = 0.999
+    moco_projection: int = 300  # numbers of a query or key
 
     # distillation
     distillation_measure: str = "mse"
@@ -98,6 +107,7 @@ class AlignmentConfig(SentenceEncoderConfig):
         if not 0 < self.masked_share < 1:
             raise RecipeError(f"masked_share {self.masked_share} is not between 0 and 1")
         self._check_matryoshka_dims()
+        self._check_momentum_contrast()
         if self.vocabulary_sample is not None and self.vocabulary_sample < 1:
             raise RecipeError(
                 f"vocabulary_sample {self.vocabulary_sample} is not positive: leave it out for all pieces"
@@ -113,6 +123,19 @@ class AlignmentConfig(SentenceEncoderConfig):
         if self.matryoshka_dims and "translation_ranking" not in self.objectives:
             raise RecipeError("matryoshka_dims cuts the vectors of translation_ranking, which is no objective here")
 
+    def _check_momentum_contrast(self) -> None:
+        if self.moco_queue_size < 1:
+            raise RecipeError(f"moco_queue_size {self.moco_queue_size} is not positive: the paper's is 32000")
+        if not 0 <= self.moco_momentum < 1:
+            raise RecipeError(f"moco_momentum {self.moco_momentum} is not from 0 to below 1: at 1 keys never follow")
+        if self.moco_projection < 1:
+            raise RecipeError(f"moco_projection {self.moco_projection} is not positive: the paper's is 300")
+        if not self.contrasts:
+            return
+        for key in ("languages", "lora_rank", "training_mlp"):
+            if getattr(self, key):
+                raise RecipeError(f"the momentum encoder of momentum_contrast has no {key}: leave one of them out")
+
     def check_objectives(self) -> None:
         """What only a model that trains must fulfil: known choices, and an RTL head that fits the encoder."""
         if self.distillation_measure not in MEASURES:
@@ -122,8 +145,14 @@ class AlignmentConfig(SentenceEncoderConfig):
             )
         if "distillation" in self.objectives and self.training_mlp:
             raise RecipeError("distillation trains the vectors that stay, and training_mlp others: leave one out")
+        self._check_positions_counted_through()
         if "representation_translation" not in self.objectives:
             return
+        if self.random_input_shuffling and self.rtl_direction != "both":
+            raise RecipeError(
+                "random_input_shuffling mixes the sides that representation_translation tells apart: "
+                "leave one out, or use rtl_direction both"
+            )
         for key, choices in (("rtl_direction", DIRECTIONS), ("rtl_positions", NUMBERINGS)):
             value = getattr(self, key)
             if value not in choices:
@@ -146,6 +175,17 @@ class AlignmentConfig(SentenceEncoderConfig):
                 f"use at most {longest}"
             )
 
+    def _check_positions_counted_through(self) -> None:
+        """TLM without a reset lays both sentences of a pair over one count of positions."""
+        through = "translation_language_modeling" in self.objectives and not self.tlm_reset_positions
+        if self.encoder_config is not None and through:
+            longest = (family(self.encoder_config).max_length(self.encoder_config) + 1) // 2
+            if self.max_length > longest:
+                raise RecipeError(
+                    f"max_length {self.max_length} leaves no positions for both sentences of a pair in one row: use at "
+                    f"most {longest}, or tlm_reset_positions"
+                )
+
     @property
     def told_apart(self) -> list[str] | None:
         """The languages of which a batch must say which sentence is in which."""
@@ -155,6 +195,11 @@ class AlignmentConfig(SentenceEncoderConfig):
     def needs_token_ids(self) -> bool:
         """Whether an objective masks, and so must know the tokenizer's special ids."""
         return bool({*self.objectives} - WITHOUT_HEAD)
+
+    @property
+    def contrasts(self) -> bool:
+        """Whether there is a momentum encoder with a queue."""
+        return "momentum_contrast" in self.objectives
 
     @property
     def needs_links(self) -> bool:
@@ -171,6 +216,18 @@ def _translation_ranking(config: AlignmentConfig) -> nn.Module:
         mask_repeated=config.mask_repeated,
     )
     return Matryoshka(ranking, config.matryoshka_dims) if config.matryoshka_dims else ranking
+
+
+def _momentum_contrast(config: AlignmentConfig) -> nn.Module:
+    return MomentumContrast(
+        build_encoder(config.encoder_config),
+        config.encoder_config.hidden_size,
+        projection=config.moco_projection,
+        queue_size=config.moco_queue_size,
+        momentum=config.moco_momentum,
+        temperature=config.temperature,
+        mask_repeated=config.mask_repeated,
+    )
 
 
 def _representation_translation(config: AlignmentConfig) -> nn.Module:
@@ -217,6 +274,7 @@ def _masked_language(config: AlignmentConfig) -> tuple[MaskedLanguageHead, Maski
 OBJECTIVES: dict[str, Callable[[AlignmentConfig], nn.Module]] = {
     "translation_ranking": _translation_ranking,
     "representation_translation": _representation_translation,
+    "momentum_contrast": _momentum_contrast,
     "translation_language_modeling": lambda config: TranslationLanguageModeling(
         *_masked_language(config), reset_positions=config.tlm_reset_positions
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -13,6 +13,8 @@ from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
 
 from hf_xsent.errors import ModelError
+from hf_xsent.models.backbone import Backbone
+from hf_xsent.models.input_shuffling import shuffle_sides
 from hf_xsent.models.loading import load_tokenizer
 from hf_xsent.models.masked_language_head import MaskedLanguageHead, load_masked_language_head, plain_head
 from hf_xsent.models.objectives import OBJECTIVES, WITHOUT_HEAD, AlignmentConfig
@@ -20,6 +22,7 @@ from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.models.vocabulary import RestrictedVocabulary
 from hf_xsent.objectives.gathering import mean_over_processes, sum_over_processes
 from hf_xsent.objectives.masked_language import MaskedLanguageModeling
+from hf_xsent.objectives.momentum_contrast import MomentumContrast
 from hf_xsent.objectives.pairs import (
     Draw,
     PairTokens,
@@ -77,6 +80,8 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         width = config.encoder_config.hidden_size
         self.training_mlp = nn.Sequential(nn.Linear(width, width), nn.Tanh()) if config.training_mlp else None
         self.post_init()
+        if self.momentum is not None:
+            self.momentum.start_from(self.encoder)
 
     @classmethod
     def from_backbone(cls, name_or_path: str, *, vocabulary: RestrictedVocabulary | None = None, **config: Any) -> Self:
@@ -106,6 +111,10 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         model, info = loaded
         if any(key.startswith("objectives.") for key in info["missing_keys"]):
             model._start_heads(plain_head(model.config.encoder_config), None)
+        if model.momentum is not None:
+            model.momentum.freeze_keys()  # loading makes every weight trainable
+            if any(key.startswith("objectives.momentum_contrast.") for key in info["missing_keys"]):
+                model.momentum.start_from(model.encoder)
         return (model, info) if output_loading_info else model
 
     @classmethod
@@ -129,6 +138,10 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         super()._init_weights(module)
         if isinstance(module, MaskedLanguageHead):
             init.zeros_(module.bias)
+        elif isinstance(module, MomentumContrast):
+            init.copy_(module.queue, module.random_queue())
+            init.zeros_(module.identities)
+            init.zeros_(module.pointer)
 
     def forward(  # type: ignore[override]  # training takes pairs where use takes sentences
         self,
@@ -179,6 +192,16 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         return AlignmentOutput(loss=total, losses={name: losses[name] for name in self.objectives if name in losses})
 
     @property
+    def momentum(self) -> MomentumContrast | None:
+        """The objective that has a momentum encoder, where there is one."""
+        return self.objectives["momentum_contrast"] if self.config.contrasts else None
+
+    def end_step(self) -> None:
+        """What is due once after each step of the optimizer: AlignmentTrainer calls it, and so must other loops."""
+        if self.momentum is not None:
+            self.momentum.end_step(self.encoder)
+
+    @property
     def sentence_objectives(self) -> list[str]:
         """Those that compare the sentence vectors of the whole batch."""
         return [name for name, objective in self.objectives.items() if isinstance(objective, SentenceObjective)]
@@ -191,6 +214,8 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
 
     def encode_pairs(self, batch: Mapping[str, Tensor]) -> EncodedPairs:
         """Everything that objectives read of what ``forward`` takes; random choices come first, to be repeated."""
+        if self.config.random_input_shuffling:
+            batch = shuffle_sides(batch)
         ids, masks = ((batch[f"source_{what}"], batch[f"target_{what}"]) for what in ("input_ids", "attention_mask"))
         packed = pack(ids, masks)
         source_identity, target_identity = map(fingerprints, ids, masks)
@@ -205,20 +230,51 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
             for name, objective in self.objectives.items()
             if isinstance(objective, TokenObjective)
         }
-        states = self._encode_what_is_read(packed, language_ids)
-        source, target = self._sentence_vectors(states).chunk(2)
-        sentences = SentencePairs(source, target, source_identity, target_identity, batch.get("teacher_vectors"))
+        states, vectors = self._encode_what_is_read(packed, language_ids)
+        source, target = vectors.chunk(2)
+        sentences = SentencePairs(
+            source, target, source_identity, target_identity, batch.get("teacher_vectors"), self._keys(packed)
+        )
         return EncodedPairs(sentences, pairs, states, draws)
 
-    def _encode_what_is_read(self, packed: PackedSentences, language_ids: Tensor | None) -> TokenStates:
-        """The last layer computes [CLS] where that is the sentence vector, and the sides that an objective reads."""
-        extra = self._language_vectors(packed, language_ids)
-        sides = frozenset[str]().union(*(getattr(one, "reads", ()) for one in self.objectives.values()))
+    def _encode_what_is_read(self, packed: PackedSentences, language_ids: Tensor | None) -> tuple[TokenStates, Tensor]:
+        """The states that objectives read and 2N × d vectors, with zeros for a side that none of them reads.
+
+        Of sentences whose vector alone is read, and is [CLS], the last layer computes nothing else.
+        """
+        objectives = [*self.objectives.values()]
+        whole = frozenset[str]().union(*(getattr(one, "reads", ()) for one in objectives))
+        sides = whole.union(*(getattr(one, "vectors", ()) for one in objectives))
+        words = self.backbone.word_embeddings.weight
+        if not sides:
+            none = torch.empty_like(packed.first_tokens[:0])
+            empty = words.new_zeros(len(packed.lengths), words.shape[1])
+            return TokenStates(packed, empty[:0], none, self._encode, words), empty
+        part, extra = packed, self._language_vectors(packed, language_ids)
+        rows = torch.tensor(["source" in sides, "target" in sides], device=words.device)
+        rows = rows.repeat_interleave(len(packed.lengths) // 2)
+        if len(sides) == 1:
+            part, extra = packed.only(rows), None if extra is None else extra[packed.whole(rows)]
         tokens = None
-        if self.config.pooling == "cls" and len(sides) < 2:
-            tokens = _tokens_read(packed, sides)
-        states = self.backbone.encode(packed, tokens=tokens, extra_embeddings=extra)
-        return TokenStates(packed, states, tokens, self._encode, self.backbone.word_embeddings.weight)
+        if self.config.pooling == "cls" and not sides <= whole:
+            tokens = _tokens_read(part, whole)
+        states = TokenStates(part, self.backbone.encode(part, None, tokens, extra), tokens, self._encode, words)
+        vectors = self._sentence_vectors(states)
+        if part is packed:
+            return states, vectors
+        numbers = packed.whole(rows).nonzero().squeeze(1)
+        states = replace(states, packed=packed, tokens=numbers if tokens is None else numbers[tokens])
+        everywhere = vectors.new_zeros(len(packed.lengths), vectors.shape[1])
+        return states, everywhere.index_copy(0, rows.nonzero().squeeze(1), vectors)
+
+    @torch.no_grad()
+    def _keys(self, packed: PackedSentences) -> Tensor | None:
+        """What the momentum encoder makes of the targets."""
+        if self.momentum is None:
+            return None
+        count = len(packed.lengths)
+        targets = packed.only(torch.arange(count, device=packed.lengths.device) >= count // 2)
+        return self._embed_with(Backbone.of(self.momentum.key_encoder), targets)
 
     def _sentence_vectors(self, states: TokenStates) -> Tensor:
         packed = states.packed

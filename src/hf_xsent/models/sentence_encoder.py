@@ -198,12 +198,21 @@ class SentenceEncoder(PreTrainedModel):
     ) -> Tensor:
         """The sentence vectors of several padded batches, in order: the lean path of training and evaluation."""
         packed = pack(input_ids, attention_masks)
-        extra = self._language_vectors(packed, language_ids)
+        return self._embed_with(self.backbone, packed, layer, pooling, self._language_vectors(packed, language_ids))
+
+    def _embed_with(
+        self,
+        backbone: Backbone,
+        packed: PackedSentences,
+        layer: int | None = None,
+        pooling: str | None = None,
+        extra: Tensor | None = None,
+    ) -> Tensor:
         pooling = pooling or self.config.pooling
         if pooling == "cls":
-            vectors = self.backbone.encode(packed, layer, tokens=packed.first_tokens, extra_embeddings=extra)
+            vectors = backbone.encode(packed, layer, tokens=packed.first_tokens, extra_embeddings=extra)
         else:
-            vectors = pool(self.backbone.encode(packed, layer, extra_embeddings=extra), packed, pooling)
+            vectors = pool(backbone.encode(packed, layer, extra_embeddings=extra), packed, pooling)
         return self._finish(vectors[packed.restore])
 
     def embed_views(

@@ -34,6 +34,7 @@ class SentencePairs:
     source_identity: Tensor  # N: equal numbers where the sentences are equal
     target_identity: Tensor  # N
     teacher: Tensor | None = None  # N × d: what another model makes of the targets
+    keys: Tensor | None = None  # N × d: what a momentum encoder makes of the targets, without gradient
 
     @classmethod
     def joined(cls, parts: Sequence[SentencePairs]) -> SentencePairs:
@@ -100,6 +101,8 @@ class Draw:
 
 class SentenceObjective(nn.Module, ABC):
     """A loss over the sentence vectors of the whole batch."""
+
+    vectors = frozenset(("source", "target"))  # the sides of which it reads vectors; others may hold anything
 
     @abstractmethod
     def forward(self, pairs: SentencePairs) -> Tensor:

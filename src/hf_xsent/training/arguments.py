@@ -134,44 +134,53 @@ class Recipe:
 class _Parser(HfArgumentParser):
     """Errors are ours: one sentence, no usage text."""
 
-    def __init__(self) -> None:
-        kinds: Any = [ModelArguments, DataArguments, RunArguments, AlignmentTrainingArguments]
-        super().__init__(kinds, allow_abbrev=False)
-
     def error(self, message: str) -> NoReturn:
         raise RecipeError(message)
 
 
+_RECIPE: Any = [ModelArguments, DataArguments, RunArguments, AlignmentTrainingArguments]
+
+
 @cache
 def recipe_keys() -> tuple[str, ...]:
-    """All that a recipe may say."""
-    return tuple(key for key in _destinations(_Parser()) if key != "help")
+    """All that a training recipe may say."""
+    return tuple(key for key in _destinations(_Parser(_RECIPE)) if key != "help")
 
 
 def read_recipe(arguments: Sequence[str]) -> Recipe:
-    """``[recipe.yaml] [--flag value …]``: a flag beats the recipe, the recipe beats the default."""
+    """What a training run is told."""
+    return Recipe(*read_settings(arguments, _RECIPE))
+
+
+def read_settings(arguments: Sequence[str], kinds: Any) -> tuple[Any, ...]:
+    """``[recipe.yaml] [--flag value …]``: a flag beats the recipe, the recipe beats the default.
+
+    One object each of ``kinds``, dataclasses of which the last one are TrainingArguments.
+    """
     arguments = list(arguments)
     path = arguments.pop(0) if arguments and not arguments[0].startswith("-") else None
-    parser = _Parser()
+    parser = _Parser(kinds, allow_abbrev=False)
     if path is not None:
-        arguments = [*_as_flags(path, read_recipe_file(Path(path)), parser), *arguments]
+        recipe, types = read_recipe_file(Path(path), _destinations(parser)), get_type_hints(kinds[-1])
+        arguments = [*_as_flags(path, recipe, parser, types), *arguments]
     for flag in (one.split("=")[0] for one in arguments if one.startswith("--")):
         name = flag.lstrip("-").replace("-", "_")
         if name not in _destinations(parser) and not name.startswith("no_"):
             raise RecipeError(f"unknown flag {flag}" + nearest(name, _destinations(parser)))
     try:
-        model, data, run, training = parser.parse_args_into_dataclasses(arguments)
+        return parser.parse_args_into_dataclasses(arguments)
     except (ValueError, TypeError, argparse.ArgumentTypeError) as error:
         raise RecipeError(f"these settings do not go together: {' '.join(str(error).split())}") from error
-    return Recipe(model, data, run, training)
 
 
-def _as_flags(path: str, recipe: Mapping[str, Any], parser: argparse.ArgumentParser) -> Iterator[str]:
+def _as_flags(
+    path: str, recipe: Mapping[str, Any], parser: argparse.ArgumentParser, hints: Mapping[str, Any]
+) -> Iterator[str]:
     """The recipe as flags, so that types and choices are checked in one place; a later flag wins."""
-    types = {name: str(kind) for name, kind in get_type_hints(AlignmentTrainingArguments).items()}
+    types = {name: str(kind) for name, kind in hints.items()}
     takes_list = {action.dest: action.nargs in ("+", "*") for action in parser._actions}
     for key, value in recipe.items():
-        if key in ("objectives", "data", "dev", "links", "rules") and isinstance(value, Mapping):
+        if key in ("objectives", "data", "dev", "links", "rules", "train") and isinstance(value, Mapping):
             value = [
                 f"{name}={'null' if one is None else one}"
                 for name, some in value.items()
@@ -195,9 +204,8 @@ def _destinations(parser: argparse.ArgumentParser) -> list[str]:
     return [action.dest for action in parser._actions]
 
 
-def read_recipe_file(path: Path) -> dict[str, Any]:
+def read_recipe_file(path: Path, known: Sequence[str]) -> dict[str, Any]:
     """A YAML or JSON mapping (JSON is YAML) whose keys are all known."""
-    known = recipe_keys()
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:

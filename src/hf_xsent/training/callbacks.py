@@ -49,6 +49,16 @@ class MetricsFile(TrainerCallback):
                 file.write(json.dumps({"step": state.global_step, **logs}) + "\n")
 
 
+class EndOfStep(TrainerCallback):
+    """Lets the model do what is due once after each step of the optimizer."""
+
+    def on_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Before anything is saved or measured."""
+        kwargs["model"].end_step()
+
+
 class ProgressBar(TrainerCallback):
     """A bar where somebody looks at it, a log line now and then where a file does."""
 

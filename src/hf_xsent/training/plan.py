@@ -23,6 +23,7 @@ from hf_xsent.training.arguments import Recipe
 from hf_xsent.training.output_folder import prepare_output_folder
 from hf_xsent.training.reading import check_bitext
 from hf_xsent.training.recipe import ModelArguments
+from hf_xsent.training.support import check_momentum_contrast
 from hf_xsent.training.teacher import check_teacher
 from hf_xsent.training.trainer import NO_DEV_TO_STOP_BY
 
@@ -56,6 +57,7 @@ class Plan:
         config = METHODS[model.method][0](encoder_config=encoder_config, **settings)
         config.check_objectives()
         check_teacher(model.teacher, config.objectives)
+        check_momentum_contrast(training, config.contrasts)
         if model.lora_rank is not None:
             check_adapters(model.lora_targets, encoder_config)
             if training.fsdp:

@@ -15,7 +15,7 @@ class ModelArguments:
     """Which encoder starts, and how its states become a sentence vector. Empty: the method's own default."""
 
     model: str | None = _flag(help="Start from this encoder: a Hub id such as xlm-roberta-base, or a folder.")
-    method: str = _flag("dap", help="Choose the method whose model is trained: dap or wacse.")
+    method: str = _flag("dap", help="Choose the method whose model is trained: dap, ppa or wacse.")
     pooling: str | None = _flag(help="Make the sentence vector from the first token (cls), or by mean or max.")
     normalize: bool | None = _flag(help="Scale sentence vectors to length 1.")
     max_length: int | None = _flag(
@@ -31,15 +31,21 @@ class ModelArguments:
         help="Adapt linear layers of these names, such as query value; default: all."
     )
     objectives: list[str] | None = _flag(help="Mix these losses, by weight: translation_ranking=1.0 …")
-    temperature: float | None = _flag(help="Divide cosines by this in translation ranking; lower is sharper.")
+    random_input_shuffling: bool | None = _flag(help="Let a coin for each pair exchange its source and target.")
+    temperature: float | None = _flag(
+        help="Divide cosines by this in translation ranking and momentum contrast; lower is sharper."
+    )
     margin: float | None = _flag(help="Take this off the score of the right translation; 0.3 is LaBSE's.")
     margin_before_temperature: bool | None = _flag(help="Take the margin off the cosine, before the temperature.")
     symmetric: bool | None = _flag(help="Rank in both directions and average.")
-    mask_repeated: bool | None = _flag(help="Do not count repeated sentences of a batch as wrong answers.")
+    mask_repeated: bool | None = _flag(help="Do not count repeated sentences of a batch or queue as wrong answers.")
     matryoshka_dims: list[int] | None = _flag(
         help="Rank vectors cut to each of these widths, such as 384 256 128 64, so that users may cut them, too."
     )
     training_mlp: bool | None = _flag(help="Put a tanh layer over sentence vectors in training only, as DAP's code.")
+    moco_queue_size: int | None = _flag(help="Keep so many keys of earlier batches as wrong answers.")
+    moco_momentum: float | None = _flag(help="Keep this share of the momentum encoder in each step; 0.999 is slow.")
+    moco_projection: int | None = _flag(help="Give queries and keys so many numbers.")
     teacher: str | None = _flag(
         help="Let distillation make both sides like this model's vectors of the target: a Hub id or a folder."
     )

@@ -37,6 +37,22 @@ def check_support(arguments: AlignmentTrainingArguments) -> None:
             raise RecipeError("FSDP 1 flattens weights that have learning rates of their own: use version 2")
 
 
+def check_momentum_contrast(arguments: AlignmentTrainingArguments, contrasts: bool) -> None:
+    """What the momentum encoder and its queue do not go with."""
+    if not contrasts:
+        return
+    if arguments.pairs_per_chunk is not None:
+        raise RecipeError(
+            "momentum contrast takes its wrong answers from a queue, so that a larger batch has no more of them: "
+            "instead of --pairs_per_chunk use --gradient_accumulation_steps, which is the same here"
+        )
+    if arguments.fsdp:
+        raise RecipeError(
+            "the momentum encoder follows whole weights, which FSDP splits: "
+            "use DDP or trainer_scripts/deepspeed/zero2.json"
+        )
+
+
 def _zero_stage(config: Any) -> int:
     return int(_settings(config).get("zero_optimization", {}).get("stage", 0))
 

@@ -25,11 +25,12 @@ from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_langua
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.training.arguments import AlignmentTrainingArguments
-from hf_xsent.training.callbacks import MetricsFile, ProgressBar
+from hf_xsent.training.callbacks import EndOfStep, MetricsFile, ProgressBar
 from hf_xsent.training.cost import Cost
 from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.memory import keep_freed_memory
 from hf_xsent.training.saving import SavingTrainer
+from hf_xsent.training.support import check_momentum_contrast
 from hf_xsent.training.survival import broken_step
 from hf_xsent.training.teacher import Teacher
 
@@ -76,6 +77,7 @@ class AlignmentTrainer(SavingTrainer):
                 links=model.config.needs_links,
             ),
         )
+        check_momentum_contrast(args, model.config.contrasts)
         if args.frozen_word_embeddings:
             model.backbone.word_embeddings.requires_grad_(False)
         model.backbone.freeze(args.frozen_layers)
@@ -95,6 +97,7 @@ class AlignmentTrainer(SavingTrainer):
             self.remove_callback(default)
         self.add_callback(ProgressBar)
         self.add_callback(MetricsFile)
+        self.add_callback(EndOfStep)
         if args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(args.early_stopping_patience, args.early_stopping_threshold))
         self.tokenizer = processing_class

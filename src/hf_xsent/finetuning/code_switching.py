@@ -1,0 +1,57 @@
+"""Code-switching of fine-tuning data with English (PPA, section 2.3).
+
+A pair (a, b) in another language becomes (a in English, b) and (a, b in English), a group that stays in one batch; the
+pair itself is left out. It takes the English translation of the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from hf_xsent.data.inference import InferencePair, check_parallel
+from hf_xsent.data.questions import Question, paired_by_id
+from hf_xsent.errors import RecipeError
+
+Record = TypeVar("Record")
+
+
+def switch_inference(
+    sources: Mapping[str, str], records: Mapping[str, Sequence[InferencePair]]
+) -> list[tuple[InferencePair, InferencePair]]:
+    """All pairs of the languages other than English, switched; ``sources`` says where each language comes from."""
+    english = _english(records)
+    switched: list[tuple[InferencePair, InferencePair]] = []
+    for language, pairs in records.items():
+        if language != "en":
+            check_parallel(sources["en"], english, sources[language], pairs)
+            switched += [
+                (replace(there, premise=here.premise), replace(there, hypothesis=here.hypothesis))
+                for here, there in zip(english, pairs, strict=True)
+            ]
+    return switched
+
+
+def switch_questions(
+    sources: Mapping[str, str], records: Mapping[str, Sequence[Question]]
+) -> list[tuple[Question, Question]]:
+    """The same for questions (a) and their contexts (b); the answers are those of the context."""
+    english = _english(records)
+    switched: list[tuple[Question, Question]] = []
+    for language, questions in records.items():
+        if language != "en":
+            pairs = paired_by_id(sources[language], questions, sources["en"], english)
+            switched += [
+                (replace(there, question=here.question), replace(here, question=there.question))
+                for there, here in pairs
+            ]
+    return switched
+
+
+def _english(records: Mapping[str, Sequence[Record]]) -> Sequence[Record]:
+    if "en" not in records or len(records) == 1:
+        raise RecipeError(
+            "code-switching needs the training data in English and in translation: give --train en=… de=… and so on"
+        )
+    return records["en"]

@@ -1,0 +1,56 @@
+"""Natural language inference: a classifier over [CLS] premise [SEP] hypothesis [SEP] (PPA, section 2.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_xsent.data.inference import InferencePair
+from hf_xsent.finetuning.trainer import Scores, Task, pad, predictions
+
+
+class PairClassification(Task):
+    """Accuracy of the label with the highest score, as XNLI counts it."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
+        self.tokenizer, self.max_length = tokenizer, max_length
+
+    def collate(self, examples: Sequence[InferencePair]) -> dict[str, Tensor]:
+        """Rows and ``labels``."""
+        labels = torch.tensor([example.label for example in examples])
+        return pad(self.rows(examples), self._padding) | {"labels": labels}
+
+    def loss(self, outputs: Any, batch: Mapping[str, Tensor]) -> Tensor:
+        """Cross entropy."""
+        return F.cross_entropy(outputs.logits.float(), batch["labels"])
+
+    def measure(self, model: PreTrainedModel, sets: Mapping[str, Sequence[InferencePair]]) -> Scores:
+        """Accuracy of each set."""
+        scores = {}
+        for name, pairs in sets.items():
+            right = 0
+            for numbers, outputs in predictions(model, self.rows(pairs), self._padding, f"measuring {name}"):
+                labels = torch.tensor([pairs[number].label for number in numbers])
+                right += int((outputs.logits.argmax(1).cpu() == labels).sum())
+            scores[name] = {"accuracy": 100 * right / len(pairs)}
+        return scores
+
+    def rows(self, pairs: Sequence[InferencePair]) -> list[dict[str, list[int]]]:
+        """Tokens of both texts; the longer one is cut where they are too long."""
+        encoded = self.tokenizer(
+            [pair.premise for pair in pairs],
+            [pair.hypothesis for pair in pairs],
+            truncation=True,
+            max_length=self.max_length,
+            return_attention_mask=False,
+        )
+        return [{name: encoded[name][row] for name in encoded} for row in range(len(pairs))]
+
+    @property
+    def _padding(self) -> int:
+        return int(self.tokenizer.pad_token_id)

@@ -1,0 +1,144 @@
+"""One fine-tuning run, whatever the task: settings, training, and the measuring of every test set at the end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from transformers import AutoConfig, PreTrainedTokenizerBase, set_seed
+
+from hf_xsent.errors import DataError, ModelError, RecipeError, nearest
+from hf_xsent.finetuning.report import RESULTS, TABLE, FineTuningReport, write_reports
+from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments, Task
+from hf_xsent.logs import quiet_logs
+from hf_xsent.models.backbone import family
+from hf_xsent.models.loading import load_config, load_tokenizer, quiet_loading
+from hf_xsent.models.task_model import task_model, without_padding
+from hf_xsent.training.arguments import read_settings
+from hf_xsent.training.output_folder import RECIPE_FILE, prepare_output_folder, remove_old_run
+
+logger = logging.getLogger(__name__)
+
+Record = TypeVar("Record")
+Sets = Mapping[str, Mapping[str, Sequence[Any]]]  # of each benchmark: of each test set, what ``Task.measure`` takes
+
+
+def settings_of(kind: type[Any], arguments: Sequence[str]) -> tuple[Any, FineTuningArguments]:
+    """Recipe and flags, checked as far as they tell something by themselves."""
+    options, training = read_settings(arguments, [kind, FineTuningArguments])
+    quiet_logs(options.verbose)
+    if options.model is None:
+        raise RecipeError("no encoder to start from: give --model, a Hub id such as xlm-roberta-base or a folder")
+    if training.output_dir in (None, "trainer_output"):
+        raise RecipeError("no place for the result: give --output_dir, a folder for this run")
+    config = load_config(options.model)
+    config = getattr(config, "encoder_config", config)
+    longest = family(config).max_length(config)
+    if not 8 <= options.max_length <= longest:
+        raise RecipeError(f"max_length {options.max_length} does not fit: this encoder takes 8 to {longest} tokens")
+    return options, training
+
+
+def tokenizer_of(name_or_path: str) -> PreTrainedTokenizerBase:
+    """The encoder's, which must tell where in the text each piece stands."""
+    tokenizer = load_tokenizer(name_or_path)
+    if tokenizer.pad_token_id is None:
+        raise ModelError(f"the tokenizer of {name_or_path!r} has no padding token: set pad_token and save it again")
+    return tokenizer
+
+
+def load_records(
+    named: Sequence[str] | None, load: Callable[[str], list[Record]], most: int | None
+) -> tuple[dict[str, str], dict[str, list[Record]]]:
+    """Where the records of each language are, and the records, from ``en=path`` strings, one or several a language."""
+    sources: dict[str, str] = {}
+    records: dict[str, list[Record]] = {}
+    for one in named or ():
+        language, equals, path = one.partition("=")
+        if not equals or not language or not path:
+            raise DataError(f"{one!r} names no language: write en={one}")
+        sources[language] = f"{sources[language]} and {path}" if language in sources else path
+        records.setdefault(language, []).extend(load(path))
+    return sources, {language: some[:most] for language, some in records.items()}
+
+
+def only_languages(tests: Sets, languages: Sequence[str] | None) -> Sets:
+    """Those of the test sets whose language was asked for."""
+    if not languages:
+        return tests
+    known = sorted({name for sets in tests.values() for name in sets})
+    for language in languages:
+        if language not in known:
+            raise DataError(f"there is no test set {language!r}{nearest(language, known)}, only {', '.join(known)}")
+    chosen = {name: {one: sets[one] for one in languages if one in sets} for name, sets in tests.items()}
+    return {name: sets for name, sets in chosen.items() if sets}
+
+
+def run(
+    task: Task,
+    kind: Any,
+    options: Any,
+    training: FineTuningArguments,
+    tokenizer: PreTrainedTokenizerBase,
+    train: Sequence[tuple[Any, ...]],
+    dev: Mapping[str, Sequence[Any]] | None,
+    tests: Sets,
+    **config: Any,
+) -> list[FineTuningReport]:
+    """Train a new head and the encoder (or open what was trained), save, measure, and write the results."""
+    if not train and not tests:
+        raise RecipeError("nothing to do: give --train, or test sets for a model that is fine-tuned already")
+    checkpoint = prepare_output_folder(str(training.output_dir), options.resume, options.overwrite)
+    set_seed(training.seed)
+    if train:
+        if options.dropout is not None:
+            given = load_config(options.model)
+            config |= dict.fromkeys(family(getattr(given, "encoder_config", given)).dropouts, options.dropout)
+        model = task_model(options.model, kind, **config)
+    else:
+        model = without_padding(_fine_tuned(options.model, kind))
+    tuner = FineTuner(model, training, task, train, dev, tokenizer)
+    folder = Path(str(training.output_dir))
+    if training.should_save:
+        folder.mkdir(parents=True, exist_ok=True)
+        if checkpoint is None:
+            remove_old_run(folder)
+            for name in (RESULTS, TABLE):
+                (folder / name).unlink(missing_ok=True)
+        _write_recipe(options, training, folder / RECIPE_FILE)
+    if train:
+        tuner.train(resume_from_checkpoint=checkpoint)
+        tuner.save_model()
+    languages = {one.partition("=")[0] for one in options.train or ()}
+    setting = "translate-train" if languages - {"en"} else "zero-shot"
+    reports = [FineTuningReport(name, setting, tuner.measure(sets)) for name, sets in tests.items()]
+    if training.should_save and reports:
+        settings = {**asdict(options), "seed": training.seed, "steps": tuner.state.global_step}
+        write_reports(folder, reports, settings)
+        logger.info("the results are in %s", folder)
+    return reports
+
+
+def _fine_tuned(name_or_path: str, kind: Any) -> Any:
+    """A model whose head is trained."""
+    with quiet_loading():
+        architectures = AutoConfig.from_pretrained(name_or_path).architectures or []
+        wanted = {one.__name__ for one in kind._model_mapping.values()}
+        if not wanted & {*architectures}:
+            raise ModelError(f"{name_or_path!r} is not fine-tuned for this task: give --train, data to train it on")
+        return kind.from_pretrained(name_or_path, use_safetensors=True)
+
+
+def _write_recipe(options: Any, training: FineTuningArguments, path: Path) -> None:
+    """All that was stated, in a file that starts the same run again."""
+    stated = {key: value for key, value in asdict(options).items() if key not in ("resume", "overwrite", "verbose")}
+    for field in fields(training):
+        value = getattr(training, field.name, None)
+        if field.init and value != field.default and isinstance(value, str | int | float):
+            stated[field.name] = getattr(value, "value", value)
+    text = yaml.safe_dump({key: value for key, value in stated.items() if value is not None}, sort_keys=False)
+    path.write_text(f"# hf-xsent finetune\n{text}", encoding="utf-8")

@@ -1,0 +1,181 @@
+"""The Trainer of transformers for any task here, and what a task has to say."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from tqdm import tqdm
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
+from transformers.trainer_callback import PrinterCallback, ProgressCallback
+from transformers.trainer_utils import IntervalStrategy, TrainOutput
+
+from hf_xsent.training.callbacks import MetricsFile, ProgressBar
+from hf_xsent.training.memory import keep_freed_memory
+from hf_xsent.training.saving import SavingTrainer
+
+Scores = dict[str, dict[str, float]]  # of each test set, by name
+Features = Mapping[str, Sequence[int]]  # input_ids and perhaps token_type_ids of one row
+
+TOKENS_PER_BATCH = 8192  # where nothing is trained
+
+
+@dataclass
+class FineTuningArguments(TrainingArguments):
+    """Hugging Face's arguments with the defaults of fine-tuning (PPA, section 3.3)."""
+
+    per_device_train_batch_size: int = field(
+        default=32, metadata={"help": "Records a step and process; switched ones are two rows."}
+    )
+    num_train_epochs: float = field(default=2.0, metadata={"help": "Passes through the training data."})
+    learning_rate: float = field(default=5e-5, metadata={"help": "Peak learning rate."})
+    warmup_steps: float = field(default=0.1, metadata={"help": "Warm-up steps, or below 1 a share of all steps."})
+    logging_steps: float = field(default=10, metadata={"help": "Log the loss every so many steps."})
+    save_total_limit: int | None = field(default=1, metadata={"help": "Keep so many checkpoints."})
+    remove_unused_columns: bool = field(default=False, metadata={"help": "The collator needs the raw text."})
+    ddp_find_unused_parameters: bool | None = field(default=False, metadata={"help": "Every weight takes part."})
+
+    def __post_init__(self) -> None:
+        """As Hugging Face's, with nothing pinned for a GPU that is not there."""
+        super().__post_init__()
+        if self.device.type == "cpu":
+            self.dataloader_pin_memory = False
+
+
+class Task(ABC):
+    """Rows of tokens from examples, a loss from what the model says of them, and scores of test sets."""
+
+    @abstractmethod
+    def collate(self, examples: Sequence[Any]) -> dict[str, Tensor]:
+        """A batch: the model's input, and what ``loss`` takes under other names."""
+
+    def collate_groups(self, groups: Sequence[tuple[Any, ...]]) -> dict[str, Tensor]:
+        """A batch of groups that stay together."""
+        return self.collate([example for group in groups for example in group])
+
+    @abstractmethod
+    def loss(self, outputs: Any, batch: Mapping[str, Tensor]) -> Tensor:
+        """The mean over the rows."""
+
+    @abstractmethod
+    def measure(self, model: PreTrainedModel, sets: Mapping[str, Sequence[Any]]) -> Scores:
+        """Scores of each test set, in percent; the first of them is the one that matters."""
+
+
+class FineTuner(SavingTrainer):
+    """Fine-tunes a task model; ``eval_dataset`` maps names to test sets, which ``evaluate`` measures.
+
+    ``train_dataset`` holds groups of examples, each of which stays in one batch.
+    """
+
+    loss_is_scaled_for_ga = False  # ours is the mean of each batch: the Trainer divides it when gradients accumulate
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        args: FineTuningArguments,
+        task: Task,
+        train_dataset: Sequence[tuple[Any, ...]] = (),
+        eval_dataset: Mapping[str, Sequence[Any]] | None = None,
+        processing_class: PreTrainedTokenizerBase | None = None,
+    ) -> None:
+        if eval_dataset is None:
+            args.eval_strategy = IntervalStrategy.NO
+        sets: Any = eval_dataset
+        super().__init__(
+            model=model,
+            args=args,
+            data_collator=task.collate_groups,
+            train_dataset=list(train_dataset) or None,
+            eval_dataset=sets,
+            processing_class=processing_class,
+        )
+        self.task = task
+        for default in (PrinterCallback, ProgressCallback):
+            self.remove_callback(default)
+        self.add_callback(ProgressBar)
+        self.add_callback(MetricsFile)
+
+    def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
+        """As the Trainer's; on a CPU, memory freed in one step is kept for the next."""
+        if self.args.device.type == "cpu":
+            keep_freed_memory()
+        return super().train(*args, **kwargs)
+
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Any:
+        """The task's loss."""
+        outputs = model(**{name: one for name, one in inputs.items() if name in MODEL_INPUTS})
+        loss = self.task.loss(outputs, inputs)
+        return (loss, outputs) if return_outputs else loss
+
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: list[str] | None = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """Scores of each set (``eval_accuracy_de``, say) and their means (``eval_accuracy``)."""
+        sets: Any = self.eval_dataset if eval_dataset is None else eval_dataset
+        metrics = metrics_of(self.measure(sets), metric_key_prefix)
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    def measure(self, sets: Mapping[str, Sequence[Any]]) -> Scores:
+        """Each process measures everything."""
+        with self.autocast_smart_context_manager():
+            return self.task.measure(self.accelerator.unwrap_model(self.model), sets)
+
+
+MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+
+
+def metrics_of(scores: Scores, prefix: str) -> dict[str, float]:
+    """One number a set and score, and the means over the sets."""
+    found = {f"{prefix}_{kind}_{name}": value for name, some in scores.items() for kind, value in some.items()}
+    for kind in next(iter(scores.values())):
+        found[f"{prefix}_{kind}"] = sum(some[kind] for some in scores.values()) / len(scores)
+    return found
+
+
+def pad(rows: Sequence[Features], padding: int) -> dict[str, Tensor]:
+    """Rows of different lengths as the model takes them; the padding is never computed."""
+    ids = [torch.tensor(row["input_ids"]) for row in rows]
+    batch = {
+        "input_ids": pad_sequence(ids, batch_first=True, padding_value=padding),
+        "attention_mask": pad_sequence([torch.ones_like(one) for one in ids], batch_first=True),
+    }
+    if "token_type_ids" in rows[0]:
+        types = [torch.tensor(row["token_type_ids"]) for row in rows]
+        batch["token_type_ids"] = pad_sequence(types, batch_first=True)
+    return batch
+
+
+@torch.inference_mode()
+def predictions(
+    model: PreTrainedModel, rows: Sequence[Features], padding: int, doing: str
+) -> Iterator[tuple[list[int], Any]]:
+    """What the model says of all rows, a batch of similar lengths at a time, each with the numbers of its rows."""
+    order = sorted(range(len(rows)), key=lambda row: len(rows[row]["input_ids"]), reverse=True)
+    training = model.training
+    model.eval()
+    try:
+        with tqdm(total=len(rows), desc=doing, unit="row", disable=None) as bar:
+            start = 0
+            while start < len(order):
+                count = max(1, TOKENS_PER_BATCH // len(rows[order[start]]["input_ids"]))
+                numbers = order[start : start + count]
+                batch = pad([rows[number] for number in numbers], padding)
+                yield numbers, model(**{name: one.to(model.device) for name, one in batch.items()})
+                start += count
+                bar.update(len(numbers))
+    finally:
+        model.train(training)

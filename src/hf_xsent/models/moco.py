@@ -1,0 +1,39 @@
+"""PPA: post-pretraining alignment by momentum contrast and translation language modelling (Pan et al., 2021).
+
+``objectives/momentum_contrast.py`` holds eq. 1 to 3, ``input_shuffling.py`` the coin that chooses each pair's query.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from huggingface_hub.dataclasses import strict
+
+from hf_xsent.models.objectives import AlignmentConfig
+from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
+from hf_xsent.models.sentence_encoder import SentenceEncoder
+
+
+@strict
+class MoCoConfig(AlignmentConfig):
+    """The sentence vector is CLS (section 2.1); L = L_MoCo + L_TLM (eq. 4), whose positions are not reset (2.2)."""
+
+    model_type = "moco"
+
+    objectives: dict[str, float] = field(
+        default_factory=lambda: {"momentum_contrast": 1.0, "translation_language_modeling": 1.0}
+    )
+    random_input_shuffling: bool = True
+    tlm_reset_positions: bool = False
+
+
+class MoCoAlignedBert(SentenceEncoderForPreTraining):
+    """What trains: any supported encoder as query encoder, with momentum encoder, projection heads and queue."""
+
+    config_class = MoCoConfig
+
+
+class MoCoForSentenceEmbedding(SentenceEncoder):
+    """What stays after training: the query encoder and its pooling."""
+
+    config_class = MoCoConfig

@@ -1,0 +1,62 @@
+"""Hugging Face's own task models (classification, answer spans, …) over any encoder, run without padding.
+
+What is saved is an ordinary folder of transformers: its class, its head, no code of ours.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+from hf_xsent.errors import ModelError
+from hf_xsent.models.backbone import Backbone
+from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.loading import quiet_loading
+from hf_xsent.packing import pack, unpack
+
+
+def task_model(name_or_path: str, kind: Any, **config: Any) -> PreTrainedModel:
+    """A new ``kind``, such as ``AutoModelForSequenceClassification``, over a trained encoder; its head is random.
+
+    The encoder is a checkpoint of ours, an exported folder or any supported one. None brings a pooler along: where
+    the head has one (BERT's), it starts as random as the rest, whatever the encoder was.
+    """
+    opened = SentenceEmbedder.from_pretrained(name_or_path, device="cpu").model
+    if opened.config.languages:
+        raise ModelError(f"{name_or_path!r} has language embeddings, for which a task model has no place")
+    opened.merge_adapters()
+    encoder = opened.encoder
+    for key, value in config.items():
+        setattr(encoder.config, key, value)
+    with quiet_loading():
+        model: PreTrainedModel = kind.from_config(encoder.config)
+    missing, unexpected = model.base_model.load_state_dict(encoder.state_dict(), strict=False)
+    wrong = unexpected + [name for name in missing if not name.startswith("pooler.")]
+    if wrong:
+        raise ModelError(f"the weights of {name_or_path!r} do not fit {type(model).__name__}: {', '.join(wrong[:3])}")
+    return without_padding(model)
+
+
+def without_padding(model: PreTrainedModel) -> PreTrainedModel:
+    """Let the encoder within compute no padding; its states come back padded, with zeros there."""
+    encoder: Any = model.base_model
+    backbone = Backbone.of(encoder)
+    pooler = getattr(encoder, "pooler", None)
+
+    def forward(
+        input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None, **_: Any
+    ) -> BaseModelOutputWithPooling:
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        packed = pack([input_ids], [mask])
+        if token_type_ids is not None:
+            packed = packed.with_types(token_type_ids[mask.bool()])
+        states = unpack(backbone.encode(packed), packed, mask)
+        pooled = None if pooler is None else pooler(states)
+        return BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=pooled)
+
+    encoder.forward = forward
+    return model

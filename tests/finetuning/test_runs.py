@@ -1,0 +1,190 @@
+"""Fine-tuning from files to results, by the command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification
+
+from hf_xsent.cli.main import main as command
+from hf_xsent.errors import DataError, HfXsentError, OutputError, RecipeError
+from hf_xsent.finetuning.mlqa import main as mlqa
+from hf_xsent.finetuning.trainer import FineTuner
+from hf_xsent.finetuning.xnli import main as xnli
+
+Pairs = list[tuple[str, str]]
+LABELS = ("entailment", "neutral", "contradiction")
+
+
+def _write_squad(path: Path, sentences: list[str]) -> None:
+    paragraphs = []
+    for number, sentence in enumerate(sentences):
+        word = sentence.split()[-1]
+        answers = [{"answer_start": sentence.rindex(word), "text": word}]
+        paragraphs.append({"context": sentence, "qas": [{"id": str(number), "question": "Who?", "answers": answers}]})
+    path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), encoding="utf-8")
+
+
+@pytest.fixture
+def data(tmp_path: Path, pairs: Pairs) -> Path:
+    """Premises in German and English, and questions on them."""
+    for language, side in (("de", 0), ("en", 1)):
+        sentences = [pair[side] for pair in pairs[:8]]
+        for name in ("train", "test"):
+            lines = [f"{one}\t{sentences[-1 - row]}\t{LABELS[row % 3]}\n" for row, one in enumerate(sentences)]
+            (tmp_path / f"{name}-{language}.tsv").write_text("".join(lines), encoding="utf-8")
+        _write_squad(tmp_path / f"train-{language}.json", sentences)
+        _write_squad(tmp_path / f"test-context-{language}-question-{language}.json", sentences)
+        _write_squad(tmp_path / f"xquad.{language}.json", sentences)
+    return tmp_path
+
+
+def _flags(data: Path, encoder: Path, *more: str, **changes: Any) -> list[str]:
+    settings: dict[str, Any] = {
+        "model": encoder,
+        "output_dir": data / "out",
+        "max_length": 48,
+        "per_device_train_batch_size": 4,
+        "max_steps": 4,
+        "save_steps": 2,
+        "learning_rate": 1e-3,
+        "use_cpu": True,
+        "report_to": "none",
+    }
+    settings |= changes
+    return [*(f"--{key}={value}" for key, value in settings.items() if value is not None), *more]
+
+
+def test_zero_shot_nli_is_measured_in_every_language(data: Path, tiny_encoders: Path) -> None:
+    (report,) = xnli(_flags(data, tiny_encoders, f"--train=en={data}/train-en.tsv", f"--xnli={data}"))
+    assert report.setting == "zero-shot"
+    assert set(report.scores) == {"de", "en"}
+    saved = json.loads((data / "out/results.json").read_text())
+    assert saved["reports"][0]["scores"] == report.scores
+    assert saved["reports"][0]["published"]["PPA 250k"]["mean"] == 73.1
+    table = (data / "out/results.txt").read_text()
+    assert "PPA 2M" in table and "74.20" in table  # German
+    model = AutoModelForSequenceClassification.from_pretrained(data / "out")
+    assert model.config.id2label == dict(enumerate(LABELS))
+    (again,) = xnli(_flags(data, data / "out", f"--xnli={data}", output_dir=data / "again"))
+    assert again.scores == report.scores
+
+
+def test_translate_train_with_code_switching_keeps_both_halves_together(
+    data: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[int] = []
+    compute_loss = FineTuner.compute_loss
+
+    def watched(tuner: FineTuner, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        labels = inputs["labels"]
+        assert labels[::2].equal(labels[1::2])
+        batches.append(len(labels))
+        return compute_loss(tuner, model, inputs, *args, **kwargs)
+
+    monkeypatch.setattr(FineTuner, "compute_loss", watched)
+    train = ["--train", f"en={data}/train-en.tsv", f"de={data}/train-de.tsv", "--code_switching=true"]
+    (report,) = xnli(_flags(data, encoder_folders["bert"], *train, f"--xnli={data}"))
+    assert report.setting == "translate-train"
+    assert batches == [8] * 4
+
+
+def test_nli_learns_what_can_be_learnt(data: Path, encoder_folders: dict[str, Path]) -> None:
+    flags = [f"--train=en={data}/train-en.tsv", f"--xnli={data}", "--languages=en", "--save_strategy=no"]
+    (report,) = xnli(
+        _flags(data, encoder_folders["bert"], *flags, max_steps=60, per_device_train_batch_size=8, dropout=0)
+    )
+    assert report.scores["en"]["accuracy"] == 100.0
+
+
+def test_question_answering_is_measured_on_mlqa_and_xquad(data: Path, tiny_encoders: Path) -> None:
+    flags = [f"--train=en={data}/train-en.json", f"--mlqa={data}", f"--xquad={data}", f"--dev=de={data}/train-de.json"]
+    lengths = {"max_question_length": 8, "doc_stride": 4, "eval_strategy": "steps", "eval_steps": 2}
+    reports = mlqa(_flags(data, tiny_encoders, *flags, **lengths))
+    assert [(one.benchmark, sorted(one.scores)) for one in reports] == [("mlqa", ["de", "en"]), ("xquad", ["de", "en"])]
+    assert "PPA 600k" in reports[0].table()
+    metrics = [json.loads(line) for line in (data / "out/metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in metrics if "eval_f1_de" in line] == [2, 4]
+    assert AutoModelForQuestionAnswering.from_pretrained(data / "out")
+
+
+def test_question_answering_learns_what_can_be_learnt(data: Path, encoder_folders: dict[str, Path]) -> None:
+    train = ["--train", f"en={data}/train-en.json", f"de={data}/train-de.json", "--code_switching=true"]
+    flags = [*train, f"--xquad={data}", "--save_strategy=no"]
+    lengths = {
+        "max_question_length": 8,
+        "doc_stride": 4,
+        "max_steps": 60,
+        "per_device_train_batch_size": 8,
+        "dropout": 0,
+    }
+    (report,) = mlqa(_flags(data, encoder_folders["bert"], *flags, **lengths))
+    assert report.means()["f1"] > 80
+
+
+def test_a_resumed_run_ends_as_the_whole_one(data: Path, encoder_folders: dict[str, Path]) -> None:
+    flags = _flags(
+        data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", f"--xnli={data}", save_total_limit=2
+    )
+    (report,) = xnli(flags)
+    whole = load_file(data / "out/model.safetensors")
+    shutil.rmtree(data / "out/checkpoint-4")
+    (data / "out/model.safetensors").unlink()
+    (again,) = xnli([*flags, "--resume"])
+    assert again.scores == report.scores
+    for name, weight in load_file(data / "out/model.safetensors").items():
+        assert torch.equal(weight, whole[name]), name
+    with pytest.raises(OutputError, match="holds another run: go on with --resume"):
+        xnli(flags)
+
+
+@pytest.mark.parametrize(
+    ("task", "more", "kind", "told"),
+    [
+        (xnli, ["--train=train.tsv"], DataError, "'train.tsv' names no language: write en=train.tsv"),
+        (xnli, ["--train=en={d}/bad.tsv"], DataError, "bad.tsv:2: the label is 'maybe'"),
+        (xnli, ["--train=en={d}/train-en.tsv", "--code_switching=true"], RecipeError, "code-switching needs"),
+        (xnli, ["--train", "en={d}/train-en.tsv", "de={d}/short.tsv", "--code_switching=true"], DataError, "has 1"),
+        (xnli, [], RecipeError, "nothing to do: give --train"),
+        (xnli, ["--xnli={d}"], HfXsentError, "is not fine-tuned for this task: give --train"),
+        (xnli, ["--train=en={d}/train-en.tsv", "--max_length=5000"], RecipeError, "max_length 5000 does not fit"),
+        (xnli, ["--train=en={d}/train-en.tsv", "--learning_rat=1"], RecipeError, "unknown flag --learning_rat"),
+        (mlqa, ["--train=en={d}/bad.json"], DataError, "question '0': the answer 'garten' does not stand at"),
+        (mlqa, ["--train=en={d}/train-en.json", "--mlqa={d}", "--languages=fr"], DataError, "no test set 'fr'"),
+    ],
+)
+def test_bad_input_is_one_sentence_before_anything_is_trained(
+    data: Path, encoder_folders: dict[str, Path], task: Any, more: list[str], kind: type[Exception], told: str
+) -> None:
+    (data / "bad.tsv").write_text("a\tb\tneutral\na\tb\tmaybe\n", encoding="utf-8")
+    (data / "short.tsv").write_text("a\tb\tentailment\n", encoding="utf-8")
+    text = (data / "train-de.json").read_text().replace('"text": "Garten."', '"text": "garten"')
+    (data / "bad.json").write_text(text, encoding="utf-8")
+    with pytest.raises(kind, match=told) as error:
+        task(_flags(data, encoder_folders["bert"], *(one.format(d=data) for one in more)))
+    assert "\n" not in str(error.value)
+    assert not (data / "out").exists()
+
+
+def test_the_command_prints_the_table_and_tells_of_unknown_tasks(
+    data: Path, encoder_folders: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", f"--xnli={data}", max_steps=1)
+    assert command(["finetune", "xnli", *flags]) == 0
+    assert "xnli, zero-shot" in capsys.readouterr().out
+    assert command(["finetune", "squad", *flags]) == 2
+    assert "unknown task 'squad': write hf-xsent finetune xnli or mlqa" in capsys.readouterr().err
+
+
+def test_a_recipe_beside_flags(data: Path, encoder_folders: dict[str, Path]) -> None:
+    recipe = data / "recipe.yaml"
+    recipe.write_text(f"train: {{en: {data}/train-en.tsv}}\nxnli: {data}\nmax_steps: 1\nseed: 3\n", encoding="utf-8")
+    (report,) = xnli([str(recipe), *_flags(data, encoder_folders["bert"], max_steps=None)])
+    assert set(report.scores) == {"de", "en"}
+    assert json.loads((data / "out/results.json").read_text())["settings"]["seed"] == 3

@@ -1,0 +1,236 @@
+"""PPA in runs: one step of the queue a step of the optimizer, any number of processes, resumed and killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+import yaml
+from safetensors.torch import load_file
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+from training_run import Run
+from transformers import AutoTokenizer
+
+from hf_xsent import MoCoAlignedBert
+from hf_xsent.data.collators import PairCollator
+from hf_xsent.errors import RecipeError
+from hf_xsent.models import input_shuffling
+from hf_xsent.packing import fingerprints
+
+Pairs = list[tuple[str, str]]
+SCRIPT = Path(__file__).parents[2] / "trainer_scripts/run_pretrain.py"
+MOCO, TLM = "momentum_contrast", "translation_language_modeling"
+PPA: dict[str, Any] = {
+    "method": "ppa",
+    "objectives": [f"{MOCO}=1", f"{TLM}=1"],
+    "moco_queue_size": 6,
+    "moco_momentum": 0.9,
+    "moco_projection": 8,
+}
+
+
+@pytest.fixture
+def ppa(run: Run, encoder_folders: dict[str, Path]) -> Run:
+    run.settings |= PPA | {"model": str(encoder_folders["bert-mlm"])}
+    return run
+
+
+def _objective(folder: Path) -> dict[str, Tensor]:
+    return {
+        name: weight
+        for name, weight in load_file(folder / "model.safetensors").items()
+        if name.startswith(f"objectives.{MOCO}.")
+    }
+
+
+# Steps
+
+
+@pytest.mark.parametrize("accumulated", [1, 2])
+def test_keys_enter_and_the_momentum_encoder_follows_once_a_step(
+    ppa: Run, accumulated: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    end_step = MoCoAlignedBert.end_step
+
+    def counted(model: MoCoAlignedBert) -> None:
+        assert model.momentum is not None
+        calls.append(sum(len(keys) for keys, _ in model.momentum._waiting))
+        end_step(model)
+
+    monkeypatch.setattr(MoCoAlignedBert, "end_step", counted)
+    sizes = {"gradient_accumulation_steps": accumulated, "per_device_train_batch_size": 4 // accumulated}
+    ppa.start(moco_queue_size=5, max_steps=3, save_strategy="no", eval_strategy="no", **sizes)
+    assert calls == [4] * 3
+    assert _objective(ppa.out)[f"objectives.{MOCO}.pointer"] == 12 % 5
+
+
+def test_both_losses_are_logged_and_add_up(ppa: Run) -> None:
+    ppa.start(max_steps=3, save_strategy="no", eval_strategy="no")
+    lines = [line for line in ppa.metrics if "loss" in line]
+    assert len(lines) == 3
+    for line in lines:
+        assert line["loss_momentum_contrast"] > 0
+        assert line["loss"] == pytest.approx(line[f"loss_{MOCO}"] + line[f"loss_{TLM}"], rel=1e-3)
+
+
+def test_without_an_optimizer_in_between_halves_are_the_whole(ppa: Run) -> None:
+    """Accumulated halves of a batch give its weights and its queue: pairs of one step are no negatives."""
+    settings = {"save_strategy": "no", "eval_strategy": "no", "dropout": 0.0, "random_input_shuffling": False}
+    settings |= {"objectives": [f"{MOCO}=1"], "max_steps": 3}
+    ppa.start(**settings)
+    whole = load_file(ppa.out / "model.safetensors")
+    ppa.start("--overwrite", per_device_train_batch_size=2, gradient_accumulation_steps=2, **settings)
+    for name, weight in load_file(ppa.out / "model.safetensors").items():
+        torch.testing.assert_close(weight, whole[name], atol=1e-4, rtol=1e-3, msg=name)
+
+
+# Processes
+
+
+def _coins(batch: dict[str, Tensor]) -> Tensor:
+    """The same for a pair wherever it is."""
+    return fingerprints(batch["source_input_ids"], batch["source_attention_mask"]) % 2 == 0
+
+
+def _steps(folder: str, batches: list[Pairs], parallel: bool) -> list[float]:
+    input_shuffling.toss_coins = _coins
+    torch.manual_seed(0)
+    model = MoCoAlignedBert.from_backbone(
+        folder, max_length=64, dropout=0.0, objectives={MOCO: 1.0}, moco_queue_size=21, moco_momentum=0.5
+    )
+    model = model.double().train()
+    collator, losses = PairCollator(AutoTokenizer.from_pretrained(folder), 64), []
+    wrapped: Any = DistributedDataParallel(model, broadcast_buffers=False) if parallel else model
+    optimizer = torch.optim.SGD((weight for weight in model.parameters() if weight.requires_grad), lr=0.05)
+    for pairs in batches:
+        batch = collator([{"source": one, "target": other, "language": "de"} for one, other in pairs])
+        loss = wrapped(**batch).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        model.end_step()
+        if parallel:
+            dist.all_reduce(loss.detach_())
+            loss = loss / dist.get_world_size()
+        losses.append(loss.item())
+    assert model.momentum is not None
+    weights = [weight.abs().sum().item() for weight in model.momentum.key_encoder.parameters()]
+    return [*losses, *model.momentum.queue.flatten().tolist(), float(model.momentum.pointer), *weights]
+
+
+def _work(rank: int, world: int, folder: str, batches: list[list[Pairs]], address: str, results: Any) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world)
+    results[rank] = _steps(folder, [parts[rank] for parts in batches], parallel=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_losses_queue_and_momentum_weights_are_those_of_one_process(
+    encoder_folders: dict[str, Path], pairs: Pairs, world: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three steps with uneven parts and a queue that no batch divides; every process has the whole queue."""
+    monkeypatch.setattr(input_shuffling, "toss_coins", _coins)
+    folder = str(encoder_folders["bert"])
+    batches = [pairs, pairs[4:], pairs[:13]]
+    bounds = [[0, *(len(some) * number // world + 1 for number in range(1, world)), len(some)] for some in batches]
+    parts = [
+        [some[a:b] for a, b in zip(cuts, cuts[1:], strict=False)] for some, cuts in zip(batches, bounds, strict=True)
+    ]
+    results = mp.get_context("spawn").Manager().dict()
+    address = f"tcp://127.0.0.1:{_free_port()}"
+    mp.start_processes(_work, (world, folder, parts, address, results), nprocs=world, start_method="spawn")
+    expected = torch.tensor(_steps(folder, batches, parallel=False), dtype=torch.float64)
+    for rank in range(world):
+        torch.testing.assert_close(torch.tensor(results[rank], dtype=torch.float64), expected, atol=1e-9, rtol=1e-9)
+
+
+# Interruptions
+
+
+def test_a_resumed_run_ends_bit_by_bit_as_the_whole_one(ppa: Run) -> None:
+    """Coins, masks, queue, pointer and momentum weights go on where they were."""
+    ppa.assert_goes_on_exactly()
+
+
+def test_accumulating_runs_go_on_exactly_too(ppa: Run) -> None:
+    ppa.assert_goes_on_exactly(gradient_accumulation_steps=2, per_device_train_batch_size=2)
+
+
+def test_a_killed_run_goes_on_exactly(ppa: Run) -> None:
+    settings: dict[str, Any] = {"max_steps": 12, "eval_steps": 2, "save_steps": 2, "save_total_limit": 1}
+    ppa.start(**settings)
+    weights = load_file(ppa.out / "model.safetensors")
+    recipe = ppa.folder / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump(ppa.settings | settings), encoding="utf-8")
+    (ppa.out / "metrics.jsonl").unlink()
+    process = subprocess.Popen(
+        [sys.executable, str(SCRIPT), str(recipe), "--overwrite"],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until = time.monotonic() + 120
+    metrics = ppa.out / "metrics.jsonl"
+    while not (metrics.is_file() and '"step": 7' in metrics.read_text()):
+        assert process.poll() is None, process.communicate()[1][-4000:]
+        assert time.monotonic() < until, "it never came to step 7"
+    process.kill()
+    process.communicate()
+    ppa.start("--resume", **settings)
+    for name, weight in load_file(ppa.out / "model.safetensors").items():
+        assert torch.equal(weight, weights[name]), name
+
+
+def test_the_best_checkpoint_brings_its_own_queue(ppa: Run) -> None:
+    trainer = ppa.start(learning_rate="0.3", max_steps=6)
+    best = Path(str(trainer.state.best_model_checkpoint))
+    for name, value in _objective(best).items():
+        assert torch.equal(value, _objective(ppa.out)[name]), name
+
+
+# What is refused at start
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"pairs_per_chunk": 2}, "momentum contrast takes its wrong answers from a queue.*gradient_accumulation_steps"),
+        ({"lora_rank": 2}, "no lora_rank"),
+    ],
+)
+def test_what_does_not_go_with_a_queue_is_refused_before_anything_is_read(
+    ppa: Run, changes: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(RecipeError, match=told):
+        ppa.start(**changes)
+    assert not ppa.out.exists()
+
+
+def test_the_saved_recipe_names_the_settings(ppa: Run) -> None:
+    ppa.start(max_steps=1, save_strategy="no", eval_strategy="no")
+    saved = yaml.safe_load((ppa.out / "recipe.yaml").read_text())
+    assert {key: saved[key] for key in PPA} == PPA
+    config = json.loads((ppa.out / "config.json").read_text())
+    assert config["random_input_shuffling"] is True
+    assert config["tlm_reset_positions"] is False

@@ -1,0 +1,17 @@
+"""Fine-tune an encoder and measure XNLI, from a recipe and/or flags.
+
+One process:  python trainer_scripts/run_xnli.py recipe.yaml --model runs/mine --output_dir runs/mine-xnli
+Eight GPUs:   torchrun --nproc_per_node 8 trainer_scripts/run_xnli.py recipe.yaml --model runs/mine --output_dir …
+CPU alone:    python trainer_scripts/run_xnli.py recipe.yaml --model runs/mine --output_dir runs/mine-xnli --use_cpu
+
+``hf-xsent finetune --help`` explains the flags; every field of transformers' TrainingArguments is one, too.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from hf_xsent.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main(["finetune", "xnli", *sys.argv[1:]]))
