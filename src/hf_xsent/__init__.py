@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hf_xsent.data.bitext import load_bitext
     from hf_xsent.mining.margin import mine_bitext
     from hf_xsent.models.dap import DapConfig, DapForSentenceEmbedding, XlmrWithRTLHead
+    from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForPreTraining, DualPivotForSentenceEmbedding
     from hf_xsent.models.embedder import SentenceEmbedder
     from hf_xsent.models.wacse import WacseConfig, WacseForPreTraining, WacseForSentenceEmbedding
     from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
@@ -28,6 +29,9 @@ __all__ = [
     "DapConfig",
     "XlmrWithRTLHead",
     "DapForSentenceEmbedding",
+    "DualPivotConfig",
+    "DualPivotForPreTraining",
+    "DualPivotForSentenceEmbedding",
     "SentenceEmbedder",
     "WacseConfig",
     "WacseForPreTraining",
@@ -43,6 +47,9 @@ _HOMES = {
     "DapConfig": "models.dap",
     "XlmrWithRTLHead": "models.dap",
     "DapForSentenceEmbedding": "models.dap",
+    "DualPivotConfig": "models.dual_pivot",
+    "DualPivotForPreTraining": "models.dual_pivot",
+    "DualPivotForSentenceEmbedding": "models.dual_pivot",
     "SentenceEmbedder": "models.embedder",
     "WacseConfig": "models.wacse",
     "WacseForPreTraining": "models.wacse",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,12 +13,10 @@ from hf_xsent.data.sentences import Sentences
 from hf_xsent.errors import DataError
 from hf_xsent.mining.tasks import Processes, RunTasks, claim, save
 from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.fingerprint import fingerprint_model
 
 if TYPE_CHECKING:
     from hf_xsent.models.embedder import SentenceEmbedder
-
-_SAMPLES, _SAMPLE_BYTES = 64, 4096
-_MODEL_FILES = ("*.safetensors", "config.json", "tokenizer*", "vocab*", "*.model")
 
 
 class ShardedVectors:
@@ -127,24 +124,3 @@ def identify_model(name_or_path: str, embedder: SentenceEmbedder) -> dict[str, s
         "pooling": embedder.pooling,
         "max_length": str(embedder.max_length),
     }
-
-
-def fingerprint_model(name_or_path: str) -> str:
-    """A hash that a model of a folder changes when it is trained on; of a Hub model its name and revision.
-
-    Of large files, 64 pieces spread over them must do.
-    """
-    folder = Path(name_or_path)
-    if not folder.is_dir():
-        from hf_xsent.models.loading import load_config
-
-        return f"{name_or_path}@{getattr(load_config(name_or_path), '_commit_hash', None)}"
-    digest = hashlib.sha256()
-    for path in sorted({path for pattern in _MODEL_FILES for path in folder.glob(pattern)}):
-        size = path.stat().st_size
-        digest.update(f"{path.name} {size}\n".encode())
-        with path.open("rb") as file:
-            for start in np.linspace(0, max(0, size - _SAMPLE_BYTES), _SAMPLES, dtype=int).tolist():
-                file.seek(start)
-                digest.update(file.read(_SAMPLE_BYTES))
-    return digest.hexdigest()[:16]

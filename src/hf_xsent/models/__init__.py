@@ -8,6 +8,7 @@ from __future__ import annotations
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
 
 from hf_xsent.models.dap import DapConfig, DapForSentenceEmbedding, XlmrWithRTLHead
+from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForPreTraining, DualPivotForSentenceEmbedding
 from hf_xsent.models.objectives import AlignmentConfig
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
@@ -16,6 +17,7 @@ from hf_xsent.models.wacse import WacseConfig, WacseForPreTraining, WacseForSent
 METHODS: dict[str, tuple[type[AlignmentConfig], type[SentenceEncoderForPreTraining], type[SentenceEncoder]]] = {
     "dap": (DapConfig, XlmrWithRTLHead, DapForSentenceEmbedding),
     "wacse": (WacseConfig, WacseForPreTraining, WacseForSentenceEmbedding),
+    "dual-pivot": (DualPivotConfig, DualPivotForPreTraining, DualPivotForSentenceEmbedding),
 }
 
 for _config, _training, _sentence in METHODS.values():
