@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from tqdm import tqdm
 from transformers import AutoModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
@@ -128,8 +128,11 @@ class SentenceEmbedder:
         languages = None
         if self.model.config.languages:
             languages = torch.full((len(ids),), self._language_id(language), device=device)
-        vectors = self.model.embed([padded.to(device)], [mask.long().to(device)], languages, self.layer)
+        vectors = self._run([padded.to(device)], [mask.long().to(device)], languages)
         return vectors[:, : self.width].float().cpu().numpy()
+
+    def _run(self, ids: list[Tensor], masks: list[Tensor], languages: Tensor | None) -> Tensor:
+        return self.model.embed(ids, masks, languages, self.layer)
 
     def _language_id(self, language: str | None) -> int:
         known: list[str] = self.model.config.languages

@@ -12,6 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.mixing import mixing_probabilities
+from hf_xsent.data.sides import Sides
 from hf_xsent.errors import RecipeError, nearest
 from hf_xsent.models import METHODS
 from hf_xsent.models.adapters import check_adapters
@@ -56,6 +57,10 @@ class Plan:
         config = METHODS[model.method][0](encoder_config=encoder_config, **settings)
         config.check_objectives()
         check_teacher(model.teacher, config.objectives)
+        if recipe.data.unpaired and (model.method != "dual-pivot" or config.needs_pairs):
+            raise RecipeError(
+                "unpaired files hold no translations: train dual-pivot on them with adversarial=1 and cycle=5"
+            )
         if model.lora_rank is not None:
             check_adapters(model.lora_targets, encoder_config)
             if training.fsdp:
@@ -72,10 +77,12 @@ class Plan:
             vocabulary = RestrictedVocabulary.read(model.rtl_vocabulary, tokenizer)
         return cls(recipe, model.model, settings, config, tokenizer, checkpoint, vocabulary)
 
-    def fit(self, train: Bitext, dev: Bitext | None) -> None:
+    def fit(self, train: Bitext | Sides, dev: Bitext | None) -> None:
         """Settle what depends on the data: its languages, its links, its word pieces."""
         data = self.recipe.data
         mixing_probabilities(list(train.languages.values()), data.alpha)  # a wrong alpha is told here
+        if isinstance(train, Sides):
+            return
         if self.config.needs_links:
             _check_links(train)
         languages = {*train.languages, *(dev.languages if dev else ()), data.target_language}
