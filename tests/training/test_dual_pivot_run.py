@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from training_run import Run
 from safetensors.torch import load_file
+from training_run import Run
 
 from hf_xsent.errors import DataError, OutputError, RecipeError, TrainingError
 from hf_xsent.training.dual_pivot import CRITIC_FILE, DualPivotTrainer

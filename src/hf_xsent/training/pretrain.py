@@ -22,8 +22,8 @@ from hf_xsent.models.loading import load_config, load_encoder
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.training.arguments import Recipe, read_recipe
-from hf_xsent.training.dual_pivot import DualPivotTrainer
 from hf_xsent.training.dry_run import StepTimes, forecast, rehearsal, whole_steps
+from hf_xsent.training.dual_pivot import DualPivotTrainer
 from hf_xsent.training.features import FeatureCache
 from hf_xsent.training.output_folder import RECIPE_FILE, check_space, remove_old_run
 from hf_xsent.training.plan import Plan
