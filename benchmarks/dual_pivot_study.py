@@ -3,7 +3,7 @@
   OMP_WAIT_POLICY=PASSIVE python benchmarks/dual_pivot_study.py --model ENCODER --train train --dev dev \
     --tatoeba tatoeba --bucc bucc --work runs/dual_pivot
 
-Pivots are de-en, ar-en and ar-de, whose pairs share an English sentence. Steps, learning rate and the unsupervised λ are
+Pivots are de-en, ar-en and ar-de, whose pairs share an English sentence. Steps, learning rate and λ are
 chosen by accuracy on dev pairs, never on the test sets. Every sentence is encoded once; what is done is kept in --work,
 so that the same line goes on after a stop. Another measure, STS for instance, is a function from an encoder to named
 figures that joins ``measures`` below.
@@ -35,7 +35,7 @@ STEPS, RATES, LAMBDAS = (200, 1000), (1e-3, 1e-4), (1.0, 10.0)
 
 
 def write_bitext(folder: Path, train: Path, limit: int) -> dict[str, Path]:
-    """de-en and ar-en, cut to the first ``limit`` pairs of a shuffled file, and ar-de through the English they share."""
+    """de-en and ar-en, cut to ``limit`` random pairs, and ar-de through the English they share."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {pivot: folder / f"{pivot}.tsv" for pivot in ("de-en", "ar-en", "ar-de")}
     if not files["ar-de"].is_file():

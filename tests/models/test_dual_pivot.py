@@ -144,6 +144,8 @@ def test_another_or_no_encoder_in_its_place_is_told(tiny_encoders: Path, tmp_pat
         ({"critic_steps": 0}, "must be positive"),
     ],
 )
-def test_settings_that_cannot_be_are_told(settings: dict[str, object], told: str, encoder_folders: dict[str, Path]) -> None:
+def test_settings_that_cannot_be_are_told(
+    settings: dict[str, object], told: str, encoder_folders: dict[str, Path]
+) -> None:
     with pytest.raises(RecipeError, match=told):
         DualPivotForPreTraining.from_backbone(str(encoder_folders["xlm-roberta"]), **settings)

@@ -1,4 +1,4 @@
-"""Runs of dual pivot from recipes: with pairs and without, over features and through the encoder, stopped and gone on."""
+"""Runs of dual pivot: with pairs and without, over features and through the encoder, stopped and resumed."""
 
 from __future__ import annotations
 

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from hf_xsent import __version__
-from hf_xsent.cli import align_words, evaluate, export, mine, pretrain, quickstart, score, vocabulary
+from hf_xsent.cli import align_words, dual_pivot, evaluate, export, mine, pretrain, quickstart, score, vocabulary
 from hf_xsent.errors import HfXsentError
 
-COMMANDS = (quickstart, pretrain, vocabulary, align_words, evaluate, mine, score, export)
+COMMANDS = (quickstart, pretrain, dual_pivot, vocabulary, align_words, evaluate, mine, score, export)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -137,9 +137,11 @@ class Sides:
                 wanted = rows[here] - self._starts[number]
                 within = [wanted % len(side) for side in sides]
                 orders = self._orders[number]
-                yield language, here, [
-                    one if order is None else order[one] for one, order in zip(within, orders, strict=True)
-                ]
+                yield (
+                    language,
+                    here,
+                    [one if order is None else order[one] for one, order in zip(within, orders, strict=True)],
+                )
 
     def __getitem__(self, row: int) -> Pair:
         return self.__getitems__([row])[0]

@@ -1,4 +1,4 @@
-"""Dual pivot: a light extraction over a frozen encoder, aligned with two languages (Tien & Steinert-Threlkeld, 2022)."""
+"""Dual pivot: a light extraction over a frozen encoder, aligned by two languages (Tien & Steinert-Threlkeld 2022)."""
 
 from __future__ import annotations
 

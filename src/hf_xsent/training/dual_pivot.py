@@ -67,12 +67,14 @@ class DualPivotTrainer(AlignmentTrainer):
         **kwargs: Any,
     ) -> None:
         if args.pairs_per_chunk is not None:
-            raise RecipeError("a frozen encoder keeps no activations, so chunks spare nothing: leave out pairs_per_chunk")
+            raise RecipeError("a frozen encoder keeps no activations, chunks spare nothing: leave out pairs_per_chunk")
         if args.deepspeed or args.fsdp:
             raise RecipeError("dual pivot trains less than a layer: there is nothing to shard, use DDP")
         adversarial = [one for one in model.objectives.values() if isinstance(one, Adversarial)]
         if adversarial and args.gradient_accumulation_steps > 1:
-            raise RecipeError("the critic learns from whole batches: give a larger one, not gradient_accumulation_steps")
+            raise RecipeError(
+                "the critic learns from whole batches: enlarge them, leave out gradient_accumulation_steps"
+            )
         self.critic = Critic(adversarial[0], model.config.critic_steps, args.learning_rate) if adversarial else None
         self.features = features
         rows: Any = train_dataset

@@ -88,6 +88,15 @@ def numbers_of_pairs(languages: Sequence[str], ways: Mapping[str, Mapping[str, A
     ]
 
 
+def lines_of_layers(results: Mapping[str, Figures], name: str) -> dict[str, dict[int, float]]:
+    """One figure of ``layer_baselines`` and ``single_layers`` by layer, a line for each way."""
+    lines: dict[str, dict[int, float]] = {}
+    for label, figures in results.items():
+        way, _, layer = label.rpartition("layer ")
+        lines.setdefault("as it is" if way == "sum of " else way.rstrip(", "), {})[int(layer)] = figures[name]
+    return lines
+
+
 class PivotStudy:
     """Trains and measures variants; a result that is in ``folder`` already is not made again."""
 
