@@ -78,15 +78,12 @@ def main() -> None:
                 trainer.train()
                 taken = {"seconds": time.perf_counter() - clock, "cpu_seconds": time.process_time() - cpu}
                 share = -(-options.pairs // 32) / trainer.state.global_step  # of a whole epoch
-                results[f"{way}, {'features' if features else 'encoder'}"] = {
+                name = f"{way}, {'features' if features else 'encoder'}"
+                results[name] = {
                     "steps": trainer.state.global_step,
-                    **{f"{name}_an_epoch": round(value * share, 1) for name, value in taken.items()},
+                    **{f"{unit}_an_epoch": round(value * share, 1) for unit, value in taken.items()},
                 }
-                print(
-                    way,
-                    "features" if features else "encoder",
-                    results[f"{way}, {'features' if features else 'encoder'}"],
-                )
+                print(name, results[name])
             both = (results[f"{way}, {kind}"]["cpu_seconds_an_epoch"] for kind in ("encoder", "features"))
             results[f"{way}, ratio"] = round(next(both) / next(both), 1)
     print(json.dumps(results, indent=1))

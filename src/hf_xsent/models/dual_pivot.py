@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,13 +130,24 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
         named = self.config.encoder_name is not None
         self._keys_to_ignore_on_save = {f"encoder.{key}" for key in self.encoder.state_dict()} if named else None
 
+    def trained_weights(self) -> list[nn.Parameter]:
+        """All but the encoder's, found without a look through its hundreds of modules: each step asks."""
+        own = [] if self.layer_scores is None else [self.layer_scores]
+        parts = [module.parameters() for name, module in self.named_children() if name != "encoder"]
+        return [*own, *chain.from_iterable(parts)]
+
     def train(self, mode: bool = True) -> Self:
-        """Switch all but the encoder; called every step, and so not looking through its hundreds of modules."""
+        """Switch all but the encoder, which stays without dropout."""
         self.training = mode
         for name, module in self.named_children():
             if name != "encoder":
                 module.train(mode)
         return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """The encoder has no gradients."""
+        for weight in self.trained_weights():
+            weight.grad = None
 
     def floating_point_ops(self, *_: Any, **__: Any) -> int:
         """Not counted: the Trainer asks each step, and the answer would take longer than the step."""

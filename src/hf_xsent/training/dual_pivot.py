@@ -87,15 +87,15 @@ class DualPivotTrainer(AlignmentTrainer):
             with args.main_process_first(desc="encoding"):
                 rows = FeatureRows(rows, features)
             kwargs["data_collator"] = _as_it_is
+        self._extraction = model
         super().__init__(model, args, rows, eval_dataset, processing_class, **kwargs)
 
     def training_step(self, model: torch.nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
         """The critic first, then the encoder."""
         if self.critic is not None:
             inputs = self._prepare_inputs(inputs)
-            unwrapped = self.accelerator.unwrap_model(model)
             with torch.no_grad(), self.compute_loss_context_manager():
-                pairs = unwrapped.sentence_pairs(inputs)
+                pairs = self._extraction.sentence_pairs(inputs)
             self.critic.train(pairs.source.float(), pairs.target.float())
         return super().training_step(model, inputs, *args, **kwargs)
 
@@ -112,6 +112,13 @@ class DualPivotTrainer(AlignmentTrainer):
         if self.critic is not None and checkpoint is not None:
             state: Mapping[str, Any] = torch.load(Path(checkpoint) / CRITIC_FILE, weights_only=True)
             self.critic.optimizer.load_state_dict(dict(state))
+
+    def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
+        """Of the few weights that are trained, without a look at the encoder's."""
+        if grad_norm is None:
+            weights = self._extraction.trained_weights()
+            grad_norm = torch.nn.utils.get_total_norm([one.grad for one in weights if one.grad is not None])
+        return super()._get_grad_norm(model, grad_norm)
 
     def _broken(self, what: str) -> TrainingError:
         if "source_input_ids" in self._batch:
