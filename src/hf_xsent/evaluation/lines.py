@@ -24,9 +24,9 @@ def write_lines(path: str | Path, lines: Mapping[str, Mapping[int, float]], acro
     parts = [
         f'<text x="{x(place):.1f}" y="{_HEIGHT - _EDGE + 18}" text-anchor="middle">{place}</text>' for place in places
     ]
-    for value in range(0, 101, 20):
-        parts.append(f'<text x="{_EDGE - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value}</text>')
-        parts.append(f'<line x1="{_EDGE}" x2="{x(last):.1f}" y1="{y(value):.1f}" y2="{y(value):.1f}" stroke="#ddd"/>')
+    for tick in range(0, 101, 20):
+        parts.append(f'<text x="{_EDGE - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick}</text>')
+        parts.append(f'<line x1="{_EDGE}" x2="{x(last):.1f}" y1="{y(tick):.1f}" y2="{y(tick):.1f}" stroke="#ddd"/>')
     parts.append(f'<text x="{x(last / 2):.1f}" y="{_HEIGHT - 8}" text-anchor="middle">{escape(across)}</text>')
     parts.append(f'<text x="{_EDGE}" y="20">{escape(up)}</text>')
     for number, (name, line) in enumerate(lines.items()):
@@ -38,8 +38,8 @@ def write_lines(path: str | Path, lines: Mapping[str, Mapping[int, float]], acro
             f"<title>{escape(name)}, {place}: {value:.1f}</title></circle>"
             for place, value in points
         ]
-        place, value = points[-1]
-        parts.append(f'<text x="{x(place) + 8:.1f}" y="{y(value) + 4:.1f}" fill="{colour}">{escape(name)}</text>')
+        end, height = points[-1]
+        parts.append(f'<text x="{x(end) + 8:.1f}" y="{y(height) + 4:.1f}" fill="{colour}">{escape(name)}</text>')
     picture = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" '
         f'font-size="11"><rect width="{_WIDTH}" height="{_HEIGHT}" fill="#fff"/>{"".join(parts)}</svg>\n'

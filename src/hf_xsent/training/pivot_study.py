@@ -153,14 +153,15 @@ class PivotStudy:
             loaded: DualPivotForSentenceEmbedding = DualPivotForSentenceEmbedding.from_pretrained(str(folder))
             return loaded
         base = self.base.config
+        settings = {"encoder_config": base.encoder_config, "max_length": base.max_length, **variant.settings}
+        named = {"encoder_name": base.encoder_name, "encoder_fingerprint": base.encoder_fingerprint}
+        config = type(base)(**settings, **named)
+        if not variant.trained:
+            return DualPivotForSentenceEmbedding(config, encoder=self.base.encoder).eval()
         arguments = {"output_dir": str(folder), **TRAINING, **self.arguments, **variant.arguments}
         training = AlignmentTrainingArguments(**arguments)
         set_seed(training.seed)
-        settings = {"encoder_config": base.encoder_config, "max_length": base.max_length, **variant.settings}
-        named = {"encoder_name": base.encoder_name, "encoder_fingerprint": base.encoder_fingerprint}
-        model = DualPivotForPreTraining(type(base)(**settings, **named), encoder=self.base.encoder)
-        if not variant.trained:
-            return model
+        model = DualPivotForPreTraining(config, encoder=self.base.encoder)
         rows = Sides(self._texts(variant), apart=not model.config.needs_pairs)
         trainer = DualPivotTrainer(model, training, rows, processing_class=self.tokenizer, features=self.cache)
         trainer.train()

@@ -52,7 +52,7 @@ def load_train_and_dev(arguments: DataArguments) -> tuple[Bitext | Sides, Bitext
     }
     if arguments.unpaired:
         root = Path(arguments.cache_dir) if arguments.cache_dir else default_cache_dir()
-        sides = Sides.of_files(*arguments.unpaired, folder=root / "sentences")
+        sides = Sides.of_files(arguments.unpaired[0], arguments.unpaired[1], root / "sentences")
         return sides, load_bitext(arguments.dev, cleaning=None, **options) if arguments.dev else None
     train = load_bitext(
         arguments.data or [],
