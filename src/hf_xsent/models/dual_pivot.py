@@ -179,7 +179,9 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
             mixed = self.linear_map(mixed.to(self.linear_map.weight.dtype))
         return self._finish(mixed)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: object) -> SentenceEncoderOutput:
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, language_ids: Tensor | None = None, **_: object
+    ) -> SentenceEncoderOutput:
         """The encoder's last token states, and the sentence vectors extracted from all layers."""
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
@@ -222,7 +224,8 @@ class DualPivotForPreTraining(DualPivotForSentenceEmbedding, SentenceEncoderForP
             ids, masks = (
                 [batch[f"{side}_{what}"] for side in ("source", "target")] for what in ("input_ids", "attention_mask")
             )
-            sums, identities = self.layer_sums(ids, masks), tuple(map(fingerprints, ids, masks))
+            sums = self.layer_sums(ids, masks)
+            identities = (fingerprints(ids[0], masks[0]), fingerprints(ids[1], masks[1]))
         source, target = self.extract(sums).chunk(2)
         return SentencePairs(source, target, *identities)
 

@@ -83,7 +83,8 @@ class DualPivotTrainer(AlignmentTrainer):
         if rows is not None and model.config.needs_pairs and getattr(rows, "apart", False):
             raise RecipeError("unpaired files train adversarial and cycle alone: triplet_ranking needs bitext (--data)")
         if rows is not None and features is not None:
-            features.embedder.model.to(args.device)
+            encoding: Any = features.embedder.model
+            encoding.to(args.device)
             with args.main_process_first(desc="encoding"):
                 rows = FeatureRows(rows, features)
             kwargs["data_collator"] = _as_it_is

@@ -19,7 +19,7 @@ from hf_xsent.errors import RecipeError
 from hf_xsent.evaluation.mining_f1 import evaluate_bucc
 from hf_xsent.evaluation.report import write_json
 from hf_xsent.evaluation.retrieval import evaluate_tatoeba
-from hf_xsent.models.dual_pivot import DualPivotForPreTraining, DualPivotForSentenceEmbedding
+from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForPreTraining, DualPivotForSentenceEmbedding
 from hf_xsent.models.encodes import Encodes
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.dual_pivot import DualPivotTrainer
@@ -155,7 +155,7 @@ class PivotStudy:
         base = self.base.config
         settings = {"encoder_config": base.encoder_config, "max_length": base.max_length, **variant.settings}
         named = {"encoder_name": base.encoder_name, "encoder_fingerprint": base.encoder_fingerprint}
-        config = type(base)(**settings, **named)
+        config = DualPivotConfig(**settings, **named)
         if not variant.trained:
             return DualPivotForSentenceEmbedding(config, encoder=self.base.encoder).eval()
         arguments = {"output_dir": str(folder), **TRAINING, **self.arguments, **variant.arguments}
