@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hf_xsent.data.bitext import load_bitext
     from hf_xsent.mining.margin import mine_bitext
     from hf_xsent.models.dap import DapConfig, DapForSentenceEmbedding, XlmrWithRTLHead
+    from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForPreTraining, DualPivotForSentenceEmbedding
     from hf_xsent.models.embedder import SentenceEmbedder
     from hf_xsent.models.moco import MoCoAlignedBert, MoCoConfig, MoCoForSentenceEmbedding
     from hf_xsent.models.wacse import WacseConfig, WacseForPreTraining, WacseForSentenceEmbedding
@@ -32,6 +33,9 @@ __all__ = [
     "MoCoAlignedBert",
     "MoCoConfig",
     "MoCoForSentenceEmbedding",
+    "DualPivotConfig",
+    "DualPivotForPreTraining",
+    "DualPivotForSentenceEmbedding",
     "SentenceEmbedder",
     "WacseConfig",
     "WacseForPreTraining",
@@ -50,6 +54,9 @@ _HOMES = {
     "MoCoAlignedBert": "models.moco",
     "MoCoConfig": "models.moco",
     "MoCoForSentenceEmbedding": "models.moco",
+    "DualPivotConfig": "models.dual_pivot",
+    "DualPivotForPreTraining": "models.dual_pivot",
+    "DualPivotForSentenceEmbedding": "models.dual_pivot",
     "SentenceEmbedder": "models.embedder",
     "WacseConfig": "models.wacse",
     "WacseForPreTraining": "models.wacse",

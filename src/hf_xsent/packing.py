@@ -152,6 +152,7 @@ POOLINGS = {
     "cls": lambda sentences: sentences[:, 0],
     "mean": lambda sentences: sentences.mean(1, dtype=torch.promote_types(sentences.dtype, torch.float32)),
     "max": lambda sentences: sentences.amax(1),
+    "sum": lambda sentences: sentences.sum(1, dtype=torch.promote_types(sentences.dtype, torch.float32)),
 }
 
 

@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> None:
     views = [
         View(layer, pooling)
         for pooling in _names(arguments.pooling or [embedder.pooling])
-        for layer in layers or [embedder.view.layer]
+        for layer in ([embedder.view.layer] if layers is None else layers)
     ]
     done = evaluate_tasks(embedder, tasks, describe(embedder, arguments.model), views, arguments.dim, arguments.output)
     for task, reports in done:

@@ -12,6 +12,7 @@ from hf_xsent.cli import (
     analyse,
     compare,
     cost,
+    dual_pivot,
     evaluate,
     export,
     finetune,
@@ -26,6 +27,7 @@ from hf_xsent.errors import HfXsentError
 COMMANDS = (
     quickstart,
     pretrain,
+    dual_pivot,
     vocabulary,
     align_words,
     finetune,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
 
 from hf_xsent.models.dap import DapConfig, DapForSentenceEmbedding, XlmrWithRTLHead
+from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForPreTraining, DualPivotForSentenceEmbedding
 from hf_xsent.models.moco import MoCoAlignedBert, MoCoConfig, MoCoForSentenceEmbedding
 from hf_xsent.models.objectives import AlignmentConfig
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
@@ -18,6 +19,7 @@ METHODS: dict[str, tuple[type[AlignmentConfig], type[SentenceEncoderForPreTraini
     "dap": (DapConfig, XlmrWithRTLHead, DapForSentenceEmbedding),
     "ppa": (MoCoConfig, MoCoAlignedBert, MoCoForSentenceEmbedding),
     "wacse": (WacseConfig, WacseForPreTraining, WacseForSentenceEmbedding),
+    "dual-pivot": (DualPivotConfig, DualPivotForPreTraining, DualPivotForSentenceEmbedding),
 }
 
 for _config, _training, _sentence in METHODS.values():

@@ -52,7 +52,7 @@ class SentenceEmbedder:
         self.tokens_per_batch = tokens_per_batch
         self.width: int = dim or width
         self.prompt = prompt  # put before each sentence
-        self.view = View(self.last_layer if layer is None else layer, model.config.pooling)
+        self.view = View(model.own_layer if layer is None else layer, model.config.pooling)
         self.check_views([self.view])
 
     @classmethod
@@ -103,7 +103,7 @@ class SentenceEmbedder:
     def check_views(self, views: Sequence[View]) -> None:
         """Tell of layers and poolings that do not exist before any work."""
         for view in views:
-            if not 0 <= view.layer <= self.last_layer:
+            if view.layer is not None and not 0 <= view.layer <= self.last_layer:
                 layers = f"this encoder has layers 0 (embeddings) to {self.last_layer}"
                 raise ModelError(f"layer {view.layer} does not exist: {layers}")
             if view.pooling not in POOLINGS:
@@ -158,7 +158,12 @@ class SentenceEmbedder:
         languages = None
         if self.model.config.languages:
             languages = torch.full((len(ids),), self._language_id(language), device=device)
-        return self.model.embed_views([padded.to(device)], [mask.long().to(device)], views, languages)
+        return self._run([padded.to(device)], [mask.long().to(device)], views, languages)
+
+    def _run(
+        self, ids: list[Tensor], masks: list[Tensor], views: Sequence[View], languages: Tensor | None
+    ) -> list[Tensor]:
+        return self.model.embed_views(ids, masks, views, languages)
 
     def _language_id(self, language: str | None) -> int:
         known: list[str] = self.model.config.languages

@@ -16,18 +16,38 @@ from hf_xsent.models.loading import build_encoder
 from hf_xsent.models.masked_language_head import MaskedLanguageHead
 from hf_xsent.models.sentence_encoder import SentenceEncoderConfig
 from hf_xsent.models.translation_head import TranslationHead
+from hf_xsent.objectives.adversarial import Adversarial, CycleConsistency
 from hf_xsent.objectives.distillation import MEASURES, Distillation
 from hf_xsent.objectives.masked_language import MaskedLanguageModeling, Masking, TranslationLanguageModeling
 from hf_xsent.objectives.matryoshka import Matryoshka
 from hf_xsent.objectives.momentum_contrast import MomentumContrast
 from hf_xsent.objectives.representation_translation import DIRECTIONS, NUMBERINGS, RepresentationTranslation
 from hf_xsent.objectives.translation_ranking import TranslationRanking
+from hf_xsent.objectives.triplet import TripletRanking
 from hf_xsent.objectives.word_alignment import AlignedWordPrediction, WordTranslationRanking
 
 FROM_THE_CHECKPOINT = frozenset(  # settings that nobody chooses
-    ("rtl_vocabulary_size", "mask_token_id", "unknown_token_id", "special_token_ids")
+    (
+        "rtl_vocabulary_size",
+        "mask_token_id",
+        "unknown_token_id",
+        "special_token_ids",
+        "encoder_name",
+        "encoder_fingerprint",
+    )
 )
-WITHOUT_HEAD = frozenset(("translation_ranking", "momentum_contrast", "distillation", "word_translation_ranking"))
+WITHOUT_HEAD = frozenset(
+    (
+        "translation_ranking",
+        "momentum_contrast",
+        "distillation",
+        "word_translation_ranking",
+        "triplet_ranking",
+        "adversarial",
+        "cycle",
+    )
+)
+WITHOUT_PAIRS = frozenset(("adversarial", "cycle"))  # they learn from sentences of two languages, no translations
 OVER_WORDS = frozenset(("aligned_word_prediction", "word_translation_ranking"))
 
 
@@ -75,6 +95,15 @@ class AlignmentConfig(SentenceEncoderConfig):
     awp_share: float = 1.0  # of the sentences, masked in each step
     wtr_temperature: float = 1.0
 
+    # triplet ranking, of pairs and in the cycle
+    triplet_margin: float = 0.0
+    triplet_negatives: int = 1  # of each direction; one of them is the hardest
+
+    # adversarial
+    critic_steps: int = 2  # of the critic, for each step of the encoder
+    critic_clip: float | None = None  # keep its weights within this of zero
+    critic_penalty: float | None = None  # weight of the gradient penalty
+
     # every vocabulary projection
     vocabulary_sample: int | None = None
     vocabulary_bf16: bool = False
@@ -106,6 +135,10 @@ class AlignmentConfig(SentenceEncoderConfig):
             raise RecipeError(f"awp_share {self.awp_share} is not above 0 and at most 1: 1 masks every sentence")
         if not 0 < self.masked_share < 1:
             raise RecipeError(f"masked_share {self.masked_share} is not between 0 and 1")
+        if self.triplet_negatives < 1 or self.critic_steps < 1:
+            raise RecipeError(
+                f"triplet_negatives {self.triplet_negatives} and critic_steps {self.critic_steps} must be positive"
+            )
         self._check_matryoshka_dims()
         self._check_momentum_contrast()
         if self.vocabulary_sample is not None and self.vocabulary_sample < 1:
@@ -202,6 +235,11 @@ class AlignmentConfig(SentenceEncoderConfig):
         return "momentum_contrast" in self.objectives
 
     @property
+    def needs_pairs(self) -> bool:
+        """Whether an objective learns from translations."""
+        return bool({*self.objectives} - WITHOUT_PAIRS)
+
+    @property
     def needs_links(self) -> bool:
         """Whether an objective learns from word links."""
         return bool({*self.objectives} & OVER_WORDS)
@@ -284,4 +322,11 @@ OBJECTIVES: dict[str, Callable[[AlignmentConfig], nn.Module]] = {
         *_masked_language_head(config, own_words=False), share=config.awp_share
     ),
     "word_translation_ranking": lambda config: WordTranslationRanking(config.wtr_temperature),
+    "triplet_ranking": lambda config: TripletRanking(config.triplet_margin, config.triplet_negatives),
+    "adversarial": lambda config: Adversarial(
+        config.encoder_config.hidden_size, config.critic_clip, config.critic_penalty
+    ),
+    "cycle": lambda config: CycleConsistency(
+        config.encoder_config.hidden_size, config.triplet_margin, config.triplet_negatives
+    ),
 }

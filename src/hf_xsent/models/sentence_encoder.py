@@ -79,7 +79,7 @@ class SentenceEncoderConfig(PreTrainedConfig):
 class View:
     """Which states become a sentence's vector: those after this layer (0 are the embeddings), pooled in this way."""
 
-    layer: int
+    layer: int | None  # None: what the model makes of several
     pooling: str
 
 
@@ -188,6 +188,11 @@ class SentenceEncoder(PreTrainedModel):
             pooler_output=vectors,
         )
 
+    @property
+    def own_layer(self) -> int | None:
+        """The layer that sentence vectors are made of unless another is asked for."""
+        return len(self.backbone.layers)
+
     def embed(
         self,
         input_ids: Sequence[Tensor],
@@ -228,7 +233,7 @@ class SentenceEncoder(PreTrainedModel):
         packed = pack(input_ids, attention_masks)
         states = self.backbone.hidden_states(packed, self._language_vectors(packed, language_ids))
         vectors = {}
-        for layer, hidden in zip(range(max(view.layer for view in views) + 1), states, strict=False):
+        for layer, hidden in zip(range(max(view.layer or 0 for view in views) + 1), states, strict=False):
             for view in views:
                 if view.layer == layer:
                     vectors[view] = self._finish(pool(hidden, packed, view.pooling)[packed.restore])

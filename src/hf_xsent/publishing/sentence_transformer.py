@@ -15,9 +15,11 @@ from transformers import PreTrainedTokenizerBase
 from hf_xsent.errors import ModelError, OutputError
 from hf_xsent.models.adapters import plain_weights
 from hf_xsent.models.backbone import family
+from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import load_tokenizer, quiet_loading
 from hf_xsent.models.sentence_encoder import SentenceEncoder
+from hf_xsent.publishing.extraction import DENSE, WEIGHTED_LAYERS, write_dense, write_weighted_layers
 
 _SAMPLE = (
     "A sentence to compare vectors with.",
@@ -28,11 +30,9 @@ _SAMPLE = (
 _LARGEST_DIFFERENCE = {torch.float32: 1e-5, torch.float16: 5e-3}
 
 # The names of version 2 to 5, which version 6 still reads; its own names do not open in older versions.
-_MODULE_TYPES = {
-    "": "sentence_transformers.models.Transformer",
-    "1_Pooling": "sentence_transformers.models.Pooling",
-    "2_Normalize": "sentence_transformers.models.Normalize",
-}
+_TRANSFORMER = "sentence_transformers.models.Transformer"
+_POOLING = "sentence_transformers.models.Pooling"
+_NORMALIZE = "sentence_transformers.models.Normalize"
 _POOLING_FLAGS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "max": "pooling_mode_max_tokens"}
 
 
@@ -117,10 +117,10 @@ def _write(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> None
     if stated.get("tokenizer_class") == "TokenizersBackend":  # the name that transformers before 5 knows
         _write_json(folder / "tokenizer_config.json", stated | {"tokenizer_class": "PreTrainedTokenizerFast"})
 
-    names = [name for name in _MODULE_TYPES if config.normalize or name != "2_Normalize"]
+    modules = _write_modules(model, folder)
     _write_json(
         folder / "modules.json",
-        [{"idx": i, "name": str(i), "path": name, "type": _MODULE_TYPES[name]} for i, name in enumerate(names)],
+        [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (path, kind) in enumerate(modules.items())],
     )
     _write_json(
         folder / "sentence_bert_config.json",
@@ -135,12 +135,30 @@ def _write(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> None
         folder / "config_sentence_transformers.json",
         {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine", **cut},
     )
-    (folder / "1_Pooling").mkdir()
-    flags = {flag: mode == config.pooling for mode, flag in _POOLING_FLAGS.items()}
-    _write_json(
-        folder / "1_Pooling" / "config.json", {"word_embedding_dimension": config.encoder_config.hidden_size, **flags}
-    )
     (folder / "README.md").write_text(_card(config, embedder.width), encoding="utf-8")
+
+
+def _write_modules(model: SentenceEncoder, folder: Path) -> dict[str, str]:
+    """What makes a vector of the encoder's states, each module in its folder; gives their types by folder."""
+    config, modules = model.config, {"": _TRANSFORMER}
+
+    def add(kind: str) -> Path:
+        path = f"{len(modules)}_{kind.rsplit('.', 1)[-1]}"
+        modules[path] = kind
+        return folder / path
+
+    if isinstance(model, DualPivotForSentenceEmbedding):
+        write_weighted_layers(model, add(WEIGHTED_LAYERS))
+    pooling = add(_POOLING)
+    pooling.mkdir()
+    stated = "mean" if config.pooling == "sum" else config.pooling  # one direction, and the length says nothing
+    flags = {flag: mode == stated for mode, flag in _POOLING_FLAGS.items()}
+    _write_json(pooling / "config.json", {"word_embedding_dimension": config.encoder_config.hidden_size, **flags})
+    if isinstance(model, DualPivotForSentenceEmbedding) and model.linear_map is not None:
+        write_dense(model.linear_map, add(DENSE))
+    if config.normalize:
+        add(_NORMALIZE)
+    return modules
 
 
 def _verify(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> None:
@@ -149,7 +167,10 @@ def _verify(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> Non
 
     with quiet_loading():
         theirs = SentenceTransformer(str(folder), device="cpu", local_files_only=True).encode(list(_SAMPLE))
-    difference = _largest_difference(embedder.encode(_SAMPLE), np.asarray(theirs, dtype=np.float32))
+    ours, theirs = embedder.encode(_SAMPLE), np.asarray(theirs, dtype=np.float32)
+    if embedder.pooling == "sum":
+        ours, theirs = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in (ours, theirs))
+    difference = _largest_difference(ours, theirs)
     if difference > _LARGEST_DIFFERENCE[dtype]:
         raise ModelError(
             f"the exported folder gives other vectors than the model (by {difference:.1e}): nothing was written"

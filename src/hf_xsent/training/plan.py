@@ -12,6 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.mixing import mixing_probabilities
+from hf_xsent.data.sides import Sides
 from hf_xsent.errors import RecipeError, nearest
 from hf_xsent.models import METHODS
 from hf_xsent.models.adapters import check_adapters
@@ -58,6 +59,10 @@ class Plan:
         config.check_objectives()
         check_teacher(model.teacher, config.objectives)
         check_momentum_contrast(training, config.contrasts)
+        if recipe.data.unpaired and (model.method != "dual-pivot" or config.needs_pairs):
+            raise RecipeError(
+                "unpaired files hold no translations: train dual-pivot on them with adversarial=1 and cycle=5"
+            )
         if model.lora_rank is not None:
             check_adapters(model.lora_targets, encoder_config)
             if training.fsdp:
@@ -74,15 +79,18 @@ class Plan:
             vocabulary = RestrictedVocabulary.read(model.rtl_vocabulary, tokenizer)
         return cls(recipe, model.model, settings, config, tokenizer, checkpoint, vocabulary)
 
-    def fit(self, train: Bitext, dev: Bitext | None) -> None:
+    def fit(self, train: Bitext | Sides, dev: Bitext | None) -> None:
         """Settle what depends on the data: its languages, its links, its word pieces."""
         self.check_data(train, dev)
-        self.vocabulary = restricted_vocabulary(self.recipe.model, train, self.tokenizer, self.vocabulary)
+        if not isinstance(train, Sides):
+            self.vocabulary = restricted_vocabulary(self.recipe.model, train, self.tokenizer, self.vocabulary)
 
-    def check_data(self, train: Bitext, dev: Bitext | None) -> None:
+    def check_data(self, train: Bitext | Sides, dev: Bitext | None) -> None:
         """Languages and links must suit the settings, which learn the languages."""
         data = self.recipe.data
         mixing_probabilities(list(train.languages.values()), data.alpha)  # a wrong alpha is told here
+        if isinstance(train, Sides):
+            return
         if self.config.needs_links:
             _check_links(train)
         languages = {*train.languages, *(dev.languages if dev else ()), data.target_language}

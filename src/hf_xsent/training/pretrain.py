@@ -13,14 +13,18 @@ import yaml
 from transformers import PreTrainedTokenizerBase, set_seed
 
 from hf_xsent.data.bitext import Bitext
+from hf_xsent.data.sides import Sides
 from hf_xsent.evaluation.report import write_json
 from hf_xsent.logs import quiet_logs
 from hf_xsent.models import METHODS
+from hf_xsent.models.dual_pivot import DualPivotForPreTraining
 from hf_xsent.models.loading import load_config, load_encoder
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.training.arguments import Recipe, read_recipe
 from hf_xsent.training.dry_run import StepTimes, forecast, rehearsal, whole_steps
+from hf_xsent.training.dual_pivot import DualPivotTrainer
+from hf_xsent.training.features import FeatureCache
 from hf_xsent.training.output_folder import RECIPE_FILE, check_space, remove_old_run
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.reading import load_train_and_dev
@@ -55,14 +59,12 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
         prepare(recipe, train, model, anew=plan.checkpoint is None)
     if plan.checkpoint is not None:
         training.eval_on_start = False  # that checkpoint was measured when it was written
-    trainer = AlignmentTrainer(
+    trainer = trainer_of(
+        recipe,
         model=model,
-        args=training,
         train_dataset=train,
         eval_dataset=dev,
         processing_class=plan.tokenizer,
-        alpha=recipe.data.alpha,
-        target_language=recipe.data.target_language,
         teacher=teacher,
     )
     trainer.train(resume_from_checkpoint=plan.checkpoint)
@@ -77,10 +79,23 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
     return trainer
 
 
+def trainer_of(recipe: Recipe, model: SentenceEncoderForPreTraining, **parts: Any) -> AlignmentTrainer:
+    """The method's trainer, with what the recipe says of the data."""
+    data = recipe.data
+    parts |= {"alpha": data.alpha, "target_language": data.target_language}
+    if not isinstance(model, DualPivotForPreTraining):
+        return AlignmentTrainer(model, recipe.training, **parts)
+    features = None
+    if data.features != "none":
+        folder = data.features or Path(str(recipe.training.output_dir)) / "features"
+        features = FeatureCache(folder, model, parts["processing_class"], data.features_dtype)
+    return DualPivotTrainer(model, recipe.training, features=features, **parts)
+
+
 def rehearse(
     recipe: Recipe,
     model: SentenceEncoderForPreTraining,
-    train: Bitext,
+    train: Bitext | Sides,
     tokenizer: PreTrainedTokenizerBase,
     teacher: Teacher | None,
 ) -> AlignmentTrainer:
@@ -88,15 +103,12 @@ def rehearse(
     training, times = recipe.training, StepTimes()
     steps = whole_steps(training, len(train))
     with rehearsal(training):
-        trainer = AlignmentTrainer(
-            model,
-            training,
-            train,
-            None,
-            tokenizer,
-            recipe.data.alpha,
-            recipe.data.target_language,
-            teacher,
+        trainer = trainer_of(
+            recipe,
+            model=model,
+            train_dataset=train,
+            processing_class=tokenizer,
+            teacher=teacher,
             callbacks=[times],
         )
         trainer.train()
@@ -104,7 +116,7 @@ def rehearse(
     return trainer
 
 
-def prepare(recipe: Recipe, train: Bitext, model: SentenceEncoderForPreTraining, anew: bool) -> None:
+def prepare(recipe: Recipe, train: Bitext | Sides, model: SentenceEncoderForPreTraining, anew: bool) -> None:
     """Write what describes the run into its folder, which an older run leaves where this one starts ``anew``."""
     folder = Path(str(recipe.training.output_dir))
     folder.mkdir(parents=True, exist_ok=True)

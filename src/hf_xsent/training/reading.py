@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from hf_xsent.data.bitext import Bitext, load_bitext, resolve_sources
+from hf_xsent.data.cache import default_cache_dir
 from hf_xsent.data.cleaning import CleaningRules
-from hf_xsent.errors import RecipeError, nearest
+from hf_xsent.data.sides import Sides
+from hf_xsent.errors import DataError, RecipeError, nearest
 from hf_xsent.training.recipe import DataArguments
 
 
 def check_bitext(arguments: DataArguments) -> None:
     """All that can be told of the files, columns and rules before they are read."""
+    if arguments.unpaired:
+        _check_unpaired(arguments)
+        return
     if not arguments.data:
         raise RecipeError("no bitext to train on: give --data, such as de=pairs.tsv")
     cleaning_rules(arguments.rules)
@@ -25,7 +31,18 @@ def check_bitext(arguments: DataArguments) -> None:
         resolve_sources(arguments.dev, **options)
 
 
-def load_train_and_dev(arguments: DataArguments) -> tuple[Bitext, Bitext | None]:
+def _check_unpaired(arguments: DataArguments) -> None:
+    files = arguments.unpaired or []
+    if arguments.data:
+        raise RecipeError("unpaired files and bitext are two ways to train: give --unpaired or --data")
+    if len(files) != 2:
+        raise RecipeError(f"unpaired takes two files, one of each language, not {len(files)}")
+    for file in files:
+        if not Path(file).is_file():
+            raise DataError(f"no such file: {file}")
+
+
+def load_train_and_dev(arguments: DataArguments) -> tuple[Bitext | Sides, Bitext | None]:
     """The bitext to train on, and the one to choose checkpoints by: given, or held back from the first."""
     options: dict[str, Any] = {
         "target_language": arguments.target_language,
@@ -33,6 +50,10 @@ def load_train_and_dev(arguments: DataArguments) -> tuple[Bitext, Bitext | None]
         "on_error": arguments.on_error,
         "cache_dir": arguments.cache_dir,
     }
+    if arguments.unpaired:
+        root = Path(arguments.cache_dir) if arguments.cache_dir else default_cache_dir()
+        sides = Sides.of_files(arguments.unpaired[0], arguments.unpaired[1], root / "sentences")
+        return sides, load_bitext(arguments.dev, cleaning=None, **options) if arguments.dev else None
     train = load_bitext(
         arguments.data or [],
         cleaning=cleaning_rules(arguments.rules) if arguments.clean else None,

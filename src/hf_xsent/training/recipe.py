@@ -15,7 +15,7 @@ class ModelArguments:
     """Which encoder starts, and how its states become a sentence vector. Empty: the method's own default."""
 
     model: str | None = _flag(help="Start from this encoder: a Hub id such as xlm-roberta-base, or a folder.")
-    method: str = _flag("dap", help="Choose the method whose model is trained: dap, ppa or wacse.")
+    method: str = _flag("dap", help="Choose the method whose model is trained: dap, ppa, wacse or dual-pivot.")
     pooling: str | None = _flag(help="Make the sentence vector from the first token (cls), or by mean or max.")
     normalize: bool | None = _flag(help="Scale sentence vectors to length 1.")
     max_length: int | None = _flag(
@@ -72,6 +72,16 @@ class ModelArguments:
     masked_share: float | None = _flag(help="Mask this share of the word pieces in MLM and TLM.")
     tlm_reset_positions: bool | None = _flag(help="Count positions of the translation from 0 again in TLM.")
     tlm_own_words: bool | None = _flag(help="Give the TLM head a word table of its own, as DAP's code.")
+    layers: list[int] | None = _flag(help="Let dual pivot mix these hidden states, 0 are the embeddings; default: all.")
+    layer_mix: bool | None = _flag(help="Train the weights of dual pivot's mix of layers; else it is their average.")
+    linear_map: bool | None = _flag(help="Train dual pivot's linear map.")
+    triplet_margin: float | None = _flag(help="Want a translation this much closer than another sentence.")
+    triplet_negatives: int | None = _flag(
+        help="Compare with so many others of the batch, the hardest and random ones, in triplet ranking."
+    )
+    critic_steps: int | None = _flag(help="Train the critic so many steps for each of the encoder.")
+    critic_clip: float | None = _flag(help="Keep the critic's weights within this of zero; default: they are free.")
+    critic_penalty: float | None = _flag(help="Weigh the critic's gradient penalty by this; default: there is none.")
     vocabulary_sample: int | None = _flag(help="Take the softmax over so many random word pieces and the right ones.")
     vocabulary_bf16: bool | None = _flag(help="Compute vocabulary projections in bfloat16.")
 
@@ -82,6 +92,9 @@ class DataArguments:
 
     data: list[str] | None = _flag(
         help="Read pairs from these: de=pairs.tsv fr=OPUS.en-fr.tmx, or train/{language}-en.tsv.xz for all at once."
+    )
+    unpaired: list[str] | None = _flag(
+        help="Read one file of sentences of each language, no translations, for dual pivot: de.txt en.txt."
     )
     dev: list[str] | None = _flag(help="Choose the best checkpoint on these pairs, given like --data.")
     dev_pairs: int = _flag(100, help="Without --dev, hold this many pairs of each language back; 0 for none.")
@@ -103,6 +116,11 @@ class DataArguments:
     )
     on_error: str = _flag("raise", help="Stop at the first bad line (raise), or count and report it (skip).")
     cache_dir: str | None = _flag(help="Keep the cleaned, memory-mapped bitext here.")
+    features: str | None = _flag(
+        help="Keep what dual pivot's encoder makes of each sentence in this folder, for other runs, too; "
+        "none: run the encoder in each step. Default: OUTPUT_DIR/features."
+    )
+    features_dtype: str = _flag("float16", help="Keep features as float16 or float32.")
 
 
 @dataclass

@@ -23,6 +23,7 @@ from hf_xsent.data.mixing import TemperatureSampler
 from hf_xsent.errors import DataError, RecipeError, TrainingError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.encodes import Encodes
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.callbacks import EndOfStep, MetricsFile, ProgressBar
@@ -145,7 +146,7 @@ class AlignmentTrainer(SavingTrainer):
         for name, loss in outputs.losses.items():
             self._sums[name] += loss
         self._batches += 1
-        self._pairs += len(inputs["source_input_ids"])
+        self._pairs += len(inputs.get("source_input_ids", inputs.get("source_identity", ())))
         return (outputs.loss, outputs) if return_outputs else outputs.loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -174,7 +175,7 @@ class AlignmentTrainer(SavingTrainer):
         model = self.accelerator.unwrap_model(self.model)
         with self._cost.not_counted(), self.autocast_smart_context_manager():
             results = retrieval_by_language(
-                SentenceEmbedder(model, self.tokenizer),
+                self._dev_encoder(model),
                 {language: dev.pairs(language) for language in dev.languages},
                 progress=False,
                 target_language=self.target_language if model.config.languages else None,
@@ -184,6 +185,9 @@ class AlignmentTrainer(SavingTrainer):
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         self._clock += time.perf_counter() - started
         return metrics
+
+    def _dev_encoder(self, model: SentenceEncoderForPreTraining) -> Encodes:
+        return SentenceEmbedder(model, self.tokenizer)
 
     def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
         """As the Trainer's, with a learning rate of their own for the objectives' heads."""

@@ -1,0 +1,94 @@
+"""Dual pivot: an epoch over features beside one through the frozen encoder, in CPU seconds and by the clock.
+
+  OMP_NUM_THREADS=2 python benchmarks/dual_pivot.py --model ENCODER --data de=train/de-en.tsv.xz [--pairs 50000]
+
+Features of the pairs' 100,000 sentences are random numbers of the right shape and type, memory-mapped as real ones are;
+the epoch reads every row once, in batches of 32. The encoder's cost is measured on a few batches of the bitext.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+WAYS: dict[str, dict[str, Any]] = {
+    "supervised": {"objectives": {"triplet_ranking": 1.0}},
+    "unsupervised": {"objectives": {"adversarial": 1.0, "cycle": 10.0}, "triplet_negatives": 2, "triplet_margin": 0.2},
+}
+
+
+def main() -> None:
+    """Train an epoch each way, print and keep the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--data", nargs="+", required=True)
+    parser.add_argument("--pairs", type=int, default=50_000)
+    parser.add_argument("--encoder_steps", type=int, default=5)
+    parser.add_argument("--output", default="benchmarks/results/dual_pivot.json")
+    options = parser.parse_args()
+
+    from hf_xsent import AlignmentTrainingArguments, DualPivotForPreTraining, load_bitext
+    from hf_xsent.data.sides import Sides
+    from hf_xsent.logs import quiet_logs
+    from hf_xsent.models.loading import load_tokenizer
+    from hf_xsent.training.dual_pivot import DualPivotTrainer
+    from hf_xsent.training.features import FeatureCache, LayerSums
+    from hf_xsent.training.pivot_study import TRAINING
+
+    class RandomFeatures(FeatureCache):
+        """The shape and the files of real features, without the encoder's hours."""
+
+        def layer_sums(self, sentences: Any) -> LayerSums:
+            """One file for each side."""
+            numbers = np.random.default_rng(len(list(self.folder.glob("*.npy"))))
+            path = self.folder / f"{len(list(self.folder.glob('*.npy')))}.npy"
+            shape = (len(sentences), *self.embedder.shape)
+            sums = np.lib.format.open_memmap(path, mode="w+", dtype=self.dtype, shape=shape)
+            for start in range(0, len(sums), 5000):
+                sums[start : start + 5000] = numbers.standard_normal(sums[start : start + 5000].shape, dtype=np.float32)
+            identities = np.arange(len(sums), dtype=np.uint64)
+            return LayerSums(path.stem, np.load(path, mmap_mode="r"), identities)
+
+    quiet_logs()
+    tokenizer = load_tokenizer(options.model)
+    results: dict[str, Any] = {"pairs": options.pairs, "batch": 32, "threads": torch.get_num_threads()}
+    with tempfile.TemporaryDirectory() as folder:
+        for way, settings in WAYS.items():
+            for features in (True, False):
+                model = DualPivotForPreTraining.from_backbone(options.model, max_length=64, **settings)
+                steps = {} if features else {"max_steps": options.encoder_steps}
+                stated: dict[str, Any] = {**TRAINING, "max_steps": -1, "num_train_epochs": 1, **steps}
+                training = AlignmentTrainingArguments(output_dir=f"{folder}/run", use_cpu=True, **stated)
+                cache = None
+                if features:
+                    cache = RandomFeatures(Path(folder) / way, model, tokenizer)
+                    texts = ([f"s{n}" for n in range(options.pairs)], [f"t{n}" for n in range(options.pairs)])
+                    rows: Any = Sides({"de": texts}, apart=not model.config.needs_pairs)
+                else:
+                    rows = load_bitext(options.data, max_pairs=5000)
+                trainer = DualPivotTrainer(model, training, rows, processing_class=tokenizer, features=cache)
+                clock, cpu = time.perf_counter(), time.process_time()
+                trainer.train()
+                taken = {"seconds": time.perf_counter() - clock, "cpu_seconds": time.process_time() - cpu}
+                share = -(-options.pairs // 32) / trainer.state.global_step  # of a whole epoch
+                name = f"{way}, {'features' if features else 'encoder'}"
+                results[name] = {
+                    "steps": trainer.state.global_step,
+                    **{f"{unit}_an_epoch": round(value * share, 1) for unit, value in taken.items()},
+                }
+                print(name, results[name])
+            both = (results[f"{way}, {kind}"]["cpu_seconds_an_epoch"] for kind in ("encoder", "features"))
+            results[f"{way}, ratio"] = round(next(both) / next(both), 1)
+    print(json.dumps(results, indent=1))
+    Path(options.output).write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

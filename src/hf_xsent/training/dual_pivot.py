@@ -1,0 +1,134 @@
+"""The trainer over a frozen encoder: batches of features, and a critic with an optimizer of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from hf_xsent.data.bitext import Bitext
+from hf_xsent.data.sides import Sides
+from hf_xsent.errors import RecipeError, TrainingError
+from hf_xsent.models.dual_pivot import DualPivotForPreTraining
+from hf_xsent.models.encodes import Encodes
+from hf_xsent.objectives.adversarial import Adversarial
+from hf_xsent.objectives.gathering import process_count
+from hf_xsent.training.arguments import AlignmentTrainingArguments
+from hf_xsent.training.features import CachedEncoder, FeatureCache, FeatureRows
+from hf_xsent.training.trainer import AlignmentTrainer
+
+CRITIC_FILE = "critic_optimizer.pt"
+
+
+class Critic:
+    """κ steps of the critic for each of the encoder, by an Adam of its own, on what the encoder gives at that step.
+
+    The data-parallel wrapper never sees the critic's weights as trainable, so its gradients are averaged here.
+    """
+
+    def __init__(self, objective: Adversarial, steps: int, learning_rate: float) -> None:
+        self.objective, self.steps = objective, steps
+        self.weight = objective.critic.weight.requires_grad_(False)
+        self.optimizer = torch.optim.Adam([self.weight], lr=learning_rate)
+
+    def train(self, source: Tensor, target: Tensor) -> None:
+        """Let it learn from these vectors, which stay as they are."""
+        for _ in range(self.steps):
+            weight = self.weight.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(self.objective.critic_loss(source, target, weight), weight)
+            if process_count() > 1:
+                dist.all_reduce(gradient)
+                gradient /= process_count()
+            self.weight.grad = gradient
+            self.optimizer.step()
+            self.objective.clip_critic()
+        self.weight.grad = None
+
+
+class DualPivotTrainer(AlignmentTrainer):
+    """Trains the extraction on bitext, or on both its sides shuffled apart where no objective needs pairs.
+
+    With ``features`` every sentence is encoded once, before the first step; without, the encoder runs in each step.
+    """
+
+    def __init__(
+        self,
+        model: DualPivotForPreTraining,
+        args: AlignmentTrainingArguments,
+        train_dataset: Bitext | Sides | None = None,
+        eval_dataset: Bitext | None = None,
+        processing_class: PreTrainedTokenizerBase | None = None,
+        features: FeatureCache | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if args.pairs_per_chunk is not None:
+            raise RecipeError("a frozen encoder keeps no activations, chunks spare nothing: leave out pairs_per_chunk")
+        if args.deepspeed or args.fsdp:
+            raise RecipeError("dual pivot trains less than a layer: there is nothing to shard, use DDP")
+        adversarial = [one for one in model.objectives.values() if isinstance(one, Adversarial)]
+        if adversarial and args.gradient_accumulation_steps > 1:
+            raise RecipeError(
+                "the critic learns from whole batches: enlarge them, leave out gradient_accumulation_steps"
+            )
+        self.critic = Critic(adversarial[0], model.config.critic_steps, args.learning_rate) if adversarial else None
+        self.features = features
+        rows: Any = train_dataset
+        if isinstance(train_dataset, Bitext):
+            rows = Sides.of_bitext(train_dataset, apart=not model.config.needs_pairs, seed=args.seed)
+        if rows is not None and model.config.needs_pairs and getattr(rows, "apart", False):
+            raise RecipeError("unpaired files train adversarial and cycle alone: triplet_ranking needs bitext (--data)")
+        if rows is not None and features is not None:
+            encoding: Any = features.embedder.model
+            encoding.to(args.device)
+            with args.main_process_first(desc="encoding"):
+                rows = FeatureRows(rows, features)
+            kwargs["data_collator"] = _as_it_is
+        self._extraction = model
+        super().__init__(model, args, rows, eval_dataset, processing_class, **kwargs)
+
+    def training_step(self, model: torch.nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
+        """The critic first, then the encoder."""
+        if self.critic is not None:
+            inputs = self._prepare_inputs(inputs)
+            with torch.no_grad(), self.compute_loss_context_manager():
+                pairs = self._extraction.sentence_pairs(inputs)
+            self.critic.train(pairs.source.float(), pairs.target.float())
+        return super().training_step(model, inputs, *args, **kwargs)
+
+    def _dev_encoder(self, model: Any) -> Encodes:
+        return super()._dev_encoder(model) if self.features is None else CachedEncoder(self.features, model)
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        super()._save_optimizer_and_scheduler(output_dir)
+        if self.critic is not None and self.args.should_save:
+            torch.save(self.critic.optimizer.state_dict(), Path(output_dir) / CRITIC_FILE)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if self.critic is not None and checkpoint is not None:
+            state: Mapping[str, Any] = torch.load(Path(checkpoint) / CRITIC_FILE, weights_only=True)
+            self.critic.optimizer.load_state_dict(dict(state))
+
+    def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
+        """Of the few weights that are trained, without a look at the encoder's."""
+        if grad_norm is None:
+            weights = self._extraction.trained_weights()
+            grad_norm = torch.nn.utils.get_total_norm([one.grad for one in weights if one.grad is not None])
+        return super()._get_grad_norm(model, grad_norm)
+
+    def _broken(self, what: str) -> TrainingError:
+        if "source_input_ids" in self._batch:
+            return super()._broken(what)
+        return TrainingError(
+            f"step {self.state.global_step + 1}: {what}: lower the learning rate, or keep the critic within bounds "
+            "(--critic_clip 0.01), and --resume the last checkpoint"
+        )
+
+
+def _as_it_is(batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    return batch

@@ -1,0 +1,220 @@
+"""Layer sums of sentences, encoded once and memory-mapped: all that training over a frozen encoder ever reads."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from filelock import FileLock
+from torch import Tensor
+from tqdm import tqdm
+from transformers import PreTrainedTokenizerBase
+
+from hf_xsent.data.repeats import hash_texts
+from hf_xsent.data.sides import Sides
+from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError
+from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
+from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.sentence_encoder import View
+
+logger = logging.getLogger(__name__)
+
+DTYPES = ("float16", "float32")
+_SENTENCES_A_BLOCK = 2048  # what a run that is killed encodes again, at most
+_STAMP = "made-from.json"
+
+
+class LayerSumEmbedder(SentenceEmbedder):
+    """Gives (L + 1) · d numbers a sentence, its layer sums, where others give a vector."""
+
+    model: DualPivotForSentenceEmbedding
+
+    def __init__(self, model: DualPivotForSentenceEmbedding, tokenizer: PreTrainedTokenizerBase) -> None:
+        super().__init__(model, tokenizer)
+        config = model.config.encoder_config
+        self.shape = (config.num_hidden_layers + 1, config.hidden_size)
+        self.width = self.shape[0] * self.shape[1]
+
+    def _run(
+        self, ids: list[Tensor], masks: list[Tensor], views: Sequence[View], languages: Tensor | None
+    ) -> list[Tensor]:
+        return [self.model.layer_sums(ids, masks).flatten(1)]
+
+
+@dataclass(frozen=True)
+class LayerSums:
+    """What the encoder made of a list of sentences, memory-mapped."""
+
+    key: str  # of the sentences
+    sums: npt.NDArray[Any]  # N × (L + 1) × d
+    identities: npt.NDArray[np.uint64]  # N: equal where the sentences are, but for case and whitespace
+
+
+class FeatureCache:
+    """A folder of layer sums of one encoder; lists of sentences are known by what they hold.
+
+    A list that is not there yet is encoded; what a killed run had encoded of it is kept.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        model: DualPivotForSentenceEmbedding,
+        tokenizer: PreTrainedTokenizerBase,
+        dtype: str = "float16",
+    ) -> None:
+        if dtype not in DTYPES:
+            raise RecipeError(f"unknown dtype {dtype!r} of features: use one of {', '.join(DTYPES)}")
+        if model.config.encoder_fingerprint is None:
+            raise ModelError("features are kept by the encoder's name, and this model has none: start by from_backbone")
+        self.folder = Path(folder)
+        self.embedder = LayerSumEmbedder(model, tokenizer)
+        self.dtype = np.dtype(dtype)
+        self._claim({
+            "encoder": model.config.encoder_fingerprint,
+            "max_length": model.config.max_length,
+            "dtype": dtype,
+        })  # fmt: skip
+
+    def _claim(self, stamp: dict[str, Any]) -> None:
+        """Say in the folder whose features it holds; one of others is refused."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / _STAMP
+        with FileLock(self.folder / "lock"):
+            if not path.is_file():
+                path.with_suffix(".part").write_text(json.dumps(stamp, indent=1), encoding="utf-8")
+                path.with_suffix(".part").replace(path)
+        found = json.loads(path.read_text(encoding="utf-8"))
+        for name, value in stamp.items():
+            if found.get(name) != value:
+                raise OutputError(
+                    f"{self.folder} holds features of another {name} ({found.get(name)}, not {value}): "
+                    "give another folder for features, or delete it"
+                )
+
+    def layer_sums(self, sentences: Sequence[str]) -> LayerSums:
+        """Those of these sentences, encoded now if they are not here."""
+        if not len(sentences):
+            raise DataError("there is no sentence to encode")
+        key, identities = _known_by(sentences)
+        path = self.folder / f"{key}.npy"
+        if not path.is_file():
+            with FileLock(self.folder / f"{key}.lock"):  # of several processes one encodes, the others wait
+                if not path.is_file():
+                    self._encode(sentences, path)
+        return LayerSums(key, np.load(path, mmap_mode="r"), identities)
+
+    def _encode(self, sentences: Sequence[str], path: Path) -> None:
+        """Block by block into a file under another name; how far it came is written down after each."""
+        part, progress = path.with_suffix(".part"), path.with_suffix(".progress")
+        done = int(progress.read_text()) if part.is_file() and progress.is_file() else 0
+        shape = (len(sentences), *self.embedder.shape)
+        if not done:
+            self._check_space(int(np.prod(shape)) * self.dtype.itemsize)
+            np.lib.format.open_memmap(part, mode="w+", dtype=self.dtype, shape=shape).flush()
+        sums = np.lib.format.open_memmap(part, mode="r+")
+        logger.info("%s lacks features of %d sentences: encoding them", self.folder, len(sentences) - done)
+        with tqdm(total=len(sentences), initial=done, desc="encoding", unit=" sentences", delay=2, disable=None) as bar:
+            for start in range(done, len(sentences), _SENTENCES_A_BLOCK):
+                block = sentences[start : start + _SENTENCES_A_BLOCK]
+                found = self.embedder.encode(block).reshape(-1, *self.embedder.shape).astype(self.dtype)
+                self._check_finite(found, block)
+                sums[start : start + len(block)] = found
+                sums.flush()
+                progress.write_text(str(start + len(block)))
+                bar.update(len(block))
+        part.replace(path)
+        progress.unlink()
+
+    def _check_space(self, needed: int) -> None:
+        free = shutil.disk_usage(self.folder).free
+        if free < needed:
+            raise OutputError(
+                f"{self.folder} has {free / 2**30:.1f} GiB free but these features need {needed / 2**30:.1f}: "
+                "give another folder or float16, or train through the encoder (--features none)"
+            )
+
+    def _check_finite(self, sums: npt.NDArray[Any], sentences: Sequence[str]) -> None:
+        wrong = ~np.isfinite(sums).all((1, 2))
+        if wrong.any():
+            raise DataError(
+                f"{sentences[int(wrong.argmax())][:40]!r} has a feature that is not finite in {self.dtype}: "
+                "is the model whole? float32 holds larger numbers than float16"
+            )
+
+
+def _known_by(sentences: Sequence[str]) -> tuple[str, npt.NDArray[np.uint64]]:
+    """A hash of all sentences in their order, and one of each."""
+    digest, identities = hashlib.sha256(), np.empty(len(sentences), dtype=np.uint64)
+    for start, block in _blocks(sentences):
+        digest.update("".join(f"{len(text)} {text}\n" for text in block).encode("utf-8", "surrogatepass"))
+        identities[start : start + len(block)] = [hash_texts(text) for text in block]
+    return digest.hexdigest()[:16], identities
+
+
+def _blocks(sentences: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
+    for start in range(0, len(sentences), _SENTENCES_A_BLOCK):
+        yield start, sentences[start : start + _SENTENCES_A_BLOCK]
+
+
+class FeatureRows:
+    """Rows of ``Sides`` as whole batches of features, cut straight out of the memory maps."""
+
+    def __init__(self, sides: Sides, cache: FeatureCache) -> None:
+        self.sides = sides
+        self.ranges = sides.ranges
+        self.features = {language: [cache.layer_sums(side) for side in both] for language, both in sides.texts.items()}
+        for language, (source, target) in self.features.items():
+            if source.key == target.key:
+                raise DataError(f"both sides of {language!r} hold the same sentences: they must be of two languages")
+
+    def __len__(self) -> int:
+        return len(self.sides)
+
+    def __getitems__(self, rows: Sequence[int]) -> dict[str, Tensor]:
+        """A batch, as the model's forward takes it; the data loader has nothing left to collate."""
+        count = len(rows)
+        sums: npt.NDArray[Any] | None = None
+        identities = np.empty((2, count), dtype=np.uint64)
+        for language, places, both in self.sides.side_rows(np.asarray(rows, dtype=np.int64)):
+            for number, (features, wanted) in enumerate(zip(self.features[language], both, strict=True)):
+                if sums is None:
+                    sums = np.empty((2 * count, *features.sums.shape[1:]), dtype=features.sums.dtype)
+                sums[number * count + places] = features.sums[wanted]
+                identities[number, places] = features.identities[wanted]
+        source, target = torch.from_numpy(identities.view(np.int64))
+        return {"layer_sums": torch.from_numpy(sums), "source_identity": source, "target_identity": target}
+
+    def identities(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+        """Give two hashes a row, equal where sources or targets are, without regard to case and whitespace."""
+        found = np.empty((len(rows), 2), dtype=np.uint64)
+        for language, places, both in self.sides.side_rows(rows):
+            for number, wanted in enumerate(both):
+                found[places, number] = self.features[language][number].identities[wanted]
+        return found
+
+
+class CachedEncoder:
+    """Encodes through the cache, for evaluation: any number of extractions over one encoder, which runs once."""
+
+    def __init__(self, cache: FeatureCache, model: DualPivotForSentenceEmbedding) -> None:
+        self.cache, self.model = cache, model
+
+    @torch.inference_mode()
+    def encode(self, sentences: Sequence[str]) -> np.ndarray:
+        """One vector a sentence."""
+        sums, device = self.cache.layer_sums(sentences).sums, self.model.device
+        vectors = [
+            self.model.extract(torch.from_numpy(sums[start : start + _SENTENCES_A_BLOCK].copy()).to(device))
+            for start in range(0, len(sums), _SENTENCES_A_BLOCK)
+        ]
+        return torch.cat(vectors).float().cpu().numpy()

@@ -1,0 +1,151 @@
+"""The extraction over a frozen encoder: what it computes, what it saves, and that the encoder never learns."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
+
+from hf_xsent import DualPivotForPreTraining, DualPivotForSentenceEmbedding, SentenceEmbedder
+from hf_xsent.data.collators import PairCollator
+from hf_xsent.errors import ModelError, RecipeError
+
+Pairs = list[tuple[str, str]]
+UNSUPERVISED = {"adversarial": 1.0, "cycle": 5.0}
+
+
+def _model(folder: Path, **settings: object) -> DualPivotForPreTraining:
+    """With an extraction that is not the one it starts from."""
+    model = DualPivotForPreTraining.from_backbone(str(folder), max_length=64, **settings)
+    with torch.no_grad():
+        for weight in (model.layer_scores, None if model.linear_map is None else model.linear_map.weight):
+            if weight is not None:
+                weight.add_(torch.randn_like(weight))
+    return model
+
+
+def _batch(folder: Path, pairs: Pairs) -> dict[str, torch.Tensor]:
+    examples = [{"source": source, "target": target, "language": "de"} for source, target in pairs]
+    return PairCollator(AutoTokenizer.from_pretrained(folder), 64)(examples)
+
+
+def test_the_vector_is_the_mapped_sum_over_tokens_of_mixed_layers(tiny_encoders: Path, sentences: list[str]) -> None:
+    model = _model(tiny_encoders, normalize=False)
+    batch = AutoTokenizer.from_pretrained(tiny_encoders)(sentences, padding=True, return_tensors="pt")
+    ours = model.embed([batch["input_ids"]], [batch["attention_mask"]])
+    for row, (ids, mask) in enumerate(zip(batch["input_ids"], batch["attention_mask"], strict=True)):
+        states = model.encoder(ids[mask.bool()][None], output_hidden_states=True).hidden_states
+        weights = model.layer_scores.softmax(0)
+        mixed = sum(weight * state[0] for weight, state in zip(weights, states, strict=True))
+        torch.testing.assert_close(ours[row], model.linear_map(mixed.sum(0)), atol=2e-4, rtol=1e-4)
+
+
+def test_untrained_it_is_the_average_of_the_layers(tiny_encoders: Path, sentences: list[str]) -> None:
+    model = DualPivotForSentenceEmbedding.from_backbone(str(tiny_encoders))
+    batch = AutoTokenizer.from_pretrained(tiny_encoders)(sentences, padding=True, return_tensors="pt")
+    sums = model.layer_sums([batch["input_ids"]], [batch["attention_mask"]])
+    torch.testing.assert_close(model(**batch).sentence_embedding, torch.nn.functional.normalize(sums.mean(1), dim=-1))
+
+
+def test_single_layers_without_mix_or_map_are_the_plain_sums(tiny_encoders: Path, sentences: list[str]) -> None:
+    model = DualPivotForSentenceEmbedding.from_backbone(
+        str(tiny_encoders), layers=[2], layer_mix=False, linear_map=False, normalize=False
+    )
+    embedder = SentenceEmbedder(model, AutoTokenizer.from_pretrained(tiny_encoders))
+    of_layer = SentenceEmbedder(model, embedder.tokenizer, layer=2)
+    assert abs(embedder.encode(sentences) - of_layer.encode(sentences)).max() < 1e-5
+    assert model.mixing_weights.tolist() == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("objectives", [{"triplet_ranking": 1.0}, UNSUPERVISED], ids=["pairs", "no pairs"])
+def test_features_give_the_losses_and_gradients_of_the_encoder(
+    objectives: dict[str, float], tiny_encoders: Path, pairs: Pairs
+) -> None:
+    model = _model(tiny_encoders, objectives=objectives, triplet_margin=0.3)
+    batch = _batch(tiny_encoders, pairs)
+    through = model(**batch)
+    through.loss.backward()
+    expected = {name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None}
+    model.zero_grad()
+    sides = [[batch[f"{side}_{what}"] for side in ("source", "target")] for what in ("input_ids", "attention_mask")]
+    identities = {f"{side}_identity": torch.arange(len(pairs)) for side in ("source", "target")}
+    features = model(layer_sums=model.layer_sums(*sides), **identities)
+    features.loss.backward()
+    torch.testing.assert_close(features.loss, through.loss)
+    for name, one in model.named_parameters():
+        assert (one.grad is None) == (name not in expected), name
+        if one.grad is not None:
+            torch.testing.assert_close(one.grad, expected[name])
+
+
+def test_only_extraction_and_maps_learn_also_after_loading(tiny_encoders: Path, pairs: Pairs, tmp_path: Path) -> None:
+    model = _model(tiny_encoders, objectives=UNSUPERVISED)
+    model.save_pretrained(tmp_path)
+    for one in (model, AutoModelForPreTraining.from_pretrained(tmp_path).train()):
+        assert not any(weight.requires_grad for weight in one.encoder.parameters())
+        assert not one.encoder.training
+        one(**_batch(tiny_encoders, pairs)).loss.backward()
+        learning = {name for name, weight in one.named_parameters() if weight.grad is not None}
+        maps = {f"objectives.cycle.{name}.weight" for name in ("to_target", "to_source")}
+        assert learning == {"layer_scores", "linear_map.weight", *maps}
+    assert not any(one.requires_grad for one in AutoModel.from_pretrained(tmp_path).encoder.parameters())
+
+
+def test_the_encoder_is_referred_to_and_comes_back(tiny_encoders: Path, sentences: list[str], tmp_path: Path) -> None:
+    model = _model(tiny_encoders, objectives=UNSUPERVISED)
+    model.save_pretrained(tmp_path)
+    assert not any(name.startswith("encoder.") for name in load_file(tmp_path / "model.safetensors"))
+    loaded = AutoModel.from_pretrained(tmp_path)
+    assert type(loaded) is DualPivotForSentenceEmbedding
+    tokenizer = AutoTokenizer.from_pretrained(tiny_encoders)
+    before, after = (SentenceEmbedder(one, tokenizer).encode(sentences) for one in (model, loaded))
+    assert (before == after).all()
+    for name, weight in AutoModelForPreTraining.from_pretrained(tmp_path).named_parameters():
+        assert torch.equal(weight, model.get_parameter(name)), name
+
+
+def test_a_model_without_an_encoder_name_is_stored_whole(tiny_encoders: Path, tmp_path: Path) -> None:
+    model = _model(tiny_encoders)
+    whole = DualPivotForSentenceEmbedding(
+        type(model.config).from_dict(model.config.to_dict() | {"encoder_name": None}), encoder=model.encoder
+    )
+    whole.save_pretrained(tmp_path)
+    for name, weight in AutoModel.from_pretrained(tmp_path).encoder.named_parameters():
+        assert torch.equal(weight, model.encoder.get_parameter(name)) and not weight.requires_grad
+
+
+def test_another_or_no_encoder_in_its_place_is_told(tiny_encoders: Path, tmp_path: Path) -> None:
+    encoder, saved = tmp_path / "encoder", tmp_path / "saved"
+    shutil.copytree(tiny_encoders, encoder)
+    _model(encoder).save_pretrained(saved)
+    other = AutoModel.from_pretrained(encoder)
+    torch.nn.init.normal_(other.get_input_embeddings().weight)
+    other.save_pretrained(encoder)
+    with pytest.raises(ModelError, match="is another one than this model was trained on"):
+        AutoModel.from_pretrained(saved)
+    shutil.rmtree(encoder)
+    with pytest.raises(ModelError, match="the frozen encoder of this model is not at .*encoder"):
+        AutoModel.from_pretrained(saved)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"pooling": "mean"}, "dual pivot sums the tokens"),
+        ({"objectives": {"representation_translation": 1.0}}, "representation_translation trains it"),
+        ({"layers": [4]}, r"layers \[4\] do not exist: this encoder has 0 \(embeddings\) to 3"),
+        ({"layers": []}, r"layers \[\] do not exist"),
+        ({"lora_rank": 2}, "leave lora_rank out"),
+        ({"layer_mix": False, "linear_map": False}, "nothing is left to train"),
+        ({"critic_steps": 0}, "must be positive"),
+    ],
+)
+def test_settings_that_cannot_be_are_told(
+    settings: dict[str, object], told: str, encoder_folders: dict[str, Path]
+) -> None:
+    with pytest.raises(RecipeError, match=told):
+        DualPivotForPreTraining.from_backbone(str(encoder_folders["xlm-roberta"]), **settings)

@@ -1,0 +1,81 @@
+"""Two processes train the extraction as one does: gradients, the critic's steps, and the encoder stays frozen."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel
+from transformers import AutoModelForPreTraining
+
+from hf_xsent import DualPivotForPreTraining
+from hf_xsent.training.dual_pivot import Critic
+
+MIXES: dict[str, dict[str, float]] = {"pairs": {"triplet_ranking": 1.0}, "no pairs": {"adversarial": 1.0, "cycle": 5.0}}
+
+
+def _batch(rows: slice) -> dict[str, torch.Tensor]:
+    torch.manual_seed(7)
+    sums, identities = torch.randn(2, 8, 4, 32), torch.arange(8)
+    return {
+        "layer_sums": sums[:, rows].flatten(0, 1),
+        "source_identity": identities[rows],
+        "target_identity": identities[rows] + 8,
+    }
+
+
+def _step(model: Any, inner: DualPivotForPreTraining, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """What critic and extraction learn of a batch."""
+    if "adversarial" in inner.objectives:
+        pairs = inner.sentence_pairs(batch)
+        Critic(inner.objectives["adversarial"], 2, 0.1).train(pairs.source, pairs.target)
+    model(**batch).loss.backward()
+    learnt = {name: one.grad.clone() for name, one in inner.named_parameters() if one.grad is not None}
+    if "adversarial" in inner.objectives:
+        learnt["critic"] = inner.objectives["adversarial"].critic.weight.clone()
+    return learnt
+
+
+def _work(rank: int, folder: str, address: str, answers: Any) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    model = AutoModelForPreTraining.from_pretrained(folder).train()
+    for objective in model.objectives.values():
+        if hasattr(objective, "critic"):
+            objective.critic.requires_grad_(False)
+    wrapped = DistributedDataParallel(model)
+    learnt = _step(wrapped, model, _batch(slice(0, 3) if rank == 0 else slice(3, 8)))
+    _step(wrapped, model, _batch(slice(rank, rank + 2)))  # a weight without a gradient would stop the second step
+    if rank == 0:
+        answers.put({name: one.tolist() for name, one in learnt.items()})
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mix", MIXES)
+def test_two_processes_learn_what_one_does(mix: str, encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    whole = DualPivotForPreTraining.from_backbone(
+        str(encoder_folders["bert"]), objectives=MIXES[mix], triplet_margin=0.5
+    )
+    with torch.no_grad():
+        for weight in whole.trained_weights():
+            weight.add_(torch.randn_like(weight))
+    whole.save_pretrained(tmp_path)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    answers = mp.get_context("spawn").Queue()
+    workers = mp.start_processes(_work, (str(tmp_path), address, answers), 2, join=False, start_method="spawn")
+    learnt = answers.get(timeout=120)
+    while not workers.join():
+        pass
+    expected = _step(whole, whole, _batch(slice(0, 8)))
+    assert learnt.keys() == expected.keys() and not any(name.startswith("encoder.") for name in learnt)
+    for name, one in expected.items():
+        torch.testing.assert_close(torch.tensor(learnt[name]), one, atol=1e-6, rtol=1e-4)
