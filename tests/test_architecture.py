@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "mining": {"errors", "data", "models"},
     "alignment": {"errors", "packing", "data", "models"},  # aligners read words as data has them, with states of models
     "evaluation": {"errors", "data", "models", "mining"},
-    "training": {"errors", "logs", "data", "models", "objectives", "evaluation"},
+    "training": {"errors", "logs", "data", "models", "objectives", "evaluation", "publishing"},
     "finetuning": {"errors", "data", "models", "objectives", "evaluation"},
     "publishing": {"errors", "models"},
 }

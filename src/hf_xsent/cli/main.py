@@ -7,10 +7,36 @@ import sys
 from collections.abc import Sequence
 
 from hf_xsent import __version__
-from hf_xsent.cli import align_words, evaluate, export, mine, pretrain, quickstart, score, vocabulary
+from hf_xsent.cli import (
+    align_words,
+    card,
+    evaluate,
+    export,
+    mine,
+    onnx,
+    pretrain,
+    publish,
+    quickstart,
+    score,
+    trim_vocab,
+    vocabulary,
+)
 from hf_xsent.errors import HfXsentError
 
-COMMANDS = (quickstart, pretrain, vocabulary, align_words, evaluate, mine, score, export)
+COMMANDS = (
+    quickstart,
+    pretrain,
+    vocabulary,
+    align_words,
+    evaluate,
+    mine,
+    score,
+    export,
+    trim_vocab,
+    onnx,
+    card,
+    publish,
+)
 
 
 def build_parser() -> argparse.ArgumentParser:
