@@ -1,9 +1,9 @@
 """Vocabulary trimming: accuracy of pieces chosen blindly by frequency, and of hf-xsent trim-vocab, at equal size.
 
-  python benchmarks/vocabulary_trimming.py --model ENCODER --data "train/{language}-en.tsv.xz" --tatoeba FOLDER --pieces 61000
+  python benchmarks/vocabulary_trimming.py --model ENCODER --data "train/{language}-en.tsv.xz" --tatoeba FOLDER
 
-Blind: the most frequent ids of the corpus, and the unknown token for all others. Ours: pieces by their share of each language,
-chosen in rounds, text segmented anew. Of each language ``--max_pairs`` pairs are read and ``--sample`` pairs are measured.
+Blind: the most frequent ids of the corpus, and the unknown token for all others. Ours: pieces by their share of each
+language, chosen in rounds, text segmented anew. Of each language ``--max_pairs`` are read, ``--sample`` measured.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def main() -> None:
     parser.add_argument("--data", required=True)
     parser.add_argument("--tatoeba", required=True)
     parser.add_argument("--pieces", type=int, nargs="+", default=[61000])
-    parser.add_argument("--languages", nargs="+", default="afr ell eus heb ita kaz mar swh tur".split())
+    parser.add_argument(
+        "--languages", nargs="+", default=["afr", "ell", "eus", "heb", "ita", "kaz", "mar", "swh", "tur"]
+    )
     parser.add_argument("--max_pairs", type=int, default=4000)
     parser.add_argument("--sample", type=int, default=100)
     parser.add_argument("--output", default="benchmarks/results/vocabulary_trimming.json")
