@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +61,7 @@ def main() -> None:
     embedder = SentenceEmbedder.from_pretrained(options.model, device="cpu")
     tokenizer: Any = embedder.tokenizer
     bitext = load_bitext(options.data, max_pairs=options.max_pairs)
-    texts: dict[str, list[str]] = {"en": []}
-    for language in bitext.languages:
-        texts[language], english = bitext.pairs(language)
-        texts["en"] += english
+    texts = {language: [*chain(*bitext.pairs(language))] for language in bitext.languages}
     counts = np.zeros(len(tokenizer), dtype=np.int64)
     for some in texts.values():
         for row in tokenizer(some, add_special_tokens=False)["input_ids"]:

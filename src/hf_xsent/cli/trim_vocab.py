@@ -7,6 +7,7 @@ hf-xsent trim-vocab xlm-roberta-base trimmed --corpus de=pairs.tsv --pieces 4000
 from __future__ import annotations
 
 import argparse
+from itertools import chain
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,9 +49,7 @@ def run(arguments: argparse.Namespace) -> None:
     sets = load_tatoeba(arguments.tatoeba, languages) if arguments.tatoeba else []
     chosen = [source for language in languages for source in sources[language]]
     bitext = load_bitext(chosen, target_language=arguments.target_language, cache_dir=arguments.cache_dir)
-    sides = {language: bitext.pairs(language) for language in languages}
-    texts = {language: sources for language, (sources, _) in sides.items()}
-    texts[arguments.target_language] = [target for _, targets in sides.values() for target in targets]
+    texts = {language: chain(*bitext.pairs(language)) for language in languages}  # the target's side weighs as much
     report = trim_vocabulary(arguments.model, arguments.folder, texts, arguments.pieces, arguments.overwrite)
     rows: list[list[object]] = [
         ["pieces", report.pieces_before, report.pieces_after],

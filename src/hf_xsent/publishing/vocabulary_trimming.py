@@ -27,6 +27,7 @@ from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
 from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer
 
 _ROUND = 0.6  # of the pieces stay in a round, at least
+_CHARACTER_COVERAGE = 0.9995  # of the text, as SentencePiece has it
 
 Words = dict[str, float]  # a word, as the tokenizer's pre-tokenizer cuts it, and its share of the texts
 
@@ -91,12 +92,12 @@ def word_shares(tokenizer: PreTrainedTokenizerBase, texts: Mapping[str, Iterable
 
 
 def choose_pieces(table: PieceTable, words: Words, size: int | None = None) -> set[int]:
-    """All pieces that occur and every single character, or the most used ``size`` and the characters that occur."""
+    """All pieces that occur and every single character, or the most used ``size`` and nearly all text's characters."""
     shares = _piece_shares(table.cut(range(len(table)))[0], words)
-    seen = {character for word in words for character in word}
     characters = table.characters()
     if size is not None and table.unknown is not None:
-        characters = {number: one for number, one in characters.items() if one in seen}
+        covering = _covering_characters(words)
+        characters = {number: one for number, one in characters.items() if one in covering}
     kept = table.indispensable | {one for number in characters for one in table.closure(number)}
     occurring = kept | {one for number in np.flatnonzero(shares) for one in table.closure(int(number))}
     if size is None or len(occurring) <= size:
@@ -113,6 +114,17 @@ def choose_pieces(table: PieceTable, words: Words, size: int | None = None) -> s
         shares = np.zeros_like(shares)
         shares[old] = _piece_shares(backend, words)
         alive = target
+
+
+def _covering_characters(words: Words) -> set[str]:
+    """The most used characters, until they make up nearly all text."""
+    shares: Words = {}
+    for word, share in words.items():
+        for character in word:
+            shares[character] = shares.get(character, 0.0) + share
+    ordered = sorted(shares, key=lambda character: -shares[character])
+    reached = np.cumsum([shares[character] for character in ordered]) / sum(shares.values())
+    return set(ordered[: int(np.searchsorted(reached, _CHARACTER_COVERAGE)) + 1])
 
 
 def _most_used(table: PieceTable, shares: np.ndarray, kept: set[int], size: int) -> set[int]:
