@@ -2,7 +2,7 @@
 
 What is dropped, the tokenizer segments anew into pieces that stay. Where a number of pieces is given, the least used go
 in rounds, and each round counts anew how the texts are segmented by what is left: parts of dropped words gain weight.
-Every language weighs the same.
+Every language weighs the same, and its other side as much as itself.
 """
 
 from __future__ import annotations
