@@ -30,8 +30,8 @@ test: lint ## lint, types and all tests (options for pytest: PYTEST_ARGS="-k dap
 test-minimum: $(MINIMUM)/installed ## all tests on the oldest versions that pyproject.toml allows
 	$(MINIMUM)/bin/python $(PYTEST) $(PYTEST_ARGS)
 
-test-extras: $(COMPILED)/installed ## the tests of extras that pip compiles (DeepSpeed, eflomal), in an environment of their own
-	$(COMPILED)/bin/python -m pytest tests/training/test_deepspeed.py tests/alignment $(PYTEST_ARGS)
+test-extras: $(COMPILED)/installed ## the tests of rarer extras (DeepSpeed, eflomal, ONNX), in an environment of their own
+	$(COMPILED)/bin/python -m pytest tests/training/test_deepspeed.py tests/alignment tests/publishing/test_onnx.py $(PYTEST_ARGS)
 
 lint: $(VENV)/installed-dev ## ruff and mypy, changing nothing
 	$(VENV)/bin/ruff check .
@@ -69,7 +69,7 @@ $(MINIMUM)/installed: pyproject.toml constraints-minimum.txt
 $(COMPILED)/installed: pyproject.toml constraints.txt
 	@$(call require-python)
 	$(PYTHON) -m venv --clear $(COMPILED)
-	DS_BUILD_OPS=0 $(COMPILED)/bin/python $(PIP) --constraint constraints.txt --editable '.[dev,deepspeed,align]'
+	DS_BUILD_OPS=0 $(COMPILED)/bin/python $(PIP) --constraint constraints.txt --editable '.[dev,deepspeed,align,onnx]'
 	@touch $@
 
 define require-python

@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "mining": {"errors", "pages", "data", "models"},
     "alignment": {"errors", "packing", "data", "models"},  # aligners read words as data has them, with states of models
     "evaluation": {"errors", "packing", "data", "models", "mining"},
-    "training": {"errors", "logs", "data", "models", "objectives", "evaluation"},
+    "training": {"errors", "logs", "data", "models", "objectives", "evaluation", "publishing"},
     "finetuning": {"errors", "logs", "data", "models", "objectives", "evaluation", "training"},  # runs as training has
     "publishing": {"errors", "models"},
     "comparison": {"errors", "logs", "pages", "data", "models", "evaluation", "training"},  # several runs side by side

@@ -10,6 +10,7 @@ from hf_xsent import __version__
 from hf_xsent.cli import (
     align_words,
     analyse,
+    card,
     compare,
     cost,
     dual_pivot,
@@ -17,9 +18,12 @@ from hf_xsent.cli import (
     export,
     finetune,
     mine,
+    onnx,
     pretrain,
+    publish,
     quickstart,
     score,
+    trim_vocab,
     vocabulary,
 )
 from hf_xsent.errors import HfXsentError
@@ -38,6 +42,10 @@ COMMANDS = (
     mine,
     score,
     export,
+    trim_vocab,
+    onnx,
+    card,
+    publish,
 )
 # Every field of TrainingArguments is a flag of these, too many to list here: they read their flags themselves.
 TRAINING = {"pretrain": pretrain, "finetune": finetune}

@@ -11,6 +11,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import rotate_checkpoints
 
 from hf_xsent.errors import OutputError, Stopped
+from hf_xsent.training.card import write_run_card
 from hf_xsent.training.output_folder import (
     UNFINISHED,
     move_finished_checkpoint,
@@ -45,6 +46,11 @@ class SavingTrainer(Trainer):
             move_finished_model(folder)
         if self.args.push_to_hub and not _internal_call:
             self.push_to_hub(commit_message="Model save", revision=self.args.hub_revision)
+
+    def create_model_card(self, *_: Any, **stated: Any) -> None:
+        """Ours instead of the Trainer's: from the recipe, the data and the trainer's state."""
+        if self.is_world_process_zero():
+            write_run_card(self, stated.get("model_name"), stated.get("license"), stated.get("finetuned_from"))
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
         """As the Trainer's, under another name until all processes have written their part; then ends a stopped run."""

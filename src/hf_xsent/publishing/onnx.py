@@ -1,0 +1,189 @@
+"""An exported folder for other runtimes: ONNX files where sentence-transformers' ONNX backend and transformers.js look.
+
+``onnx/model.onnx`` is the encoder, from token ids to token states; pooling stays with whoever opens it, as with
+safetensors. ``onnx/model_quantized.onnx`` has int8 weights and is kept only where accuracy allows.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from hf_xsent.errors import MissingExtraError, ModelError
+from hf_xsent.models.embedder import sentence_transformer_settings
+from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.loading import load_encoder, load_tokenizer
+
+PLAIN, QUANTIZED = "onnx/model.onnx", "onnx/model_quantized.onnx"
+_LARGEST_DIFFERENCE = 1e-4
+_SENTENCES_PER_BATCH = 32
+_SAMPLES = (["A dog."], ["Ein zweiter, etwas längerer Satz.", "第三句话。", "Третье предложение."] * 2)
+
+
+class OnnxEncoder:
+    """An exported folder run by onnxruntime: text in, sentence vectors out."""
+
+    def __init__(self, folder: str | Path, file: str = PLAIN) -> None:
+        self.session = _onnxruntime().InferenceSession(str(Path(folder) / file), providers=["CPUExecutionProvider"])
+        self.settings = sentence_transformer_settings(str(folder))
+        self.tokenizer = load_tokenizer(str(folder))
+        self.inputs = [one.name for one in self.session.get_inputs()]
+
+    def encode(self, sentences: Sequence[str]) -> np.ndarray:
+        """N × d float32 vectors, row i for sentence i."""
+        order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
+        rows: list[Any] = [None] * len(sentences)
+        for start in range(0, len(order), _SENTENCES_PER_BATCH):
+            some = order[start : start + _SENTENCES_PER_BATCH]
+            for i, vector in zip(some, self._embed([sentences[i] for i in some]), strict=True):
+                rows[i] = vector
+        return np.stack(rows)
+
+    def _embed(self, sentences: list[str]) -> np.ndarray:
+        batch = self.tokenizer(
+            sentences, padding=True, truncation=True, max_length=self.settings["max_length"], return_tensors="np"
+        )
+        (states,) = self.session.run(["last_hidden_state"], {name: batch[name] for name in self.inputs})
+        mask, pooling = batch["attention_mask"][..., None], self.settings["pooling"]
+        if pooling == "cls":
+            vectors = states[:, 0]
+        elif pooling == "mean":
+            vectors = (states * mask).sum(1) / mask.sum(1)
+        else:
+            vectors = np.where(mask == 1, states, -np.inf).max(1)
+        vectors = vectors[:, : self.settings.get("dim")]
+        if self.settings.get("normalize"):
+            vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.asarray(vectors, dtype=np.float32)
+
+
+def export_onnx(folder: str | Path) -> Path:
+    """Write ``onnx/model.onnx`` into an export, for any batch and length; its states are compared with torch's."""
+    folder = Path(folder)
+    if not (folder / "modules.json").is_file():
+        raise ModelError(f"{folder} is no export: write one with hf-xsent export")
+    _onnxruntime()
+    encoder = load_encoder(str(folder), attn_implementation="eager").eval()
+    tokenizer = load_tokenizer(str(folder))
+    batches = [dict(tokenizer(one, padding=True, return_tensors="pt")) for one in _SAMPLES]
+    with _written_whole(folder / PLAIN) as part:
+        _export(encoder, batches[1], part)
+        difference = max(_difference(encoder, part, batch) for batch in batches)
+        if difference > _LARGEST_DIFFERENCE:
+            raise ModelError(f"onnxruntime gives other states than torch (by {difference:.1e}): nothing was written")
+    return folder / PLAIN
+
+
+def quantize_onnx(
+    folder: str | Path, accuracy: Callable[[Encodes], float], largest_drop: float
+) -> tuple[float, float, bool]:
+    """Write ``onnx/model_quantized.onnx`` if accuracy (in percent) falls by at most ``largest_drop``.
+
+    Returns accuracy before, accuracy after, and whether the file is kept.
+    """
+    folder = Path(folder)
+    if not (folder / PLAIN).is_file():
+        raise ModelError(f"{folder} has no {PLAIN} yet: write it first")
+    before = accuracy(OnnxEncoder(folder))
+    with _written_whole(folder / QUANTIZED) as part:
+        _quantize(folder / PLAIN, part)
+        after = accuracy(OnnxEncoder(folder, os.path.relpath(part, folder)))
+        kept = before - after <= largest_drop
+        if not kept:
+            part.unlink()
+            (folder / QUANTIZED).unlink(missing_ok=True)
+    return before, after, kept
+
+
+class _States(nn.Module):
+    """The encoder with its inputs in a fixed order and the one output that all runtimes look for."""
+
+    def __init__(self, encoder: Any, names: Sequence[str]) -> None:
+        super().__init__()
+        self.encoder, self.names = encoder, list(names)
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """N × L ids, mask (and token types) → N × L × d."""
+        states: Tensor = self.encoder(**dict(zip(self.names, inputs, strict=True))).last_hidden_state
+        return states
+
+
+def _export(encoder: Any, batch: dict[str, Tensor], path: Path) -> None:
+    sizes = {0: torch.export.Dim("batch", min=1), 1: torch.export.Dim("length", min=2)}
+    with _quiet():
+        torch.onnx.export(
+            _States(encoder, list(batch)),
+            tuple(batch.values()),
+            str(path),
+            input_names=list(batch),
+            output_names=["last_hidden_state"],
+            dynamic_shapes={"inputs": tuple(sizes for _ in batch)},
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+
+
+@torch.inference_mode()
+def _difference(encoder: Any, path: Path, batch: dict[str, Tensor]) -> float:
+    """The largest between token states of torch and of onnxruntime, where there are tokens."""
+    session = _onnxruntime().InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    inputs = {one.name: batch[one.name].numpy() for one in session.get_inputs()}
+    (theirs,) = session.run(None, inputs)
+    ours = encoder(**batch).last_hidden_state.numpy()
+    return float(np.abs(ours - theirs)[batch["attention_mask"].numpy() == 1].max())
+
+
+def _quantize(source: Path, target: Path) -> None:
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with _quiet():
+        quantize_dynamic(str(source), str(target), weight_type=QuantType.QInt8, per_channel=True)
+
+
+@contextmanager
+def _written_whole(path: Path) -> Iterator[Path]:
+    """A place to write to that becomes ``path`` if all goes well and something was written."""
+    path.parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as folder:
+        part = Path(folder) / path.name
+        yield part
+        if part.is_file():
+            os.replace(part, path)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what the exporters tell their own developers."""
+    names = ("torch.onnx", "onnxscript", "onnx_ir", "root", "")
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _onnxruntime() -> Any:
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError('ONNX files need an extra: pip install "hf-xsent[onnx]"') from error
+    return onnxruntime

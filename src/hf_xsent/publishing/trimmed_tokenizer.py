@@ -1,0 +1,133 @@
+"""A tokenizer cut down to some of its pieces: what it loses, it segments anew into pieces that stay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from hf_xsent.errors import ModelError
+
+_SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+
+
+class PieceTable:
+    """The pieces of a WordPiece, unigram or BPE tokenizer as its tokenizer.json has them."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            raise ModelError("this tokenizer has no tokenizer.json: save it once as a fast tokenizer")
+        self.content: dict[str, Any] = json.loads(backend.to_str())
+        model = self.content["model"]
+        self.kind: str = model["type"]
+        if self.kind not in ("WordPiece", "Unigram", "BPE"):
+            raise ModelError(f"cannot trim a {self.kind} tokenizer: WordPiece, Unigram and BPE can be")
+        if self.kind == "Unigram":
+            self.pieces: dict[str, int] = {piece: number for number, (piece, _) in enumerate(model["vocab"])}
+        else:
+            self.pieces = model["vocab"]
+        self.added: dict[str, int] = {token["content"]: token["id"] for token in self.content["added_tokens"]}
+        self.parents: dict[int, tuple[int, int]] = {}
+        for merge in model.get("merges") or ():
+            left, right = merge.split(" ") if isinstance(merge, str) else merge
+            whole = self._merged(left, right)
+            self.parents.setdefault(self.pieces[whole], (self.pieces[left], self.pieces[right]))
+
+    def __len__(self) -> int:
+        return len({*self.pieces.values(), *self.added.values()})
+
+    @property
+    def indispensable(self) -> set[int]:
+        """Special and added tokens, the unknown one, and bytes where a tokenizer falls back on them."""
+        model = self.content["model"]
+        kept = {*self.added.values()}
+        if model.get("byte_fallback"):
+            kept |= {number for piece, number in self.pieces.items() if len(piece) == 6 and piece.startswith("<0x")}
+        return kept if self.unknown is None else kept | {self.unknown}
+
+    @property
+    def unknown(self) -> int | None:
+        """What stands for a character that the tokenizer does not have; None: it has all (bytes)."""
+        model = self.content["model"]
+        number: int | None = model.get("unk_id") if self.kind == "Unigram" else self.pieces.get(model.get("unk_token"))
+        return number
+
+    def characters(self) -> dict[int, str]:
+        """The pieces of one character, at the start of a word or within."""
+        model = self.content["model"]
+        before, after = model.get("continuing_subword_prefix") or "", model.get("end_of_word_suffix") or ""
+        bare = {number: piece.removeprefix(before).removesuffix(after) for piece, number in self.pieces.items()}
+        return {number: piece for number, piece in bare.items() if len(piece) == 1}
+
+    def closure(self, number: int) -> Iterator[int]:
+        """The piece and, with BPE, all that it is merged from."""
+        waiting = [number]
+        while waiting:
+            one = waiting.pop()
+            yield one
+            waiting += self.parents.get(one, ())
+
+    def cut(self, kept: Collection[int]) -> tuple[Tokenizer, list[int]]:
+        """The tokenizer with these pieces alone, numbered anew in the old order, and the old number of each."""
+        old = sorted({*self.indispensable, *(one for number in kept for one in self.closure(number))})
+        new = {number: place for place, number in enumerate(old)}
+        model = dict(self.content["model"])
+        if self.kind == "Unigram":
+            model["vocab"] = [entry for number, entry in enumerate(model["vocab"]) if number in new]
+            model["unk_id"] = new.get(model["unk_id"])
+        else:
+            model["vocab"] = {piece: new[number] for piece, number in self.pieces.items() if number in new}
+        if self.kind == "BPE":
+            model["merges"] = [merge for merge in model["merges"] if self._can_merge(merge, new)]
+        content = self.content | {
+            "model": model,
+            "added_tokens": [token | {"id": new[token["id"]]} for token in self.content["added_tokens"]],
+            "post_processor": _renumbered(self.content["post_processor"], new),
+        }
+        return Tokenizer.from_str(json.dumps(content)), old
+
+    def _merged(self, left: str, right: str) -> str:
+        return left + right.removeprefix(self.content["model"].get("continuing_subword_prefix") or "")
+
+    def _can_merge(self, merge: str | list[str], new: Mapping[int, int]) -> bool:
+        left, right = merge.split(" ") if isinstance(merge, str) else merge
+        return all(self.pieces[piece] in new for piece in (left, right, self._merged(left, right)))
+
+
+def trim_tokenizer(
+    tokenizer: PreTrainedTokenizerBase, kept: Collection[int]
+) -> tuple[PreTrainedTokenizerFast, list[int]]:
+    """The tokenizer with ``kept`` pieces and those that no tokenizer can spare; with the old number of each piece."""
+    backend, old = PieceTable(tokenizer).cut(kept)
+    special = {name: getattr(tokenizer, name, None) for name in _SPECIAL}
+    known = {str(token): token for token in tokenizer.added_tokens_decoder.values()}
+    trimmed = PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        model_max_length=tokenizer.model_max_length,
+        model_input_names=tokenizer.model_input_names,
+        padding_side=tokenizer.padding_side,
+        truncation_side=tokenizer.truncation_side,
+        **{name: known.get(token, token) for name, token in special.items() if token is not None},
+    )
+    return trimmed, old
+
+
+def _renumbered(processor: Any, new: Mapping[int, int]) -> Any:
+    """A post-processor with the new numbers of the tokens that it adds to a sentence."""
+    if isinstance(processor, list):
+        return [_renumbered(one, new) for one in processor]
+    if not isinstance(processor, dict):
+        return processor
+    changed = {}
+    for key, value in processor.items():
+        if key in ("cls", "sep") and isinstance(value, list):  # of Bert- and RobertaProcessing: [token, number]
+            changed[key] = [value[0], new[value[1]]]
+        elif key == "ids":  # of TemplateProcessing
+            changed[key] = [new[number] for number in value]
+        else:
+            changed[key] = _renumbered(value, new)
+    return changed

@@ -1,0 +1,62 @@
+"""An export that is fit to be published, and a Hub to publish it on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from card_facts import card_facts
+from local_hub import TOKEN, LocalHub
+from transformers import AutoTokenizer
+
+from hf_xsent import DapForSentenceEmbedding, export_sentence_transformer
+from hf_xsent.publishing.model_card import write_card
+
+SOURCE = Path(__file__).parents[2] / "src"
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def exported(encoder_folders: dict[str, Path], tmp_path: Path) -> Path:
+    model = DapForSentenceEmbedding.from_backbone(str(encoder_folders["xlm-roberta"]), pooling="mean", max_length=16)
+    tokenizer = AutoTokenizer.from_pretrained(encoder_folders["xlm-roberta"])
+    folder = export_sentence_transformer(model.eval(), tmp_path / "exported", tokenizer, verify=False)
+    write_card(folder, card_facts())
+    return folder
+
+
+@pytest.fixture
+def hub() -> Iterator[LocalHub]:
+    with LocalHub() as running:
+        yield running
+
+
+@pytest.fixture
+def at_the_hub(hub: LocalHub, tmp_path: Path) -> Command:
+    """Python code, or (with a tuple) an hf-xsent command, in a process whose Hub is the local one."""
+
+    def start(code: str | tuple[str, ...], token: str | None = TOKEN) -> subprocess.CompletedProcess[str]:
+        if isinstance(code, tuple):
+            code = (
+                f"import sys; sys.argv = {['hf-xsent', *code]!r}; from hf_xsent.cli.main import main; sys.exit(main())"
+            )
+        kept = ("HF_", "HUGGING")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(kept)} | {
+            "HF_ENDPOINT": hub.url,
+            "HF_HOME": str(tmp_path / f"home of {token}"),
+            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+            "HF_HUB_DISABLE_XET": "1",  # the LFS way, which the local Hub speaks
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(SOURCE),
+        }
+        environment |= {} if token is None else {"HF_TOKEN": token}
+        return subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
+
+    return start

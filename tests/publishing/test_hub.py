@@ -1,0 +1,140 @@
+"""Publishing from a folder to a Hub and back, over HTTP, as strangers do it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from local_hub import PART, TOKEN, LocalHub
+
+from hf_xsent import SentenceEmbedder
+from hf_xsent.errors import OutputError
+from hf_xsent.publishing.hub import plan_upload
+
+# The reader has neither our package nor a token.
+_READ = """
+import json, sys
+sys.modules["hf_xsent"] = None
+import numpy as np, torch
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoTokenizer
+
+sentences = ["Der Hund schläft im Garten.", "The dog sleeps in the garden."]
+theirs = SentenceTransformer("org/dap-xlmr", device="cpu", revision=REVISION).encode(sentences)
+plain = AutoModel.from_pretrained("org/dap-xlmr", revision=REVISION).eval()
+batch = AutoTokenizer.from_pretrained("org/dap-xlmr", revision=REVISION)(sentences, padding=True, return_tensors="pt")
+with torch.no_grad():
+    states = plain(**batch).last_hidden_state
+mask = batch["attention_mask"].unsqueeze(-1)
+print(json.dumps([theirs.tolist(), ((states * mask).sum(1) / mask.sum(1)).tolist()]))
+"""
+
+
+def _refused(folder: Path, name: str = "org/dap-xlmr") -> str:
+    with pytest.raises(OutputError) as told:
+        plan_upload(folder, name)
+    return str(told.value)
+
+
+@pytest.mark.slow
+def test_a_model_goes_to_the_hub_and_comes_back(exported: Path, hub: LocalHub, at_the_hub) -> None:
+    done = at_the_hub(("publish", str(exported), "org/dap-xlmr"))
+    assert done.returncode == 0, (done.stderr, hub.requests)
+    assert done.stdout.rstrip().endswith(f"published: {hub.url}/org/dap-xlmr")
+    assert TOKEN not in done.stdout + done.stderr
+    files = hub.repositories["org/dap-xlmr"].files("main")[1]
+    assert set(files) == {path.relative_to(exported).as_posix() for path in exported.rglob("*") if path.is_file()}
+    assert hub.received == (exported / "model.safetensors").stat().st_size
+    read = at_the_hub(_READ.replace("REVISION", "None"), token=None)
+    assert read.returncode == 0, read.stderr
+    sentences = ["Der Hund schläft im Garten.", "The dog sleeps in the garden."]
+    ours = SentenceEmbedder.from_pretrained(str(exported), device="cpu").encode(sentences)
+    for theirs in json.loads(read.stdout.splitlines()[-1]):
+        np.testing.assert_allclose(np.array(theirs), ours, atol=1e-5)
+
+
+def test_private_models_and_branches(exported: Path, hub: LocalHub, at_the_hub) -> None:
+    done = at_the_hub(("publish", str(exported), "org/dap-xlmr", "--private", "--revision", "v1", "--message", "First"))
+    assert done.returncode == 0, (done.stderr, hub.requests)
+    repository = hub.repositories["org/dap-xlmr"]
+    assert repository.private and repository.messages[-1] == "First"
+    assert repository.files("main")[1] == {} and "model.safetensors" in repository.files("v1")[1]
+    download = "from huggingface_hub import snapshot_download; snapshot_download('org/dap-xlmr', revision='v1')"
+    assert at_the_hub(download).returncode == 0
+    assert "RepositoryNotFound" in at_the_hub(download, token=None).stderr
+    again = at_the_hub(("publish", str(exported), "org/dap-xlmr"))
+    assert "org/dap-xlmr exists already and stays private" in again.stderr
+
+
+def test_an_interrupted_upload_goes_on(exported: Path, hub: LocalHub, at_the_hub) -> None:
+    """Large files that have arrived are not sent again, and the repository shows nothing before all have."""
+    (exported / "onnx").mkdir()
+    (exported / "onnx" / "model.onnx").write_bytes(b"\x08" * (PART * 3))
+    first = (exported / "model.safetensors").stat().st_size
+    hub.fail_uploads_after = PART
+    failed = at_the_hub(("publish", str(exported), "org/dap-xlmr"))
+    assert failed.returncode == 2 and TOKEN not in failed.stdout + failed.stderr
+    assert failed.stderr.startswith("hf-xsent: org/dap-xlmr is not published: ")
+    assert failed.stderr.rstrip().endswith("(run the same command to go on)") and failed.stderr.count("\n") == 1
+    assert hub.repositories["org/dap-xlmr"].files("main")[1] == {}
+    arrived = {sha: len(blob) for sha, blob in hub.blobs.items()}
+    hub.fail_uploads_after, hub.received = None, 0
+    done = at_the_hub(("publish", str(exported), "org/dap-xlmr"))
+    assert done.returncode == 0, (done.stderr, hub.requests)
+    assert hub.received == first + PART * 3 - sum(arrived.values())
+    hub.received = 0
+    assert at_the_hub(("publish", str(exported), "org/dap-xlmr")).returncode == 0
+    assert hub.received == 0
+
+
+def test_a_dry_run_lists_and_sends_nothing(exported: Path, hub: LocalHub, at_the_hub) -> None:
+    done = at_the_hub(("publish", str(exported), "org/dap-xlmr", "--dry_run"), token=None)
+    assert done.returncode == 0 and hub.requests == []
+    assert "1_Pooling/config.json" in done.stdout and "nothing was sent" in done.stdout
+    size = (exported / "model.safetensors").stat().st_size
+    assert f"{size / 1000:.1f} kB" in done.stdout
+
+
+def test_who_may_not_publish_is_told(exported: Path, hub: LocalHub, at_the_hub) -> None:
+    command = ("publish", str(exported), "org/dap-xlmr")
+    nobody = at_the_hub(command, token=None)
+    assert nobody.returncode == 2 and hub.requests == []
+    assert nobody.stderr.startswith("hf-xsent: you are not signed in: run 'hf auth login', or set HF_TOKEN")
+    stranger = at_the_hub(command, token="hf_somebody_elses")
+    assert stranger.returncode == 2 and "hf_somebody_elses" not in stranger.stderr
+    assert "the Hub does not accept your token" in stranger.stderr and stranger.stderr.count("\n") == 1
+
+
+def test_a_hub_out_of_reach_is_told(exported: Path, hub: LocalHub, at_the_hub) -> None:
+    hub.__exit__()
+    done = at_the_hub(("publish", str(exported), "org/dap-xlmr"))
+    assert done.returncode == 2 and "org/dap-xlmr is not published: " in done.stderr, done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_what_must_not_be_published_is_refused(exported: Path, tmp_path: Path) -> None:
+    assert "does not say whose it is: name the model as org/name" in _refused(exported, "dap-xlmr")
+    assert "is no name for the Hub" in _refused(exported, "org/dap..xlmr")
+    (tmp_path / "thesis").mkdir()
+    assert "is no export (modules.json is missing)" in _refused(tmp_path / "thesis")
+    for name in ("pytorch_model.bin", "1_Pooling/extra.pkl"):
+        (exported / name).write_bytes(b"\x80\x04.")
+        assert f"{exported / name} may hold pickled code" in _refused(exported)
+        (exported / name).unlink()
+    assert plan_upload(exported, "org/dap-xlmr").files["README.md"] > 0
+
+
+@pytest.mark.parametrize("field", ["license", "language", "base_model"])
+def test_a_card_that_says_too_little_is_refused(exported: Path, field: str) -> None:
+    from huggingface_hub import ModelCard
+
+    card = ModelCard((exported / "README.md").read_text("utf-8"))
+    card.data.pop(field)
+    (exported / "README.md").write_text(str(card), "utf-8")
+    assert f"README.md states no {field}: write it anew with hf-xsent card" in _refused(exported)
+    (exported / "README.md").unlink()
+    assert "README.md is missing: write the model card with hf-xsent card" in _refused(exported)
+    (exported / "README.md").write_text("---\nlicense: [\n---\n", "utf-8")
+    assert "has metadata that cannot be read" in _refused(exported)

@@ -1,0 +1,157 @@
+"""Cards are written from what runs and evaluations left behind, and their metadata is what the Hub takes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from card_facts import card_facts
+from huggingface_hub import ModelCard
+
+from hf_xsent.cli.main import main
+from hf_xsent.errors import DataError, ModelError, OutputError
+from hf_xsent.publishing.card_fields import check_card
+from hf_xsent.publishing.evaluation_tables import read_tables
+from hf_xsent.publishing.model_card import facts_of_run, render_card
+
+ROOT = Path(__file__).parents[2]
+CARDS = sorted(path for path in (ROOT / "model_cards").glob("*.md") if path.name != "template.md")
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    scores = {"pairs": 10, "forward": 90.0, "backward": 80.0, "mean": 85.0}
+    run = {
+        "task": "tatoeba",
+        "protocol": "accuracy@1 by cosine",
+        "settings": {"model": "/home/me/runs/mine", "pooling": "mean", "max_length": 16},
+        "groups": {"measured": scores},
+        "languages": {"deu": scores},
+    }
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({"runs": [run]}), "utf-8")
+    return path
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "mine"
+    (folder / "checkpoint-8").mkdir(parents=True)
+    recipe = {
+        "model": "FacebookAI/xlm-roberta-base",
+        "method": "dap",
+        "objectives": ["translation_ranking=1.0", "representation_translation=0.8"],
+        "data": ["de=/home/me/secret/pairs.tsv", "nb=train/nb-en.tsv"],
+        "output_dir": "/home/me/runs/mine",
+    }
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe), "utf-8")
+    counts = {"de": {"kept": 1200}, "nb": {"kept": 34}, "total": {"kept": 1234}}
+    (folder / "bitext.json").write_text(json.dumps(counts), "utf-8")
+    config = {"encoder_config": {"hidden_size": 32}, "pooling": "mean", "max_length": 16, "normalize": True}
+    (folder / "config.json").write_text(json.dumps(config), "utf-8")
+    state = {"global_step": 8, "epoch": 1.5, "best_metric": 91.25, "best_global_step": 6}
+    (folder / "checkpoint-8" / "trainer_state.json").write_text(json.dumps(state), "utf-8")
+    return folder
+
+
+def test_a_card_tells_what_the_run_and_the_evaluation_left(exported: Path, run_folder: Path, results: Path) -> None:
+    command = ["card", str(exported), "--run", str(run_folder), "--results", str(results), "--license", "cc-by-4.0"]
+    assert main([*command, "--repository", "org/mine", "--datasets", "Helsinki-NLP/opus-100"]) == 0
+    text = (exported / "README.md").read_text("utf-8")
+    check_card(exported / "README.md")
+    said = ModelCard(text).data.to_dict()
+    assert said["language"] == ["de", "en", "nb"] and said["license"] == "cc-by-4.0"
+    assert said["base_model"] == "FacebookAI/xlm-roberta-base" and said["datasets"] == ["Helsinki-NLP/opus-100"]
+    (result,) = said["model-index"][0]["results"]
+    assert result["dataset"]["type"] == "mteb/tatoeba-bitext-mining"
+    assert [(one["type"], one["value"]) for one in result["metrics"]] == [("accuracy", 85.0)]
+    for expected in (
+        "| deu | 10 | 90.00 | 80.00 | 85.00 |",
+        "| de | 1,200 |",
+        "8 steps (1.50 passes over the data)",
+        "step 6, the best on dev pairs: 91.25%",
+        'SentenceTransformer("org/mine")',
+        "scaled to length 1",
+        "de=pairs.tsv",
+        "li2023dap",
+    ):
+        assert expected in text, expected
+    assert "/home/me" not in text and "the paper's" not in text
+    entries = yaml.safe_load((exported / ".eval_results" / "hf-xsent.yaml").read_text("utf-8"))
+    assert entries[0]["dataset"] == {"id": "mteb/tatoeba-bitext-mining", "task_id": "tatoeba"}
+    assert entries[0]["value"] == 85.0
+
+
+def test_a_card_that_lacks_something_is_not_written(
+    exported: Path, run_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (exported / "README.md").read_text("utf-8")
+    assert main(["card", str(exported), "--run", str(run_folder)]) == 2
+    assert capsys.readouterr().err == "hf-xsent: the model card lacks the field license: give it as --license\n"
+    assert main(["card", str(run_folder), "--run", str(run_folder)]) == 2
+    assert "is no export: write one with hf-xsent export" in capsys.readouterr().err
+    assert (exported / "README.md").read_text("utf-8") == before
+
+
+def test_a_starting_folder_of_this_machine_is_no_base_model(run_folder: Path) -> None:
+    recipe = yaml.safe_load((run_folder / "recipe.yaml").read_text("utf-8")) | {"model": str(run_folder)}
+    (run_folder / "recipe.yaml").write_text(yaml.safe_dump(recipe), "utf-8")
+    facts = card_facts(**facts_of_run(run_folder))
+    with pytest.raises(OutputError, match="lacks the field base_model: give it as --base_model"):
+        render_card(facts)
+
+
+def test_files_that_are_none_are_told(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="is no folder of a run: it has no recipe.yaml"):
+        facts_of_run(tmp_path)
+    with pytest.raises(DataError, match="cannot read the results"):
+        read_tables(tmp_path / "none.json")
+    for content in ("{", "{}", '{"runs": [{"task": "chess"}]}', '{"runs": [{"task": "tatoeba"}]}'):
+        (tmp_path / "results.json").write_text(content, "utf-8")
+        with pytest.raises(DataError, match="holds no results for a card: write them with hf-xsent evaluate"):
+            read_tables(tmp_path / "results.json")
+    with pytest.raises(ModelError, match="no model card is known for the method 'alchemy'"):
+        render_card(card_facts(recipe={"method": "alchemy"}))
+
+
+def _fill() -> Any:
+    spec = importlib.util.spec_from_file_location("fill", ROOT / "model_cards" / "fill.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_cards_of_the_papers_models_are_filled_from_their_recipes() -> None:
+    filled = _fill().cards()
+    assert sorted(filled) == [path.name for path in CARDS] and len(CARDS) == 5
+    for path in CARDS:
+        assert path.read_text("utf-8") == filled[path.name], f"{path.name} is stale: run python model_cards/fill.py"
+
+
+@pytest.mark.parametrize("path", CARDS, ids=lambda path: path.stem)
+def test_figures_of_models_that_nobody_trained_here_are_marked(path: Path) -> None:
+    card = ModelCard(path.read_text("utf-8"))
+    check_card(path)
+    assert "model-index" not in card.data.to_dict()
+    tables = [line for line in card.text.split("## Results")[1].splitlines() if line.startswith("| model ")]
+    assert card.text.count("**the paper's figures, not measured with these weights**") >= max(1, len(tables))
+    assert "No weights were trained for this card." in card.text
+
+
+def test_the_hub_takes_the_metadata_of_every_card(at_the_hub, exported: Path, results: Path) -> None:
+    """Its own validation is a request to the Hub; huggingface_hub sends it."""
+    paths = [str(path) for path in (*CARDS, exported / "README.md")]
+    code = f"from huggingface_hub import ModelCard\nfor path in {paths!r}: ModelCard.load(path).validate()"
+    done = at_the_hub(code)
+    assert done.returncode == 0, done.stderr
+    broken = ModelCard((exported / "README.md").read_text("utf-8"))
+    broken.data.license = "free as in beer"
+    (exported / "README.md").write_text(str(broken), "utf-8")
+    assert at_the_hub(code).returncode != 0
+    refused = at_the_hub(("publish", str(exported), "org/dap-tiny"))
+    assert refused.returncode == 2 and "Invalid metadata in README.md" in refused.stderr

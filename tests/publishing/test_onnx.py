@@ -1,0 +1,97 @@
+"""ONNX files give the vectors of the export they lie in, at every batch and length."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from transformers import AutoTokenizer
+
+from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, export_sentence_transformer
+from hf_xsent.cli.main import main
+from hf_xsent.errors import MissingExtraError, ModelError
+from hf_xsent.publishing import onnx
+
+needs_onnx = pytest.mark.skipif(find_spec("onnxruntime") is None, reason="the extra onnx is not installed")
+
+
+def _export(encoder: Path, folder: Path, **settings: Any) -> Path:
+    model = DapForSentenceEmbedding.from_backbone(str(encoder), **settings).eval()
+    return export_sentence_transformer(model, folder, AutoTokenizer.from_pretrained(encoder), verify=False)
+
+
+@needs_onnx
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("family", "settings"),
+    [
+        ("bert", {"pooling": "cls", "max_length": 12, "normalize": True}),
+        ("xlm-roberta", {"pooling": "mean", "max_length": 128}),
+        ("modernbert", {"pooling": "max", "max_length": 40}),
+    ],
+)
+def test_the_vectors_are_the_same(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str], family: str, settings: dict[str, Any]
+) -> None:
+    folder = _export(encoder_folders[family], tmp_path / family, **settings)
+    assert onnx.export_onnx(folder) == folder / "onnx" / "model.onnx"
+    assert [path.name for path in (folder / "onnx").iterdir()] == ["model.onnx"]
+    ours = SentenceEmbedder.from_pretrained(str(folder), device="cpu").encode(sentences)
+    np.testing.assert_allclose(onnx.OnnxEncoder(folder).encode(sentences), ours, atol=1e-4)
+    single = onnx.OnnxEncoder(folder).encode(sentences[:1])
+    np.testing.assert_allclose(single, ours[:1], atol=1e-4)
+
+
+@needs_onnx
+@pytest.mark.slow
+def test_int8_stays_only_if_accuracy_does(
+    encoder_folders: dict[str, Path], pairs: list[tuple[str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = _export(encoder_folders["bert"], tmp_path / "out", pooling="mean")
+    with pytest.raises(ModelError, match=r"has no onnx/model\.onnx yet: write it first"):
+        onnx.quantize_onnx(folder, lambda model: 0.0, 1.0)
+    (tmp_path / "tatoeba").mkdir()
+    for side, language in enumerate(("deu", "eng")):
+        text = "".join(f"{pair[side]}\n" for pair in pairs)
+        (tmp_path / "tatoeba" / f"tatoeba.deu-eng.{language}").write_text(text, "utf-8")
+    command = ["onnx", str(folder), "--int8", "--tatoeba", str(tmp_path / "tatoeba"), "--largest_drop", "100"]
+    assert main(command) == 0
+    assert "int8 is kept: accuracy" in capsys.readouterr().out
+    plain, quantized = folder / onnx.PLAIN, folder / onnx.QUANTIZED
+    assert quantized.stat().st_size < 0.8 * plain.stat().st_size
+    whole, small = (onnx.OnnxEncoder(folder, file).encode(["The dog sleeps."]) for file in (onnx.PLAIN, onnx.QUANTIZED))
+    assert 0.98 < float((whole * small).sum() / np.linalg.norm(whole) / np.linalg.norm(small)) < 1
+    falls = iter([90.0, 89.6, 90.0, 89.4])
+    assert onnx.quantize_onnx(folder, lambda model: next(falls), 0.5) == (90.0, 89.6, True)
+    assert quantized.is_file()
+    assert onnx.quantize_onnx(folder, lambda model: next(falls), 0.5) == (90.0, 89.4, False)
+    assert [path.name for path in (folder / "onnx").iterdir()] == ["model.onnx"]
+
+
+def test_int8_without_a_test_set_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["onnx", str(tmp_path), "--int8"]) == 2
+    assert "--int8 is kept only if accuracy allows: give --tatoeba" in capsys.readouterr().err
+
+
+@needs_onnx
+def test_what_differs_is_not_written(
+    encoder_folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = _export(encoder_folders["bert"], tmp_path / "out")
+    monkeypatch.setattr(onnx, "_export", lambda encoder, batch, path: path.write_bytes(b"wrong"))
+    monkeypatch.setattr(onnx, "_difference", lambda encoder, path, batch: 0.01)
+    with pytest.raises(ModelError, match=r"other states than torch \(by 1\.0e-02\): nothing was written"):
+        onnx.export_onnx(folder)
+    assert list((folder / "onnx").iterdir()) == []
+
+
+def test_what_is_missing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ModelError, match="is no export: write one with hf-xsent export"):
+        onnx.export_onnx(tmp_path)
+    (tmp_path / "modules.json").write_text("[]")
+    monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "hf-xsent\[onnx\]"'):
+        onnx.export_onnx(tmp_path)

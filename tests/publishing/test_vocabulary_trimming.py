@@ -1,0 +1,172 @@
+"""A trimmed model keeps the vectors of texts whose pieces stay, and segments all others into what it has."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import (
+    AutoModel,
+    AutoTokenizer,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaModel,
+)
+
+from hf_xsent import SentenceEmbedder
+from hf_xsent.cli.main import main
+from hf_xsent.errors import DataError, ModelError
+from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer
+from hf_xsent.publishing.vocabulary_trimming import choose_pieces, trim_vocabulary, word_shares
+
+Pairs = list[tuple[str, str]]
+
+
+def _byte_tokenizer(pairs: Pairs) -> PreTrainedTokenizerFast:
+    """RoBERTa's kind: BPE over bytes."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=500, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator([sentence for pair in pairs for sentence in pair], trainer)
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    names = {
+        "bos_token": "<s>",
+        "pad_token": "<pad>",
+        "eos_token": "</s>",
+        "unk_token": "<unk>",
+        "mask_token": "<mask>",
+    }
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, cls_token="<s>", sep_token="</s>", model_max_length=64, **names
+    )
+
+
+@pytest.fixture(params=["wordpiece", "unigram", "bpe"])
+def tokenizer(request: pytest.FixtureRequest, pairs: Pairs) -> PreTrainedTokenizerBase:
+    if request.param == "bpe":
+        return _byte_tokenizer(pairs)
+    return request.getfixturevalue(f"{request.param}_tokenizer")
+
+
+def _pieces(tokenizer: PreTrainedTokenizerBase, text: str) -> list[str]:
+    return tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"])
+
+
+def test_texts_whose_pieces_stay_are_segmented_as_before(tokenizer: PreTrainedTokenizerBase, pairs: Pairs) -> None:
+    german = [source for source, _ in pairs[:4]]
+    table = PieceTable(tokenizer)
+    kept = choose_pieces(table, word_shares(tokenizer, {"de": german}))
+    trimmed, old = trim_tokenizer(tokenizer, kept)
+    assert len(trimmed) == len(old) < len(tokenizer)
+    for text in german:
+        assert _pieces(trimmed, text) == _pieces(tokenizer, text)
+        assert [old[number] for number in trimmed(text)["input_ids"]] == tokenizer(text)["input_ids"]
+    two = (german[0], german[1])
+    assert [old[number] for number in trimmed(*two)["input_ids"]] == tokenizer(*two)["input_ids"]
+
+
+def test_other_texts_are_segmented_anew(tokenizer: PreTrainedTokenizerBase, pairs: Pairs) -> None:
+    table = PieceTable(tokenizer)
+    kept = choose_pieces(table, word_shares(tokenizer, {"de": [pairs[0][0]]}))
+    trimmed, _ = trim_tokenizer(tokenizer, kept)
+    for text in ("The station is a good book.", "Wo ist der Bahnhof?"):
+        pieces = _pieces(trimmed, text)
+        assert len(pieces) > len(_pieces(tokenizer, text))
+        assert trimmed.unk_token not in pieces
+    assert {name: getattr(trimmed, name) for name in ("pad_token", "cls_token", "mask_token", "unk_token")} == {
+        name: getattr(tokenizer, name) for name in ("pad_token", "cls_token", "mask_token", "unk_token")
+    }
+    assert _pieces(trimmed, f"a {trimmed.mask_token} b").count(trimmed.mask_token) == 1
+    assert trimmed.pad_token_id == trimmed.convert_tokens_to_ids(trimmed.pad_token)
+
+
+def test_a_number_of_pieces_is_kept_to(tokenizer: PreTrainedTokenizerBase, pairs: Pairs) -> None:
+    texts = {"de": [source for source, _ in pairs], "en": [target for _, target in pairs]}
+    table, words = PieceTable(tokenizer), word_shares(tokenizer, texts)
+    occurring = choose_pieces(table, words)
+    size = len(occurring) - 25 if table.unknown is None else 200
+    kept = choose_pieces(table, words, size)
+    trimmed, old = trim_tokenizer(tokenizer, kept)
+    assert size - 3 <= len(old) == len(trimmed) <= size
+    assert not any(trimmed.unk_token in _pieces(trimmed, text) for some in texts.values() for text in some)
+    assert choose_pieces(table, words, 10**6) <= occurring
+    with pytest.raises(ModelError, match="^5 pieces are too few: the special tokens and characters alone are "):
+        choose_pieces(table, words, 5)
+
+
+def test_every_language_weighs_the_same(unigram_tokenizer: PreTrainedTokenizerBase) -> None:
+    words = word_shares(unigram_tokenizer, {"de": ["Hund"] * 100, "en": ["dog", "cat"]})
+    assert words == {"▁Hund": 1.0, "▁dog": 0.5, "▁cat": 0.5}
+    with pytest.raises(DataError, match="the corpus holds no text of sw"):
+        word_shares(unigram_tokenizer, {"sw": []})
+
+
+def _encoder(kind: str, encoder_folders: dict[str, Path], pairs: Pairs, folder: Path) -> Path:
+    if kind != "roberta":
+        return encoder_folders[kind]
+    tokenizer = _byte_tokenizer(pairs)
+    sizes: dict[str, Any] = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4}
+    torch.manual_seed(0)
+    config = RobertaConfig(vocab_size=len(tokenizer), intermediate_size=64, initializer_range=0.08, **sizes)
+    RobertaModel(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["bert", "xlm-roberta", "modernbert", "roberta"])
+def test_the_vectors_stay(kind: str, encoder_folders: dict[str, Path], pairs: Pairs, tmp_path: Path) -> None:
+    """And the folder opens without anything of ours."""
+    from sentence_transformers import SentenceTransformer
+
+    encoder = _encoder(kind, encoder_folders, pairs, tmp_path / "roberta")
+    texts = {"de": [source for source, _ in pairs[:4]], "en": [target for _, target in pairs[:4]]}
+    report = trim_vocabulary(str(encoder), tmp_path / "out", texts)
+    sentences = [sentence for some in texts.values() for sentence in some]
+    before = SentenceEmbedder.from_pretrained(str(encoder), device="cpu").encode(sentences)
+    after = SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(sentences)
+    np.testing.assert_allclose(after, before, atol=1e-5)
+    plain = AutoModel.from_pretrained(tmp_path / "out")
+    assert len(AutoTokenizer.from_pretrained(tmp_path / "out")) == report.pieces_after == plain.config.vocab_size
+    assert plain.get_input_embeddings().weight.shape[0] == report.pieces_after < report.pieces_before
+    assert report.weights_before - report.weights_after >= 32 * (report.pieces_before - report.pieces_after)
+    assert report.pieces_a_word_after == report.pieces_a_word_before
+
+
+def test_the_command_reports_size_and_accuracy(
+    encoder_folders: dict[str, Path], pairs: Pairs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for language in ("de", "fr"):
+        (tmp_path / f"{language}.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), "utf-8")
+    (tmp_path / "tatoeba").mkdir()
+    for side, language in enumerate(("deu", "eng")):
+        text = "".join(f"{pair[side]}\n" for pair in pairs)
+        (tmp_path / "tatoeba" / f"tatoeba.deu-eng.{language}").write_text(text, "utf-8")
+    command = ["trim-vocab", str(encoder_folders["bert"]), str(tmp_path / "out"), "--pieces", "150"]
+    command += ["--corpus", f"{tmp_path}/{{language}}.tsv", "--cache_dir", str(tmp_path / "cache")]
+    output = ["--tatoeba", str(tmp_path / "tatoeba"), "--output", str(tmp_path / "report.json")]
+    assert main([*command, "--languages", "de", *output]) == 0
+    told = capsys.readouterr().out
+    assert "Tatoeba deu" in told and "pieces a word" in told and "Tatoeba, mean" in told
+    report = json.loads((tmp_path / "report.json").read_text("utf-8"))
+    assert report["pieces_after"] <= 150 and report["languages"] == ["de"] and len(report["tatoeba"]) == 2
+    assert main([*command, "--languages", "de,sw"]) == 2
+    assert "--corpus holds no pairs of 'sw': it has de, fr" in capsys.readouterr().err
+
+
+def test_a_tokenizer_of_another_kind_is_refused(wordpiece_tokenizer: PreTrainedTokenizerBase) -> None:
+    from tokenizers.models import WordLevel
+
+    words = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"a": 0}, unk_token="a")))
+    with pytest.raises(ModelError, match="cannot trim a WordLevel tokenizer: WordPiece, Unigram and BPE can be"):
+        PieceTable(words)

@@ -1,0 +1,171 @@
+"""Every fenced command and Python block of README and docs runs as it stands there, with small stand-ins.
+
+Blocks of a page run in order in one folder, `hf-xsent` lines in this process, other lines in a shell. What tests cannot
+run is marked in the page by ``<!-- not run: REASON -->`` before the block, and counted here.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import re
+import shlex
+import shutil
+import subprocess
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from transformers import AutoTokenizer
+
+from hf_xsent import DapForSentenceEmbedding, export_sentence_transformer
+from hf_xsent.cli.main import main
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NOT_RUN = {  # reason: blocks that say so
+    "make": 1,  # make quickstart and make test are what CI runs
+    "network": 2,
+    "hardware": 3,  # GPUs, a Ray cluster
+    "hub": 1,
+    "onnx": 1,  # an extra; tests/publishing/test_onnx.py runs it where it is installed
+    "mteb": 1,  # an extra; tests/evaluation/test_mteb_tasks.py
+}
+STAND_INS = {
+    "xlm-roberta-base": "encoder",
+    "--max_steps 1000": "--max_steps 2 --per_device_train_batch_size 4 --dev_pairs 4 --clean false",
+    "--eval_steps 100 --save_steps 100": "--eval_steps 1 --save_steps 1",
+    "train_dev_split(100)": "train_dev_split(5)",
+    "max_steps=1000": "max_steps=2",
+    "eval_steps=100, save_steps=100": "eval_steps=1, save_steps=1",
+    "tr-small.yaml": "tr-small.yaml --max_steps 2 --per_device_train_batch_size 4 --clean false",
+    "path/to/tatoeba --group 36": "tatoeba --languages de",
+    "--layers 0-12": "--layers 0-2",
+}
+
+
+STUDY = """
+model: encoder
+data: {de: pairs.tsv}
+budget: {steps: 1}
+methods: {none: {train: false}}
+tasks: {retrieval: {data: {de: pairs.tsv}}}
+"""
+
+
+@dataclass
+class Block:
+    page: str
+    line: int
+    language: str
+    code: str
+    not_run: str | None
+
+
+def blocks(path: Path) -> list[Block]:
+    text = path.read_text("utf-8")
+    found = re.finditer(r"(?:<!-- not run: (\w+) -->\n)?^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [
+        Block(str(path.relative_to(ROOT)), text[: one.start()].count("\n") + 1, one[2], one[3], one[1])
+        for one in found
+        if one[2] in ("bash", "python")
+    ]
+
+
+@pytest.fixture
+def prepared(
+    encoder_folders: dict[str, Path], pairs: list[tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """The small files that the pages speak of."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    shutil.copytree(encoder_folders["xlm-roberta-mlm"], "encoder")
+    shutil.copytree(ROOT / "trainer_scripts", "trainer_scripts")
+    table = "".join(f"{source}\t{target}\n" for source, target in pairs)
+    for name in ("pairs.tsv", "crawled.tsv", "gold.tsv"):
+        Path(name).write_text(table, "utf-8")
+    with gzip.open("pairs.de-en.tsv.gz", "wt", encoding="utf-8") as file:
+        file.write(table)
+    Path("train").mkdir()
+    with lzma.open("train/de-en.tsv.xz", "wt", encoding="utf-8") as file:
+        file.write(table)
+    for name in ("tatoeba", "benchmarks/tatoeba", "benchmarks/bucc", "benchmarks/sts17", "benchmarks/sts22"):
+        Path(name).mkdir(parents=True)
+    tatoeba = [
+        f"{folder}tatoeba.{code}-eng" for folder in ("tatoeba/", "benchmarks/tatoeba/") for code in ("deu", "swh")
+    ]
+    for side, names in enumerate((["OPUS.sw-en.sw", "news.de.txt", "news.zh.txt"], ["OPUS.sw-en.en", "news.en.txt"])):
+        names += [f"{name}.{'eng' if side else name[-7:-4]}" for name in tatoeba]
+        for name in names:
+            Path(name).write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
+    for side, language in enumerate(("zh", "en")):
+        numbered = "".join(f"{language}-{number:09}\t{pair[side]}\n" for number, pair in enumerate(pairs))
+        Path(f"benchmarks/bucc/zh-en.training.{language}").write_text(numbered, "utf-8")
+    gold = "".join(f"zh-{number:09}\ten-{number:09}\n" for number in range(len(pairs)))
+    Path("benchmarks/bucc/zh-en.training.gold").write_text(gold, "utf-8")
+    Path("benchmarks/sts17/STS.input.track1.ar-ar.txt").write_text(table, "utf-8")
+    Path("benchmarks/sts17/STS.gs.track1.ar-ar.txt").write_text("".join(f"{n % 6}\n" for n in range(len(pairs))))
+    rated = ({"sentence1": one, "sentence2": other, "score": n % 4} for n, (one, other) in enumerate(pairs))
+    Path("benchmarks/sts22/de-en.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in rated), "utf-8")
+    Path("study.yaml").write_text(STUDY, "utf-8")
+    return tmp_path
+
+
+def _run(block: Block) -> None:
+    code = block.code
+    for written, stand_in in STAND_INS.items():
+        code = code.replace(written, stand_in)
+    where = f"{block.page}, line {block.line}"
+    if block.language == "python":
+        exec(compile(code, where, "exec"), {})
+        return
+    for command in re.sub(r"\\\n\s*", "", code).splitlines():
+        words = shlex.split(command, comments=True)
+        if words[:1] == ["hf-xsent"]:
+            try:
+                assert main(words[1:]) == 0, f"{where}: {command}"
+            except SystemExit as ended:  # argparse: --version, or a mistyped flag
+                assert ended.code == 0, f"{where}: {command}"
+        elif words:
+            subprocess.run(["bash", "-ec", command], check=True)
+
+
+def _ready(page: str) -> None:
+    """Pages that go on where another ended find its folders."""
+    if page in ("docs/mine_bitext.md", "docs/choose_a_method.md", "docs/evaluation.md"):
+        model = DapForSentenceEmbedding.from_backbone("encoder", pooling="mean", max_length=64).eval()
+        export_sentence_transformer(model, "exported", AutoTokenizer.from_pretrained("encoder"), verify=False)
+    if page in ("docs/publish.md", "docs/evaluation.md"):
+        command = (
+            "pretrain --model encoder --data de=pairs.tsv --objectives translation_ranking=1 --output_dir runs/mine "
+        )
+        assert main(shlex.split(command + "--max_steps 1 --dev_pairs 0 --clean false --pooling mean")) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [path for path in PAGES if blocks(path)], ids=lambda path: path.stem)
+def test_every_block_runs(path: Path, prepared: Path) -> None:
+    _ready(str(path.relative_to(ROOT)))
+    for block in blocks(path):
+        if block.not_run is None:
+            _run(block)
+
+
+def test_what_is_not_run_is_counted() -> None:
+    marked = Counter(block.not_run for path in PAGES for block in blocks(path) if block.not_run)
+    assert dict(marked) == NOT_RUN
+
+
+def test_every_fence_says_its_language() -> None:
+    """So that none slips through as mere text."""
+    for path in PAGES:
+        fences = re.findall(r"^```(.*)$", path.read_text("utf-8"), re.MULTILINE)
+        assert len(fences) % 2 == 0 and all(fences[::2]) and not any(fences[1::2]), path
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for path in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text("utf-8")):
+            assert (path.parent / target).exists(), f"{path.name}: {target}"

@@ -1,0 +1,70 @@
+"""What push_to_hub of the Trainer sends beside the weights."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from huggingface_hub import ModelCard
+from local_hub import TOKEN, LocalHub
+from transformers import AutoTokenizer
+
+from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead, load_bitext
+from hf_xsent.training.card import write_run_card
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+def test_a_run_from_python_gets_our_card(encoder_folders: dict[str, Path], pairs, tmp_path: Path) -> None:
+    folder = encoder_folders["bert"]
+    (tmp_path / "de.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), "utf-8")
+    bitext = load_bitext({"de": tmp_path / "de.tsv"}, cleaning=None, cache_dir=tmp_path / "cache")
+    model = XlmrWithRTLHead.from_backbone(str(folder), max_length=16, objectives={"translation_ranking": 1.0})
+    arguments = AlignmentTrainingArguments(output_dir=str(tmp_path / "out"), max_steps=1, report_to=[])
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    trainer = AlignmentTrainer(model, arguments, bitext, None, tokenizer)
+    trainer.hub_model_id = "org/tiny"
+    trainer.save_model()
+    trainer.create_model_card(model_name="tiny", license="mit", finetuned_from="org/base")
+    card = ModelCard((tmp_path / "out" / "README.md").read_text("utf-8"))
+    assert card.data.license == "mit" and card.data.base_model == "org/base" and card.data.language == ["de", "en"]
+    assert 'SentenceEmbedder.from_pretrained("org/tiny")' in card.text and "picks its translation" in card.text
+    write_run_card(trainer, None, None, None)
+    card = ModelCard((tmp_path / "out" / "README.md").read_text("utf-8"))
+    assert card.data.license is None and "Not stated for the weights" in card.text
+
+
+@pytest.mark.slow
+def test_push_to_hub_sends_model_and_card(encoder_folders: dict[str, Path], pairs, tmp_path: Path) -> None:
+    """With the flags of TrainingArguments, against a Hub on this machine."""
+    (tmp_path / "de.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), "utf-8")
+    command = (
+        f"--model {encoder_folders['bert']} --data de={tmp_path}/de.tsv --output_dir {tmp_path}/out --max_steps 1 "
+    )
+    command += f"--cache_dir {tmp_path}/cache --clean false --dev_pairs 0 --objectives translation_ranking=1 "
+    command += "--per_device_train_batch_size 4 --push_to_hub --hub_model_id org/tiny --hub_private_repo true"
+    code = f"import sys; from hf_xsent.training.pretrain import main; main({command.split()!r})"
+    with LocalHub() as hub:
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "HF_ENDPOINT": hub.url,
+            "HF_HOME": str(tmp_path / "home"),
+            "HF_HUB_DISABLE_XET": "1",
+            "HF_TOKEN": TOKEN,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(SOURCE),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert TOKEN not in done.stdout + done.stderr
+        assert hub.repositories["org/tiny"].private
+        card = ModelCard(hub.text("org/tiny", "README.md"))
+        assert "picks its translation" in card.text and str(tmp_path) not in card.text
+        assert card.data.language == ["de", "en"]
+        assert json.loads(hub.text("org/tiny", "config.json"))["model_type"] == "dap"
+        assert not any(name.startswith("checkpoint-") for name in hub.repositories["org/tiny"].files("main")[1])
