@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from hf_xsent.models import METHODS
 from hf_xsent.publishing.evaluation_tables import EvaluationTable
 from hf_xsent.publishing.model_card import CardFacts, render_card
 
@@ -19,8 +20,7 @@ RECIPES = HERE.parent / "trainer_scripts" / "recipes"
 
 def filled(name: str, published: dict[str, Any]) -> str:
     """One card: the recipe that trains the model, and what its paper reports."""
-    settings = published.get("settings")
-    recipe = settings or yaml.safe_load((RECIPES / published["recipe"]).read_text("utf-8"))
+    recipe = yaml.safe_load((RECIPES / published["recipe"]).read_text("utf-8"))
     note = f"Source: {published['source']}."
     facts = CardFacts(
         name=name,
@@ -28,7 +28,7 @@ def filled(name: str, published: dict[str, Any]) -> str:
         license=published["license"],
         languages=published["languages"],
         dimensions=published["dimensions"],
-        pooling=recipe["pooling"],
+        pooling=recipe.get("pooling", METHODS[recipe["method"]][0]().pooling),
         max_length=recipe["max_length"],
         recipe=recipe,
         repository=f"org/{name}",
@@ -43,9 +43,7 @@ def filled(name: str, published: dict[str, Any]) -> str:
             for one in published["tables"]
         ],
         trained_here=False,
-        settings_from="The paper's settings"
-        if settings
-        else f"The recipe `trainer_scripts/recipes/{published['recipe']}`",
+        settings_from=f"The recipe `trainer_scripts/recipes/{published['recipe']}`",
     )
     return str(render_card(facts))
 

@@ -25,6 +25,7 @@ _POOLING_WORDS = {
     "cls": "the first token's state",
     "mean": "the mean over the tokens",
     "max": "the maximum over the tokens",
+    "sum": "a learned mix of all layers, summed over the tokens",  # modules of sentence-transformers, no last states
 }
 _POOLING_CODE = {
     "cls": "vectors = states[:, 0]",
@@ -118,7 +119,7 @@ def render_card(facts: CardFacts, complete: bool = True) -> ModelCard:
         max_length=facts.max_length,
         normalize=facts.normalize,
         pooling_in_words=_POOLING_WORDS[facts.pooling],
-        pooling_code=_POOLING_CODE[facts.pooling],
+        pooling_code=_POOLING_CODE.get(facts.pooling),
         training=facts.training,
         pairs=facts.pairs,
         recipe=_recipe_text(facts.recipe),
