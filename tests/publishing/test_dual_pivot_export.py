@@ -13,6 +13,7 @@ import torch
 from transformers import AutoTokenizer
 
 from hf_xsent import DualPivotForPreTraining, SentenceEmbedder, export_sentence_transformer
+from hf_xsent.errors import ModelError
 
 FOREIGN = """
 import sys
@@ -51,6 +52,15 @@ def test_exported_vectors_are_the_model_s(
     ours = SentenceEmbedder.from_pretrained(str(tmp_path / "run")).encode(sentences)
     theirs = SentenceTransformer(str(exported), device="cpu", local_files_only=True).encode(sentences)
     assert abs(ours - theirs).max() < 1e-5
+    reopened = SentenceEmbedder.from_pretrained(str(exported)).encode(sentences)
+    assert abs(ours - reopened).max() < 1e-5
+
+
+def test_an_exported_extraction_has_no_other_pooling(tiny_encoders: Path, tmp_path: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(tiny_encoders)
+    exported = export_sentence_transformer(_model(tiny_encoders), tmp_path / "exported", tokenizer)
+    with pytest.raises(ModelError, match="mixes its layers"):
+        SentenceEmbedder.from_pretrained(str(exported), pooling="cls")
 
 
 def test_without_normalising_the_cosines_are_the_model_s(tiny_encoders: Path, tmp_path: Path) -> None:

@@ -82,10 +82,12 @@ class SentenceEmbedder:
             stated = sentence_transformer_settings(name_or_path)
             kept, prompt = stated.pop("dim", None), stated.pop("prompt", "")
             dim = kept if dim is None else dim
+            if pooling is not None and "extraction" in stated:
+                raise ModelError(f"{name_or_path!r} mixes its layers: it has no other pooling, leave {pooling!r} out")
             stated["pooling"] = pooling or stated.get("pooling", "mean")
             longest = family(config).max_length(config)
             stated["max_length"] = min(max_length or stated.get("max_length", 512), longest)
-            model = SentenceEncoder.from_backbone(name_or_path, dtype=dtype, **stated)
+            model = _open_plain(name_or_path, dtype, stated)
         if device is None:
             device = "cuda" if torch.cuda.is_available() else "cpu"
         return cls(model.to(device).eval(), load_tokenizer(name_or_path), max_length, layer, dim=dim, prompt=prompt)
@@ -184,6 +186,15 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
             module.training = True
 
 
+def _open_plain(name_or_path: str, dtype: torch.dtype, stated: dict[str, Any]) -> SentenceEncoder:
+    """A model without a config of ours, by what its modules state."""
+    if "extraction" in stated:
+        from hf_xsent.models.exported_extraction import open_extraction
+
+        return open_extraction(name_or_path, stated.pop("extraction"), dtype, **stated | {"pooling": "sum"})
+    return SentenceEncoder.from_backbone(name_or_path, dtype=dtype, **stated)
+
+
 def sentence_transformer_settings(name_or_path: str) -> dict[str, Any]:
     """What a sentence-transformers folder or Hub id states, from pooling to prompt; empty for a plain encoder."""
     modules = _stated(name_or_path, "modules.json")
@@ -204,6 +215,8 @@ def sentence_transformer_settings(name_or_path: str) -> dict[str, Any]:
                 )
         elif kind == "Normalize":
             settings["normalize"] = True
+        elif kind == "WeightedLayerPooling" or (kind == "Dense" and _is_map(name_or_path, module["path"], settings)):
+            settings.setdefault("extraction", {})[kind] = module["path"]
         elif kind != "Transformer":
             raise ModelError(
                 f"{name_or_path!r} has a module {kind}: open it with sentence_transformers.SentenceTransformer"
@@ -216,6 +229,13 @@ def sentence_transformer_settings(name_or_path: str) -> dict[str, Any]:
         if any(stated):
             settings[setting] = int(next(filter(None, stated)))
     return settings
+
+
+def _is_map(name_or_path: str, module: str, settings: dict[str, Any]) -> bool:
+    """Whether a Dense module is the linear map after a mix of layers."""
+    stated = _stated(name_or_path, f"{module}/config.json") or {}
+    linear = not stated.get("bias", True) and str(stated.get("activation_function")).endswith("Identity")
+    return linear and "extraction" in settings
 
 
 def _stated(name_or_path: str, file: str) -> Any:

@@ -73,6 +73,8 @@ def export_onnx(folder: str | Path) -> Path:
     if not (folder / "modules.json").is_file():
         raise ModelError(f"{folder} is no export: write one with hf-xsent export")
     _onnxruntime()
+    if "extraction" in sentence_transformer_settings(str(folder)):
+        raise ModelError(f"{folder} mixes all its layers, of which ONNX files hold the last: use it with torch")
     encoder = load_encoder(str(folder), attn_implementation="eager").eval()
     tokenizer = load_tokenizer(str(folder))
     batches = [dict(tokenizer(one, padding=True, return_tensors="pt")) for one in _SAMPLES]
