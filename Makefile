@@ -7,6 +7,7 @@ PYTEST_ARGS ?=
 VENV := .venv
 MINIMUM := .venv-minimum
 COMPILED := .venv-extras
+OPENERS := .venv-openers
 EXTRAS := dev,demo,mining,evaluate,mteb,zst,lora
 PIP := -m pip install --quiet --disable-pip-version-check
 # The pinned set needs Python 3.11 (transformers 5.23 and numpy 2.4 do); on 3.10 pip picks from pyproject's ranges.
@@ -33,6 +34,9 @@ test-minimum: $(MINIMUM)/installed ## all tests on the oldest versions that pypr
 test-extras: $(COMPILED)/installed ## the tests of rarer extras (DeepSpeed, eflomal, ONNX), in an environment of their own
 	$(COMPILED)/bin/python -m pytest tests/training/test_deepspeed.py tests/alignment tests/publishing/test_onnx.py $(PYTEST_ARGS)
 
+test-openers: $(VENV)/installed-dev $(OPENERS)/installed ## exports in environments that have transformers or sentence-transformers alone
+	HF_XSENT_OPENERS=$(abspath $(OPENERS)) $(VENV)/bin/python -m pytest tests/publishing/test_other_environments.py $(PYTEST_ARGS)
+
 lint: $(VENV)/installed-dev ## ruff and mypy, changing nothing
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -43,7 +47,7 @@ fix: $(VENV)/installed-dev ## let ruff mend and format
 	$(VENV)/bin/ruff format .
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(MINIMUM) $(COMPILED) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(MINIMUM) $(COMPILED) $(OPENERS) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Environments. A stamp is renewed when pyproject.toml or its constraints are; `installed-dev` builds on `installed-demo`.
@@ -72,9 +76,19 @@ $(COMPILED)/installed: pyproject.toml constraints.txt
 	DS_BUILD_OPS=0 $(COMPILED)/bin/python $(PIP) --constraint constraints.txt --editable '.[dev,deepspeed,align,onnx]'
 	@touch $@
 
+# The oldest sentence-transformers that opens our exports, with the last transformers that it takes.
+$(OPENERS)/installed: constraints.txt
+	@$(call require-python)
+	rm -rf $(OPENERS)
+	for name in transformers sentence-transformers sentence-transformers-oldest; do $(PYTHON) -m venv $(OPENERS)/$$name || exit; done
+	$(OPENERS)/transformers/bin/python $(PIP) --constraint constraints.txt torch transformers
+	$(OPENERS)/sentence-transformers/bin/python $(PIP) --constraint constraints.txt sentence-transformers
+	$(OPENERS)/sentence-transformers-oldest/bin/python $(PIP) torch==2.13.0 sentence-transformers==3.0.1 'transformers<5'
+	@touch $@
+
 define require-python
 $(PYTHON) -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
 echo "hf-xsent needs Python 3.10 or newer with venv, and '$(PYTHON)' is not that: name another, as in 'make PYTHON=python3.12'." >&2; exit 1; }
 endef
 
-.PHONY: help quickstart test test-minimum test-extras lint fix clean
+.PHONY: help quickstart test test-minimum test-extras test-openers lint fix clean
