@@ -163,7 +163,7 @@ def test_a_file_of_something_else_is_left_alone(
     ("views", "dims", "told"),
     [
         ([View(4, "mean")], None, "layer 4 does not exist: this encoder has layers 0 (embeddings) to 3"),
-        ([View(1, "men")], None, "unknown pooling 'men': use one of cls, mean, max; did you mean 'mean'"),
+        ([View(1, "men")], None, "unknown pooling 'men': use one of cls, mean, max, sum; did you mean 'mean'"),
         (None, [33], "dim 33 does not exist"),
         (None, [0], "dim 0 does not exist"),
     ],
