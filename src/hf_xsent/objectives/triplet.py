@@ -26,21 +26,19 @@ def triplet_ranking_loss(
     """
     count = sum_over_processes(torch.tensor(len(source), device=source.device))
     identities = (source_identity, target_identity)
-    loss = _hinges(source, target, identities, margin, negatives)
-    loss = loss + _hinges(target, source, identities, margin, negatives)
+    with torch.autocast(source.device.type, enabled=False):
+        source, target = (F.normalize(x if x.dtype == torch.float64 else x.float(), dim=-1) for x in (source, target))
+        loss = _hinges(source, target, identities, margin, negatives)
+        loss = loss + _hinges(target, source, identities, margin, negatives)
     return mean_over_processes(loss, count)
 
 
 def _hinges(
     asking: Tensor, answering: Tensor, identities: tuple[Tensor | None, Tensor | None], margin: float, negatives: int
 ) -> Tensor:
-    """The sum over this process's rows of what their negatives cost."""
+    """The sum over this process's rows, which have length 1, of what their negatives cost."""
     answering, start = gather_rows(answering)
-    with torch.autocast(asking.device.type, enabled=False):
-        asking, answering = (
-            F.normalize(x if x.dtype == torch.float64 else x.float(), dim=-1) for x in (asking, answering)
-        )
-        scores = asking @ answering.T
+    scores = asking @ answering.T
     right = torch.arange(start, start + len(asking), device=asking.device)[:, None]
     wrong = torch.ones_like(scores, dtype=torch.bool)
     for identity in identities:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
+from transformers.trainer_utils import TrainOutput
 
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.sides import Sides
@@ -89,7 +91,18 @@ class DualPivotTrainer(AlignmentTrainer):
                 rows = FeatureRows(rows, features)
             kwargs["data_collator"] = _as_it_is
         self._extraction = model
+        self._threads = torch.get_num_threads()
         super().__init__(model, args, rows, eval_dataset, processing_class, **kwargs)
+
+    def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
+        """Steps over features are so small that a second thread costs more than it gives."""
+        with _threads(self._threads if self.features is None else 1):
+            return super().train(*args, **kwargs)
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """Dev sentences go through the encoder, which has use for all threads."""
+        with _threads(self._threads):
+            return super().evaluate(*args, **kwargs)
 
     def training_step(self, model: torch.nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
         """The critic first, then the encoder."""
@@ -128,6 +141,16 @@ class DualPivotTrainer(AlignmentTrainer):
             f"step {self.state.global_step + 1}: {what}: lower the learning rate, or keep the critic within bounds "
             "(--critic_clip 0.01), and --resume the last checkpoint"
         )
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _as_it_is(batch: dict[str, Tensor]) -> dict[str, Tensor]:
