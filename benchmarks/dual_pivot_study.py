@@ -59,6 +59,7 @@ def main() -> None:
     for name in ("model", "train", "dev", "tatoeba", "work"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--bucc")
+    parser.add_argument("--sts17")
     parser.add_argument("--pairs", type=int, default=20_000, help="Train on so many pairs of de-en and of ar-en.")
     parser.add_argument("--dev_pairs", type=int, default=100, help="Choose by so many dev pairs a language.")
     parser.add_argument("--tatoeba_pairs", type=int, help="Measure so many pairs a language; default: all.")
@@ -72,6 +73,7 @@ def main() -> None:
     from hf_xsent.data.sides import Sides
     from hf_xsent.evaluation.report import render_table, write_json
     from hf_xsent.evaluation.retrieval import retrieval_by_language
+    from hf_xsent.evaluation.similarity import Sts17Task
     from hf_xsent.logs import quiet_logs
     from hf_xsent.models.encodes import Encodes
     from hf_xsent.models.loading import load_tokenizer
@@ -82,6 +84,7 @@ def main() -> None:
         Variant,
         bucc_measure,
         layer_baselines,
+        sts_measure,
         tatoeba_measure,
     )
 
@@ -132,6 +135,8 @@ def main() -> None:
     measures: dict[str, Any] = {"dev": of_dev, "tatoeba": tatoeba_measure(sets, ("36", "112"))}
     if options.bucc:
         measures["bucc"] = bucc_measure([load_bucc(options.bucc, "zh-en", "dev")])
+    if options.sts17:
+        measures["sts17"] = sts_measure(Sts17Task.load(options.sts17))
     rows = {"average of the layers": baselines[-1], f"best layer: {best_layer.name}": best_layer}
     for way, variant in chosen.items():
         rows |= {f"{way} {pivot}": replace(variant, languages=[pivot]) for pivot in bitexts}

@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bucc", metavar="FOLDER", help="Measure bitext mining on the files of this folder.")
     parser.add_argument("--bucc_pairs", nargs="+", default=["zh-en"], help="Mine these; the pivots' pair comes first.")
     parser.add_argument("--bucc_split", default="training", help="Mine this split; its gold pairs choose thresholds.")
+    parser.add_argument("--sts17", metavar="FOLDER", help="Measure similarity here: a folder of STS 2017 or a Hub id.")
     parser.add_argument("--every", type=int, default=4, help="Take every so many layers.")
     parser.add_argument("--max_steps", type=int, default=2000, help="Train each extraction for so many steps.")
     parser.add_argument("--learning_rate", type=float, default=1e-3, help="Train with this constant rate.")
@@ -41,30 +42,34 @@ def run(arguments: argparse.Namespace) -> None:
     """Train and measure what is missing, print the table."""
     from pathlib import Path
 
-    from hf_xsent.data.benchmarks import load_tatoeba, tatoeba_groups
+    from hf_xsent.data.benchmarks import load_tatoeba
     from hf_xsent.data.bitext import load_bitext
     from hf_xsent.data.bucc import load_bucc
     from hf_xsent.data.sides import Sides
-    from hf_xsent.errors import RecipeError, nearest
-    from hf_xsent.evaluation.lines import write_lines
+    from hf_xsent.errors import RecipeError
+    from hf_xsent.evaluation.registry import tatoeba_group
     from hf_xsent.evaluation.report import render_table, write_json
+    from hf_xsent.evaluation.similarity import Sts17Task
     from hf_xsent.logs import quiet_logs
     from hf_xsent.models.loading import load_tokenizer
+    from hf_xsent.pages.charts import curve_chart, standalone
     from hf_xsent.training import pivot_study as studies
 
     quiet_logs()
-    groups = tatoeba_groups()
-    if not groups.get(arguments.group):
-        raise RecipeError(f"unknown group {arguments.group!r}" + nearest(arguments.group, groups))
+    languages = tatoeba_group(arguments.group)
     measures = {}
     if arguments.tatoeba:
-        sets = load_tatoeba(arguments.tatoeba, groups[arguments.group])
+        sets = load_tatoeba(arguments.tatoeba, languages)
         measures[f"Tatoeba {arguments.group}"] = studies.tatoeba_measure(sets)
     if arguments.bucc:
         bucc = [load_bucc(arguments.bucc, pair, arguments.bucc_split) for pair in arguments.bucc_pairs]
         measures[f"BUCC {' '.join(arguments.bucc_pairs)} {arguments.bucc_split}"] = studies.bucc_measure(bucc)
+    if arguments.sts17:
+        measures["STS 2017"] = studies.sts_measure(Sts17Task.load(arguments.sts17))
     if not measures or (arguments.analysis == "thresholds" and not arguments.bucc):
-        raise RecipeError("there is nothing to measure: give --bucc for thresholds, --tatoeba for all else")
+        raise RecipeError("there is nothing to measure: give --bucc for thresholds, --tatoeba or --sts17 for all else")
+    if arguments.plot and arguments.analysis != "layers":
+        raise RecipeError("--plot draws the analysis of layers")
     if arguments.analysis != "baselines" and not arguments.data:
         raise RecipeError("no bitext to train on: give --data, such as de=pairs.tsv")
     train = None
@@ -94,6 +99,8 @@ def run(arguments: argparse.Namespace) -> None:
     print(render_table(["", *names], [[label, *[some[name] for name in names]] for label, some in results.items()]))
     write_json(Path(arguments.output_dir) / f"{arguments.analysis}.json", {"results": results})
     if arguments.plot:
-        if arguments.analysis != "layers":
-            raise RecipeError("--plot draws the analysis of layers")
-        write_lines(arguments.plot, studies.lines_of_layers(results, names[0]), "layer", names[0])
+        lines = studies.lines_of_layers(results, names[0])
+        curves = {name: (number, sorted(line.items())) for number, (name, line) in enumerate(lines.items())}
+        Path(arguments.plot).write_text(
+            standalone(curve_chart(names[0], curves, "layer", named=True)), encoding="utf-8"
+        )

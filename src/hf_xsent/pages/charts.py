@@ -57,8 +57,13 @@ def bar_chart(title: str, rows: Mapping[str, Sequence[float | None]], series: Se
     return _svg(title, height, parts)
 
 
-def curve_chart(title: str, curves: Mapping[str, tuple[int, Points]], across: str, from_zero: bool = False) -> str:
-    """One line a name, with the number of its series; ``across`` says what is counted to the right."""
+def curve_chart(
+    title: str, curves: Mapping[str, tuple[int, Points]], across: str, from_zero: bool = False, named: bool = False
+) -> str:
+    """One line a name, with the number of its series; ``across`` says what is counted to the right.
+
+    ``named`` lines end in their names, where there is no legend beside.
+    """
     points = [point for _, some in curves.values() for point in some]
     axes = _Axes.around(points, from_zero)
     parts = axes.draw(across)
@@ -67,6 +72,10 @@ def curve_chart(title: str, curves: Mapping[str, tuple[int, Points]], across: st
         parts.append(
             f'<polyline class="curve s{series % SERIES}" points="{line}"><title>{escape(name)}</title></polyline>'
         )
+        if named:
+            x, y = some[-1]
+            place = f'x="{axes.x(x):.1f}" y="{axes.y(y) - 5:.1f}" text-anchor="end"'
+            parts.append(f'<text class="name" {place}>{escape(name)}</text>')
     return _svg(title, _HEIGHT, parts)
 
 

@@ -19,6 +19,7 @@ from hf_xsent.errors import RecipeError
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.report import write_json
 from hf_xsent.evaluation.retrieval import TatoebaTask
+from hf_xsent.evaluation.similarity import Sts17Task
 from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForPreTraining, DualPivotForSentenceEmbedding
 from hf_xsent.models.encodes import Encodes
 from hf_xsent.training.arguments import AlignmentTrainingArguments
@@ -210,6 +211,17 @@ def bucc_measure(sets: Sequence[BuccSet]) -> Callable[[Encodes], Figures]:
             f"BUCC {one.pair}, threshold of {pivots}": found[f"{one.pair} {one.split} ({pivots})"]["f1"]
             for one in sets[1:]
         }
+
+    return measure
+
+
+def sts_measure(task: Sts17Task) -> Callable[[Encodes], Figures]:
+    """Table 7: Spearman of each track, and the mean of all."""
+
+    def measure(model: Encodes) -> Figures:
+        found = task.score(model.encode)
+        tracks = {f"STS {pair}": figures["spearman"] for pair, figures in found.languages.items()}
+        return tracks | {"STS": found.groups["measured"]["spearman"]}
 
     return measure
 
