@@ -161,7 +161,25 @@ def test_the_command_reports_size_and_accuracy(
     report = json.loads((tmp_path / "report.json").read_text("utf-8"))
     assert report["pieces_after"] <= 150 and report["languages"] == ["de"] and len(report["tatoeba"]) == 2
     assert main([*command, "--languages", "de,sw"]) == 2
-    assert "--corpus holds no pairs of 'sw': it has de, fr" in capsys.readouterr().err
+    assert "neither --corpus nor --text holds 'sw': there are de, fr" in capsys.readouterr().err
+
+
+def test_plain_text_tells_what_is_needed_too(
+    encoder_folders: dict[str, Path], pairs: Pairs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), "utf-8")
+    for side, name in enumerate(("source", "target")):
+        (tmp_path / f"{name}.txt").write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
+    model = str(encoder_folders["bert"])
+    assert main(["trim-vocab", model, str(tmp_path / "nothing")]) == 2
+    assert "give --corpus de=pairs.tsv or --text" in capsys.readouterr().err
+    plain = ["--text", f"de={tmp_path}/source.txt", f"en={tmp_path}/target.txt"]
+    assert main(["trim-vocab", model, str(tmp_path / "plain"), *plain]) == 0
+    bitext = ["--corpus", f"de={tmp_path}/pairs.tsv", "--cache_dir", str(tmp_path / "cache")]
+    assert main(["trim-vocab", model, str(tmp_path / "pairs"), *bitext]) == 0
+    vocabularies = [set(AutoTokenizer.from_pretrained(tmp_path / one).get_vocab()) for one in ("plain", "pairs")]
+    assert vocabularies[0] >= vocabularies[1]  # bitext is cleaned
+    assert len(vocabularies[0] - vocabularies[1]) < 10
 
 
 def test_a_tokenizer_of_another_kind_is_refused(wordpiece_tokenizer: PreTrainedTokenizerBase) -> None:

@@ -2,11 +2,13 @@
 
 hf-xsent trim-vocab runs/mine trimmed --languages de,fr --corpus "train/{language}-en.tsv.xz" --tatoeba data/tatoeba
 hf-xsent trim-vocab xlm-roberta-base trimmed --corpus de=pairs.tsv --pieces 40000
+hf-xsent trim-vocab xlm-roberta-base trimmed --text de=news.de.txt en=news.en.txt
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from itertools import chain
 
 
@@ -14,11 +16,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags, with nothing loaded."""
     parser.add_argument("model", help="Trim this model: a folder or a Hub id.")
     parser.add_argument("folder", help="Write here, as hf-xsent export does; the folder must be new or empty.")
+    parser.add_argument("--corpus", nargs="+", help="Keep what these pairs need, given as to hf-xsent pretrain --data.")
     parser.add_argument(
-        "--corpus", required=True, nargs="+", help="Keep what these pairs need, given as to hf-xsent pretrain --data."
+        "--text", nargs="+", help="Keep what these files need, one sentence a line: de=news.de.txt, compressed or not."
     )
     parser.add_argument(
-        "--languages", metavar="CODES", help="Of --corpus and --tatoeba, take these languages alone: de,fr,…"
+        "--languages", metavar="CODES", help="Of all that is named, take these languages alone: de,fr,…"
     )
     parser.add_argument("--target_language", default="en", help="Name the language of the pairs' target side.")
     parser.add_argument(
@@ -35,21 +38,34 @@ def run(arguments: argparse.Namespace) -> None:
     """Read, choose, cut, export, measure."""
     from hf_xsent.data.benchmarks import load_tatoeba
     from hf_xsent.data.bitext import load_bitext, resolve_sources
+    from hf_xsent.data.lines import lines
+    from hf_xsent.data.sources import source_files
     from hf_xsent.errors import DataError
     from hf_xsent.evaluation.report import render_table, write_json
     from hf_xsent.evaluation.retrieval import retrieval_by_language
     from hf_xsent.models.embedder import SentenceEmbedder
     from hf_xsent.publishing.vocabulary_trimming import trim_vocabulary
 
-    sources = resolve_sources(arguments.corpus, target_language=arguments.target_language)
-    languages = arguments.languages.split(",") if arguments.languages else list(sources)
+    pairs_of = resolve_sources(arguments.corpus, target_language=arguments.target_language) if arguments.corpus else {}
+    files_of = resolve_sources(arguments.text) if arguments.text else {}
+    there = list(dict.fromkeys((*pairs_of, *files_of)))
+    if not there:
+        raise DataError("no text tells which pieces are needed: give --corpus de=pairs.tsv or --text de=news.txt")
+    languages = arguments.languages.split(",") if arguments.languages else there
     for language in languages:
-        if language not in sources:
-            raise DataError(f"--corpus holds no pairs of {language!r}: it has {', '.join(sources)}")
+        if language not in there:
+            raise DataError(f"neither --corpus nor --text holds {language!r}: there are {', '.join(there)}")
     sets = load_tatoeba(arguments.tatoeba, languages) if arguments.tatoeba else []
-    chosen = [source for language in languages for source in sources[language]]
-    bitext = load_bitext(chosen, target_language=arguments.target_language, cache_dir=arguments.cache_dir)
-    texts = {language: chain(*bitext.pairs(language)) for language in languages}  # the target's side weighs as much
+    texts: dict[str, Iterable[str]] = {
+        language: chain.from_iterable(
+            (line for _, line in lines(path)) for source in files_of.get(language, ()) for path in source_files(source)
+        )
+        for language in languages
+    }
+    if chosen := [source for language in languages for source in pairs_of.get(language, ())]:
+        bitext = load_bitext(chosen, target_language=arguments.target_language, cache_dir=arguments.cache_dir)
+        for language in bitext.languages:  # the target's side weighs as much
+            texts[language] = chain(texts[language], *bitext.pairs(language))
     report = trim_vocabulary(arguments.model, arguments.folder, texts, arguments.pieces, arguments.overwrite)
     rows: list[list[object]] = [
         ["pieces", report.pieces_before, report.pieces_after],
