@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hf_xsent.data.benchmarks import TatoebaSet
-    from hf_xsent.evaluation.scatter import Panel
     from hf_xsent.models.embedder import SentenceEmbedder
+    from hf_xsent.pages.scatter import Panel
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,8 +41,8 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.evaluation.analysis import alignment_gap
     from hf_xsent.evaluation.report import check_writable, render_table, versions, write_json
     from hf_xsent.evaluation.runner import describe
-    from hf_xsent.evaluation.scatter import write_scatter
     from hf_xsent.models.embedder import SentenceEmbedder
+    from hf_xsent.pages.scatter import write_scatter
 
     if arguments.pairs < 2 or arguments.drawn < 1:
         raise RecipeError("--pairs must be at least 2 and --drawn at least 1")
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _panels(embedder: SentenceEmbedder, sets: list[TatoebaSet], name: str, drawn: int, pieces: bool) -> list[Panel]:
     from hf_xsent.evaluation.analysis import PROJECTIONS, project, word_vectors
-    from hf_xsent.evaluation.scatter import Panel
+    from hf_xsent.pages.scatter import Panel
 
     texts: dict[str, list[str]] = {one.language: one.sources[:drawn] for one in sets}
     texts["eng"] = list(dict.fromkeys(text for one in sets for text in one.targets[:drawn]))
