@@ -103,7 +103,7 @@ def main() -> None:
     options = parser.parse_args()
     result: dict[str, Any] = {"loader_pairs_per_second": loader(options, 20_000), "caching": [], "processes": []}
     print(f"the loader alone: {result['loader_pairs_per_second']} pairs/s", flush=True)
-    # A peak rises for some steps, as batches differ: the smallest batch takes as many chunks as twice eight of them.
+    # Peaks rise for some steps, as batches differ: a batch of one chunk takes as many chunks as two of eight do.
     runs = [
         ("caching", batch, None, 1, 16) if batch <= options.chunk else ("caching", batch, options.chunk, 1, 2)
         for batch in options.batches

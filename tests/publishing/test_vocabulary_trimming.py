@@ -174,7 +174,13 @@ def test_plain_text_tells_what_is_needed_too(
     assert main(["trim-vocab", model, str(tmp_path / "nothing")]) == 2
     assert "give --corpus de=pairs.tsv or --text" in capsys.readouterr().err
     plain = ["--text", f"de={tmp_path}/source.txt", f"en={tmp_path}/target.txt"]
-    assert main(["trim-vocab", model, str(tmp_path / "plain"), *plain]) == 0
+    for side, language in (("source", "deu"), ("target", "eng")):
+        (tmp_path / f"tatoeba.deu-eng.{language}").write_text((tmp_path / f"{side}.txt").read_text("utf-8"), "utf-8")
+    assert main(["trim-vocab", model, str(tmp_path / "plain"), *plain, "--tatoeba", str(tmp_path)]) == 0
+    assert "Tatoeba deu" in capsys.readouterr().out
+    english = ["--text", f"en={tmp_path}/target.txt", "--tatoeba", str(tmp_path)]
+    assert main(["trim-vocab", model, str(tmp_path / "english"), *english]) == 2
+    assert "en is the only language" in capsys.readouterr().err
     bitext = ["--corpus", f"de={tmp_path}/pairs.tsv", "--cache_dir", str(tmp_path / "cache")]
     assert main(["trim-vocab", model, str(tmp_path / "pairs"), *bitext]) == 0
     vocabularies = [set(AutoTokenizer.from_pretrained(tmp_path / one).get_vocab()) for one in ("plain", "pairs")]

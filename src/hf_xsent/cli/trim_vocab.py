@@ -55,7 +55,10 @@ def run(arguments: argparse.Namespace) -> None:
     for language in languages:
         if language not in there:
             raise DataError(f"neither --corpus nor --text holds {language!r}: there are {', '.join(there)}")
-    sets = load_tatoeba(arguments.tatoeba, languages) if arguments.tatoeba else []
+    measured = [language for language in languages if language != arguments.target_language]  # each with the target
+    if arguments.tatoeba and not measured:
+        raise DataError(f"--tatoeba has nothing to measure on: {arguments.target_language} is the only language")
+    sets = load_tatoeba(arguments.tatoeba, measured) if arguments.tatoeba else []
     texts: dict[str, Iterable[str]] = {
         language: chain.from_iterable(
             (line for _, line in lines(path)) for source in files_of.get(language, ()) for path in source_files(source)
