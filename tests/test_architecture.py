@@ -31,7 +31,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "training": {"errors", "logs", "data", "models", "objectives", "evaluation", "publishing"},
     "finetuning": {"errors", "logs", "data", "models", "objectives", "evaluation", "training"},  # runs as training has
     "publishing": {"errors", "models"},
-    "comparison": {"errors", "logs", "pages", "data", "models", "evaluation", "training"},  # several runs side by side
+    "comparison": {
+        "errors",
+        "logs",
+        "packing",
+        "pages",
+        "data",
+        "models",
+        "evaluation",
+        "training",
+    },  # several runs side by side
 }
 EVERY_ROOM_BELOW_THE_CLI = set(MAY_IMPORT)
 MAY_IMPORT["cli"] = EVERY_ROOM_BELOW_THE_CLI

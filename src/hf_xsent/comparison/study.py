@@ -11,13 +11,13 @@ import yaml
 
 from hf_xsent.comparison.tasks import check_tasks
 from hf_xsent.errors import RecipeError, nearest
+from hf_xsent.packing import POOLINGS
 from hf_xsent.training.arguments import read_recipe_file, recipe_keys
 
 NEEDED = ("model", "data", "budget", "methods", "tasks")
 KEYS = (*NEEDED, "title", "recipe", "settings", "poolings", "seeds", "keep_models")
 OF_A_METHOD = ("recipe", "train", "poolings", "seeds")  # beside the keys of a recipe
 BUDGETS = ("steps", "pairs", "minutes")
-POOLINGS = ("cls", "mean", "max")
 VARIED = {  # what the study itself sets in each recipe, and by which key
     "model": "model",
     "pooling": "poolings",
