@@ -144,6 +144,21 @@ def test_the_next_step_draws_new_numbers(encoder_folders: dict[str, Path], tmp_p
     assert not torch.equal(before, torch.get_rng_state())
 
 
+def test_rows_of_the_word_table_are_added_in_place(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    """One whole gradient of the table is made, by the first chunk."""
+    settings = MIXES["TR"]
+    trainer = _trainer(encoder_folders["bert"], tmp_path, settings, pairs_per_chunk=4)
+    words = trainer.model.backbone.word_embeddings
+    rows_alone: list[bool] = []
+    words.weight.register_hook(lambda gradient: rows_alone.append(gradient.is_sparse))
+    _, gradients = _gradients(trainer, _batch(encoder_folders["bert"], pairs, settings), dropout=False)
+    assert rows_alone == [False, True, True, True]
+    assert not words.sparse and words.weight.grad.layout is torch.strided
+    assert any(torch.equal(one, words.weight.grad) for one in gradients.values())
+
+
 def test_chunks_are_padded_no_wider_than_they_need(encoder_folders: dict[str, Path], pairs: Pairs) -> None:
     batch = _batch(encoder_folders["bert"], pairs, MIXES["DAP, both directions, partial"])
     chunks = split_batch(batch, 3)

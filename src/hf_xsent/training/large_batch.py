@@ -13,6 +13,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import torch
+from accelerate.utils import DistributedType
 from torch import Tensor, nn
 
 from hf_xsent.models.pretraining import AlignmentOutput, CachedBatch, SentenceEncoderForPreTraining
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from hf_xsent.training.trainer import AlignmentTrainer
 
 Batch = Mapping[str, Tensor]
+
+_REPLICATED = (DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
 
 
 def cached_loss(trainer: AlignmentTrainer, model: nn.Module, batch: Batch, pairs_per_chunk: int) -> AlignmentOutput:
@@ -50,7 +53,8 @@ def cached_loss(trainer: AlignmentTrainer, model: nn.Module, batch: Batch, pairs
         final = number == len(chunks) - 1
         cached = CachedBatch(gradients[number], whole)
         with nullcontext() if final else _without_sync(trainer, model):
-            last = model(**chunk, cached=cached)
+            with _added_in_place(trainer, unwrapped, final):
+                last = model(**chunk, cached=cached)
             for name, loss in last.losses.items():
                 sums[name] += loss
             if not final:
@@ -108,6 +112,22 @@ class RandomState:
         torch.set_rng_state(self.cpu)
         if self.accelerator is not None:
             torch.cuda.set_rng_state(self.accelerator, self.device)
+
+
+@contextmanager
+def _added_in_place(trainer: AlignmentTrainer, model: SentenceEncoderForPreTraining, final: bool) -> Iterator[None]:
+    """The word table's gradient, once it is there, gets the rows of each chunk: a second table would take more memory
+    than all else of a chunk. Whatever exchanges or shards gradients wants a whole one from the last chunk, or from all.
+    """
+    words = model.backbone.word_embeddings
+    kind = trainer.accelerator.distributed_type
+    rows_will_do = kind is DistributedType.NO or (kind in _REPLICATED and not final)
+    before = words.sparse
+    words.sparse = rows_will_do and words.weight.grad is not None
+    try:
+        yield
+    finally:
+        words.sparse = before
 
 
 @contextmanager
