@@ -140,6 +140,9 @@ def main() -> None:
     rows = {"average of the layers": baselines[-1], f"best layer: {best_layer.name}": best_layer}
     for way, variant in chosen.items():
         rows |= {f"{way} {pivot}": replace(variant, languages=[pivot]) for pivot in bitexts}
+        if "layers" in best_layer.settings:
+            alone = {**variant.settings, "layers": best_layer.settings["layers"], "layer_mix": False}
+            rows[f"{way} de-en, {best_layer.name} alone"] = replace(variant, settings=alone)
     test = study(**measures)
     measured = {label: next(iter(test.run([variant]).values())) for label, variant in rows.items()}
     names = sorted({name for figures in measured.values() for name in figures})

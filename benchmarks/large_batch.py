@@ -3,7 +3,8 @@
   OMP_WAIT_POLICY=PASSIVE python benchmarks/large_batch.py --model ENCODER --data "train/{language}-en.tsv.xz"
 
 Each figure is a run of ``hf-xsent pretrain`` in a process of its own: peak resident memory as the system counts it, and
-pairs a second as metrics.jsonl tells (they need a quiet machine; memory does not).
+pairs a second as metrics.jsonl tells (they need a quiet machine; memory does not, so that --batches or --processes can
+be left empty: what is in --output of the other stays).
 """
 
 from __future__ import annotations
@@ -95,24 +96,29 @@ def main() -> None:
     parser.add_argument("--model", required=True, help="Encoder to train: folder or Hub id.")
     parser.add_argument("--data", required=True, help="Pairs, such as train/{language}-en.tsv.xz.")
     parser.add_argument("--cache", required=True, help="Keep the memory-mapped bitext here.")
-    parser.add_argument("--batches", type=int, nargs="+", default=[64, 512, 4096])
+    parser.add_argument("--batches", type=int, nargs="*", default=[64, 512, 4096])
     parser.add_argument("--chunk", type=int, default=64)
     parser.add_argument("--processes", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--output", default="benchmarks/results/large_batch.json")
     options = parser.parse_args()
-    result: dict[str, Any] = {"loader_pairs_per_second": loader(options, 20_000), "caching": [], "processes": []}
-    print(f"the loader alone: {result['loader_pairs_per_second']} pairs/s", flush=True)
+    output = Path(options.output)
+    result: dict[str, Any] = json.loads(output.read_text()) if output.is_file() else {"caching": [], "processes": []}
     # Peaks rise for some steps, as batches differ: a batch of one chunk takes as many chunks as two of eight do.
     runs = [
         ("caching", batch, None, 1, 16) if batch <= options.chunk else ("caching", batch, options.chunk, 1, 2)
         for batch in options.batches
     ]
     runs += [("processes", 128, None, processes, 6) for processes in options.processes]
+    for kind in {kind for kind, *_ in runs}:
+        result[kind] = []
+    if options.processes:
+        result["loader_pairs_per_second"] = loader(options, 20_000)
+        print(f"the loader alone: {result['loader_pairs_per_second']} pairs/s", flush=True)
     for kind, *settings in runs:
         result[kind].append(train(options, *settings))
         print(kind, result[kind][-1], flush=True)
-        Path(options.output).write_text(json.dumps(result, indent=2) + "\n")
+        output.write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":

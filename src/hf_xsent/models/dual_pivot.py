@@ -174,7 +174,7 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
 
     def extract(self, sums: Tensor) -> Tensor:
         """N × d sentence vectors from N × (L + 1) × d sums; the mix and the sum over the tokens commute."""
-        mixed = (self.mixing_weights.to(torch.float32)[:, None] * sums.to(torch.float32)).sum(1)
+        mixed = torch.einsum("l,nld->nd", self.mixing_weights.to(torch.float32), sums.to(torch.float32))
         if self.linear_map is not None:
             mixed = self.linear_map(mixed.to(self.linear_map.weight.dtype))
         return self._finish(mixed)
