@@ -116,8 +116,9 @@ class RandomState:
 
 @contextmanager
 def _added_in_place(trainer: AlignmentTrainer, model: SentenceEncoderForPreTraining, final: bool) -> Iterator[None]:
-    """The word table's gradient, once it is there, gets the rows of each chunk: a second table would take more memory
-    than all else of a chunk. Whatever exchanges or shards gradients wants a whole one from the last chunk, or from all.
+    """The word table's gradient, once it is there, gets the rows that a chunk has: a second table costs much memory.
+
+    What exchanges gradients between processes wants a whole one from the last chunk; what shards them, from all.
     """
     words = model.backbone.word_embeddings
     kind = trainer.accelerator.distributed_type
