@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from accelerate.state import GradientState
+from accelerate.state import DistributedType, GradientState
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoTokenizer
@@ -96,6 +96,7 @@ def _trainer() -> Any:
         backward=lambda loss: loss.backward(),
         gradient_state=GradientState(),
         sync_gradients=True,
+        distributed_type=DistributedType.MULTI_CPU,
     )
     device = torch.device("cpu")
     return SimpleNamespace(

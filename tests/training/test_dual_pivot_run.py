@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from training_process import TORCHRUN, assert_survives_kills, begin, end, steps
 from training_run import Run
 
 from hf_xsent.errors import DataError, OutputError, RecipeError, TrainingError
@@ -51,6 +52,21 @@ def test_features_train_what_the_encoder_trains(way: dict[str, Any], run: Run) -
 @pytest.mark.parametrize("way", [{"triplet_negatives": 3}, UNSUPERVISED], ids=["pairs", "no pairs"])
 def test_a_stopped_run_goes_on_exactly(way: dict[str, Any], run: Run) -> None:
     run.assert_goes_on_exactly(**way)
+
+
+def test_a_killed_run_goes_on_exactly(run: Run) -> None:
+    assert_survives_kills(run, **UNSUPERVISED)
+
+
+@pytest.mark.slow
+def test_two_processes_train_the_extraction_alone(run: Run) -> None:
+    """One of them encodes for both; what they save refers to the frozen encoder."""
+    said = end(begin(run, **UNSUPERVISED, launch=TORCHRUN, ddp_backend="gloo", per_device_train_batch_size=2))
+    assert steps(run) == 6, said
+    assert {name.split(".")[0] for name in _weights(run)} == {"layer_scores", "linear_map", "objectives"}
+    map_ = _weights(run)["linear_map.weight"]
+    assert not torch.equal(map_, torch.eye(len(map_)))
+    assert len(list((run.folder / "features").glob("*.progress"))) == 0
 
 
 def test_the_critic_comes_back_with_its_optimizer(run: Run) -> None:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +15,7 @@ import yaml
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
+from training_process import assert_survives_kills
 from training_run import Run
 from transformers import AutoTokenizer
 
@@ -178,28 +175,7 @@ def test_accumulating_runs_go_on_exactly_too(ppa: Run) -> None:
 
 
 def test_a_killed_run_goes_on_exactly(ppa: Run) -> None:
-    settings: dict[str, Any] = {"max_steps": 12, "eval_steps": 2, "save_steps": 2, "save_total_limit": 1}
-    ppa.start(**settings)
-    weights = load_file(ppa.out / "model.safetensors")
-    recipe = ppa.folder / "recipe.yaml"
-    recipe.write_text(yaml.safe_dump(ppa.settings | settings), encoding="utf-8")
-    (ppa.out / "metrics.jsonl").unlink()
-    process = subprocess.Popen(
-        [sys.executable, str(SCRIPT), str(recipe), "--overwrite"],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    until = time.monotonic() + 120
-    metrics = ppa.out / "metrics.jsonl"
-    while not (metrics.is_file() and '"step": 7' in metrics.read_text()):
-        assert process.poll() is None, process.communicate()[1][-4000:]
-        assert time.monotonic() < until, "it never came to step 7"
-    process.kill()
-    process.communicate()
-    ppa.start("--resume", **settings)
-    for name, weight in load_file(ppa.out / "model.safetensors").items():
-        assert torch.equal(weight, weights[name]), name
+    assert_survives_kills(ppa)
 
 
 def test_the_best_checkpoint_brings_its_own_queue(ppa: Run) -> None:

@@ -6,108 +6,46 @@ import os
 import resource
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-import yaml
 from safetensors.torch import load_file
+from training_process import TORCHRUN, assert_same, assert_survives_kills, begin, end, losses, steps, wait
 from training_run import Run
 
 from hf_xsent import AlignmentTrainer
 from hf_xsent.errors import OutputError, TrainingError
 
-SCRIPT = Path(__file__).parents[2] / "trainer_scripts/run_pretrain.py"
-TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
 DAP = {"objectives": ["translation_ranking=1", "representation_translation=0.8"], "pairs_per_chunk": 2}
 
 
-def _begin(run: Run, *flags: str, launch: tuple[str, ...] | list[str] = (), **changes: Any) -> subprocess.Popen[str]:
-    """The command line, as a process group that can be killed as a whole."""
-    recipe = run.folder / "recipe.yaml"
-    recipe.write_text(yaml.safe_dump(run.settings | changes), encoding="utf-8")
-    return subprocess.Popen(
-        [sys.executable, *launch, str(SCRIPT), str(recipe), *flags],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def _wait(process: subprocess.Popen[str], happened: Callable[[], bool]) -> None:
-    until = time.monotonic() + 120
-    while not happened():
-        assert process.poll() is None, process.communicate()[1][-4000:]
-        assert time.monotonic() < until, "it never happened"
-
-
-def _end(process: subprocess.Popen[str]) -> str:
-    """What it had to say."""
-    said = process.communicate(timeout=180)[1]
-    assert process.returncode == 0, said[-4000:]
-    return said
-
-
-def _steps(run: Run) -> int:
-    return max((line["step"] for line in run.metrics if "loss" in line), default=0) if run.begun else 0
-
-
-def _losses(run: Run) -> list[tuple[int, float]]:
-    return [(line["step"], line["loss"]) for line in run.metrics if "loss" in line]
-
-
-def _same(run: Run, weights: dict[str, torch.Tensor], losses: list[tuple[int, float]]) -> bool:
-    got = load_file(run.out / "model.safetensors")
-    return _losses(run) == losses and all(torch.equal(got[name], weights[name]) for name in weights)
-
-
 def test_a_run_killed_twice_ends_bit_by_bit_as_the_uninterrupted_one(run: Run) -> None:
-    settings = DAP | {"max_steps": 12, "eval_steps": 2, "save_steps": 2, "save_total_limit": 1}
-    run.start(**settings)
-    weights, losses = load_file(run.out / "model.safetensors"), _losses(run)
-
-    process = _begin(run, "--overwrite", **settings)
-    _wait(process, lambda: any((run.out / "_unfinished").glob("checkpoint-4*")))  # in the middle of a save
-    process.kill()
-    process.wait()
-    process = _begin(run, "--resume", **settings)
-    _wait(process, lambda: _steps(run) >= 7)
-    process.kill()
-    process.wait()
-    assert [step for step, _ in _losses(run)][:2] == [1, 2]
-    run.start("--resume", **settings)
-    assert _same(run, weights, losses)
-    assert not (run.out / "_unfinished").exists()
+    assert_survives_kills(run, **DAP)
 
 
 @pytest.mark.slow
 def test_when_one_of_two_processes_dies_the_run_ends_and_can_go_on(run: Run) -> None:
     settings = {"ddp_backend": "gloo", "max_steps": 40, "eval_steps": 4, "save_steps": 4}
-    _end(_begin(run, launch=TORCHRUN, **settings))
-    weights, losses = load_file(run.out / "model.safetensors"), _losses(run)
+    end(begin(run, launch=TORCHRUN, **settings))
+    weights, uninterrupted = load_file(run.out / "model.safetensors"), losses(run)
 
-    process = _begin(run, "--overwrite", launch=TORCHRUN, **settings)
-    _wait(process, lambda: 5 <= _steps(run) < 40)
+    process = begin(run, "--overwrite", launch=TORCHRUN, **settings)
+    wait(process, lambda: 5 <= steps(run) < 40)
     workers = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout
     os.kill(int(workers.split()[-1]), signal.SIGKILL)
     process.communicate(timeout=120)
     assert process.returncode != 0
-    _end(_begin(run, "--resume", launch=TORCHRUN, **settings))
-    assert _same(run, weights, losses)
+    end(begin(run, "--resume", launch=TORCHRUN, **settings))
+    assert_same(run, weights, uninterrupted)
 
 
 def test_sigterm_saves_says_so_and_the_run_goes_on(run: Run) -> None:
     settings = {"max_steps": 40, "eval_strategy": "no", "save_strategy": "no"}
     run.start(**settings)
-    weights, losses = load_file(run.out / "model.safetensors"), _losses(run)
+    weights, uninterrupted = load_file(run.out / "model.safetensors"), losses(run)
 
-    process = _begin(run, "--overwrite", **settings)
-    _wait(process, lambda: 3 <= _steps(run) < 40)
+    process = begin(run, "--overwrite", **settings)
+    wait(process, lambda: 3 <= steps(run) < 40)
     process.send_signal(signal.SIGTERM)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 143
@@ -116,7 +54,7 @@ def test_sigterm_saves_says_so_and_the_run_goes_on(run: Run) -> None:
     assert "Traceback" not in said
     assert len(list(run.out.glob("checkpoint-*"))) == 1
     run.start("--resume", **settings)
-    assert _same(run, weights, losses)
+    assert_same(run, weights, uninterrupted)
 
 
 def test_a_full_disk_costs_no_checkpoint_that_was_whole(run: Run) -> None:
