@@ -15,6 +15,8 @@ import yaml
 from safetensors.torch import load_file
 from training_run import Run
 
+from hf_xsent.training.callbacks import METRICS_FILE
+
 SCRIPT = Path(__file__).parents[2] / "trainer_scripts/run_pretrain.py"
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
 
@@ -63,6 +65,7 @@ def assert_survives_kills(run: Run, **changes: Any) -> None:
     run.start(**settings)
     weights, uninterrupted = load_file(run.out / "model.safetensors"), losses(run)
 
+    (run.out / METRICS_FILE).unlink()
     process = begin(run, "--overwrite", **settings)
     wait(process, lambda: (steps(run) >= 3 and _saves(run)) or steps(run) >= 9)  # a save may be too quick to be seen
     process.kill()
