@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import math
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from hf_xsent.objectives import translation_ranking
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.translation_ranking import TranslationRanking, translation_ranking_loss
 
@@ -100,6 +102,18 @@ def test_length_of_vectors_does_not_count() -> None:
     lengths = torch.rand(4, 1, dtype=torch.float64) + 0.1
     loss = translation_ranking_loss(source * lengths, target * 3, margin=0.2)
     torch.testing.assert_close(loss, translation_ranking_loss(source, target, margin=0.2))
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_scores_in_blocks_change_nothing(symmetric: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = torch.randn(2, 7, 5, dtype=torch.float64).requires_grad_()
+    settings: Any = (0.3, 0.2, symmetric, True, torch.tensor([1, 2, 1, 3, 4, 4, 5]))
+    whole = translation_ranking_loss(source, target, *settings)
+    gradients = torch.autograd.grad(whole, (source, target))
+    monkeypatch.setattr(translation_ranking, "LOGITS_AT_A_TIME", 15)  # two rows, and one at the end
+    blocks = translation_ranking_loss(source, target, *settings)
+    torch.testing.assert_close(blocks, whole)
+    torch.testing.assert_close(torch.autograd.grad(blocks, (source, target)), gradients)
 
 
 @pytest.mark.parametrize("symmetric", [False, True])

@@ -8,6 +8,9 @@ from torch.nn import functional as F
 
 from hf_xsent.objectives.gathering import gather_rows, mean_over_processes, sum_over_processes
 from hf_xsent.objectives.pairs import SentenceObjective, SentencePairs
+from hf_xsent.objectives.vocabulary import vocabulary_cross_entropy
+
+LOGITS_AT_A_TIME = 1 << 21  # 8 MiB: those of batches of thousands would take more memory than a chunk of the encoder
 
 
 def translation_ranking_loss(
@@ -45,21 +48,26 @@ def _ranking(
 ) -> Tensor:
     """The sum over this process's rows, each of which ranks the answers of all processes."""
     answering, start = gather_rows(answering)
+    known = [(identity, gather_rows(identity)[0]) for identity in identities if identity is not None]
+    off = margin / temperature if margin_before_temperature else margin
+    right = torch.arange(start, start + len(asking), device=asking.device)
+
+    def mask(logits: Tensor, rows: slice) -> None:
+        repeated = torch.zeros_like(logits, dtype=torch.bool)
+        for here, everywhere in known:
+            repeated |= here[rows, None] == everywhere
+        places = right[rows, None]
+        logits.masked_fill_(repeated.scatter_(1, places, False), -torch.inf)
+        logits.scatter_add_(1, places, logits.new_full(places.shape, -off))
+
     with torch.autocast(asking.device.type, enabled=False):
         asking, answering = (
             F.normalize(x if x.dtype == torch.float64 else x.float(), dim=-1) for x in (asking, answering)
         )
-        right = torch.arange(start, start + len(asking), device=asking.device)
-        logits = asking @ answering.T / temperature
-        if margin:
-            off = margin / temperature if margin_before_temperature else margin
-            logits = logits - off * F.one_hot(right, len(answering)).to(logits.dtype)
-        repeated = torch.zeros_like(logits, dtype=torch.bool)
-        for identity in identities:
-            if identity is not None:
-                repeated |= identity[:, None] == gather_rows(identity)[0]
-        logits = logits.masked_fill(repeated.scatter_(1, right[:, None], False), -torch.inf)
-        return F.cross_entropy(logits, right, reduction="sum")
+        none = answering.new_zeros(len(answering))
+        return vocabulary_cross_entropy(
+            asking / temperature, answering, none, right, LOGITS_AT_A_TIME, change=mask, once=False
+        )
 
 
 class TranslationRanking(SentenceObjective):
