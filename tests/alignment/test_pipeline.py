@@ -12,6 +12,7 @@ from hf_xsent.alignment.embedding import EmbeddingAligner
 from hf_xsent.cli.main import main
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.sources import BitextSource
+from hf_xsent.errors import DataError, OutputError
 
 Pairs = list[tuple[str, str]]
 
@@ -41,6 +42,33 @@ def test_links_are_written_as_jsonl_that_trains(bitext: Path, encoder_folders: d
     loaded = load_bitext({"de": output}, cleaning=None, cache_dir=bitext.parent / "cache")
     assert [pair.get("links", "") for pair in loaded] == [one["links"] for one in records]
     assert loaded.linked == len(pairs)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("pairs.tsv", "is what the pairs are read from"),
+        ("out.jsonl.gz", "not compressed: name .*out.jsonl.gz without .gz"),
+        ("folder", "is a folder"),
+    ],
+)
+def test_an_output_that_cannot_be_is_refused_before_a_model_is_loaded(bitext: Path, name: str, told: str) -> None:
+    before = bitext.read_bytes()
+    bitext.with_name("folder").mkdir()
+    with pytest.raises(OutputError, match=told):
+        _align(bitext, Path("no such model"), name)
+    assert bitext.read_bytes() == before
+
+
+def test_a_bad_line_is_told_before_a_model_is_loaded(bitext: Path) -> None:
+    bitext.write_text(bitext.read_text(encoding="utf-8") + "no tab\n", encoding="utf-8")
+    with pytest.raises(DataError, match="pairs.tsv:17"):
+        _align(bitext, Path("no such model"))
+
+
+def test_a_name_that_reads_as_json_lines_is_written_so(bitext: Path, encoder_folders: dict[str, Path]) -> None:
+    output = _align(bitext, encoder_folders["bert"], "out.json")
+    assert all(json.loads(line)["links"] for line in output.read_text(encoding="utf-8").splitlines())
 
 
 def test_pharaoh_lines_are_the_same_links(bitext: Path, encoder_folders: dict[str, Path]) -> None:

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from hf_xsent.alignment.aligners import AlignerSettings, WordAligner
 from hf_xsent.data.readers import check_source, read_items, read_pairs
-from hf_xsent.data.sources import BitextSource, source_files, strip_compression
+from hf_xsent.data.sources import BitextSource, is_jsonl, source_files, strip_compression
 from hf_xsent.data.word_links import format_links
 from hf_xsent.data.words import split_words
 from hf_xsent.errors import DataError, OutputError
@@ -43,6 +43,9 @@ def align_file(
     pairs have a link.
     """
     check_source(source)
+    _check_output(source, output)
+    for _ in tqdm(read_pairs(source), desc="checking", unit=" pairs", delay=2, disable=None):
+        pass  # a bad line is told before hours of work
     aligner = settings.build(device)
     folder = Path(work or f"{output}.work") / _fingerprint(source, settings)
     folder.mkdir(parents=True, exist_ok=True)
@@ -63,6 +66,7 @@ def align_file(
 def convert_links(source: BitextSource, output: str | Path) -> int:
     """Write links that exist, such as another tool's, in the form that the name of ``output`` asks for."""
     check_source(source)
+    _check_output(source, output)
     items = (_raised(item) for item in read_items(source))
     return _write(source, output, (links or "" for _, _, links in items))
 
@@ -117,11 +121,21 @@ def _all_lines(folder: Path) -> Iterator[str]:
         yield from path.read_text(encoding="utf-8").splitlines()
 
 
-def _write(source: BitextSource, output: str | Path, lines: Iterator[str]) -> int:
+def _check_output(source: BitextSource, output: str | Path) -> None:
+    """A file that can be written as its name says, and that nothing is read from."""
     output = Path(output)
     if output.is_dir():
         raise OutputError(f"{output} is a folder: name a file")
-    jsonl = strip_compression(output.name).endswith(".jsonl")
+    if strip_compression(output.name) != output.name:
+        raise OutputError(f"links are written as they are, not compressed: name {output} without {output.suffix}")
+    read = [*source_files(source), *([Path(source.links)] if source.links else [])]
+    if output.resolve() in [path.resolve() for path in read]:
+        raise OutputError(f"{output} is what the pairs are read from: give the links another name")
+
+
+def _write(source: BitextSource, output: str | Path, lines: Iterator[str]) -> int:
+    output = Path(output)
+    jsonl = is_jsonl(output.name)
     output.parent.mkdir(parents=True, exist_ok=True)
     part = output.with_name(output.name + ".part")
     linked = 0

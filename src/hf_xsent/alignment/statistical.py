@@ -48,11 +48,12 @@ def grow_diag_final_and(forward: set[Link], backward: set[Link]) -> list[Link]:
     left where neither word has one.
     """
     links = sorted(forward & backward)
-    union = sorted(forward | backward)
+    union, taken = forward | backward, set(links)
     sources, targets = {i for i, _ in links}, {j for _, j in links}
 
     def take(link: Link) -> None:
         links.append(link)
+        taken.add(link)
         sources.add(link[0])
         targets.add(link[1])
 
@@ -61,10 +62,10 @@ def grow_diag_final_and(forward: set[Link], backward: set[Link]) -> list[Link]:
         grown = False
         for i, j in list(links):
             for link in ((i + di, j + dj) for di in (-1, 0, 1) for dj in (-1, 0, 1)):
-                if link in union and link not in links and (link[0] not in sources or link[1] not in targets):
+                if link in union and link not in taken and (link[0] not in sources or link[1] not in targets):
                     take(link)
                     grown = True
-    for link in union:
+    for link in sorted(union):
         if link[0] not in sources and link[1] not in targets:
             take(link)
     return links

@@ -50,6 +50,11 @@ def strip_compression(name: str) -> str:
     return next((name[: -len(suffix)] for suffix in COMPRESSIONS if name.lower().endswith(suffix)), name)
 
 
+def is_jsonl(name: str) -> bool:
+    """Whether a file of this name holds JSON lines."""
+    return strip_compression(name).lower().endswith((".jsonl", ".ndjson", ".json"))
+
+
 def source_format(source: BitextSource) -> str:
     """Name the format of a source: the one it states, or the one its name tells; a DataError where neither helps."""
     if source.format is not None:

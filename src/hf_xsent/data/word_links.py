@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.lines import lines
-from hf_xsent.data.sources import strip_compression
+from hf_xsent.data.sources import is_jsonl
 from hf_xsent.data.words import Words, split_words
 from hf_xsent.errors import DataError
 
@@ -86,7 +86,7 @@ def _inner_words(words: Words) -> list[range]:
 def read_links(path: str | Path) -> Iterator[LinkLine]:
     """The lines of a links file: JSONL by its name, else Pharaoh."""
     path = Path(path)
-    jsonl = strip_compression(path.name).endswith((".jsonl", ".ndjson", ".json"))
+    jsonl = is_jsonl(path.name)
     for number, text in lines(path):
         place = f"{path}:{number}"
         try:

@@ -17,7 +17,7 @@ from transformers import HfArgumentParser, TrainingArguments
 
 from hf_xsent.errors import RecipeError, nearest
 from hf_xsent.training.recipe import DataArguments, ModelArguments, RunArguments
-from hf_xsent.training.support import check_support
+from hf_xsent.training.support import check_one_device, check_support
 
 
 @dataclass
@@ -98,6 +98,7 @@ class AlignmentTrainingArguments(TrainingArguments):
         if "no" in (self.eval_strategy, self.save_strategy):
             self.load_best_model_at_end = False
         super().__post_init__()
+        check_one_device(self)
         if self.device.type == "cpu":
             self.dataloader_pin_memory = False
 

@@ -12,6 +12,8 @@ import torch
 from hf_xsent.errors import MissingExtraError, RecipeError
 
 if TYPE_CHECKING:
+    from transformers import TrainingArguments
+
     from hf_xsent.training.arguments import AlignmentTrainingArguments
 
 
@@ -37,6 +39,15 @@ def check_support(arguments: AlignmentTrainingArguments) -> None:
             raise RecipeError("FSDP 1 flattens weights that have learning rates of their own: use version 2")
 
 
+def check_one_device(arguments: TrainingArguments) -> None:
+    """Several GPUs in one process would be torch's DataParallel, which splits batches and losses."""
+    if arguments.n_gpu > 1:
+        raise RecipeError(
+            f"one process sees {arguments.n_gpu} GPUs: start one for each (torchrun --nproc_per_node "
+            f"{arguments.n_gpu}), or choose one by CUDA_VISIBLE_DEVICES=0"
+        )
+
+
 def check_momentum_contrast(arguments: AlignmentTrainingArguments, contrasts: bool) -> None:
     """What the momentum encoder and its queue do not go with."""
     if not contrasts:
@@ -45,6 +56,11 @@ def check_momentum_contrast(arguments: AlignmentTrainingArguments, contrasts: bo
         raise RecipeError(
             "momentum contrast takes its wrong answers from a queue, so that a larger batch has no more of them: "
             "instead of --pairs_per_chunk use --gradient_accumulation_steps, which is the same here"
+        )
+    if arguments.deepspeed and (arguments.bf16 or arguments.fp16):
+        raise RecipeError(
+            "DeepSpeed keeps the momentum encoder in half precision, in which its small steps are lost: "
+            "use torchrun without --deepspeed, or leave out --bf16 and --fp16"
         )
     if arguments.fsdp:
         raise RecipeError(
