@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -93,6 +94,7 @@ def _trainer() -> Any:
     accelerator = SimpleNamespace(
         unwrap_model=lambda model: model.module,
         no_sync=lambda model: model.no_sync(),
+        autocast=nullcontext,
         backward=lambda loss: loss.backward(),
         gradient_state=GradientState(),
         sync_gradients=True,

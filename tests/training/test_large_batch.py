@@ -30,6 +30,10 @@ MIXES: dict[str, dict[str, Any]] = {
         "rtl_languages": ["de", "en"],
         "rtl_ratio": 0.6,
     },
+    "DAP, padded positions": {
+        "objectives": {"translation_ranking": 1.0, "representation_translation": 0.8},
+        "rtl_positions": "padded",
+    },
     "TR + TLM": {"objectives": {"translation_ranking": 1.0, "translation_language_modeling": 0.5}, "masked_share": 0.4},
     "TR of several widths": {"objectives": {"translation_ranking": 1.0}, "matryoshka_dims": [32, 8]},
     "TR + distillation": {"objectives": {"translation_ranking": 1.0, "distillation": 5.0}},
@@ -159,17 +163,15 @@ def test_rows_of_the_word_table_are_added_in_place(
     assert any(torch.equal(one, words.weight.grad) for one in gradients.values())
 
 
-def test_chunks_are_padded_no_wider_than_they_need(encoder_folders: dict[str, Path], pairs: Pairs) -> None:
-    batch = _batch(encoder_folders["bert"], pairs, MIXES["DAP, both directions, partial"])
-    chunks = split_batch(batch, 3)
-    assert [len(chunk["source_input_ids"]) for chunk in chunks] == [3, 3, 3, 3, 3, 1]
-    for number, chunk in enumerate(chunks):
-        rows = slice(3 * number, 3 * number + 3)
-        for side in ("source", "target"):
-            mask = chunk[f"{side}_attention_mask"]
-            assert mask[:, -1].any()
-            whole = batch[f"{side}_attention_mask"][rows].bool()
-            kept = chunk[f"{side}_input_ids"][mask.bool()]
-            assert torch.equal(kept, batch[f"{side}_input_ids"][rows][whole])
-        sources, targets = batch["language_ids"].chunk(2)
-        assert torch.equal(chunk["language_ids"], torch.cat((sources[rows], targets[rows])))
+@pytest.mark.parametrize("precision", ["bf16", "fp32"])
+def test_both_passes_compute_in_the_same_precision(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs, precision: str
+) -> None:
+    trainer = _trainer(encoder_folders["bert"], tmp_path, MIXES["TR"], pairs_per_chunk=6, bf16=precision == "bf16")
+    seen: list[Tensor] = []
+    trainer.model.backbone.layers[0].register_forward_hook(
+        lambda module, arguments, output: seen.append(module.attention.self.query(arguments[0]))
+    )
+    _gradients(trainer, _batch(encoder_folders["bert"], pairs, MIXES["TR"]), dropout=False)
+    assert {one.dtype for one in seen} == {torch.bfloat16 if precision == "bf16" else torch.float32}
+    assert len(seen) == 2 * 3

@@ -44,7 +44,11 @@ def test_fsdp_on_a_cpu_would_quietly_be_ddp_and_is_refused(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("settings", "reason"),
-    [({"pairs_per_chunk": 8}, "leave out --pairs_per_chunk"), ({"fsdp_config": {"version": 1}}, "use version 2")],
+    [
+        ({"pairs_per_chunk": 8}, "leave out --pairs_per_chunk"),
+        ({"fsdp_config": {"version": 1}}, "use version 2"),
+        ({"start_share": 0.2}, "leave it out, or use DDP"),
+    ],
 )
 def test_fsdp_is_refused_where_it_cannot_be_right(
     settings: dict[str, Any], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -66,3 +70,15 @@ def test_momentum_in_half_precision_is_refused(tmp_path: Path, _deepspeed_seems_
     arguments.deepspeed = {"zero_optimization": {"stage": 2}}
     with pytest.raises(HfXsentError, match="in half precision, in which its small steps are lost"):
         check_momentum_contrast(arguments, contrasts=True)
+
+
+def test_fp16_on_a_cpu_would_change_nothing_and_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HfXsentError, match="fp16 is for GPUs.*use --bf16"):
+        AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, fp16=True)
+
+
+@pytest.mark.parametrize("what", ["fsdp", "deepspeed"])
+def test_what_only_the_launcher_was_told_is_refused(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"ACCELERATE_USE_{what.upper()}", "true")
+    with pytest.raises(HfXsentError, match=f"give --{what} to the script"):
+        AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True)

@@ -68,6 +68,8 @@ def run(arguments: argparse.Namespace) -> None:
         measures["STS 2017"] = studies.sts_measure(Sts17Task.load(arguments.sts17))
     if not measures or (arguments.analysis == "thresholds" and not arguments.bucc):
         raise RecipeError("there is nothing to measure: give --bucc for thresholds, --tatoeba or --sts17 for all else")
+    if arguments.every < 1:
+        raise RecipeError(f"--every {arguments.every} is not positive: 1 takes each layer")
     if arguments.plot and arguments.analysis != "layers":
         raise RecipeError("--plot draws the analysis of layers")
     if arguments.analysis != "baselines" and not arguments.data:

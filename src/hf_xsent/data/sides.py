@@ -110,6 +110,13 @@ class Sides:
         return cls(texts, apart, seed, bitext.report)
 
     @classmethod
+    def of(cls, rows: Bitext | Sides, count: int) -> Sides:
+        """The first so many sentences of each side; bitext stays row by row."""
+        sides = rows if isinstance(rows, Sides) else cls.of_bitext(rows)
+        texts = {language: (source[:count], target[:count]) for language, (source, target) in sides.texts.items()}
+        return cls(texts, sides.apart)
+
+    @classmethod
     def of_files(cls, source: str | Path, target: str | Path, folder: Path, seed: int = 0) -> Sides:
         """Two files of one sentence a line, in no common order; ``folder`` keeps what was read."""
         files = {str(path): load_sentences(path, folder) for path in (source, target)}

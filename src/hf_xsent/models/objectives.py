@@ -178,6 +178,9 @@ class AlignmentConfig(SentenceEncoderConfig):
             )
         if "distillation" in self.objectives and self.training_mlp:
             raise RecipeError("distillation trains the vectors that stay, and training_mlp others: leave one out")
+        played = {"adversarial", "cycle"} & {*self.objectives}
+        if played and self.model_type != "dual-pivot":
+            raise RecipeError(f"{' and '.join(sorted(played))} need a critic: use method dual-pivot, which trains one")
         self._check_positions_counted_through()
         if "representation_translation" not in self.objectives:
             return

@@ -99,6 +99,8 @@ class AlignmentTrainingArguments(TrainingArguments):
             self.load_best_model_at_end = False
         super().__post_init__()
         check_one_device(self)
+        if self.device.type == "cpu" and self.fp16:
+            raise RecipeError("fp16 is for GPUs, on a CPU nothing would be computed in it: use --bf16, or leave it out")
         if self.device.type == "cpu":
             self.dataloader_pin_memory = False
 

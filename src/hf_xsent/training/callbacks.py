@@ -49,6 +49,20 @@ class MetricsFile(TrainerCallback):
                 file.write(json.dumps({"step": state.global_step, **logs}) + "\n")
 
 
+class EpochOfSampler(TrainerCallback):
+    """Tells the sampler its epoch: in a resumed run of several processes, wrappers hide it from the Trainer."""
+
+    def __init__(self) -> None:
+        self.sampler: Any = None
+
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Before the epoch's first pair is drawn."""
+        if self.sampler is not None:
+            self.sampler.set_epoch(int(state.epoch or 0))
+
+
 class EndOfStep(TrainerCallback):
     """Lets the model do what is due once after each step of the optimizer."""
 

@@ -87,8 +87,7 @@ class DualPivotTrainer(AlignmentTrainer):
         if rows is not None and features is not None:
             encoding: Any = features.embedder.model
             encoding.to(args.device)
-            with args.main_process_first(desc="encoding"):
-                rows = FeatureRows(rows, features)
+            rows = FeatureRows(rows, features)
             kwargs["data_collator"] = _as_it_is
         self._extraction = model
         self._threads = torch.get_num_threads()

@@ -79,11 +79,9 @@ class FeatureCache:
         self.folder = Path(folder)
         self.embedder = LayerSumEmbedder(model, tokenizer)
         self.dtype = np.dtype(dtype)
-        self._claim({
-            "encoder": model.config.encoder_fingerprint,
-            "max_length": model.config.max_length,
-            "dtype": dtype,
-        })  # fmt: skip
+        encoder, max_length = model.config.encoder_fingerprint, model.config.max_length
+        self.stamp = {"encoder": encoder, "max_length": max_length, "dtype": dtype}
+        self._claim(self.stamp)
 
     def _claim(self, stamp: dict[str, Any]) -> None:
         """Say in the folder whose features it holds; one of others is refused."""
@@ -116,7 +114,7 @@ class FeatureCache:
     def _encode(self, sentences: Sequence[str], path: Path) -> None:
         """Block by block into a file under another name; how far it came is written down after each."""
         part, progress = path.with_suffix(".part"), path.with_suffix(".progress")
-        done = int(progress.read_text()) if part.is_file() and progress.is_file() else 0
+        done = int(progress.read_text() or 0) if part.is_file() and progress.is_file() else 0
         shape = (len(sentences), *self.embedder.shape)
         if not done:
             self._check_space(int(np.prod(shape)) * self.dtype.itemsize)

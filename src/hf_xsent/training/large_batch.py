@@ -37,7 +37,7 @@ def cached_loss(trainer: AlignmentTrainer, model: nn.Module, batch: Batch, pairs
     chunks = split_batch(batch, pairs_per_chunk)
     unwrapped: SentenceEncoderForPreTraining = trainer.accelerator.unwrap_model(model)
     states, parts, counts = [], [], defaultdict[str, list[list[Tensor]]](list)
-    with torch.no_grad():
+    with torch.no_grad(), trainer.accelerator.autocast():
         for chunk in chunks:
             states.append(RandomState(trainer.args.device))
             encoded = unwrapped.encode_pairs(chunk)
@@ -47,6 +47,7 @@ def cached_loss(trainer: AlignmentTrainer, model: nn.Module, batch: Batch, pairs
     total, losses, gradients = _sentence_gradients(unwrapped, parts)
     whole = {name: [sum_over_processes(sum(part)) for part in zip(*some, strict=True)] for name, some in counts.items()}
     sums = defaultdict[str, Tensor](lambda: torch.zeros((), device=trainer.args.device))
+    unscaled = {"scale_wrt_gas": False} if trainer.accelerator.distributed_type is DistributedType.DEEPSPEED else {}
     last = AlignmentOutput()
     for number, (chunk, state) in enumerate(zip(chunks, states, strict=True)):
         state.restore()
@@ -58,7 +59,7 @@ def cached_loss(trainer: AlignmentTrainer, model: nn.Module, batch: Batch, pairs
             for name, loss in last.losses.items():
                 sums[name] += loss
             if not final:
-                trainer.accelerator.backward(last.loss / trainer.current_gradient_accumulation_steps)
+                trainer.accelerator.backward(last.loss / trainer.current_gradient_accumulation_steps, **unscaled)
     losses |= sums
     value = total + sum(unwrapped.config.objectives[name] * loss for name, loss in sums.items())
     return AlignmentOutput(loss=last.loss + (value - last.loss).detach(), losses=losses)
@@ -83,16 +84,12 @@ def _sentence_gradients(
 
 
 def split_batch(batch: Batch, pairs_per_chunk: int) -> list[dict[str, Tensor]]:
-    """The batch in chunks, each padded no wider than it needs."""
+    """The batch in chunks."""
     count = len(batch["source_input_ids"])
     chunks = []
     for start in range(0, count, pairs_per_chunk):
         rows = slice(start, start + pairs_per_chunk)
         chunk = {name: one[rows] for name, one in batch.items() if name != "language_ids"}
-        for side in ("source", "target"):
-            width = int(chunk[f"{side}_attention_mask"].any(0).nonzero().max()) + 1
-            for name in {f"{side}_input_ids", f"{side}_attention_mask", f"{side}_words"} & {*chunk}:
-                chunk[name] = chunk[name][:, :width]
         if "language_ids" in batch:
             chunk["language_ids"] = torch.cat([side[rows] for side in batch["language_ids"].chunk(2)])
         chunks.append(chunk)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from transformers import TrainingArguments
+from transformers import PreTrainedModel, TrainingArguments
 from transformers.trainer_utils import SaveStrategy, get_last_checkpoint
 
 from hf_xsent.errors import OutputError
@@ -71,11 +71,14 @@ def move_finished_model(folder: str | Path) -> None:
     remove_unfinished(folder)
 
 
-def check_space(folder: str | Path, model_bytes: int, arguments: TrainingArguments) -> None:
-    """Refuse a run whose checkpoints (weights and two moments each) and final model cannot fit on the disk."""
+def check_space(folder: str | Path, model: PreTrainedModel, arguments: TrainingArguments) -> None:
+    """Refuse a run whose checkpoints (weights, and two moments of those that learn) and final model cannot fit."""
+    left_out = model._keys_to_ignore_on_save or ()
+    weights = sum(one.nbytes for name, one in model.state_dict().items() if name not in left_out)
+    moments = 2 * sum(one.nbytes for one in model.parameters() if one.requires_grad)
     kept = arguments.save_total_limit or 1
     checkpoints = 0 if arguments.save_strategy == SaveStrategy.NO else kept + 1  # a new one before an old one goes
-    needed = (3 * checkpoints + 1) * model_bytes
+    needed = checkpoints * (weights + moments) + weights
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise OutputError(

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import PreTrainedTokenizerBase, set_seed
 
 from hf_xsent.data.benchmarks import TatoebaSet
@@ -116,6 +117,8 @@ class PivotStudy:
         self.folder, self.train_data, self.measures = Path(folder), train, dict(measures)
         self.tokenizer, self.arguments = tokenizer, arguments
         self.base = DualPivotForSentenceEmbedding.from_backbone(encoder, max_length=max_length)
+        module: torch.nn.Module = self.base
+        module.to("cuda" if torch.cuda.is_available() and not arguments.get("use_cpu") else "cpu")
         self.cache = FeatureCache(features or self.folder / "features", self.base, tokenizer, dtype)
 
     @property
@@ -127,7 +130,7 @@ class PivotStudy:
         """The figures of each variant, by its name."""
         results: dict[str, Figures] = {}
         for variant in variants:
-            stated = {**asdict(variant), **self.arguments, "encoder": self.base.config.encoder_fingerprint}
+            stated = {**asdict(variant), **TRAINING, **self.arguments, **self.cache.stamp}
             if variant.trained:
                 stated["data"] = [
                     self.cache.layer_sums(side).key for both in self._texts(variant).values() for side in both

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -33,6 +34,8 @@ from hf_xsent.training.trainer import AlignmentTrainer
 
 logger = logging.getLogger(__name__)
 
+_SENTENCES_REHEARSED = 256  # of each side of a language, where all would be encoded before the first step
+
 
 def main(arguments: Sequence[str]) -> AlignmentTrainer:
     """``[recipe.yaml] [--flag value …]``; raises one of our errors before anything is trained."""
@@ -48,8 +51,7 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
     teacher = None
     if recipe.model.teacher is not None:
         teacher = Teacher.load(recipe.model.teacher, load_config(plan.start).hidden_size, training.device)
-    with training.main_process_first(desc="reading bitext"):
-        train, dev = load_train_and_dev(recipe.data)
+    train, dev = load_train_and_dev(recipe.data)  # of several processes one reads each file, the others wait
     plan.fit(train, dev)
     set_seed(training.seed)
     model = METHODS[recipe.model.method][1].from_backbone(plan.start, vocabulary=plan.vocabulary, **plan.settings)
@@ -102,15 +104,21 @@ def rehearse(
     """A few steps that leave nothing behind, and what the whole run would take."""
     training, times = recipe.training, StepTimes()
     steps = whole_steps(training, len(train))
+    encoded = isinstance(model, DualPivotForPreTraining) and recipe.data.features != "none"
+    some: Any = Sides.of(train, _SENTENCES_REHEARSED) if encoded else train
     with rehearsal(training):
+        started = time.perf_counter()
         trainer = trainer_of(
             recipe,
             model=model,
-            train_dataset=train,
+            train_dataset=some,
             processing_class=tokenizer,
             teacher=teacher,
             callbacks=[times],
         )
+        if encoded:
+            hours = (time.perf_counter() - started) / 3600 * len(train) / len(some)
+            logger.info("features of all sentences, which are made once: about %.1f hours", hours)
         trainer.train()
     logger.info("%s", forecast(training, steps, times))
     return trainer
@@ -121,7 +129,7 @@ def prepare(recipe: Recipe, train: Bitext | Sides, model: SentenceEncoderForPreT
     folder = Path(str(recipe.training.output_dir))
     folder.mkdir(parents=True, exist_ok=True)
     if anew:
-        check_space(folder, model.num_parameters() * 4, recipe.training)
+        check_space(folder, model, recipe.training)
         remove_old_run(folder)
     save_recipe(recipe, folder / RECIPE_FILE)
     write_json(folder / "bitext.json", train.report.to_dict())

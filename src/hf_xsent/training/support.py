@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 def check_support(arguments: AlignmentTrainingArguments) -> None:
     """Refuse, before anything starts, what would fail later or quietly do something else."""
+    for flag in ("fsdp", "deepspeed"):
+        if os.environ.get(f"ACCELERATE_USE_{flag.upper()}", "false") == "true" and not getattr(arguments, flag):
+            raise RecipeError(f"accelerate launch was told of {flag}, the script was not: give --{flag} to the script")
     if arguments.deepspeed:
         if importlib.util.find_spec("deepspeed") is None:
             raise MissingExtraError("--deepspeed needs DeepSpeed: DS_BUILD_OPS=0 pip install 'hf-xsent[deepspeed]'")
@@ -28,6 +32,8 @@ def check_support(arguments: AlignmentTrainingArguments) -> None:
                 "use stage 2, trainer_scripts/deepspeed/zero2.json"
             )
     if arguments.fsdp:
+        if arguments.start_share:
+            raise RecipeError("start_share averages whole weights, which FSDP splits: leave it out, or use DDP")
         if arguments.use_cpu or not torch.cuda.is_available():
             raise RecipeError("accelerate runs FSDP on accelerators alone: on CPUs leave --fsdp out, torchrun uses DDP")
         if arguments.pairs_per_chunk is not None:

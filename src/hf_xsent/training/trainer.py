@@ -26,7 +26,7 @@ from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.encodes import Encodes
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.training.arguments import AlignmentTrainingArguments
-from hf_xsent.training.callbacks import EndOfStep, MetricsFile, ProgressBar
+from hf_xsent.training.callbacks import EndOfStep, EpochOfSampler, MetricsFile, ProgressBar
 from hf_xsent.training.cost import Cost
 from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.memory import keep_freed_memory
@@ -67,6 +67,11 @@ class AlignmentTrainer(SavingTrainer):
                 raise RecipeError(NO_DEV_TO_STOP_BY)
             args.eval_strategy = IntervalStrategy.NO
             args.eval_on_start = args.load_best_model_at_end = False
+        elif args.fsdp:
+            raise RecipeError(
+                "FSDP splits the weights that dev pairs are encoded with: leave --dev out, say --dev_pairs 0, and "
+                "measure the saved model by hf-xsent evaluate"
+            )
         kwargs.setdefault(
             "data_collator",
             PairCollator(
@@ -99,6 +104,8 @@ class AlignmentTrainer(SavingTrainer):
         self.add_callback(ProgressBar)
         self.add_callback(MetricsFile)
         self.add_callback(EndOfStep)
+        self._epochs = EpochOfSampler()
+        self.add_callback(self._epochs)
         if args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(args.early_stopping_patience, args.early_stopping_threshold))
         self.tokenizer = processing_class
@@ -135,7 +142,9 @@ class AlignmentTrainer(SavingTrainer):
         """The weighted sum of the objectives; each is kept for the log."""
         if self.teacher is not None:
             inputs = self.teacher(inputs, self.args.device)
-        if self.pairs_per_chunk is not None and self.pairs_per_chunk < len(inputs["source_input_ids"]):
+        if (
+            self.pairs_per_chunk is not None and self.pairs_per_chunk < self.args.train_batch_size
+        ):  # all processes alike
             outputs: Any = cached_loss(self, model, inputs, self.pairs_per_chunk)
         else:
             outputs = model(**inputs)
@@ -173,7 +182,7 @@ class AlignmentTrainer(SavingTrainer):
         started = time.perf_counter()
         dev: Any = self.eval_dataset if eval_dataset is None else eval_dataset
         model = self.accelerator.unwrap_model(self.model)
-        with self._cost.not_counted(), self.autocast_smart_context_manager():
+        with self._cost.not_counted(), self.accelerator.autocast():
             results = retrieval_by_language(
                 self._dev_encoder(model),
                 {language: dev.pairs(language) for language in dev.languages},
@@ -191,6 +200,8 @@ class AlignmentTrainer(SavingTrainer):
 
     def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
         """As the Trainer's, with a learning rate of their own for the objectives' heads."""
+        if self.optimizer is not None:  # DeepSpeed asks twice
+            return self.optimizer
         optimizer = super().create_optimizer(model)
         rate = self.head_learning_rate
         if rate is not None:
@@ -220,10 +231,13 @@ class AlignmentTrainer(SavingTrainer):
         dataset: Any = self.train_dataset if train_dataset is None else train_dataset
         batch = self.args.train_batch_size * self.args.world_size
         group = batch if self.one_language_batches else 1
-        seed = self.args.data_seed or self.args.seed
+        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
         if self.distinct_batches:
-            return DistinctSampler(dataset.ranges, dataset.identities, batch, self.alpha, seed, group=group)
-        return TemperatureSampler(dataset.ranges, self.alpha, seed, group=group)
+            sampler: Any = DistinctSampler(dataset.ranges, dataset.identities, batch, self.alpha, seed, group=group)
+        else:
+            sampler = TemperatureSampler(dataset.ranges, self.alpha, seed, group=group)
+        self._epochs.sampler = sampler
+        return sampler
 
 
 def _metrics(results: dict[str, RetrievalAccuracy]) -> dict[str, float]:
