@@ -14,6 +14,7 @@ from training_process import TORCHRUN, assert_survives_kills, begin, end, steps
 from training_run import Run
 
 from hf_xsent.errors import DataError, OutputError, RecipeError, TrainingError
+from hf_xsent.training import pretrain
 from hf_xsent.training.dual_pivot import CRITIC_FILE, DualPivotTrainer
 
 Pairs = list[tuple[str, str]]
@@ -88,6 +89,25 @@ def test_two_files_that_are_not_parallel_train(run: Run, pairs: Pairs) -> None:
     assert json.loads((run.out / "bitext.json").read_text())[str(files[1])]["kept"] == 11
 
 
+def test_a_dry_run_encodes_a_few_sentences(run: Run, caplog: pytest.LogCaptureFixture, monkeypatch: Any) -> None:
+    monkeypatch.setattr(pretrain, "_SENTENCES_REHEARSED", 5)
+    with caplog.at_level("INFO", logger="hf_xsent"):
+        run.start("--dry_run", "true", features=None)
+    encoded = [message for message in caplog.messages if "lacks features" in message]
+    assert encoded and all("of 5 sentences" in message or "of 4 sentences" in message for message in encoded)
+    assert any("features of all sentences, which are made once: about" in one for one in caplog.messages)
+    assert not run.out.exists()
+
+
+def test_an_empty_progress_file_of_a_killed_run_is_no_obstacle(run: Run) -> None:
+    run.start()
+    for file in (run.folder / "features").glob("*.npy"):
+        file.rename(file.with_suffix(".part"))
+        file.with_suffix(".progress").touch()
+    run.start("--overwrite")
+    assert len(list((run.folder / "features").glob("*.npy"))) >= 2
+
+
 def test_a_second_run_encodes_nothing(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     run.start()
     before = {file: file.stat().st_mtime_ns for file in (run.folder / "features").glob("*.npy")}
@@ -103,6 +123,7 @@ def test_a_loss_that_is_no_number_is_told_in_a_sentence(run: Run) -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "told"),
     [
+        ({"method": "dap", **UNSUPERVISED, "features": None}, RecipeError, "adversarial and cycle need a critic"),
         ({"unpaired": ["a.txt", "b.txt"]}, RecipeError, "two ways to train"),
         ({"data": None, "unpaired": ["a.txt"]}, RecipeError, "takes two files, one of each language, not 1"),
         ({"data": None, "unpaired": ["a.txt", "b.txt"]}, DataError, "no such file: a.txt"),

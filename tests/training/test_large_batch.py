@@ -172,6 +172,7 @@ def test_both_passes_compute_in_the_same_precision(
     trainer.model.backbone.layers[0].register_forward_hook(
         lambda module, arguments, output: seen.append(module.attention.self.query(arguments[0]))
     )
+    trainer.accelerator.prepare_model(trainer.model)  # as train does
     _gradients(trainer, _batch(encoder_folders["bert"], pairs, MIXES["TR"]), dropout=False)
     assert {one.dtype for one in seen} == {torch.bfloat16 if precision == "bf16" else torch.float32}
     assert len(seen) == 2 * 3

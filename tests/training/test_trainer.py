@@ -320,6 +320,7 @@ def test_heads_learn_at_their_own_rate(encoder_folders: dict[str, Path], tmp_pat
     trainer = _trainer(encoder_folders["bert"], bitext, arguments, objectives=objectives, max_length=64)
     names = {weight: name for name, weight in trainer.model.named_parameters()}
     seen = {}
+    assert trainer.create_optimizer() is trainer.create_optimizer()
     for group in trainer.create_optimizer().param_groups:
         for weight in group["params"]:
             seen[names[weight]] = (group["lr"], group["weight_decay"])

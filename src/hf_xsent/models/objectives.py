@@ -178,9 +178,7 @@ class AlignmentConfig(SentenceEncoderConfig):
             )
         if "distillation" in self.objectives and self.training_mlp:
             raise RecipeError("distillation trains the vectors that stay, and training_mlp others: leave one out")
-        played = {"adversarial", "cycle"} & {*self.objectives}
-        if played and self.model_type != "dual-pivot":
-            raise RecipeError(f"{' and '.join(sorted(played))} need a critic: use method dual-pivot, which trains one")
+        self._check_critic()
         self._check_positions_counted_through()
         if "representation_translation" not in self.objectives:
             return
@@ -210,6 +208,11 @@ class AlignmentConfig(SentenceEncoderConfig):
                 f"max_length {self.max_length} leaves the RTL head no positions for both sentences: "
                 f"use at most {longest}"
             )
+
+    def _check_critic(self) -> None:
+        played = {"adversarial", "cycle"} & {*self.objectives}
+        if played and self.model_type != "dual-pivot":
+            raise RecipeError(f"{' and '.join(sorted(played))} need a critic: use method dual-pivot, which trains one")
 
     def _check_positions_counted_through(self) -> None:
         """TLM without a reset lays both sentences of a pair over one count of positions."""
