@@ -134,15 +134,43 @@ def test_finished_tasks_are_not_done_again(
     assert encoded.sentences == 0
 
 
-def test_results_of_another_model_or_other_data_do_not_count(
+def test_a_later_call_adds_to_the_file(
     embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, tmp_path: Path
 ):
     output = tmp_path / "results.json"
-    list(evaluate_tasks(embedder, tasks[2:], {"model_fingerprint": "a"}, output=output))
-    for settings, task in (({"model_fingerprint": "b"}, tasks[2]), ({"model_fingerprint": "b"}, tasks[1])):
-        encoded.sentences = 0
-        list(evaluate_tasks(embedder, [task], settings, output=output))
-        assert encoded.sentences > 0
+    list(evaluate_tasks(embedder, tasks[:1], {}, output=output))
+    first = read_reports(output)
+    list(evaluate_tasks(embedder, tasks[2:], {}, dims=[4], output=output))
+    list(evaluate_tasks(embedder, tasks[2:], {}, dims=[4, 8], output=output))
+    found = [(report.task, report.settings["dim"]) for report in read_reports(output)]
+    assert found == [("tatoeba", 32), ("sts17", 4), ("sts17", 8)]
+    assert read_reports(output)[0] == first[0]
+
+
+def test_a_figure_of_other_versions_is_measured_anew_and_stands_there_once(
+    embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, tmp_path: Path
+):
+    output = tmp_path / "results.json"
+    list(evaluate_tasks(embedder, tasks[2:], {}, output=output))
+    written = output.read_bytes()
+    (old,) = json.loads(written)["runs"]
+    write_json(output, {"runs": [old | {"versions": old["versions"] | {"torch": "1.0"}}]})
+    encoded.sentences = 0
+    list(evaluate_tasks(embedder, tasks[2:], {}, output=output))
+    assert encoded.sentences > 0
+    assert output.read_bytes() == written
+
+
+def test_a_file_of_another_model_is_refused_before_encoding(
+    embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, tmp_path: Path
+):
+    output = tmp_path / "results.json"
+    list(evaluate_tasks(embedder, tasks[2:], {"model": "first", "model_fingerprint": "a"}, output=output))
+    written, encoded.passes = output.read_bytes(), 0
+    with pytest.raises(OutputError, match=r"results of another model \(first\): choose another file"):
+        list(evaluate_tasks(embedder, tasks[1:2], {"model_fingerprint": "b"}, output=output))
+    assert encoded.passes == 0
+    assert output.read_bytes() == written
 
 
 def test_a_file_of_something_else_is_left_alone(

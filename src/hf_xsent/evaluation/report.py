@@ -44,6 +44,11 @@ class Report:
         decisive = {key: value for key, value in asdict(self).items() if key not in ("groups", "languages")}
         return json.dumps(decisive, sort_keys=True)
 
+    @property
+    def subject(self) -> str:
+        """What was measured on what data, whatever the versions: a later report takes the place of an earlier one."""
+        return json.dumps([self.task, self.settings, self.data_fingerprint], sort_keys=True)
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
