@@ -111,6 +111,10 @@ class SentenceEmbedder:
             if view.pooling not in POOLINGS:
                 choices = f"use one of {', '.join(POOLINGS)}{nearest(view.pooling, POOLINGS)}"
                 raise ModelError(f"unknown pooling {view.pooling!r}: {choices}")
+            if view.layer is None and view.pooling != self.pooling:
+                raise ModelError(
+                    f"this model mixes its layers: it has no other pooling, leave {view.pooling!r} out or name layers"
+                )
 
     def encode(self, sentences: Sequence[str], language: str | None = None, show_progress: bool = False) -> np.ndarray:
         """N × width float32 vectors, row i for sentence i; ``language`` for models with language embeddings."""
