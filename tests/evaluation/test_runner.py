@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from hf_xsent import SentenceEmbedder
 from hf_xsent.data.benchmarks import TatoebaSet
 from hf_xsent.data.bucc import BuccSet
 from hf_xsent.data.sts import StsSet
-from hf_xsent.errors import HfXsentError, ModelError, OutputError
+from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError
 from hf_xsent.evaluation import vectors
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.published import published_figures, published_lines
@@ -203,6 +204,22 @@ def test_views_that_do_not_exist_are_told_before_encoding(
         list(evaluate_tasks(embedder, tasks, {}, views, dims))
     assert told in str(error.value)
     assert encoded.passes == 0
+
+
+def test_vectors_that_are_no_numbers_give_no_figures(
+    embedder: SentenceEmbedder, tasks: list[EvaluationTask], tmp_path: Path
+):
+    with torch.no_grad():
+        embedder.model.encoder.get_input_embeddings().weight[:] = torch.nan
+    with pytest.raises(DataError, match=r"the sentence '.+' has a vector that is not finite in float32: is the model"):
+        list(evaluate_tasks(embedder, tasks, {}, output=tmp_path / "results.json"))
+    assert not any(tmp_path.iterdir())
+
+
+def test_json_holds_no_figure_that_is_no_number(tmp_path: Path):
+    with pytest.raises(OutputError, match=r"results.json is not written: a figure is not finite"):
+        write_json(tmp_path / "results.json", {"figure": float("nan")})
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_full_disk_is_told_before_encoding(
