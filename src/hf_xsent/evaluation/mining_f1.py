@@ -23,7 +23,7 @@ _PAIRS = {"de-en", "fr-en", "ru-en", "zh-en"}
 
 @dataclass(frozen=True)
 class BuccTask:
-    """BUCC 2018: each pair's threshold is chosen on its training split and applied to the others, and to other pairs."""
+    """BUCC 2018: a pair's threshold is chosen on its training split and applied to the others, and to other pairs."""
 
     sets: Sequence[BuccSet]
 

@@ -19,7 +19,7 @@ _MODULE_FILES = ("*.safetensors", "config.json")  # of a folder that modules.jso
 def fingerprint_model(name_or_path: str) -> str:
     """A hash that a model of a folder changes when it is trained on; of a Hub model its name and revision.
 
-    Of large files, 64 pieces spread over them must do. Of the folders within it only sentence-transformers' modules count.
+    Of large files, 64 pieces spread over them must do. Of folders within only sentence-transformers' modules count.
     """
     folder = Path(name_or_path)
     if not folder.is_dir():
