@@ -170,6 +170,7 @@ def test_a_sweep_over_tasks_is_one_table_each(
         ),
         (["--tasks", "tatoeba,sts17", "--data", "{folder}", "--languages", "de"], "of which task? Write tatoeba=de"),
         (["--tasks", "sts17", "--data", "{folder}", "--languages", "sts=de"], "'sts' is none of the tasks sts17"),
+        (["--tasks", "sts17", "--data", "{folder}", "--languages", "sts17="], "--languages 'sts17=' names none"),
         (["--tasks", "sts17", "--data", "{folder}", "--layers", "3-1"], "--layers takes numbers and ranges"),
         (["--tasks", "sts17", "--data", "{folder}", "--layers", "-1"], "--layers takes numbers and ranges"),
         (["--tasks", "sts17", "--data", "{folder}"], "'none' is no folder, and as a Hub id"),

@@ -8,9 +8,11 @@ import re
 import shutil
 import statistics
 import subprocess
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from page_reader import Page
 
@@ -19,6 +21,8 @@ from hf_xsent.comparison.report import render_markdown
 from hf_xsent.comparison.results import collect, mean_and_sd
 from hf_xsent.comparison.runs import Run
 from hf_xsent.comparison.study import Budget, Study
+from hf_xsent.data.bucc import BuccSet
+from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.report import write_json
 
 SCORES = {  # by method, pooling and seed
@@ -78,6 +82,19 @@ def test_means_and_deviations_are_of_finished_seeds(results: dict[str, Any]):
     assert rows["none", "cls"]["cost"] == {}
     assert rows["TR", "mean"]["languages"]["tatoeba"]["kaz"]["mean"][0] == 86.5
     assert mean_and_sd([3]) == [3, None]
+
+
+def test_a_task_of_one_pair_has_its_columns(tmp_path: Path):
+    """BUCC has no means of papers for a single pair."""
+    names = [str(number) for number in range(6)]
+    task = BuccTask([BuccSet("de-en", "test", names, names, names, names, frozenset({(0, 0), (3, 3)}))])
+    scores = task.score(lambda sentences: np.array([[1, int(one)] for one in sentences], dtype=np.float32))
+    run = Run(tmp_path, "none", "mean", None, "encoder", {}, {"bucc": {"data": "bucc"}}, {"bucc": "same"}, True)
+    content = {**asdict(scores), "headings": dict(task.headings), "main": task.main, "protocol": task.protocol}
+    write_json(run.scores_file("bucc"), content | {"identity": "same"})
+    results = collect(Study("One pair", "encoder", Budget("steps", 20), (), run.tasks, True), [run])
+    assert results["tasks"]["bucc"]["columns"][0] == ["measured", "f1"]
+    assert "measured" in render_markdown(json.loads(json.dumps(results)))
 
 
 def test_published_rows_are_those_that_share_a_figure(results: dict[str, Any]):

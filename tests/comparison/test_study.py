@@ -62,6 +62,7 @@ def test_values_are_set_from_the_command_line(study: StudyFile):
         ({"seeds": ["x"]}, "methods.none: a seed takes int, not 'x'"),
         ({"tasks": {"tatoba": {"data": "x"}}}, "tasks: unknown task 'tatoba': .*did you mean 'tatoeba'"),
         ({"tasks": {"tatoeba": {}}}, "tasks.tatoeba.data is missing"),
+        ({"tasks": {"tatoeba": {"data": "x", "languages": ["de", False]}}}, "tatoeba.languages takes codes, not False"),
         ({"tasks": {"tatoeba": {"data": "x", "groups": 3}}}, "tatoeba: unknown option 'groups'; did you mean 'group'"),
         ({"tasks": {"retrieval": {"data": "x", "max_pairs": "a"}}}, "tasks.retrieval.max_pairs does not take 'a'"),
         ({"keep_models": "some"}, "keep_models takes bool, not 'some'"),

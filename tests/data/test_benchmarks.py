@@ -53,6 +53,11 @@ def test_the_hub_gives_the_same_records(folder: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(datasets, "get_dataset_config_names", lambda repo: ["cmn-eng", "deu-eng", "other"])
     monkeypatch.setattr(datasets, "load_dataset", lambda repo, config, split: rows)
     assert load_tatoeba("owner/tatoeba", ["de"]) == load_tatoeba(folder, ["de"])
+    rows["sentence2"] = ["Hello", None, "No"]
+    with pytest.raises(
+        DataError, match="owner/tatoeba: deu-eng, split test, sentence2: sentence 2 is no text but None"
+    ):
+        load_tatoeba("owner/tatoeba", ["de"])
 
 
 def test_groups_hold_what_their_names_say() -> None:

@@ -87,6 +87,14 @@ def test_sts22_is_read_from_json_lines(tmp_path: Path) -> None:
         load_sts22(tmp_path, ["de-en"])
 
 
+@pytest.mark.parametrize("missing", [None, 7])
+def test_a_sentence_that_is_missing_is_told(tmp_path: Path, missing: object) -> None:
+    rows = [*_rows(), {"sentence1": "drei", "sentence2": missing, "score": 1}]
+    (tmp_path / "de-en.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(DataError, match=f"de-en: sentence {len(rows)} is no text but {missing}"):
+        load_sts22(tmp_path)
+
+
 def test_the_hub_gives_the_same_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     datasets = pytest.importorskip("datasets")
     columns = {key: [row[key] for row in _rows()] for key in _rows()[0]}

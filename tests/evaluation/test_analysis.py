@@ -11,6 +11,7 @@ from transformers import AutoModel
 from hf_xsent import SentenceEmbedder
 from hf_xsent.cli.main import main
 from hf_xsent.errors import DataError, RecipeError
+from hf_xsent.evaluation import cost
 from hf_xsent.evaluation.analysis import alignment_gap, project, word_vectors
 from hf_xsent.evaluation.cost import training_cost
 
@@ -115,3 +116,23 @@ def test_cost_is_a_table_and_json(
     assert "unknown method 'da'" in capsys.readouterr().err
     assert main([*command, "--methods", "wacse"]) == 2
     assert "wacse reads links between words" in capsys.readouterr().err
+
+
+def test_equal_calls_count_the_same(encoder_folders: dict[str, Path], pairs: list[tuple[str, str]]) -> None:
+    """TLM and PPA draw masks."""
+    batch = [{"language": "de", "source": source, "target": target} for source, target in pairs]
+    runs = [training_cost(str(encoder_folders["bert-mlm"]), batch, ["tr+tlm", "ppa"], repeats=1) for _ in range(2)]
+    counts = [[one.forward_gflops for one in costs] for costs in runs]
+    assert counts[0] == counts[1]
+    assert [one.method for one in runs[0]] == ["tr+tlm", "ppa"]
+
+
+def test_attention_counts(
+    encoder_folders: dict[str, Path], pairs: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = [{"language": "de", "source": source, "target": target} for source, target in pairs]
+    folder = str(encoder_folders["bert-mlm"])
+    (whole,) = training_cost(folder, batch, ["tr"], repeats=1)
+    monkeypatch.setattr(cost, "_FORMULAS", {})
+    (without,) = training_cost(folder, batch, ["tr"], repeats=1)
+    assert without.forward_gflops < whole.forward_gflops < 2 * without.forward_gflops

@@ -94,7 +94,7 @@ def test_translations_are_mined_from_vectors(tmp_path: Path) -> None:
     scores = BuccTask([bucc]).score(Model().encode)
     figures = scores.languages["zh-en dev"]
     assert (figures["f1"], figures["found"], figures["gold"]) == (100, 5, 5)
-    assert scores.groups == {}
+    assert scores.groups == {"measured": figures}
 
 
 # Thresholds of other sets. Sentences are directions in the plane, translations five degrees apart.
@@ -113,7 +113,7 @@ def _directions(sentences: list[str]) -> np.ndarray:
     return np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32)
 
 
-def test_a_threshold_is_chosen_on_the_first_split_and_kept_for_the_others() -> None:
+def test_a_threshold_is_chosen_on_the_training_split_and_kept_for_the_others() -> None:
     """Pair i is i + 1 degrees apart, so its margin falls with i: a threshold that keeps n pairs keeps the n first."""
     task = BuccTask([_bucc("de-en", "training", 6), _bucc("de-en", "test", 6, wrong=3), _bucc("fr-en", "training", 6)])
     scores = task.score(_directions)
@@ -132,13 +132,31 @@ def test_a_threshold_is_chosen_on_the_first_split_and_kept_for_the_others() -> N
     assert scores.groups["others, training (de-en)"] == scores.languages["fr-en training (de-en)"]
 
 
+@pytest.mark.parametrize("training", ["training", "train"])
+def test_an_earlier_split_chooses_only_where_there_is_no_training_set(training: str) -> None:
+    dev, test = _bucc("de-en", "dev", 6, wrong=2), _bucc("de-en", "test", 6)
+    scores = BuccTask([dev, _bucc("de-en", training, 5), test]).score(_directions)
+    assert list(scores.languages) == [f"de-en dev ({training})", f"de-en {training}", f"de-en test ({training})"]
+    assert len({figures["threshold"] for figures in scores.languages.values()}) == 1
+    assert list(BuccTask([dev, test]).score(_directions).languages) == ["de-en dev", "de-en test (dev)"]
+
+
+def test_the_mean_of_what_was_measured_is_of_the_last_split_at_own_thresholds() -> None:
+    sets = [_bucc("de-en", "training", 6), _bucc("de-en", "test", 6, wrong=3), _bucc("fr-en", "test", 6)]
+    scores = BuccTask(sets).score(_directions)
+    both = [scores.languages[name]["f1"] for name in ("de-en test (training)", "fr-en test")]
+    assert scores.groups["measured"]["f1"] == pytest.approx(sum(both) / 2)
+    assert both[0] < 100 == both[1]
+
+
 def test_means_are_given_of_all_four_pairs() -> None:
     pairs = ("de-en", "fr-en", "ru-en", "zh-en")
     scores = BuccTask([_bucc(pair, "training", 5) for pair in pairs]).score(_directions)
     assert scores.groups["4 pairs, training"]["f1"] == 100
     assert "others, training (zh-en)" in scores.groups
-    few = BuccTask([_bucc(pair, "training", 5) for pair in pairs[1:]]).score(_directions)
-    assert "4 pairs, training" not in few.groups
+    for others in (pairs[1:], (*pairs[1:], "es-en")):
+        few = BuccTask([_bucc(pair, "training", 5) for pair in others]).score(_directions)
+        assert "4 pairs, training" not in few.groups
 
 
 def test_sets_that_cannot_be_measured_are_told_before() -> None:

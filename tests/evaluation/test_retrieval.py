@@ -8,7 +8,6 @@ import pytest
 
 from hf_xsent.data.benchmarks import TatoebaSet, load_tatoeba, tatoeba_groups
 from hf_xsent.errors import DataError
-from hf_xsent.evaluation import retrieval
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, TatoebaTask, accuracy_at_1, retrieval_by_language
 
 
@@ -59,11 +58,15 @@ def test_of_equal_scores_the_first_line_counts() -> None:
     assert accuracy_at_1(source, target) == RetrievalAccuracy(pytest.approx(200 / 3), pytest.approx(200 / 3), 3)
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 1024])
-def test_ties_across_blocks_go_to_the_first_line_too(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    monkeypatch.setattr(retrieval, "_ROWS_PER_BLOCK", rows)
-    same = np.ones((5, 2), dtype=np.float32)
-    assert accuracy_at_1(same, same) == RetrievalAccuracy(20.0, 20.0, 5)
+@pytest.mark.parametrize(("count", "width"), [(97, 32), (1013, 384)])
+def test_rounding_does_not_choose_among_repeats(count: int, width: int) -> None:
+    """The same cosine comes out different by where it stands in the product of two matrices."""
+    generator = np.random.default_rng(count)
+    distinct = generator.standard_normal((count // 2, width)).astype(np.float32)
+    some = np.concatenate((distinct, distinct))[generator.permutation(2 * (count // 2))]
+    assert accuracy_at_1(some, some) == RetrievalAccuracy(50.0, 50.0, len(some))
+    near = some + 0.01 * generator.standard_normal(some.shape).astype(np.float32)
+    assert accuracy_at_1(near, some).forward == 50.0 == accuracy_at_1(some, near).backward
 
 
 def test_a_repeated_sentence_counts_once() -> None:
@@ -79,6 +82,12 @@ def test_a_vector_of_zeros_is_no_hit_by_accident_and_no_error() -> None:
     source = np.vstack([_unit([0, 90]), np.zeros((1, 2), dtype=np.float32)])
     result = accuracy_at_1(source, _unit([0, 90, 180]))
     assert result.forward == pytest.approx(200 / 3)
+    assert accuracy_at_1(np.zeros((2, 2)), _unit([0, 90])) == RetrievalAccuracy(0.0, 0.0, 2)
+
+
+def test_a_vector_that_is_no_number_is_an_error() -> None:
+    with pytest.raises(DataError, match="vector 1 is zero or not finite"):
+        accuracy_at_1(_unit([0, np.nan, 90]), _unit([0, 40, 90]))
 
 
 @pytest.mark.parametrize(("sources", "targets"), [(3, 2), (0, 0), (0, 1)])
@@ -88,7 +97,7 @@ def test_unequal_sides_are_refused(sources: int, targets: int) -> None:
 
 
 @pytest.mark.parametrize("count", [1023, 1024, 1025, 2100])
-def test_blocks_give_what_the_whole_matrix_gives(count: int) -> None:
+def test_it_is_what_the_whole_matrix_gives(count: int) -> None:
     generator = np.random.default_rng(count)
     source = generator.standard_normal((count, 12)).astype(np.float32)
     target = source + 1.1 * generator.standard_normal((count, 12)).astype(np.float32)

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from hf_xsent import SentenceEmbedder
 from hf_xsent.data.benchmarks import TatoebaSet
 from hf_xsent.data.bucc import BuccSet
 from hf_xsent.data.sts import StsSet
-from hf_xsent.errors import HfXsentError, ModelError, OutputError
+from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError
 from hf_xsent.evaluation import vectors
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.published import published_figures, published_lines
@@ -134,15 +135,43 @@ def test_finished_tasks_are_not_done_again(
     assert encoded.sentences == 0
 
 
-def test_results_of_another_model_or_other_data_do_not_count(
+def test_a_later_call_adds_to_the_file(
     embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, tmp_path: Path
 ):
     output = tmp_path / "results.json"
-    list(evaluate_tasks(embedder, tasks[2:], {"model_fingerprint": "a"}, output=output))
-    for settings, task in (({"model_fingerprint": "b"}, tasks[2]), ({"model_fingerprint": "b"}, tasks[1])):
-        encoded.sentences = 0
-        list(evaluate_tasks(embedder, [task], settings, output=output))
-        assert encoded.sentences > 0
+    list(evaluate_tasks(embedder, tasks[:1], {}, output=output))
+    first = read_reports(output)
+    list(evaluate_tasks(embedder, tasks[2:], {}, dims=[4], output=output))
+    list(evaluate_tasks(embedder, tasks[2:], {}, dims=[4, 8], output=output))
+    found = [(report.task, report.settings["dim"]) for report in read_reports(output)]
+    assert found == [("tatoeba", 32), ("sts17", 4), ("sts17", 8)]
+    assert read_reports(output)[0] == first[0]
+
+
+def test_a_figure_of_other_versions_is_measured_anew_and_stands_there_once(
+    embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, tmp_path: Path
+):
+    output = tmp_path / "results.json"
+    list(evaluate_tasks(embedder, tasks[2:], {}, output=output))
+    written = output.read_bytes()
+    (old,) = json.loads(written)["runs"]
+    write_json(output, {"runs": [old | {"versions": old["versions"] | {"torch": "1.0"}}]})
+    encoded.sentences = 0
+    list(evaluate_tasks(embedder, tasks[2:], {}, output=output))
+    assert encoded.sentences > 0
+    assert output.read_bytes() == written
+
+
+def test_a_file_of_another_model_is_refused_before_encoding(
+    embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, tmp_path: Path
+):
+    output = tmp_path / "results.json"
+    list(evaluate_tasks(embedder, tasks[2:], {"model": "first", "model_fingerprint": "a"}, output=output))
+    written, encoded.passes = output.read_bytes(), 0
+    with pytest.raises(OutputError, match=r"results of another model \(first\): choose another file"):
+        list(evaluate_tasks(embedder, tasks[1:2], {"model_fingerprint": "b"}, output=output))
+    assert encoded.passes == 0
+    assert output.read_bytes() == written
 
 
 def test_a_file_of_something_else_is_left_alone(
@@ -175,6 +204,22 @@ def test_views_that_do_not_exist_are_told_before_encoding(
         list(evaluate_tasks(embedder, tasks, {}, views, dims))
     assert told in str(error.value)
     assert encoded.passes == 0
+
+
+def test_vectors_that_are_no_numbers_give_no_figures(
+    embedder: SentenceEmbedder, tasks: list[EvaluationTask], tmp_path: Path
+):
+    with torch.no_grad():
+        embedder.model.encoder.get_input_embeddings().weight[:] = torch.nan
+    with pytest.raises(DataError, match=r"the sentence '.+' has a vector that is not finite in float32: is the model"):
+        list(evaluate_tasks(embedder, tasks, {}, output=tmp_path / "results.json"))
+    assert not any(tmp_path.iterdir())
+
+
+def test_json_holds_no_figure_that_is_no_number(tmp_path: Path):
+    with pytest.raises(OutputError, match=r"results.json is not written: a figure is not finite"):
+        write_json(tmp_path / "results.json", {"figure": float("nan")})
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_full_disk_is_told_before_encoding(

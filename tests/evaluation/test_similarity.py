@@ -82,6 +82,11 @@ def test_other_gold_scores_give_another_fingerprint() -> None:
     assert Sts17Task([_sts("ar-ar", [0, 1])]).fingerprint != Sts17Task([_sts("ar-ar", [0, 2])]).fingerprint
 
 
+def test_no_pair_is_refused() -> None:
+    with pytest.raises(DataError, match="no pair of languages of STS 2017 was chosen"):
+        Sts17Task([])
+
+
 def test_the_real_tracks(assets: Path) -> None:
     task = Sts17Task.load(assets / "data" / "sts17")
     assert [len(one.gold) for one in task.sets] == [250] * 7

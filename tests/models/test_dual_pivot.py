@@ -13,6 +13,7 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 from hf_xsent import DualPivotForPreTraining, DualPivotForSentenceEmbedding, SentenceEmbedder
 from hf_xsent.data.collators import PairCollator
 from hf_xsent.errors import ModelError, RecipeError
+from hf_xsent.models.sentence_encoder import View
 
 Pairs = list[tuple[str, str]]
 UNSUPERVISED = {"adversarial": 1.0, "cycle": 5.0}
@@ -49,6 +50,15 @@ def test_untrained_it_is_the_average_of_the_layers(tiny_encoders: Path, sentence
     batch = AutoTokenizer.from_pretrained(tiny_encoders)(sentences, padding=True, return_tensors="pt")
     sums = model.layer_sums([batch["input_ids"]], [batch["attention_mask"]])
     torch.testing.assert_close(model(**batch).sentence_embedding, torch.nn.functional.normalize(sums.mean(1), dim=-1))
+
+
+def test_a_mix_of_layers_has_no_other_pooling(encoder_folders: dict[str, Path], sentences: list[str]) -> None:
+    model = DualPivotForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]))
+    embedder = SentenceEmbedder(model, AutoTokenizer.from_pretrained(encoder_folders["bert"]))
+    with pytest.raises(ModelError, match="mixes its layers: it has no other pooling, leave 'cls' out"):
+        embedder.encode_views(sentences, [View(None, "sum"), View(None, "cls")])
+    mixed, single = embedder.encode_views(sentences, [View(None, "sum"), View(2, "cls")])
+    assert mixed.shape == single.shape
 
 
 def test_single_layers_without_mix_or_map_are_the_plain_sums(tiny_encoders: Path, sentences: list[str]) -> None:

@@ -220,6 +220,19 @@ def test_a_language_without_embedding_is_refused(encoder_folders: dict[str, Path
 # What is opened, and with which settings
 
 
+def test_a_folder_of_ours_without_weights_is_told(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"])).save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"^the model folder '.+' has no readable weights \(model\.safetensors\): .+"):
+        SentenceEmbedder.from_pretrained(str(tmp_path))
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99"])
+def test_a_device_there_is_not_is_told(encoder_folders: dict[str, Path], device: str) -> None:
+    with pytest.raises(ModelError, match=f"^the device '{device}' is not to be had here, try cpu or cuda: "):
+        SentenceEmbedder.from_pretrained(str(encoder_folders["bert"]), device=device)
+
+
 @pytest.mark.parametrize("model_class", [XlmrWithRTLHead, DapForSentenceEmbedding])
 def test_our_own_folder_keeps_its_settings(
     tiny_encoders: Path, tmp_path: Path, sentences: list[str], model_class: Any

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
+import pytest
 import torch
 
+from hf_xsent.errors import ModelError
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.fingerprint import fingerprint_model
 
@@ -21,3 +24,23 @@ def test_a_model_that_was_trained_on_in_its_place_is_another_one(tiny_encoders: 
             weight += 1e-3
     embedder.model.encoder.save_pretrained(folder)
     assert fingerprint_model(str(folder)) != before
+
+
+def test_exports_that_differ_in_a_module_are_different_models(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "exported"
+    shutil.copytree(encoder_folders["bert"], folder)
+    plain = fingerprint_model(str(folder))
+    modules = [{"type": "Transformer", "path": ""}, {"type": "Dense", "path": "3_Dense"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    found = {plain, fingerprint_model(str(folder))}
+    (folder / "3_Dense").mkdir()
+    for name in ("config.json", "model.safetensors", "model.safetensors"):
+        (folder / "3_Dense" / name).write_text(f"{len(found)}")
+        found.add(fingerprint_model(str(folder)))
+    assert len(found) == 5
+    (folder / "checkpoint-3").mkdir()
+    (folder / "checkpoint-3" / "config.json").write_text("{}")
+    assert fingerprint_model(str(folder)) in found
+    (folder / "modules.json").write_text("[3]")
+    with pytest.raises(ModelError, match="is no list of modules"):
+        fingerprint_model(str(folder))

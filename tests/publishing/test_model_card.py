@@ -14,6 +14,8 @@ from huggingface_hub import ModelCard
 
 from hf_xsent.cli.main import main
 from hf_xsent.errors import DataError, ModelError, OutputError
+from hf_xsent.evaluation.registry import TASKS
+from hf_xsent.evaluation.report import Report, write_json
 from hf_xsent.publishing.card_fields import check_card
 from hf_xsent.publishing.evaluation_tables import read_tables
 from hf_xsent.publishing.model_card import facts_of_run, render_card
@@ -84,6 +86,22 @@ def test_a_card_tells_what_the_run_and_the_evaluation_left(exported: Path, run_f
     entries = yaml.safe_load((exported / ".eval_results" / "hf-xsent.yaml").read_text("utf-8"))
     assert entries[0]["dataset"] == {"id": "mteb/tatoeba-bitext-mining", "task_id": "tatoeba"}
     assert entries[0]["value"] == 85.0
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_of_evaluate_has_a_table(task: str, tmp_path: Path) -> None:
+    figures = dict.fromkeys(TASKS[task].headings, 50.0) | {TASKS[task].main: 71.234}
+    groups = {"4 pairs, test": figures, "measured": figures}
+    pairs = {"de-en training": figures, "de-en test (training)": figures, "fr-en test": figures}
+    report = Report(task, "protocol", {"model": "mine", "pooling": "cls"}, "", {}, groups, pairs)
+    write_json(tmp_path / "results.json", {"runs": [report.to_dict()]})
+    (table,) = read_tables(tmp_path / "results.json")
+    assert len(table.header) == 1 + len(figures) and all(len(row) == len(table.header) for row in table.rows)
+    assert [row[0] for row in table.rows] == [*pairs, "mean of 4 pairs, test", "mean of measured"]
+    assert all("71.23" in row for row in table.rows)
+    assert ", 2 " in table.title and table.note == "protocol. pooling cls."
+    assert [one.value for one in table.results] == ([] if task == "bucc" else [71.23])
+    assert "71.23" in str(render_card(card_facts(tables=[table])))
 
 
 def test_a_card_that_lacks_something_is_not_written(

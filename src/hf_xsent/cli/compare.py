@@ -22,7 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", nargs="+", default=[], metavar="KEY=VALUE", help="Change the study: model=…, tasks.tatoeba.data=…"
     )
-    parser.add_argument("--dry_run", action="store_true", help="Check everything, list the runs, and train nothing.")
+    parser.add_argument(
+        "--dry_run",
+        action="store_true",
+        help="Check everything and list the runs; only a budget in minutes trains some steps, to learn the pace.",
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:

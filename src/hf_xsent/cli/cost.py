@@ -13,7 +13,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="Start from this encoder: a folder or a Hub id.")
     parser.add_argument("--data", nargs="+", required=True, metavar="CODE=FILE", help="Take pairs here.")
     parser.add_argument(
-        "--methods", nargs="+", default=["tr", "tr+tlm", "dap"], help="Measure these: tr, tr+mlm, tr+tlm, dap, wacse."
+        "--methods",
+        nargs="+",
+        default=["tr", "tr+tlm", "dap"],
+        help="Measure these: tr, tr+mlm, tr+tlm, dap, ppa, wacse.",
     )
     parser.add_argument("--pairs", type=int, default=32, help="Take a batch of so many pairs.")
     parser.add_argument("--max_length", type=int, default=32, help="Cut sentences after this many tokens.")

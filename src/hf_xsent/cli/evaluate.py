@@ -139,7 +139,10 @@ def _languages(values: Iterable[str], tasks: list[str]) -> dict[str, list[str]]:
         if equals and task not in tasks:
             hint = nearest(task, tasks)
             raise RecipeError(f"--languages {value}: {task!r} is none of the tasks {', '.join(tasks)}{hint}")
-        chosen.setdefault(task or tasks[0], []).extend(_names([codes]))
+        names = _names([codes])
+        if not names:
+            raise RecipeError(f"--languages {value!r} names none: write their codes, or leave it out for all")
+        chosen.setdefault(task or tasks[0], []).extend(names)
     return chosen
 
 

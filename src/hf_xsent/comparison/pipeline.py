@@ -38,7 +38,7 @@ def compare(file: str | Path, output: str | Path, changes: Sequence[str] = ()) -
 
 
 def list_runs(file: str | Path, output: str | Path, changes: Sequence[str] = ()) -> list[Run]:
-    """What ``compare`` would do, after all of its checks; nothing of it is done."""
+    """What ``compare`` would do, after all of its checks; a budget in minutes has some steps trained for the pace."""
     with _alone_in(Path(output)):
         return _prepare(read_study(file, changes), Path(output))
 

@@ -50,6 +50,10 @@ def check_tasks(tasks: Mapping[str, Mapping[str, Any]]) -> None:
                 raise RecipeError(f"tasks.{name}: unknown option {option!r}" + nearest(str(option), known))
             if not isinstance(value, known[option]) or isinstance(value, bool):
                 raise RecipeError(f"tasks.{name}.{option} does not take {value!r}")
+            if option == "languages" and (wrong := [one for one in value if not isinstance(one, str)]):
+                raise RecipeError(
+                    f'tasks.{name}.languages takes codes, not {wrong[0]!r}: write them in quotes, as "no"'
+                )
         if not options.get("data"):
             raise RecipeError(
                 f"tasks.{name}.data is missing: name its files, or give them by --set tasks.{name}.data=…"

@@ -10,7 +10,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import cast
 
-from hf_xsent.data.hub import hub_columns, hub_configs, is_hub_id
+from hf_xsent.data.hub import hub_configs, hub_sentences, is_hub_id
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.lines import lines
 from hf_xsent.errors import DataError, nearest
@@ -91,5 +91,5 @@ def _hub_names(repo: str) -> list[str]:
 
 
 def _read_hub(repo: str, name: str) -> tuple[list[str], list[str]]:
-    sources, targets = hub_columns(repo, f"{name}-eng", ["sentence1", "sentence2"])
-    return [text.strip() for text in sources], [text.strip() for text in targets]
+    sources, targets = hub_sentences(repo, f"{name}-eng", ["sentence1", "sentence2"])
+    return sources, targets

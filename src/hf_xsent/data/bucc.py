@@ -26,6 +26,7 @@ class BuccSet:
 
 
 SPLITS = ("sample", "dev", "training", "train", "test")  # in the order in which they are measured
+TRAINING_SPLITS = ("training", "train")  # thresholds are chosen there
 
 
 def find_bucc(source: str | PathLike[str], pairs: Iterable[str] | None = None) -> list[BuccSet]:
@@ -52,7 +53,12 @@ def find_bucc(source: str | PathLike[str], pairs: Iterable[str] | None = None) -
 
 
 def _place(name: list[str]) -> tuple[str, int, str]:
-    return name[0], SPLITS.index(name[1]) if name[1] in SPLITS else len(SPLITS), name[1]
+    return name[0], *split_place(name[1])
+
+
+def split_place(split: str) -> tuple[int, str]:
+    """By which splits are ordered: those of unknown names last."""
+    return SPLITS.index(split) if split in SPLITS else len(SPLITS), split
 
 
 def _select(there: Iterable[str], pairs: Iterable[str] | None) -> list[str]:

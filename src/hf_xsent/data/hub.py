@@ -48,5 +48,20 @@ def hub_columns(repo: str, config: str, columns: Sequence[str], split: str = "te
         raise DataError(f"{repo}: {config}, split {split}, has no column {error}") from error
 
 
+def hub_sentences(repo: str, config: str, columns: Sequence[str], split: str = "test") -> list[list[str]]:
+    """The same of sentences, all of which must be there."""
+    found = hub_columns(repo, config, columns, split)
+    for column, values in zip(columns, found, strict=True):
+        check_texts(f"{repo}: {config}, split {split}, {column}", values)
+    return [[text.strip() for text in values] for values in found]
+
+
+def check_texts(where: str, values: Sequence[Any]) -> None:
+    """Refuse records whose sentence is missing or none."""
+    for number, value in enumerate(values, start=1):
+        if not isinstance(value, str):
+            raise DataError(f"{where}: sentence {number} is no text but {value!r}: mend the record or leave it out")
+
+
 def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]

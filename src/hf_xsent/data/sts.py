@@ -10,7 +10,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.hub import hub_columns, hub_configs, is_hub_id
+from hf_xsent.data.hub import check_texts, hub_columns, hub_configs, is_hub_id
 from hf_xsent.data.lines import lines
 from hf_xsent.errors import DataError, nearest
 
@@ -154,6 +154,8 @@ def _checked(
     where = f"{source}, {pair}"
     if len(gold) != len(first):
         raise DataError(f"{golds or where} has {len(gold)} gold scores for the {len(first)} pairs of {source}")
+    for side in (first, second):
+        check_texts(where, side)
     scores = [_number(one) for one in gold]
     wrong = next((i for i, score in enumerate(scores) if score is None), None)
     if wrong is not None:
@@ -162,8 +164,8 @@ def _checked(
         raise DataError(f"{golds or where}: a correlation needs at least two different gold scores")
     return StsSet(
         pair,
-        [str(text).strip() for text in first],
-        [str(text).strip() for text in second],
+        [text.strip() for text in first],
+        [text.strip() for text in second],
         [score for score in scores if score is not None],
     )
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 from tqdm import tqdm
 
 from hf_xsent.data.collators import PairCollator
@@ -25,9 +25,19 @@ METHODS: dict[str, dict[str, float]] = {
     "tr+mlm": {"translation_ranking": 1.0, "masked_language_modeling": 1.0},
     "tr+tlm": {"translation_ranking": 1.0, "translation_language_modeling": 1.0},
     "dap": {"translation_ranking": 1.0, "representation_translation": 0.8},
+    "ppa": {"momentum_contrast": 1.0, "translation_language_modeling": 1.0},
     "wacse": {"translation_ranking": 0.8, "aligned_word_prediction": 0.1, "word_translation_ranking": 0.1},
 }
+_SETTINGS: dict[str, dict[str, Any]] = {"ppa": {"random_input_shuffling": True, "tlm_reset_positions": False}}
 _NEEDS_LINKS = {"wacse"}
+
+
+def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    return sdpa_flop_count(query, key, value)
+
+
+# PyTorch has no formula for the attention that a CPU takes.
+_FORMULAS = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention}
 
 
 @dataclass(frozen=True)
@@ -36,7 +46,7 @@ class TrainingCost:
 
     method: str
     forward_gflops: float
-    training_ms: float  # forward and backward
+    training_ms: float  # forward and backward, and what is due after a step
     encoding_ms: float  # of both sentences, once trained; the same for all methods that keep the encoder as it is
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,10 +82,12 @@ def training_cost(
     costs = []
     for method in tqdm(methods, desc="measuring", unit=" methods", disable=None):
         model: Any = SentenceEncoderForPreTraining.from_backbone(
-            name_or_path, objectives=METHODS[method], max_length=max_length
+            name_or_path, objectives=METHODS[method], max_length=max_length, **_SETTINGS.get(method, {})
         )
         model.to(device)
-        costs.append(_cost(method, model, batch, len(pairs), repeats))
+        with torch.random.fork_rng():
+            torch.manual_seed(0)  # masks decide what is computed: equal calls count the same
+            costs.append(_cost(method, model, batch, len(pairs), repeats))
     return costs
 
 
@@ -83,7 +95,7 @@ def _cost(
     method: str, model: SentenceEncoderForPreTraining, batch: Mapping[str, Any], pairs: int, repeats: int
 ) -> TrainingCost:
     model.eval()
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+    with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=_FORMULAS) as counter:
         model(**batch)
     ids, masks = (
         [batch[f"{side}_{kind}"] for side in ("source", "target")] for kind in ("input_ids", "attention_mask")
@@ -93,7 +105,7 @@ def _cost(
         with torch.no_grad():
             encoding.append(_seconds(lambda: model.embed(ids, masks)))
         model.train()
-        training.append(_seconds(lambda: model(**batch).loss.backward()))
+        training.append(_seconds(lambda: _step(model, batch)))
         model.zero_grad()
         model.eval()
     return TrainingCost(
@@ -102,6 +114,13 @@ def _cost(
         1000 * statistics.median(training[1:]) / pairs,
         1000 * statistics.median(encoding[1:]) / pairs,
     )
+
+
+def _step(model: SentenceEncoderForPreTraining, batch: Mapping[str, Any]) -> None:
+    loss = model(**batch).loss
+    assert loss is not None
+    loss.backward()
+    model.end_step()
 
 
 def _seconds(work: Any) -> float:

@@ -8,22 +8,22 @@ from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, ClassVar
 
-from hf_xsent.data.bucc import BuccSet, find_bucc
+from hf_xsent.data.bucc import TRAINING_SPLITS, BuccSet, find_bucc, split_place
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.task import Encode, Figures, Scores, fingerprint, means
 from hf_xsent.mining.calibration import MiningF1, at_threshold, best_threshold
-from hf_xsent.mining.margin import mine_bitext
+from hf_xsent.mining.margin import MinedPairs, mine_bitext
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 _K = 4
-_PAIRS = ("de-en", "fr-en", "ru-en", "zh-en")
+_PAIRS = {"de-en", "fr-en", "ru-en", "zh-en"}
 
 
 @dataclass(frozen=True)
 class BuccTask:
-    """BUCC 2018: each pair's threshold is chosen on its first split and applied to the others, and to other pairs."""
+    """BUCC 2018: a pair's threshold is chosen on its training split and applied to the others, and to other pairs."""
 
     sets: Sequence[BuccSet]
 
@@ -54,7 +54,7 @@ class BuccTask:
 
     @classmethod
     def load(cls, source: str | PathLike[str], languages: Iterable[str] | None = None) -> Self:
-        """As ``find_bucc``: every split with gold pairs, the earliest to choose thresholds by."""
+        """As ``find_bucc``: every split with gold pairs."""
         return cls(find_bucc(source, languages))
 
     @cached_property
@@ -74,10 +74,8 @@ class BuccTask:
     def score(self, encode: Encode) -> Scores:
         """F1 of each set by its pair's own threshold, and where there are several pairs by those of the others."""
         mined = [mine_bitext(encode(one.sources), encode(one.targets), _K) for one in self.sets]
-        chosen: dict[str, tuple[str, float]] = {}  # of each pair: its first split and the best threshold there
-        for one, pairs in zip(self.sets, mined, strict=True):
-            if one.pair not in chosen:
-                chosen[one.pair] = one.split, best_threshold(pairs, one.gold).threshold
+        chosen = self._thresholds(mined)
+        last = max((one.split for one in self.sets), key=split_place)
         own: dict[str, Figures] = {}
         transferred: dict[str, Figures] = {}
         groups: dict[str, list[str]] = {}
@@ -90,9 +88,22 @@ class BuccTask:
                 else:
                     name += "" if split == one.split else f" ({split})"
                     own[name] = figures
-                    groups.setdefault(f"4 pairs, {one.split}", []).append(name)
-        groups = {name: some for name, some in groups.items() if name.startswith("others") or len(some) == len(_PAIRS)}
+                    if {other.pair for other in self.sets if other.split == one.split} == _PAIRS:
+                        groups.setdefault(f"4 pairs, {one.split}", []).append(name)
+                    if one.split == last:
+                        groups.setdefault("measured", []).append(name)
         return Scores(own | transferred, means(own | transferred, groups))
+
+    def _thresholds(self, mined: Sequence[MinedPairs]) -> dict[str, tuple[str, float]]:
+        """Of each pair the split that chooses, its training set or else the earliest, and the best threshold there."""
+        chosen: dict[str, tuple[str, float]] = {}
+        both = zip(self.sets, mined, strict=True)
+        for one, pairs in sorted(
+            both, key=lambda each: (each[0].split not in TRAINING_SPLITS, *split_place(each[0].split))
+        ):
+            if one.pair not in chosen:
+                chosen[one.pair] = one.split, best_threshold(pairs, one.gold).threshold
+        return {one.pair: chosen[one.pair] for one in self.sets}
 
 
 def _figures(measured: MiningF1, one: BuccSet) -> Figures:

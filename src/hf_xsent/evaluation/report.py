@@ -44,6 +44,11 @@ class Report:
         decisive = {key: value for key, value in asdict(self).items() if key not in ("groups", "languages")}
         return json.dumps(decisive, sort_keys=True)
 
+    @property
+    def subject(self) -> str:
+        """What was measured on what data, whatever the versions: a later report takes the place of an earlier one."""
+        return json.dumps([self.task, self.settings, self.data_fingerprint], sort_keys=True)
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
@@ -119,7 +124,11 @@ def check_writable(path: str | Path) -> None:
 def write_json(path: str | Path, content: Mapping[str, Any]) -> None:
     """Whole or not at all: a reader never sees half a file."""
     path = Path(path)
+    try:
+        text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    except ValueError as error:
+        raise OutputError(f"{path} is not written: a figure is not finite, which JSON cannot hold") from error
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    part.write_text(text + "\n", encoding="utf-8")
     part.replace(path)

@@ -14,13 +14,13 @@ from tqdm import tqdm
 from hf_xsent.data.benchmarks import TatoebaSet, load_tatoeba, tatoeba_groups
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.task import Encode, Figures, Scores, fingerprint, means
+from hf_xsent.mining.neighbours import nearest_both_ways
 from hf_xsent.models.encodes import Encodes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 PROTOCOL = "accuracy@1 by cosine, no margin; a hit is the same line number; of equal scores the first line counts"
-_ROWS_PER_BLOCK = 1024
 
 
 @dataclass(frozen=True)
@@ -38,26 +38,26 @@ class RetrievalAccuracy:
 
 
 def accuracy_at_1(source: np.ndarray, target: np.ndarray) -> RetrievalAccuracy:
-    """Rank all targets for each source and all sources for each target, a block of rows at a time."""
+    """Find the nearest target of each source and the nearest source of each target."""
     if len(source) != len(target) or len(source) == 0:
         raise DataError(f"retrieval needs pairs: got {len(source)} source and {len(target)} target vectors")
-    source, target = unit(source), unit(target)
-    lines = np.arange(len(source))
-    nearest_target = np.empty(len(source), dtype=np.int64)
-    nearest_source = np.zeros(len(target), dtype=np.int64)
-    best = np.full(len(target), -np.inf, dtype=np.float32)
-    for start in range(0, len(source), _ROWS_PER_BLOCK):
-        scores = source[start : start + _ROWS_PER_BLOCK] @ target.T
-        nearest_target[start : start + len(scores)] = scores.argmax(1)
-        rows = scores.argmax(0)
-        top = scores[rows, np.arange(len(target))]
-        better = top > best
-        best[better], nearest_source[better] = top[better], rows[better] + start
+    source, target = (np.asarray(side, dtype=np.float32) for side in (source, target))
+    lines = [np.flatnonzero(side.any(1)) for side in (source, target)]  # zeros point nowhere and find nothing
+    if not all(map(len, lines)):
+        return RetrievalAccuracy(0.0, 0.0, len(source))
+    of_source, of_target = nearest_both_ways(source[lines[0]], target[lines[1]], k=1)
+    nearest_target, nearest_source = lines[1][of_source.numbers[:, 0]], lines[0][of_target.numbers[:, 0]]
     return RetrievalAccuracy(
-        forward=100 * float(np.mean(nearest_target == lines)),
-        backward=100 * float(np.mean(nearest_source == lines)),
+        forward=100 * float((_first_alike(target)[nearest_target] == lines[0]).sum() / len(source)),
+        backward=100 * float((_first_alike(source)[nearest_source] == lines[1]).sum() / len(target)),
         pairs=len(source),
     )
+
+
+def _first_alike(vectors: np.ndarray) -> np.ndarray:
+    """Of each line the first that has the same vector: their cosines are equal, however they are rounded."""
+    first: dict[bytes, int] = {}
+    return np.array([first.setdefault(vector.tobytes(), line) for line, vector in enumerate(vectors)])
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:

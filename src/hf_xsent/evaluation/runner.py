@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from hf_xsent.errors import ModelError
+from hf_xsent.errors import ModelError, OutputError
 from hf_xsent.evaluation.report import Report, check_writable, read_reports, write_json
 from hf_xsent.evaluation.task import EvaluationTask
 from hf_xsent.evaluation.vectors import SentenceVectors
@@ -40,8 +40,8 @@ def evaluate_tasks(
 ) -> Iterator[tuple[EvaluationTask, list[Report]]]:
     """Give each task with its reports, one a view and dimension, as soon as they are there.
 
-    ``settings`` say what the model is (``describe``). ``output`` is a JSON file, written after each task; what it holds
-    already of the same model, data and versions is taken from there.
+    ``settings`` say what the model is (``describe``). ``output`` is a JSON file of one model, written after each task;
+    what it holds already of the same data and versions is taken from there, and what is not measured now stays in it.
     """
     views = [embedder.view] if views is None else views
     dims = [embedder.width] if dims is None else dims
@@ -52,7 +52,7 @@ def evaluate_tasks(
     ]
     if output is not None:
         check_writable(output)
-    known = {} if output is None else {report.stamp: report for report in read_reports(output)}
+    known = {} if output is None else {report.stamp: report for report in _known(output, settings)}
     found: dict[str, list[Report]] = {}
     for task in tasks:
         stamps = [Report.of(task, stated).stamp for _, _, stated in measured]
@@ -66,9 +66,22 @@ def evaluate_tasks(
             bar = tqdm(measured, desc=f"scoring {task.name}", unit=" views", delay=2, disable=None)
             found[task.name] = [Report.of(task, stated, task.score(vectors.of(view, dim))) for view, dim, stated in bar]
         if output is not None:
-            reports = [report for one in tasks for report in found.get(one.name, [])]
-            write_json(output, {"runs": [report.to_dict() for report in reports]})
+            done = [report for one in tasks for report in found.get(one.name, [])]
+            renewed = {report.subject for report in done}
+            kept = [report for report in known.values() if report.subject not in renewed]
+            write_json(output, {"runs": [report.to_dict() for report in (*kept, *done)]})
         yield task, found[task.name]
+
+
+def _known(output: str | Path, settings: Mapping[str, Any]) -> list[Report]:
+    """What the file holds, which must be of this model."""
+    reports, ours = read_reports(output), settings.get("model_fingerprint")
+    for report in reports:
+        if report.settings.get("model_fingerprint") != ours:
+            raise OutputError(
+                f"{output} holds results of another model ({report.settings.get('model')}): choose another file"
+            )
+    return reports
 
 
 def _check(embedder: SentenceEmbedder, views: Sequence[View], dims: Sequence[int]) -> None:

@@ -41,10 +41,15 @@ class _StsTask:
 
     sets: Sequence[StsSet]
 
+    title: ClassVar[str]
     protocol: ClassVar[str] = "Spearman's rank correlation of cosines with gold scores, times 100; ties share ranks"
     headings: ClassVar[Mapping[str, str]] = {"pairs": "pairs", "spearman": "spearman"}
     main: ClassVar[str] = "spearman"
     groups: ClassVar[Mapping[str, Sequence[str]]]
+
+    def __post_init__(self) -> None:
+        if not self.sets:
+            raise DataError(f"no pair of languages of {self.title} was chosen: name at least one")
 
     @cached_property
     def fingerprint(self) -> str:

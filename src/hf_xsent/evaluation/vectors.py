@@ -11,6 +11,7 @@ import numpy as np
 
 from hf_xsent.errors import OutputError
 from hf_xsent.evaluation.task import Encode
+from hf_xsent.models.encodes import check_finite
 
 if TYPE_CHECKING:
     from hf_xsent.models.embedder import SentenceEmbedder
@@ -44,6 +45,9 @@ class SentenceVectors:
         start = len(self._rows)
         into = [self._vectors[view][start : start + len(new)] for view in self._views]
         self._embedder.encode_views(new, self._views, show_progress=True, into=into)
+        precision = str(self._embedder.model.dtype).removeprefix("torch.")
+        for vectors in into:
+            check_finite(vectors, precision, lambda row: f"the sentence {new[row][:40]!r}")
         self._rows |= {one: start + place for place, one in enumerate(new)}
 
     def of(self, view: View, dim: int) -> Encode:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hf_xsent.data.sentences import Sentences
-from hf_xsent.errors import DataError
 from hf_xsent.mining.tasks import Processes, RunTasks, claim, save
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.encodes import Encodes, check_finite
 from hf_xsent.models.fingerprint import fingerprint_model
 
 if TYPE_CHECKING:
@@ -107,14 +106,12 @@ class EncodeShard:
         """Encode and write."""
         assert model is not None
         vectors = model.encode(self.store.sentences.batch(self.number)).astype(self.store.dtype)
-        if not np.isfinite(vectors).all():
-            wrong = int((~np.isfinite(vectors)).any(1).argmax())
-            text, line = self.store.sentences[self.number * self.store.sentences.rows_per_batch + wrong]
-            raise DataError(
-                f"line {line} ({text[:40]!r}) has a vector that is not finite in {self.store.dtype}: "
-                "is the model whole? float32 holds larger numbers than float16"
-            )
+        check_finite(vectors, self.store.dtype, self._name)
         save(self.path, vectors)
+
+    def _name(self, row: int) -> str:
+        text, line = self.store.sentences[self.number * self.store.sentences.rows_per_batch + row]
+        return f"line {line} ({text[:40]!r})"
 
 
 def identify_model(name_or_path: str, embedder: SentenceEmbedder) -> dict[str, str]:

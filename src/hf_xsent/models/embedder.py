@@ -17,7 +17,7 @@ from transformers.utils import cached_file
 
 from hf_xsent.errors import ModelError, nearest
 from hf_xsent.models.backbone import family
-from hf_xsent.models.loading import load_config, load_tokenizer, quiet_loading
+from hf_xsent.models.loading import load_config, load_tokenizer, one_sentence, quiet_loading
 from hf_xsent.models.sentence_encoder import SentenceEncoder, SentenceEncoderConfig, View
 from hf_xsent.packing import POOLINGS
 
@@ -71,12 +71,13 @@ class SentenceEmbedder:
         Pooling, length and prompt are the model's own where it states them; a plain encoder is pooled by its mean. With
         ``dim`` only so many numbers of each vector are kept, as sentence-transformers' ``truncate_dim`` does.
         """
+        device = _device(device)
         prompt = ""
         config = load_config(name_or_path)
         if isinstance(config, SentenceEncoderConfig):
             if pooling is not None:
                 config = type(config).from_dict(config.to_dict() | {"pooling": pooling})
-            with quiet_loading():
+            with quiet_loading(), one_sentence(name_or_path, "readable weights (model.safetensors)"):
                 model = AutoModel.from_pretrained(name_or_path, config=config, dtype=dtype)
         else:
             stated = sentence_transformer_settings(name_or_path)
@@ -88,8 +89,6 @@ class SentenceEmbedder:
             longest = family(config).max_length(config)
             stated["max_length"] = min(max_length or stated.get("max_length", 512), longest)
             model = _open_plain(name_or_path, dtype, stated)
-        if device is None:
-            device = "cuda" if torch.cuda.is_available() else "cpu"
         return cls(model.to(device).eval(), load_tokenizer(name_or_path), max_length, layer, dim=dim, prompt=prompt)
 
     @property
@@ -111,6 +110,10 @@ class SentenceEmbedder:
             if view.pooling not in POOLINGS:
                 choices = f"use one of {', '.join(POOLINGS)}{nearest(view.pooling, POOLINGS)}"
                 raise ModelError(f"unknown pooling {view.pooling!r}: {choices}")
+            if view.layer is None and view.pooling != self.pooling:
+                raise ModelError(
+                    f"this model mixes its layers: it has no other pooling, leave {view.pooling!r} out or name layers"
+                )
 
     def encode(self, sentences: Sequence[str], language: str | None = None, show_progress: bool = False) -> np.ndarray:
         """N × width float32 vectors, row i for sentence i; ``language`` for models with language embeddings."""
@@ -172,6 +175,19 @@ class SentenceEmbedder:
         if language is None or language not in known:
             raise ModelError(f"this model has language embeddings for {', '.join(known)}: pass one as language")
         return known.index(language)
+
+
+def _device(device: str | torch.device | None) -> torch.device:
+    """One that is there, told before anything is opened; by default the GPU if there is one."""
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        chosen = torch.device(device)
+        torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError) as error:  # no such kind, or none in this machine
+        reason = str(error).splitlines()[0]
+        raise ModelError(f"the device {str(device)!r} is not to be had here, try cpu or cuda: {reason}") from error
+    return chosen
 
 
 @contextmanager

@@ -3,30 +3,46 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import numpy as np
 
+from hf_xsent.errors import ModelError
 from hf_xsent.models.loading import load_config
 
 _SAMPLES, _SAMPLE_BYTES = 64, 4096
 _MODEL_FILES = ("*.safetensors", "config.json", "tokenizer*", "vocab*", "*.model")
+_MODULE_FILES = ("*.safetensors", "config.json")  # of a folder that modules.json names
 
 
 def fingerprint_model(name_or_path: str) -> str:
     """A hash that a model of a folder changes when it is trained on; of a Hub model its name and revision.
 
-    Of large files, 64 pieces spread over them must do.
+    Of large files, 64 pieces spread over them must do. Of folders within only sentence-transformers' modules count.
     """
     folder = Path(name_or_path)
     if not folder.is_dir():
         return f"{name_or_path}@{getattr(load_config(name_or_path), '_commit_hash', None)}"
     digest = hashlib.sha256()
-    for path in sorted({path for pattern in _MODEL_FILES for path in folder.glob(pattern)}):
+    for path in sorted({path for pattern in _MODEL_FILES for path in folder.glob(pattern)} | _modules(folder)):
         size = path.stat().st_size
-        digest.update(f"{path.name} {size}\n".encode())
+        digest.update(f"{path.relative_to(folder).as_posix()} {size}\n".encode())
         with path.open("rb") as file:
             for start in np.linspace(0, max(0, size - _SAMPLE_BYTES), _SAMPLES, dtype=int).tolist():
                 file.seek(start)
                 digest.update(file.read(_SAMPLE_BYTES))
     return digest.hexdigest()[:16]
+
+
+def _modules(folder: Path) -> set[Path]:
+    """What sentence-transformers puts around an encoder: the list of modules, and their files."""
+    listed = folder / "modules.json"
+    if not listed.is_file():
+        return set()
+    try:
+        names = [str(module["path"]) for module in json.loads(listed.read_text(encoding="utf-8"))]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ModelError(f"{listed} is no list of modules with their paths: export the model anew") from error
+    folders = [folder / name for name in names if name]
+    return {listed} | {path for one in folders for pattern in _MODULE_FILES for path in one.glob(pattern)}

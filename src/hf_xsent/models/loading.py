@@ -32,13 +32,13 @@ def build_encoder(config: PreTrainedConfig) -> PreTrainedModel:
 def load_encoder(name_or_path: str, dtype: torch.dtype = torch.float32, **options: Any) -> PreTrainedModel:
     """A pretrained encoder without pooler or other heads."""
     arguments = family(load_config(name_or_path)).arguments
-    with quiet_loading(), _one_sentence(name_or_path, "readable weights (model.safetensors)"):
+    with quiet_loading(), one_sentence(name_or_path, "readable weights (model.safetensors)"):
         return AutoModel.from_pretrained(name_or_path, dtype=dtype, use_safetensors=True, **arguments, **options)
 
 
 def load_config(name_or_path: str) -> PreTrainedConfig:
     """The config of a model folder or Hub id."""
-    with _one_sentence(name_or_path, "readable config.json"):
+    with one_sentence(name_or_path, "readable config.json"):
         return AutoConfig.from_pretrained(name_or_path)
 
 
@@ -48,12 +48,13 @@ def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
     folder = Path(name_or_path)
     if folder.is_dir() and not any((folder / file).is_file() for file in files):
         raise ModelError(f"the model folder {name_or_path!r} holds no tokenizer: save one into it (tokenizer.json)")
-    with _one_sentence(name_or_path, "readable tokenizer"):
+    with one_sentence(name_or_path, "readable tokenizer"):
         return AutoTokenizer.from_pretrained(name_or_path)
 
 
 @contextmanager
-def _one_sentence(name_or_path: str, what: str) -> Iterator[None]:
+def one_sentence(name_or_path: str, what: str) -> Iterator[None]:
+    """What a folder or Hub id lacks, in place of the errors of several libraries."""
     try:
         yield
     except (OSError, ValueError) as error:

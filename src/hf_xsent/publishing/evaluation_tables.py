@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,42 +36,76 @@ class EvaluationTable:
     measured: bool = True
 
 
+@dataclass(frozen=True)
+class _Benchmark:
+    """How a task's figures are called; ``dataset_id`` where the Hub measures the same."""
+
+    title: str
+    rows: tuple[str, str]  # one and several
+    main: str
+    metric: str
+    metric_name: str
+    dataset_id: str | None = None
+
+
+_PAIRS = ("pair of languages", "pairs of languages")
+_SPEARMAN = ("spearman", "spearman", "Spearman × 100")
+_BENCHMARKS = {
+    "tatoeba": _Benchmark(
+        "Tatoeba", ("language", "languages"), "mean", "accuracy", "accuracy@1", "mteb/tatoeba-bitext-mining"
+    ),
+    "bucc": _Benchmark("BUCC 2018", _PAIRS, "f1", "f1", "F1"),
+    "sts17": _Benchmark("STS 2017", _PAIRS, *_SPEARMAN, "mteb/sts17-crosslingual-sts"),
+    "sts22": _Benchmark("STS22", _PAIRS, *_SPEARMAN, "mteb/sts22-crosslingual-sts"),
+}
+_HEADINGS = {"forward": "xx→en", "backward": "en→xx", "f1": "F1"}
+
+
 def read_tables(path: str | Path) -> list[EvaluationTable]:
     """A table for each run of an evaluation file."""
     try:
         runs = json.loads(Path(path).read_text(encoding="utf-8"))["runs"]
-        return [_TABLES[run["task"]](run) for run in runs]
+        return [_table(run, _BENCHMARKS[run["task"]]) for run in runs]
     except OSError as error:
         raise DataError(f"cannot read the results {path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
         raise DataError(f"{path} holds no results for a card: write them with hf-xsent evaluate --output") from error
 
 
-def _tatoeba(run: Mapping[str, Any]) -> EvaluationTable:
-    groups = {f"mean of {name}": scores for name, scores in run["groups"].items()}
-    scores = run["languages"] | groups
+def _table(run: Mapping[str, Any], benchmark: _Benchmark) -> EvaluationTable:
+    """Every figure of the report: a row for each language or pair, and for each mean over a group of them."""
+    scores = run["languages"] | {f"mean of {name}": figures for name, figures in run["groups"].items()}
+    columns = list(next(iter(scores.values())))
+    count = len({name.split()[0] for name in run["languages"]})  # BUCC's names go on with the split
+    measured = f"{count} {benchmark.rows[count > 1]}"
     settings = ", ".join(f"{key} {value}" for key, value in run["settings"].items() if key != "model")
-    largest = "measured" if "measured" in run["groups"] else next(iter(run["groups"]))
-    count = len(run["languages"])
     return EvaluationTable(
-        title=f"Tatoeba, {count} {'language' if count == 1 else 'languages'}, accuracy@1 in percent",
-        header=["language", "pairs", "xx→en", "en→xx", "mean"],
-        rows=[
-            [name, str(one["pairs"]), *(f"{one[key]:.2f}" for key in ("forward", "backward", "mean"))]
-            for name, one in scores.items()
-        ],
+        title=f"{benchmark.title}, {measured}, {benchmark.metric_name}",
+        header=[benchmark.rows[0], *(_HEADINGS.get(column, column) for column in columns)],
+        rows=[[name, *(_cell(figures[column]) for column in columns)] for name, figures in scores.items()],
         note=f"{run['protocol']}. {settings}.",
-        results=[
-            Figure(
-                dataset_id="mteb/tatoeba-bitext-mining",
-                dataset_name=f"Tatoeba ({count} languages, both directions)",
-                task_id="tatoeba",
-                metric="accuracy",
-                metric_name="accuracy@1",
-                value=round(run["groups"][largest]["mean"], 2),
-            )
-        ],
+        results=_figures(run, benchmark, measured),
     )
 
 
-_TABLES: dict[str, Callable[[Mapping[str, Any]], EvaluationTable]] = {"tatoeba": _tatoeba}
+def _cell(value: float) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def _figures(run: Mapping[str, Any], benchmark: _Benchmark, measured: str) -> list[Figure]:
+    """The mean of all that was measured, for the Hub."""
+    if benchmark.dataset_id is None:
+        return []
+    groups = run["groups"]
+    whole = groups["measured"] if "measured" in groups else next(iter(groups.values()))
+    both = ", both directions" if run["task"] == "tatoeba" else ""
+    return [
+        Figure(
+            dataset_id=benchmark.dataset_id,
+            dataset_name=f"{benchmark.title} ({measured}{both})",
+            task_id=run["task"],
+            metric=benchmark.metric,
+            metric_name=benchmark.metric_name,
+            value=round(whole[benchmark.main], 2),
+        )
+    ]
