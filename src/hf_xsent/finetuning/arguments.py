@@ -23,13 +23,15 @@ class FineTuneArguments:
     train: list[str] | None = _flag(
         help="Train on these, by language: en=train.tsv alone (zero-shot), or de=… fr=… too (translate-train)."
     )
-    dev: list[str] | None = _flag(help="Measure these during training, given like --train.")
+    dev: list[str] | None = _flag(
+        help="Measure these during training, given like --train (of the Hub: the validation split)."
+    )
     code_switching: bool = _flag(
         False, help="Exchange one text of each non-English pair for its English translation, both ways in one batch."
     )
     languages: list[str] | None = _flag(help="Measure these languages only, such as de, or de-en of G-XLT.")
     max_length: int = _flag(128, help=_MAX_LENGTH)
-    max_train: int | None = _flag(help="Train on at most so many records a language.")
+    max_train: int | None = _flag(help="Train on at most so many records a language, or switched pairs of them.")
     max_test: int | None = _flag(help="Measure at most so many records of each test set; for a look, not a result.")
     dropout: float | None = _flag(help="Set the encoder's dropout; default: as it comes.")
     resume: bool = _flag(False, help="Go on from the last checkpoint in the output folder.")
