@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 
 def _flag(default: Any = None, *, help: str) -> Any:  # noqa: A002 - argparse's own word
@@ -43,12 +43,16 @@ class FineTuneArguments:
 class XnliArguments(FineTuneArguments):
     """Natural language inference."""
 
+    task: ClassVar[str] = "xnli"
+
     xnli: str | None = _flag(help="Measure XNLI at the end: a folder of files test-de.tsv, or facebook/xnli.")
 
 
 @dataclass
 class MlqaArguments(FineTuneArguments):
     """Extractive question answering."""
+
+    task: ClassVar[str] = "mlqa"
 
     mlqa: str | None = _flag(
         help="Measure MLQA at the end: a folder of files test-context-de-question-de.json, or a Hub id."

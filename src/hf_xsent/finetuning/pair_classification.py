@@ -65,7 +65,7 @@ class PairClassification(Task):
 
 def _labels_of_outputs(model: PreTrainedModel) -> list[int]:
     """The number into ``LABELS`` of each of the model's outputs, which ``id2label`` names."""
-    names = [str(name).lower() for _, name in sorted(model.config.id2label.items())]
+    names = [str(name).lower() for _, name in sorted((model.config.id2label or {}).items())]
     if sorted(names) != sorted(LABELS):
         raise ModelError(
             f"{model.name_or_path!r} tells {', '.join(names)} apart, not {', '.join(LABELS)}: name its outputs so in "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from hf_xsent.models.backbone import family
 from hf_xsent.models.loading import load_config, load_tokenizer, quiet_loading
 from hf_xsent.models.task_model import task_model, without_padding
 from hf_xsent.training.arguments import read_settings
-from hf_xsent.training.output_folder import RECIPE_FILE, prepare_output_folder, remove_old_run
+from hf_xsent.training.output_folder import RECIPE_FILE, prepare_output_folder, remove_old_run, write_recipe
 
 logger = logging.getLogger(__name__)
 
@@ -135,7 +135,8 @@ def run(
             remove_old_run(folder)
             for name in (RESULTS, TABLE):
                 (folder / name).unlink(missing_ok=True)
-        _write_recipe(options, training, folder / RECIPE_FILE)
+        stated = {key: value for key, value in asdict(options).items() if key not in ("resume", "overwrite", "verbose")}
+        write_recipe(folder, f"finetune {options.task}", stated, training)
     if train:
         tuner.train(resume_from_checkpoint=checkpoint)
         tuner.save_model()
@@ -168,14 +169,3 @@ def _fine_tuned(name_or_path: str, kind: Any) -> Any:
         if not wanted & {*architectures}:
             raise ModelError(f"{name_or_path!r} is not fine-tuned for this task: give --train, data to train it on")
         return kind.from_pretrained(name_or_path, use_safetensors=True)
-
-
-def _write_recipe(options: Any, training: FineTuningArguments, path: Path) -> None:
-    """All that was stated, in a file that starts the same run again."""
-    stated = {key: value for key, value in asdict(options).items() if key not in ("resume", "overwrite", "verbose")}
-    for field in fields(training):
-        value = getattr(training, field.name, None)
-        if field.init and value != field.default and isinstance(value, str | int | float):
-            stated[field.name] = getattr(value, "value", value)
-    text = yaml.safe_dump({key: value for key, value in stated.items() if value is not None}, sort_keys=False)
-    path.write_text(f"# hf-xsent finetune\n{text}", encoding="utf-8")
