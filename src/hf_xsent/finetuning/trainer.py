@@ -14,10 +14,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
-from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
-from hf_xsent.training.callbacks import MetricsFile, ProgressBar
 from hf_xsent.training.memory import keep_freed_memory
 from hf_xsent.training.saving import SavingTrainer
 
@@ -115,10 +113,6 @@ class FineTuner(SavingTrainer):
             processing_class=processing_class,
         )
         self.task = task
-        for default in (PrinterCallback, ProgressCallback):
-            self.remove_callback(default)
-        self.add_callback(ProgressBar)
-        self.add_callback(MetricsFile)
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
         """As the Trainer's; on a CPU, memory freed in one step is kept for the next."""

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase
-from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
 from hf_xsent.data.bitext import Bitext
@@ -26,7 +25,7 @@ from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.encodes import Encodes
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.training.arguments import AlignmentTrainingArguments
-from hf_xsent.training.callbacks import EndOfStep, MetricsFile, ProgressBar
+from hf_xsent.training.callbacks import EndOfStep
 from hf_xsent.training.cost import Cost
 from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.memory import keep_freed_memory
@@ -94,10 +93,6 @@ class AlignmentTrainer(SavingTrainer):
             processing_class=processing_class,
             **kwargs,
         )
-        for default in (PrinterCallback, ProgressCallback):
-            self.remove_callback(default)
-        self.add_callback(ProgressBar)
-        self.add_callback(MetricsFile)
         self.add_callback(EndOfStep)
         if args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(args.early_stopping_patience, args.early_stopping_threshold))
