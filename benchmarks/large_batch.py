@@ -104,9 +104,10 @@ def main() -> None:
     options = parser.parse_args()
     output = Path(options.output)
     result: dict[str, Any] = json.loads(output.read_text()) if output.is_file() else {"caching": [], "processes": []}
-    # Peaks rise for some steps, as batches differ: a batch of one chunk takes as many chunks as two of eight do.
+    # Peaks rise with each longer chunk than any before: a batch of one chunk takes as many steps as the largest has chunks.
+    chunks = max(2 * max(options.batches, default=1) // options.chunk, 16)
     runs = [
-        ("caching", batch, None, 1, 16) if batch <= options.chunk else ("caching", batch, options.chunk, 1, 2)
+        ("caching", batch, None, 1, chunks) if batch <= options.chunk else ("caching", batch, options.chunk, 1, 2)
         for batch in options.batches
     ]
     runs += [("processes", 128, None, processes, 6) for processes in options.processes]

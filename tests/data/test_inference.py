@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -61,14 +62,51 @@ def test_a_bad_json_line_and_missing_columns_are_told(tmp_path: Path) -> None:
 def test_parallel_files_must_be_equal_record_by_record() -> None:
     with pytest.raises(DataError, match="en.tsv has 2 pairs but de.tsv has 1: code-switching needs translations"):
         check_parallel("en.tsv", PAIRS, "de.tsv", PAIRS[:1])
-    with pytest.raises(DataError, match="record 1 is entailment in en.tsv but contradiction in de.tsv"):
-        check_parallel("en.tsv", PAIRS, "de.tsv", PAIRS[::-1])
+
+
+def test_what_does_not_translate_each_other_is_told_by_the_rows_of_both_files(tmp_path: Path) -> None:
+    english, german = tmp_path / "en.tsv", tmp_path / "de.tsv"
+    english.write_text("premise\thypo\tlabel\nA\tB\t-\nA\tB\tneutral\nA\tB\tentailment\n", encoding="utf-8")
+    german.write_text("A\tB\tneutral\nA\tB\tneutral\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"row 4 of .*en.tsv is entailment but row 2 of .*de.tsv is neutral: they"):
+        check_parallel(str(english), load_inference(english), str(german), load_inference(german))
+
+
+XNLI = (
+    "language\tgold_label\tsentence1_binary_parse\tsentence1\tsentence2\tpairID\n"
+    "de\tentailment\t\tEin Hund läuft.\tEin Tier bewegt sich.\t1\n"
+    "en\tentailment\t\tA dog runs.\tAn animal moves.\t1\n"
+    "en\tcontradiction\t\tA dog runs.\tA cat sleeps.\t2\n"
+)
+
+
+def test_xnli_as_published_is_taken_apart_by_its_column_of_languages(tmp_path: Path) -> None:
+    (tmp_path / "xnli.test.tsv").write_text(XNLI, encoding="utf-8")
+    german = [InferencePair("Ein Hund läuft.", "Ein Tier bewegt sich.", 0)]
+    assert load_xnli(tmp_path) == {"de": german, "en": PAIRS}
+    assert load_xnli(tmp_path, ["en"]) == {"en": PAIRS}
+    with pytest.raises(DataError, match="has no language 'fr', only de, en"):
+        load_xnli(tmp_path, ["fr"])
+
+
+@pytest.mark.parametrize("name", ["xnli.test.tsv", "xnli.test.jsonl"])
+def test_of_a_file_in_several_languages_the_one_asked_for_is_taken(tmp_path: Path, name: str) -> None:
+    path, text = tmp_path / name, XNLI
+    if name.endswith(".jsonl"):
+        header, *rows = (line.split("\t") for line in XNLI.splitlines())
+        text = "".join(json.dumps(dict(zip(header, row, strict=True))) + "\n" for row in rows)
+    path.write_text(text, encoding="utf-8")
+    assert load_inference(path, "en") == PAIRS
+    with pytest.raises(DataError, match=f"{name} has no pairs in 'fr', only in de, en"):
+        load_inference(path, "fr")
+    with pytest.raises(DataError, match=f"{name} mixes the languages de, en: say which one to take"):
+        load_inference(path)
 
 
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file: .*nothing.tsv"):
         load_inference(tmp_path / "nothing.tsv")
-    with pytest.raises(DataError, match="no files such as test-de.tsv"):
+    with pytest.raises(DataError, match="no file xnli.test.tsv, nor such as test-de.tsv"):
         load_xnli(tmp_path)
     (tmp_path / "test-de.tsv").write_text("a\tb\tneutral\n", encoding="utf-8")
     with pytest.raises(DataError, match="has no language 'fr', only de"):

@@ -36,6 +36,9 @@ def test_questions_come_with_context_and_answers(tmp_path: Path) -> None:
         (("7", "Who?", "Ada wrote it.", [(1, "Ada")]), "question '7': the answer 'Ada' does not stand at character 1"),
         (("7", "Who?", "Ada wrote it.", [(0, "Eva")]), "question '7': the answer 'Eva' does not stand at character 0"),
         (("7", "Who?", "Ada wrote it.", [(-4, "it.")]), "does not stand at character -4"),
+        (("7", "Who?", "Ada wrote it.", [(0, None)]), "question '7': the answer None does not stand at character 0"),
+        (("7", "Who?", "It was 1843.", [(7, 1843)]), "question '7': the answer 1843 does not stand at character 7"),
+        (("7", "Who?", "Ada wrote it.", [("0", "Ada")]), "question '7': the answer 'Ada' does not stand"),
         (("7", "Who?", "Ada wrote it.", []), "question '7' has no answer, as SQuAD 2 has"),
         (("7", " ", "Ada wrote it.", [(0, "Ada")]), "question '7' is empty"),
     ],
@@ -64,6 +67,20 @@ def test_folders_of_mlqa_and_xquad_are_read_by_their_names(tmp_path: Path) -> No
     assert [one.name for one in load_xquad(tmp_path)] == ["th"]
     with pytest.raises(DataError, match="no files of mlqa"):
         load_mlqa(tmp_path, "train")
+
+
+def test_files_of_a_language_that_is_not_mlqas_are_refused(tmp_path: Path) -> None:
+    write_squad(tmp_path / "test-context-fr-question-fr.json", [("1", "Qui ?", "Ada.", [(0, "Ada")])])
+    with pytest.raises(DataError, match="has files of 'fr', but MLQA is in ar, de, en, es, hi, vi, zh"):
+        load_mlqa(tmp_path)
+
+
+def test_a_record_of_the_hub_with_more_starts_than_texts_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {"answer_start": [0, 4], "text": ["Ada"]}
+    record = {"id": "1", "question": "Who?", "context": "Ada wrote it.", "answers": answers}
+    monkeypatch.setattr("hf_xsent.data.questions.hub_rows", lambda source, split: [record])
+    with pytest.raises(DataError, match="^org/squad: a record is not as SQuAD's .*with as many texts as starts$"):
+        load_questions("org/squad")
 
 
 def test_translations_are_found_by_id() -> None:

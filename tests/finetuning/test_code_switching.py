@@ -15,22 +15,23 @@ def _pair(language: str, number: int) -> InferencePair:
 def test_each_pair_becomes_two_that_are_half_english() -> None:
     records = {language: [_pair(language, number) for number in range(2)] for language in ("en", "de", "sw")}
     switched = switch_inference(dict.fromkeys(records, "file"), records)
-    assert switched[0] == (
+    assert switched["de"][0] == (
         InferencePair("premise 0 en", "hypothesis 0 de", 0),
         InferencePair("premise 0 de", "hypothesis 0 en", 0),
     )
-    assert len(switched) == 4  # of two languages; neither originals nor English pairs
-    assert switched[3][0] == InferencePair("premise 1 en", "hypothesis 1 sw", 1)
+    assert {language: len(groups) for language, groups in switched.items()} == {"de": 2, "sw": 2}  # no English pairs
+    assert switched["sw"][1][0] == InferencePair("premise 1 en", "hypothesis 1 sw", 1)
 
 
 def test_questions_keep_the_answers_of_their_context() -> None:
     english = Question("q", "Who wrote it?", "Ada wrote it.", ((0, "Ada"),))
     german = Question("q", "Wer schrieb es?", "Es schrieb Ada.", ((11, "Ada"),))
-    (switched,) = switch_questions({"en": "a", "de": "b"}, {"en": [english], "de": [german]})
-    assert switched == (
+    switched = switch_questions({"en": "a", "de": "b"}, {"en": [english], "de": [german]})
+    both = (
         Question("q", "Who wrote it?", "Es schrieb Ada.", ((11, "Ada"),)),
         Question("q", "Wer schrieb es?", "Ada wrote it.", ((0, "Ada"),)),
     )
+    assert switched == {"de": [both]}
 
 
 @pytest.mark.parametrize("languages", [["en"], ["de"], ["de", "fr"]])

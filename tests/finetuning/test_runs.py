@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file
-from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification
+from training_process import TORCHRUN
+from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification, AutoTokenizer
 
 from hf_xsent.cli.main import main as command
-from hf_xsent.errors import DataError, HfXsentError, OutputError, RecipeError
+from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
 from hf_xsent.finetuning.mlqa import main as mlqa
-from hf_xsent.finetuning.trainer import FineTuner
+from hf_xsent.finetuning.pair_classification import PairClassification
+from hf_xsent.finetuning.span_extraction import SpanExtraction
+from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments
 from hf_xsent.finetuning.xnli import main as xnli
+from hf_xsent.models.task_model import task_model
 
 Pairs = list[tuple[str, str]]
 LABELS = ("entailment", "neutral", "contradiction")
@@ -155,6 +163,15 @@ def test_a_resumed_run_ends_as_the_whole_one(data: Path, encoder_folders: dict[s
         (xnli, ["--xnli={d}"], HfXsentError, "is not fine-tuned for this task: give --train"),
         (xnli, ["--train=en={d}/train-en.tsv", "--max_length=5000"], RecipeError, "max_length 5000 does not fit"),
         (xnli, ["--train=en={d}/train-en.tsv", "--learning_rat=1"], RecipeError, "unknown flag --learning_rat"),
+        (xnli, ["--train=en={d}/train-en.tsv", "--max_train=-1"], RecipeError, "max_train -1 is not positive"),
+        (xnli, ["--xnli={d}", "--max_test=0"], RecipeError, "max_test 0 is not positive: leave it out"),
+        (xnli, ["--train=en={d}/train-en.tsv", "--dropout=2"], RecipeError, "dropout 2.0 is not a probability"),
+        (
+            xnli,
+            ["--train=en={d}/train-en.tsv", "--load_best_model_at_end", "--save_strategy=epoch"],
+            RecipeError,
+            "load_best_model_at_end goes by what dev data measures: give --dev",
+        ),
         (mlqa, ["--train=en={d}/bad.json"], DataError, "question '0': the answer 'garten' does not stand at"),
         (mlqa, ["--train=en={d}/train-en.json", "--mlqa={d}", "--languages=fr"], DataError, "no test set 'fr'"),
     ],
@@ -170,6 +187,147 @@ def test_bad_input_is_one_sentence_before_anything_is_trained(
         task(_flags(data, encoder_folders["bert"], *(one.format(d=data) for one in more)))
     assert "\n" not in str(error.value)
     assert not (data / "out").exists()
+
+
+def _relabelled(data: Path, order: tuple[str, ...]) -> Path:
+    """The model in ``out`` with the rows of its classifier and the names of its outputs in another order."""
+    model, folder = AutoModelForSequenceClassification.from_pretrained(data / "out"), data / "relabelled"
+    rows = [LABELS.index(label) for label in order]
+    for weight in model.classifier.parameters():
+        weight.data = weight.data[rows]
+    model.config.id2label = {number: label.upper() for number, label in enumerate(order)}
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(data / "out").save_pretrained(folder)
+    return folder
+
+
+def test_a_model_with_its_labels_in_another_order_is_measured_by_their_names(
+    data: Path, encoder_folders: dict[str, Path]
+) -> None:
+    train = [f"--train=en={data}/train-en.tsv", f"--xnli={data}", "--save_strategy=no"]
+    (report,) = xnli(_flags(data, encoder_folders["bert"], *train, max_steps=20, dropout=0))
+    folder = _relabelled(data, ("contradiction", "entailment", "neutral"))
+    (again,) = xnli(_flags(data, folder, f"--xnli={data}", output_dir=data / "again"))
+    assert again.scores == report.scores
+    assert (again.setting, again.published()) == ("unknown training", {})  # no recipe says what it was trained on
+
+
+def test_a_model_with_other_labels_is_refused(data: Path, encoder_folders: dict[str, Path]) -> None:
+    folder = data / "other"
+    AutoModelForSequenceClassification.from_pretrained(encoder_folders["bert"], num_labels=3).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(encoder_folders["bert"]).save_pretrained(folder)
+    with pytest.raises(ModelError, match="other' tells label_0, label_1, label_2 apart, not entailment, neutral, con"):
+        xnli(_flags(data, folder, f"--xnli={data}"))
+    assert not (data / "out").exists()
+
+
+def test_a_model_measured_again_keeps_the_setting_it_was_trained_in(
+    data: Path, encoder_folders: dict[str, Path]
+) -> None:
+    train = ["--train", f"en={data}/train-en.tsv", f"de={data}/train-de.tsv"]
+    assert xnli(_flags(data, encoder_folders["bert"], *train, max_steps=1)) == []
+    (report,) = xnli(_flags(data, data / "out", f"--xnli={data}", output_dir=data / "again"))
+    assert report.setting == "translate-train"
+
+
+@pytest.mark.parametrize(("task", "data_set", "score"), [(xnli, "tsv", "accuracy"), (mlqa, "json", "f1")])
+def test_dev_data_is_measured_each_epoch_and_chooses_the_best_model(
+    data: Path, encoder_folders: dict[str, Path], task: Any, data_set: str, score: str
+) -> None:
+    flags = [f"--train=en={data}/train-en.{data_set}", f"--dev=de={data}/train-de.{data_set}"]
+    settings: dict[str, Any] = {"max_question_length": 8, "doc_stride": 4} if task is mlqa else {}
+    settings |= {"save_strategy": "epoch", "save_total_limit": 2}
+    task(_flags(data, encoder_folders["bert"], *flags, "--load_best_model_at_end", **settings))
+    metrics = [json.loads(line) for line in (data / "out/metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in metrics if f"eval_{score}" in line] == [2, 4]
+    state = json.loads((data / "out/checkpoint-4/trainer_state.json").read_text())
+    assert state["best_metric"] == max(line[f"eval_{score}"] for line in metrics if f"eval_{score}" in line)
+    assert state["best_model_checkpoint"] is not None
+
+
+def test_of_a_data_set_on_the_hub_the_validation_split_is_for_dev(
+    data: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[tuple[str, str]] = []
+
+    def rows(source: str, split: str) -> list[dict[str, Any]]:
+        opened.append((source, split))
+        if "xnli" in source:
+            return [{"premise": "We eat.", "hypothesis": "We eat bread.", "label": 1}]
+        answers = {"answer_start": [3], "text": ["eat"]}
+        return [{"id": "1", "question": "What?", "context": "We eat.", "answers": answers}]
+
+    for module in ("inference", "questions"):
+        monkeypatch.setattr(f"hf_xsent.data.{module}.hub_rows", rows)
+    lengths = {"max_question_length": 8, "doc_stride": 4}
+    for task, source, more in ((xnli, "org/xnli:en", {}), (mlqa, "org/squad", lengths)):
+        flags = [f"--train=en={source}", f"--dev=en={source}", "--overwrite"]
+        task(_flags(data, encoder_folders["bert"], *flags, max_steps=1, **more))
+        assert opened[-2:] == [(source, "train"), (source, "validation")]
+
+
+def test_training_records_are_cut_after_they_were_switched(
+    data: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = json.loads((data / "train-en.json").read_text())
+    content["data"][0]["paragraphs"].reverse()  # the first German question is the last English one
+    (data / "train-en.json").write_text(json.dumps(content), encoding="utf-8")
+    groups: list[Any] = []
+    grouped_windows = SpanExtraction.grouped_windows
+
+    def watched(task: SpanExtraction, some: Any) -> Any:
+        groups.extend(some)
+        return grouped_windows(task, some)
+
+    monkeypatch.setattr(SpanExtraction, "grouped_windows", watched)
+    train = ["--train", f"en={data}/train-en.json", f"de={data}/train-de.json", "--code_switching=true"]
+    lengths = {"max_question_length": 8, "doc_stride": 4, "max_train": 1, "max_steps": 1}
+    mlqa(_flags(data, encoder_folders["bert"], *train, **lengths))
+    assert [[question.id for question in group] for group in groups] == [["0", "0"]]
+
+
+def test_the_card_says_what_was_trained(data: Path, encoder_folders: dict[str, Path]) -> None:
+    task = PairClassification(AutoTokenizer.from_pretrained(encoder_folders["bert"]), 32)
+    model = task_model(str(encoder_folders["bert"]), AutoModelForSequenceClassification)
+    tuner = FineTuner(model, FineTuningArguments(output_dir=str(data), report_to="none", use_cpu=True), task)
+    tuner.create_model_card(model_name="mine", license="mit", tags="xnli")
+    card = ModelCard((data / "README.md").read_text("utf-8"))
+    assert (card.data.license, card.data.library_name, card.data.base_model) == ("mit", "transformers", None)
+    assert "# mine" in card.text and "`BertForSequenceClassification`" in card.text
+    tuner.create_model_card(finetuned_from="org/base")
+    assert ModelCard((data / "README.md").read_text("utf-8")).data.base_model == "org/base"
+
+
+LATE = """
+import os, sys, time
+from hf_xsent.cli.main import main
+from hf_xsent.finetuning import running
+
+check = running.prepare_output_folder
+
+def late(*args):
+    time.sleep(5 * int(os.environ["RANK"]))
+    return check(*args)
+
+running.prepare_output_folder = late
+sys.exit(main(["finetune", "xnli", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.slow
+def test_of_two_processes_a_late_one_takes_part_and_one_prints(data: Path, encoder_folders: dict[str, Path]) -> None:
+    (data / "late.py").write_text(LATE, encoding="utf-8")
+    flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", f"--xnli={data}", max_steps=1)
+    done = subprocess.run(
+        [sys.executable, *TORCHRUN, str(data / "late.py"), *flags, "--ddp_backend=gloo"],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.count("xnli, zero-shot") == 1
 
 
 def test_the_command_prints_the_table_and_tells_of_unknown_tasks(

@@ -3,9 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
+from transformers import TrainingArguments
 
 from hf_xsent.errors import OutputError
-from hf_xsent.training.output_folder import RECIPE_FILE, prepare_output_folder, remove_old_run
+from hf_xsent.training.output_folder import RECIPE_FILE, prepare_output_folder, remove_old_run, write_recipe
 
 
 def _run(folder: Path, *checkpoints: int) -> Path:
@@ -70,3 +72,12 @@ def test_a_finished_run_without_checkpoints_is_not_trained_over_by_resuming(tmp_
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(OutputError, match="finished and left no checkpoint"):
         prepare_output_folder(tmp_path, resume=True)
+
+
+def test_a_recipe_holds_what_was_stated_and_no_token(tmp_path: Path) -> None:
+    training = TrainingArguments(output_dir=str(tmp_path), seed=7, hub_token="secret", use_cpu=True)
+    write_recipe(tmp_path, "finetune xnli", {"model": "org/base", "dev": None}, training)
+    text = (tmp_path / RECIPE_FILE).read_text("utf-8")
+    assert text.startswith("# hf-xsent finetune xnli recipe.yaml\n") and "secret" not in text
+    assert yaml.safe_load(text).items() >= {"model": "org/base", "seed": 7, "use_cpu": True}.items()
+    assert not {"dev", "learning_rate"} & {*yaml.safe_load(text)}

@@ -23,7 +23,7 @@ TRAINING_FLAGS = {
     "per_device_train_batch_size": "Records a step and process; switched ones are two rows.",
     "learning_rate": "Peak learning rate; default 5e-5.",
     "warmup_steps": "Steps of rising learning rate; below 1, a share of all steps.",
-    "eval_strategy": "Measure --dev: no, steps (every --eval_steps) or epoch.",
+    "eval_strategy": "Measure --dev: no, steps (every --eval_steps) or epoch; default epoch.",
     "save_steps": "Write a checkpoint every so many steps.",
     "seed": "Seed of the head's weights, dropout and data order.",
 }

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ from hf_xsent.data.hub import hub_rows, is_hub_id
 from hf_xsent.data.lines import lines
 from hf_xsent.data.sources import strip_compression
 from hf_xsent.errors import DataError, nearest
-
-logger = logging.getLogger(__name__)
 
 LABELS = ("entailment", "neutral", "contradiction")  # in the order of the numbers that data sets on the Hub have
 XNLI_LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
@@ -27,6 +24,9 @@ COLUMNS = (  # what the premise, the hypothesis and the label are called
     ("sentence_A", "sentence_B", "entailment_label"),
 )
 _NO_GOLD = ("-", "-1")  # where MultiNLI's annotators did not agree
+_UNNAMED = ""  # the language where no column says it
+
+_Row = tuple[int, str, list[Any]]  # its number, its language, and premise, hypothesis and label
 
 
 @dataclass(frozen=True)
@@ -36,41 +36,54 @@ class InferencePair:
     premise: str
     hypothesis: str
     label: int
+    row: int = field(default=0, compare=False)  # of its file or data set, from 1
 
 
-def load_inference(source: str | PathLike[str], split: str = "train") -> list[InferencePair]:
+def load_inference(
+    source: str | PathLike[str], language: str | None = None, split: str = "train"
+) -> list[InferencePair]:
     """Load one language's pairs from a file or a data set on the Hub (``nyu-mll/multi_nli``, ``facebook/xnli:de``).
 
-    A file is TSV (premise, hypothesis, label, or with a header of ``COLUMNS``) or JSONL, plain or compressed. Pairs
-    without a gold label (``-``) are left out, as is the custom.
+    A file is TSV (premise, hypothesis, label, or with a header of ``COLUMNS``) or JSONL, plain or compressed; where it
+    has a column ``language``, the rows of this ``language`` are taken. Pairs without a gold label (``-``) are left out,
+    as is the custom.
     """
     source = fspath(source)
-    pairs = [pair for pair in _pairs(source, split) if pair is not None]
-    if not pairs:
-        raise DataError(f"{source} holds no pairs")
-    return pairs
+    found = _pairs_by_language(source, split)
+    if language is None or _UNNAMED in found:
+        if len(found) > 1:
+            raise DataError(f"{source} mixes the languages {', '.join(found)}: say which one to take")
+        (pairs,) = found.values()
+        return pairs
+    if language not in found:
+        raise DataError(f"{source} has no pairs in {language!r}, only in {', '.join(found)}")
+    return found[language]
 
 
 def load_xnli(
     source: str | PathLike[str], languages: Iterable[str] | None = None, split: str = "test"
 ) -> dict[str, list[InferencePair]]:
-    """Load XNLI by language, from a folder of files ``test-de.tsv`` or from ``facebook/xnli`` on the Hub."""
-    folder = Path(source)
+    """Load XNLI by language: a folder of ``xnli.test.tsv`` (as published) or ``test-de.tsv``, or ``facebook/xnli``."""
+    folder, places, found = Path(source), dict[str, str](), dict[str, list[InferencePair]]()
     if folder.is_dir():
-        found = {
+        places = {
             strip_compression(path.name).removeprefix(f"{split}-").removesuffix(".tsv"): str(path)
             for path in sorted(folder.glob(f"{split}-*.tsv*"))
         }
-        if not found:
-            raise DataError(f"{folder} has no files such as {split}-de.tsv: name XNLI's folder, one file a language")
+        published = sorted(folder.glob(f"xnli.{split}.tsv*"))
+        if not places and not published:
+            raise DataError(f"{folder} has no file xnli.{split}.tsv, nor such as {split}-de.tsv: name XNLI's folder")
+        if not places:
+            found = _pairs_by_language(str(published[0]), split)
     elif is_hub_id(fspath(source)):
-        found = {language: f"{fspath(source)}:{language}" for language in XNLI_LANGUAGES}
+        places = {language: f"{fspath(source)}:{language}" for language in XNLI_LANGUAGES}
     else:
         raise DataError(f"no such folder: {source}; give the folder of XNLI's files, or facebook/xnli")
+    known = places or found
     for language in languages or ():
-        if language not in found:
-            raise DataError(f"{source} has no language {language!r}, only {', '.join(found)}")
-    return {language: load_inference(found[language], split) for language in languages or found}
+        if language not in known:
+            raise DataError(f"{source} has no language {language!r}, only {', '.join(known)}")
+    return {one: found[one] if one in found else load_inference(places[one], one, split) for one in languages or known}
 
 
 def check_parallel(first: str, pairs: Sequence[InferencePair], second: str, others: Sequence[InferencePair]) -> None:
@@ -78,31 +91,35 @@ def check_parallel(first: str, pairs: Sequence[InferencePair], second: str, othe
     if len(pairs) != len(others):
         raise DataError(f"{first} has {len(pairs)} pairs but {second} has {len(others)}: code-switching needs "
                         "translations record by record")  # fmt: skip
-    for number, (one, other) in enumerate(zip(pairs, others, strict=True), start=1):
+    for one, other in zip(pairs, others, strict=True):
         if one.label != other.label:
             raise DataError(
-                f"record {number} is {LABELS[one.label]} in {first} but {LABELS[other.label]} in {second}: "
-                "they do not translate each other"
+                f"row {one.row} of {first} is {LABELS[one.label]} but row {other.row} of {second} is "
+                f"{LABELS[other.label]}: they do not translate each other"
             )
 
 
-def _pairs(source: str, split: str) -> Iterator[InferencePair | None]:
-    path = Path(source)
+def _pairs_by_language(source: str, split: str) -> dict[str, list[InferencePair]]:
+    """All pairs by what the column ``language`` says, or under ``_UNNAMED`` where there is none."""
+    path, found = Path(source), dict[str, list[InferencePair]]()
     if path.is_file():
-        reader = _jsonl_rows if Path(strip_compression(path.name)).suffix in (".jsonl", ".json") else _tsv_rows
-        for number, row in reader(path):
-            yield _pair(f"{path}:{number}", row)
+        rows = (_jsonl_rows if Path(strip_compression(path.name)).suffix in (".jsonl", ".json") else _tsv_rows)(path)
     elif is_hub_id(source):
-        names: tuple[str, str, str] | None = None
-        for number, record in enumerate(hub_rows(source, split), start=1):
-            names = names or _names(source, record)
-            yield _pair(f"{source}, record {number}", [record[name] for name in names])
+        rows = _hub_rows(source, split)
     else:
         raise DataError(f"no such file: {source}; give a file of premises, hypotheses and labels, or a Hub id")
+    for number, language, cells in rows:
+        pair = _pair(source, number, cells)
+        if pair is not None:
+            found.setdefault(language, []).append(pair)
+    if not found:
+        raise DataError(f"{source} holds no pairs")
+    return found
 
 
-def _pair(place: str, row: list[Any]) -> InferencePair | None:
-    premise, hypothesis, label = (str(one).strip() for one in row)
+def _pair(source: str, number: int, cells: list[Any]) -> InferencePair | None:
+    place = f"{source}:{number}"
+    premise, hypothesis, label = (str(one).strip() for one in cells)
     label = label.lower()
     if label in _NO_GOLD:
         return None
@@ -112,24 +129,26 @@ def _pair(place: str, row: list[Any]) -> InferencePair | None:
         raise DataError(f"{place}: the label is {label!r}, none of {', '.join(LABELS)}{nearest(label, LABELS)}")
     if not (premise and hypothesis):
         raise DataError(f"{place}: the {'hypothesis' if premise else 'premise'} is empty; mend it or leave it out")
-    return InferencePair(premise, hypothesis, LABELS.index(label))
+    return InferencePair(premise, hypothesis, LABELS.index(label), number)
 
 
-def _tsv_rows(path: Path) -> Iterator[tuple[int, list[Any]]]:
-    places, width = [0, 1, 2], 3
+def _tsv_rows(path: Path) -> Iterator[_Row]:
+    places, width, of_language = [0, 1, 2], 3, None
     for number, line in lines(path):
         cells = line.split("\t")
         if number == 1 and any({*names} <= {*cells} for names in COLUMNS):
             names = next(names for names in COLUMNS if {*names} <= {*cells})
             places, width = [cells.index(name) for name in names], len(cells)
+            of_language = cells.index("language") if "language" in cells else None
             continue
         if len(cells) < width:
             raise DataError(f"{path}:{number}: {len(cells)} columns instead of {width}; a line is "
                             "premise<TAB>hypothesis<TAB>label")  # fmt: skip
-        yield number, [cells[place] for place in places]
+        language = _UNNAMED if of_language is None else cells[of_language]
+        yield number, language, [cells[place] for place in places]
 
 
-def _jsonl_rows(path: Path) -> Iterator[tuple[int, list[Any]]]:
+def _jsonl_rows(path: Path) -> Iterator[_Row]:
     for number, line in lines(path):
         if not line.strip():
             continue
@@ -137,12 +156,17 @@ def _jsonl_rows(path: Path) -> Iterator[tuple[int, list[Any]]]:
             record = json.loads(line)
         except ValueError as error:
             raise DataError(f"{path}:{number}: not JSON ({error}); each line is one object") from error
-        yield number, [record[name] for name in _names(f"{path}:{number}", record)]
+        yield _row(f"{path}:{number}", number, record)
 
 
-def _names(place: str, record: Any) -> tuple[str, str, str]:
+def _hub_rows(source: str, split: str) -> Iterator[_Row]:
+    for number, record in enumerate(hub_rows(source, split), start=1):
+        yield _row(f"{source}:{number}", number, record)
+
+
+def _row(place: str, number: int, record: Any) -> _Row:
     if isinstance(record, Mapping):
         for names in COLUMNS:
             if {*names} <= {*record}:
-                return names
+                return number, str(record.get("language", _UNNAMED)), [record[name] for name in names]
     raise DataError(f"{place}: no columns {', '.join(COLUMNS[0])} (or {', '.join(COLUMNS[2])})")

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ def load_mlqa(source: str | PathLike[str], split: str = "test", generalized: boo
     pattern = rf"{split}-context-(?P<context>..)-question-(?P<question>..)\.json"
     hub = [(context, question) for context in MLQA_LANGUAGES for question in MLQA_LANGUAGES]
     split = {"dev": "validation"}.get(split, split)
-    return _load_sets(
+    sets = _load_sets(
         "mlqa",
         source,
         split,
@@ -79,6 +80,13 @@ def load_mlqa(source: str | PathLike[str], split: str = "test", generalized: boo
         lambda *pair: f"mlqa.{pair[0]}.{pair[1]}",
         lambda a, b: generalized or a == b,
     )
+    for language in chain.from_iterable((one.context_language, one.question_language) for one in sets):
+        if language not in MLQA_LANGUAGES:
+            raise DataError(
+                f"{fspath(source)} has files of {language!r}, but MLQA is in {', '.join(MLQA_LANGUAGES)} and knows how "
+                "to compare answers in these alone: move such files elsewhere"
+            )
+    return sets
 
 
 def load_xquad(source: str | PathLike[str]) -> list[QuestionSet]:
@@ -140,9 +148,8 @@ def _squad_questions(path: Path) -> Iterator[Question]:
                     answers = [(answer["answer_start"], answer["text"]) for answer in one["answers"]]
                     yield _question(str(path), one, paragraph["context"], answers)
     except (ValueError, KeyError, TypeError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise DataError(
-            f"{path}: not in SQuAD's format ({reason}); it has data, paragraphs, context and qas"
+            f"{path}: not in SQuAD's format ({_reason(error)}); it has data, paragraphs, context and qas"
         ) from error
 
 
@@ -151,18 +158,26 @@ def _hub_questions(source: str, split: str) -> Iterator[Question]:
         try:
             answers = list(zip(record["answers"]["answer_start"], record["answers"]["text"], strict=True))
             yield _question(source, record, record["context"], answers)
-        except (KeyError, TypeError) as error:
-            raise DataError(f"{source}: a record has no {error}; it needs id, question, context, answers") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"{source}: a record is not as SQuAD's ({_reason(error)}); it needs id, question, context and answers, "
+                "with as many texts as starts"
+            ) from error
 
 
-def _question(place: str, record: Mapping[str, Any], context: str, answers: list[tuple[int, str]]) -> Question:
+def _reason(error: Exception) -> str:
+    return f"no {error}" if isinstance(error, KeyError) else str(error)
+
+
+def _question(place: str, record: Mapping[str, Any], context: str, answers: list[tuple[Any, Any]]) -> Question:
     name = str(record["id"])
     if not str(record["question"]).strip():
         raise DataError(f"{place}: question {name!r} is empty; mend it or leave it out")
     if not answers:
         raise DataError(f"{place}: question {name!r} has no answer, as SQuAD 2 has: keep those that are answered")
     for start, text in answers:
-        if not text.strip() or start < 0 or context[start : start + len(text)] != text:
+        typed = isinstance(start, int) and isinstance(text, str)
+        if not typed or not text.strip() or start < 0 or context[start : start + len(text)] != text:
             raise DataError(f"{place}: question {name!r}: the answer {text!r} does not stand at character {start} of "
                             "its context; mend the file")  # fmt: skip
     return Question(name, str(record["question"]), context, tuple(answers))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 
 def _flag(default: Any = None, *, help: str) -> Any:  # noqa: A002 - argparse's own word
@@ -23,13 +23,15 @@ class FineTuneArguments:
     train: list[str] | None = _flag(
         help="Train on these, by language: en=train.tsv alone (zero-shot), or de=… fr=… too (translate-train)."
     )
-    dev: list[str] | None = _flag(help="Measure these during training, given like --train.")
+    dev: list[str] | None = _flag(
+        help="Measure these during training, given like --train (of the Hub: the validation split)."
+    )
     code_switching: bool = _flag(
         False, help="Exchange one text of each non-English pair for its English translation, both ways in one batch."
     )
     languages: list[str] | None = _flag(help="Measure these languages only, such as de, or de-en of G-XLT.")
     max_length: int = _flag(128, help=_MAX_LENGTH)
-    max_train: int | None = _flag(help="Train on at most so many records a language.")
+    max_train: int | None = _flag(help="Train on at most so many records a language, or switched pairs of them.")
     max_test: int | None = _flag(help="Measure at most so many records of each test set; for a look, not a result.")
     dropout: float | None = _flag(help="Set the encoder's dropout; default: as it comes.")
     resume: bool = _flag(False, help="Go on from the last checkpoint in the output folder.")
@@ -41,12 +43,16 @@ class FineTuneArguments:
 class XnliArguments(FineTuneArguments):
     """Natural language inference."""
 
+    task: ClassVar[str] = "xnli"
+
     xnli: str | None = _flag(help="Measure XNLI at the end: a folder of files test-de.tsv, or facebook/xnli.")
 
 
 @dataclass
 class MlqaArguments(FineTuneArguments):
     """Extractive question answering."""
+
+    task: ClassVar[str] = "mlqa"
 
     mlqa: str | None = _flag(
         help="Measure MLQA at the end: a folder of files test-context-de-question-de.json, or a Hub id."

@@ -19,14 +19,14 @@ Record = TypeVar("Record")
 
 def switch_inference(
     sources: Mapping[str, str], records: Mapping[str, Sequence[InferencePair]]
-) -> list[tuple[InferencePair, InferencePair]]:
-    """All pairs of the languages other than English, switched; ``sources`` says where each language comes from."""
+) -> dict[str, list[tuple[InferencePair, ...]]]:
+    """The pairs of each language other than English, switched; ``sources`` says where each language comes from."""
     english = _english(records)
-    switched: list[tuple[InferencePair, InferencePair]] = []
+    switched: dict[str, list[tuple[InferencePair, ...]]] = {}
     for language, pairs in records.items():
         if language != "en":
             check_parallel(sources["en"], english, sources[language], pairs)
-            switched += [
+            switched[language] = [
                 (replace(there, premise=here.premise), replace(there, hypothesis=here.hypothesis))
                 for here, there in zip(english, pairs, strict=True)
             ]
@@ -35,14 +35,14 @@ def switch_inference(
 
 def switch_questions(
     sources: Mapping[str, str], records: Mapping[str, Sequence[Question]]
-) -> list[tuple[Question, Question]]:
+) -> dict[str, list[tuple[Question, ...]]]:
     """The same for questions (a) and their contexts (b); the answers are those of the context."""
     english = _english(records)
-    switched: list[tuple[Question, Question]] = []
+    switched: dict[str, list[tuple[Question, ...]]] = {}
     for language, questions in records.items():
         if language != "en":
             pairs = paired_by_id(sources[language], questions, sources["en"], english)
-            switched += [
+            switched[language] = [
                 (replace(there, question=here.question), replace(here, question=there.question))
                 for there, here in pairs
             ]

@@ -13,18 +13,24 @@ from hf_xsent.data.questions import QuestionSet, load_mlqa, load_questions, load
 from hf_xsent.finetuning.arguments import MlqaArguments
 from hf_xsent.finetuning.code_switching import switch_questions
 from hf_xsent.finetuning.report import FineTuningReport
-from hf_xsent.finetuning.running import load_records, only_languages, run, settings_of, tokenizer_of
+from hf_xsent.finetuning.running import (
+    alone,
+    at_most,
+    load_records,
+    only_languages,
+    run,
+    settings_of,
+    tokenizer_of,
+)
 from hf_xsent.finetuning.span_extraction import SpanExtraction
 
 
 def main(arguments: Sequence[str]) -> list[FineTuningReport]:
     """``[recipe.yaml] [--flag value …]``; all data is read and checked before anything is trained."""
     options, training = settings_of(MlqaArguments, arguments)
-    sources, records = load_records(options.train, load_questions, options.max_train)
-    train: list[tuple[Any, ...]] = [(question,) for question in chain.from_iterable(records.values())]
-    if options.code_switching:
-        train = [*switch_questions(sources, records)]
-    _, dev = load_records(options.dev, load_questions, options.max_test)
+    sources, records = load_records(options.train, lambda path, _: load_questions(path))
+    train = switch_questions(sources, records) if options.code_switching else alone(records)
+    _, dev = load_records(options.dev, lambda path, _: load_questions(path, "validation"))
     sets: list[QuestionSet] = []
     if options.mlqa is not None:
         sets += load_mlqa(options.mlqa, options.mlqa_split, options.generalized)
@@ -49,7 +55,11 @@ def main(arguments: Sequence[str]) -> list[FineTuningReport]:
         options,
         training,
         tokenizer,
-        task.grouped_windows(train),
-        {language: [QuestionSet("squad", language, language, some)] for language, some in dev.items()} or None,
+        task.grouped_windows([*chain.from_iterable(at_most(options.max_train, train).values())]),
+        {
+            language: [QuestionSet("squad", language, language, some)]
+            for language, some in at_most(options.max_test, dev).items()
+        }
+        or None,
         chosen,
     )

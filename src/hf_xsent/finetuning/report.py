@@ -20,7 +20,7 @@ class FineTuningReport:
     """The scores of one benchmark after one way of training."""
 
     benchmark: str  # xnli, mlqa or xquad
-    setting: str  # zero-shot or translate-train
+    setting: str  # zero-shot, translate-train or, of a model from elsewhere, unknown training
     scores: Scores
 
     def published(self) -> dict[str, dict[str, float]]:

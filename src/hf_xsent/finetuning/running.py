@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from hf_xsent.models.backbone import family
 from hf_xsent.models.loading import load_config, load_tokenizer, quiet_loading
 from hf_xsent.models.task_model import task_model, without_padding
 from hf_xsent.training.arguments import read_settings
-from hf_xsent.training.output_folder import RECIPE_FILE, prepare_output_folder, remove_old_run
+from hf_xsent.training.output_folder import RECIPE_FILE, prepare_output_folder, remove_old_run, write_recipe
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +35,14 @@ def settings_of(kind: type[Any], arguments: Sequence[str]) -> tuple[Any, FineTun
         raise RecipeError("no encoder to start from: give --model, a Hub id such as xlm-roberta-base or a folder")
     if training.output_dir in (None, "trainer_output"):
         raise RecipeError("no place for the result: give --output_dir, a folder for this run")
+    for name in ("max_train", "max_test", "max_question_length", "max_answer_length"):
+        most = getattr(options, name, None)
+        if most is not None and most < 1:
+            raise RecipeError(f"{name} {most} is not positive: leave it out, or give 1 or more")
+    if options.dropout is not None and not 0 <= options.dropout < 1:
+        raise RecipeError(f"dropout {options.dropout} is not a probability below 1")
+    if training.load_best_model_at_end and not options.dev:
+        raise RecipeError("load_best_model_at_end goes by what dev data measures: give --dev de=… too")
     config = load_config(options.model)
     config = getattr(config, "encoder_config", config)
     longest = family(config).max_length(config)
@@ -52,9 +60,12 @@ def tokenizer_of(name_or_path: str) -> PreTrainedTokenizerBase:
 
 
 def load_records(
-    named: Sequence[str] | None, load: Callable[[str], list[Record]], most: int | None
+    named: Sequence[str] | None, load: Callable[[str, str], list[Record]]
 ) -> tuple[dict[str, str], dict[str, list[Record]]]:
-    """Where the records of each language are, and the records, from ``en=path`` strings, one or several a language."""
+    """Where the records of each language are, and the records, from ``en=path`` strings, one or several a language.
+
+    ``load`` is given path and language.
+    """
     sources: dict[str, str] = {}
     records: dict[str, list[Record]] = {}
     for one in named or ():
@@ -62,8 +73,18 @@ def load_records(
         if not equals or not language or not path:
             raise DataError(f"{one!r} names no language: write en={one}")
         sources[language] = f"{sources[language]} and {path}" if language in sources else path
-        records.setdefault(language, []).extend(load(path))
-    return sources, {language: some[:most] for language, some in records.items()}
+        records.setdefault(language, []).extend(load(path, language))
+    return sources, records
+
+
+def alone(records: Mapping[str, Sequence[Record]]) -> dict[str, list[tuple[Record, ...]]]:
+    """Groups of one record each."""
+    return {language: [(record,) for record in some] for language, some in records.items()}
+
+
+def at_most(most: int | None, by_language: Mapping[str, list[Record]]) -> dict[str, list[Record]]:
+    """The first so many of each language; all of them without a number."""
+    return {language: some[:most] for language, some in by_language.items()}
 
 
 def only_languages(tests: Sets, languages: Sequence[str] | None) -> Sets:
@@ -89,7 +110,10 @@ def run(
     tests: Sets,
     **config: Any,
 ) -> list[FineTuningReport]:
-    """Train a new head and the encoder (or open what was trained), save, measure, and write the results."""
+    """Train a new head and the encoder (or open what was trained), save, measure, and write the results.
+
+    Of several processes, the one that writes them returns the reports.
+    """
     if not train and not tests:
         raise RecipeError("nothing to do: give --train, or test sets for a model that is fine-tuned already")
     checkpoint = prepare_output_folder(str(training.output_dir), options.resume, options.overwrite)
@@ -101,26 +125,40 @@ def run(
         model = task_model(options.model, kind, **config)
     else:
         model = without_padding(_fine_tuned(options.model, kind))
+        task.check_model(model)
     tuner = FineTuner(model, training, task, train, dev, tokenizer)
-    folder = Path(str(training.output_dir))
+    folder, setting = Path(str(training.output_dir)), _setting(options)
+    tuner.accelerator.wait_for_everyone()  # until each process has checked the folder as it was
     if training.should_save:
         folder.mkdir(parents=True, exist_ok=True)
         if checkpoint is None:
             remove_old_run(folder)
             for name in (RESULTS, TABLE):
                 (folder / name).unlink(missing_ok=True)
-        _write_recipe(options, training, folder / RECIPE_FILE)
+        stated = {key: value for key, value in asdict(options).items() if key not in ("resume", "overwrite", "verbose")}
+        write_recipe(folder, f"finetune {options.task}", stated, training)
     if train:
         tuner.train(resume_from_checkpoint=checkpoint)
         tuner.save_model()
-    languages = {one.partition("=")[0] for one in options.train or ()}
-    setting = "translate-train" if languages - {"en"} else "zero-shot"
     reports = [FineTuningReport(name, setting, tuner.measure(sets)) for name, sets in tests.items()]
-    if training.should_save and reports:
+    if not training.should_save:
+        return []
+    if reports:
         settings = {**asdict(options), "seed": training.seed, "steps": tuner.state.global_step}
         write_reports(folder, reports, settings)
         logger.info("the results are in %s", folder)
     return reports
+
+
+def _setting(options: Any) -> str:
+    """By the languages of the training data, which a model's folder tells where nothing is trained now."""
+    train, recipe = options.train, Path(options.model) / RECIPE_FILE
+    if not train and recipe.is_file():
+        train = yaml.safe_load(recipe.read_text(encoding="utf-8")).get("train")
+    languages = {one.partition("=")[0] for one in train or ()}
+    if not languages:
+        return "unknown training"
+    return "translate-train" if languages - {"en"} else "zero-shot"
 
 
 def _fine_tuned(name_or_path: str, kind: Any) -> Any:
@@ -131,14 +169,3 @@ def _fine_tuned(name_or_path: str, kind: Any) -> Any:
         if not wanted & {*architectures}:
             raise ModelError(f"{name_or_path!r} is not fine-tuned for this task: give --train, data to train it on")
         return kind.from_pretrained(name_or_path, use_safetensors=True)
-
-
-def _write_recipe(options: Any, training: FineTuningArguments, path: Path) -> None:
-    """All that was stated, in a file that starts the same run again."""
-    stated = {key: value for key, value in asdict(options).items() if key not in ("resume", "overwrite", "verbose")}
-    for field in fields(training):
-        value = getattr(training, field.name, None)
-        if field.init and value != field.default and isinstance(value, str | int | float):
-            stated[field.name] = getattr(value, "value", value)
-    text = yaml.safe_dump({key: value for key, value in stated.items() if value is not None}, sort_keys=False)
-    path.write_text(f"# hf-xsent finetune\n{text}", encoding="utf-8")

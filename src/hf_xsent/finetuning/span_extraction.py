@@ -40,6 +40,8 @@ class Window:
 class SpanExtraction(Task):
     """F1 and exact match as the official scripts of the test sets count them."""
 
+    main_score = "f1"
+
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase,

@@ -5,17 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import torch
+from huggingface_hub import ModelCardData
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
-from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
-from hf_xsent.training.callbacks import MetricsFile, ProgressBar
 from hf_xsent.training.memory import keep_freed_memory
 from hf_xsent.training.saving import SavingTrainer
 
@@ -23,6 +23,15 @@ Scores = dict[str, dict[str, float]]  # of each test set, by name
 Features = Mapping[str, Sequence[int]]  # input_ids and perhaps token_type_ids of one row
 
 TOKENS_PER_BATCH = 8192  # where nothing is trained
+
+_CARD = """---
+{metadata}
+---
+
+# {name}
+
+A `{kind}` of transformers, fine-tuned with hf-xsent; `recipe.yaml` says on what and how.
+"""
 
 
 @dataclass
@@ -33,6 +42,7 @@ class FineTuningArguments(TrainingArguments):
         default=32, metadata={"help": "Records a step and process; switched ones are two rows."}
     )
     num_train_epochs: float = field(default=2.0, metadata={"help": "Passes through the training data."})
+    eval_strategy: str = field(default="epoch", metadata={"help": "When to measure --dev: no, steps or epoch."})
     learning_rate: float = field(default=5e-5, metadata={"help": "Peak learning rate."})
     warmup_steps: float = field(default=0.1, metadata={"help": "Warm-up steps, or below 1 a share of all steps."})
     logging_steps: float = field(default=10, metadata={"help": "Log the loss every so many steps."})
@@ -50,6 +60,8 @@ class FineTuningArguments(TrainingArguments):
 class Task(ABC):
     """Rows of tokens from examples, a loss from what the model says of them, and scores of test sets."""
 
+    main_score: ClassVar[str]  # the one that tells which checkpoint is the best
+
     @abstractmethod
     def collate(self, examples: Sequence[Any]) -> dict[str, Tensor]:
         """A batch: the model's input, and what ``loss`` takes under other names."""
@@ -64,7 +76,10 @@ class Task(ABC):
 
     @abstractmethod
     def measure(self, model: PreTrainedModel, sets: Mapping[str, Sequence[Any]]) -> Scores:
-        """Scores of each test set, in percent; the first of them is the one that matters."""
+        """Scores of each test set, in percent."""
+
+    def check_model(self, model: PreTrainedModel) -> None:  # noqa: B027 - most tasks take any model of their kind
+        """Refuse a model that was fine-tuned for something else."""
 
 
 class FineTuner(SavingTrainer):
@@ -86,6 +101,8 @@ class FineTuner(SavingTrainer):
     ) -> None:
         if eval_dataset is None:
             args.eval_strategy = IntervalStrategy.NO
+        if args.metric_for_best_model == "loss":  # transformers' own where nothing is stated; no task measures it
+            args.metric_for_best_model, args.greater_is_better = task.main_score, True
         sets: Any = eval_dataset
         super().__init__(
             model=model,
@@ -96,10 +113,6 @@ class FineTuner(SavingTrainer):
             processing_class=processing_class,
         )
         self.task = task
-        for default in (PrinterCallback, ProgressCallback):
-            self.remove_callback(default)
-        self.add_callback(ProgressBar)
-        self.add_callback(MetricsFile)
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
         """As the Trainer's; on a CPU, memory freed in one step is kept for the next."""
@@ -128,6 +141,23 @@ class FineTuner(SavingTrainer):
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
+
+    def create_model_card(self, *_: Any, **stated: Any) -> None:
+        """A few lines: what was trained, and from what."""
+        if self.is_world_process_zero():
+            model = self.accelerator.unwrap_model(self.model)
+            start = stated.get("finetuned_from") or model.name_or_path
+            data = ModelCardData(
+                license=stated.get("license"),
+                library_name="transformers",
+                tags=["hf-xsent"],
+                base_model=None if Path(start).exists() else start,
+            )
+            folder = Path(str(self.args.output_dir))
+            text = _CARD.format(
+                metadata=data.to_yaml(), name=stated.get("model_name") or folder.name, kind=type(model).__name__
+            )
+            (folder / "README.md").write_text(text, encoding="utf-8")
 
     def measure(self, sets: Mapping[str, Sequence[Any]]) -> Scores:
         """Each process measures everything."""

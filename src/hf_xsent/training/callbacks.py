@@ -13,7 +13,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 logger = logging.getLogger(__name__)
 
 METRICS_FILE = "metrics.jsonl"
-_SHOWN = ("loss", "eval_accuracy", "pairs_per_second")
+_SHOWN = ("loss", "eval_accuracy", "eval_f1", "pairs_per_second")
 
 
 def _metrics_file(args: TrainingArguments) -> Path:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
+import yaml
 from transformers import PreTrainedModel, TrainingArguments
 from transformers.trainer_utils import SaveStrategy, get_last_checkpoint
 
@@ -39,6 +43,18 @@ def prepare_output_folder(folder: str | Path, resume: bool = False, overwrite: b
             f"the output folder {folder} holds another run: go on with --resume or replace it with --overwrite"
         )
     return None
+
+
+def write_recipe(folder: str | Path, command: str, options: Mapping[str, Any], training: TrainingArguments) -> None:
+    """All that was stated or chosen for this run but tokens, in a file that starts the same run again."""
+    stated = {key: value for key, value in options.items() if value is not None}
+    for field in fields(training):
+        value = getattr(training, field.name, None)
+        kept = field.init and not field.name.endswith("_token")  # the folder may be pushed to the Hub
+        if kept and value != field.default and isinstance(value, str | int | float):
+            stated[field.name] = getattr(value, "value", value)
+    text = f"# hf-xsent {command} {RECIPE_FILE}\n{yaml.safe_dump(stated, sort_keys=False)}"
+    (Path(folder) / RECIPE_FILE).write_text(text, encoding="utf-8")
 
 
 def remove_old_run(folder: str | Path) -> None:

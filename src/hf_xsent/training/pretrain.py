@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from transformers import PreTrainedTokenizerBase, set_seed
 
 from hf_xsent.data.bitext import Bitext
@@ -26,7 +25,7 @@ from hf_xsent.training.arguments import Recipe, read_recipe
 from hf_xsent.training.dry_run import StepTimes, forecast, rehearsal, whole_steps
 from hf_xsent.training.dual_pivot import DualPivotTrainer
 from hf_xsent.training.features import FeatureCache
-from hf_xsent.training.output_folder import RECIPE_FILE, check_space, remove_old_run
+from hf_xsent.training.output_folder import check_space, remove_old_run, write_recipe
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.reading import load_train_and_dev
 from hf_xsent.training.teacher import Teacher
@@ -131,7 +130,7 @@ def prepare(recipe: Recipe, train: Bitext | Sides, model: SentenceEncoderForPreT
     if anew:
         check_space(folder, model, recipe.training)
         remove_old_run(folder)
-    save_recipe(recipe, folder / RECIPE_FILE)
+    write_recipe(folder, "pretrain", asdict(recipe.model) | asdict(recipe.data), recipe.training)
     write_json(folder / "bitext.json", train.report.to_dict())
 
 
@@ -141,16 +140,3 @@ def average_with_start(model: SentenceEncoder, start: str, share: float) -> None
     started = dict(load_encoder(start).named_parameters())
     for name, weight in model.encoder.named_parameters():
         weight.lerp_(started[name].to(weight), share)
-
-
-def save_recipe(recipe: Recipe, path: Path) -> None:
-    """All that was stated or chosen for this run, in a file that starts the same run again."""
-    stated: dict[str, Any] = {}
-    for part in (recipe.model, recipe.data):
-        stated |= {field.name: getattr(part, field.name) for field in fields(part)}
-    for field in fields(recipe.training):
-        value = getattr(recipe.training, field.name, None)
-        if field.init and value != field.default and isinstance(value, str | int | float):
-            stated[field.name] = getattr(value, "value", value)
-    text = yaml.safe_dump({key: value for key, value in stated.items() if value is not None}, sort_keys=False)
-    path.write_text(f"# hf-xsent pretrain {path.name}\n{text}", encoding="utf-8")

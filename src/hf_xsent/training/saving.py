@@ -8,9 +8,11 @@ from typing import Any
 import torch
 from transformers import Trainer
 from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from transformers.trainer_utils import rotate_checkpoints
 
 from hf_xsent.errors import OutputError, Stopped
+from hf_xsent.training.callbacks import MetricsFile, ProgressBar
 from hf_xsent.training.card import write_run_card
 from hf_xsent.training.output_folder import (
     UNFINISHED,
@@ -22,12 +24,19 @@ from hf_xsent.training.survival import StopOnSigterm, explained_write_errors
 
 
 class SavingTrainer(Trainer):
-    """Writes checkpoints and the final model under another name first, and saves and ends when SIGTERM arrives."""
+    """Writes checkpoints and the final model under another name first, and saves and ends when SIGTERM arrives.
+
+    What it tells on the way goes to a progress bar and a file of metrics.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._stop = StopOnSigterm()
         self.add_callback(self._stop)
+        for default in (PrinterCallback, ProgressCallback):
+            self.remove_callback(default)
+        self.add_callback(ProgressBar)
+        self.add_callback(MetricsFile)
         self._writing = False
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase
-from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
 from hf_xsent.data.bitext import Bitext
@@ -26,7 +25,7 @@ from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.encodes import Encodes
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.training.arguments import AlignmentTrainingArguments
-from hf_xsent.training.callbacks import EndOfStep, EpochOfSampler, MetricsFile, ProgressBar
+from hf_xsent.training.callbacks import EndOfStep, EpochOfSampler
 from hf_xsent.training.cost import Cost
 from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.memory import keep_freed_memory
@@ -99,10 +98,6 @@ class AlignmentTrainer(SavingTrainer):
             processing_class=processing_class,
             **kwargs,
         )
-        for default in (PrinterCallback, ProgressCallback):
-            self.remove_callback(default)
-        self.add_callback(ProgressBar)
-        self.add_callback(MetricsFile)
         self.add_callback(EndOfStep)
         self._epochs = EpochOfSampler()
         self.add_callback(self._epochs)
