@@ -46,6 +46,17 @@ def test_cells_with_too_few_vectors_leave_no_gaps() -> None:
     assert of_source.cosines.isfinite().all()
 
 
+@pytest.mark.parametrize("index", ["PQ4", "IVF4,PQ4", "IVF8,Flat"])
+def test_cosines_are_those_of_the_vectors_whatever_the_index_keeps(index: str) -> None:
+    sides = _sides()
+    units = [side / np.linalg.norm(side, axis=1)[:, None] for side in sides]
+    of_source, of_target, _ = nearest_by_index(*sides, 4, index)
+    for found, own, others in ((of_source, units[0], units[1]), (of_target, units[1], units[0])):
+        expected = np.einsum("nd,nkd->nk", own, others[found.numbers.numpy()])
+        np.testing.assert_allclose(found.cosines.numpy(), expected, atol=1e-6)
+        assert (np.diff(found.cosines.numpy()) <= 0).all(), "nearest first"
+
+
 @pytest.mark.parametrize(
     ("index", "told"), [("IVFF", "faiss knows no index 'IVFF'"), ("IVF999,Flat", "999 cells for 600")]
 )

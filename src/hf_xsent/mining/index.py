@@ -10,7 +10,14 @@ import torch
 
 from hf_xsent.errors import DataError, MissingExtraError
 from hf_xsent.mining.best import Neighbours
-from hf_xsent.mining.neighbours import Vectors, check_vectors, nearest_one_way, take_rows, unit_vectors
+from hf_xsent.mining.neighbours import (
+    Vectors,
+    check_vectors,
+    exact_cosines,
+    nearest_one_way,
+    take_rows,
+    unit_vectors,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -74,14 +81,12 @@ def _build(vectors: Vectors, factory: str, probes: int) -> Any:
 
 
 def _search(index: Any, asking: Vectors, answering: Vectors, k: int) -> Neighbours:
-    """Search; where cells held fewer than k vectors, compare with all."""
-    cosines = np.empty((len(asking), k), dtype=np.float32)
+    """Search; where cells held fewer than k vectors, compare with all. The cosines are exact whatever the index keeps."""
     numbers = np.empty((len(asking), k), dtype=np.int64)
     for start in range(0, len(asking), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
-        cosines[rows], numbers[rows] = index.search(unit_vectors(asking[rows]).numpy(), k)
+        _, numbers[rows] = index.search(unit_vectors(asking[rows]).numpy(), k)
     short = np.flatnonzero((numbers < 0).any(1))
     if len(short):
-        exact = nearest_one_way(take_rows(asking, short), answering, k)
-        cosines[short], numbers[short] = exact.cosines.numpy(), exact.numbers.numpy()
-    return Neighbours(torch.from_numpy(cosines), torch.from_numpy(numbers))
+        numbers[short] = nearest_one_way(take_rows(asking, short), answering, k).numbers.numpy()
+    return exact_cosines(torch.from_numpy(numbers), asking, answering)
