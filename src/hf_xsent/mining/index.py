@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ logger = logging.getLogger(__name__)
 _TRAINING_ROWS = 200_000
 _ROWS_AT_ONCE = 1 << 16
 LOW_RECALL = 0.95
+_QUANTIZER = re.compile(r"PQ\d+(?:x(\d+))?")  # parts and, unless there are 8, bits of each part's code
 
 
 def nearest_by_index(
@@ -62,9 +64,16 @@ def check_index(factory: str, width: int, count: int) -> Any:
         index = faiss.index_factory(width, factory, faiss.METRIC_INNER_PRODUCT)
     except RuntimeError as error:
         raise DataError(f"faiss knows no index {factory!r}: use one such as IVF1024,Flat or HNSW32") from error
+    learnt_from = min(_TRAINING_ROWS, count)
     cells = getattr(faiss.try_extract_index_ivf(index), "nlist", 0)
-    if cells > min(_TRAINING_ROWS, count):
+    if cells > learnt_from:
         raise DataError(f"{factory} has {cells} cells for {count} vectors: use fewer cells")
+    codes = max((1 << int(bits or 8) for bits in _QUANTIZER.findall(factory)), default=0)
+    if codes > learnt_from:
+        raise DataError(
+            f"{factory} learns {codes} codes a part, for which {count} vectors are too few: "
+            "use one without PQ or with fewer bits, as PQ8x4"
+        )
     return index
 
 
@@ -81,7 +90,7 @@ def _build(vectors: Vectors, factory: str, probes: int) -> Any:
 
 
 def _search(index: Any, asking: Vectors, answering: Vectors, k: int) -> Neighbours:
-    """Search; where cells held fewer than k vectors, compare with all. The cosines are exact whatever the index keeps."""
+    """Search; where cells held fewer than k vectors, compare with all. Cosines are those of the vectors."""
     numbers = np.empty((len(asking), k), dtype=np.int64)
     for start in range(0, len(asking), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
