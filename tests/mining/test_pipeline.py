@@ -191,7 +191,16 @@ def test_an_index_that_cannot_be_is_told_before_the_work(
     assert not list((tmp_path / "work").rglob("*.npy"))
 
 
-@pytest.mark.parametrize(("settings", "told"), [({"k": 0}, "k is 0"), ({"margin": "ration"}, "unknown margin")])
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"k": 0}, "k is 0"),
+        ({"margin": "ration"}, "unknown margin"),
+        ({"top": 0}, "top is 0: keep at least 1"),
+        ({"top": -5}, "top is -5"),
+        ({"threshold": 1.06, "calibrate": "gold.tsv"}, "threshold is 1.06, but calibrate"),
+    ],
+)
 def test_settings_that_cannot_be_are_told_at_once(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(DataError, match=told):
         MiningSettings(**settings)
@@ -206,3 +215,31 @@ def test_slow_bfloat16_is_told(
     mine_files(*files, tmp_path / "b.tsv", Words(), IDENTITY, tmp_path / "b")
     scores = [[round(float(row["score"]), 4) for row in _rows(tmp_path / name)] for name in ("a.tsv", "b.tsv")]
     assert scores[0] == scores[1]
+
+
+@pytest.mark.parametrize(
+    ("output", "settings", "told"),
+    [
+        ("folder", {}, "folder cannot be written"),
+        ("a.txt/out.tsv", {}, "cannot be written"),
+        ("a.txt", {}, "a.txt is an input"),
+        ("folder/../b.txt", {}, "b.txt is an input"),
+        ("gold.tsv", {"calibrate": "gold.tsv"}, "gold.tsv is an input"),
+        ("out.tsv", {"plot": "a.txt/scores.svg"}, "scores.svg cannot be written"),
+        ("out.tsv", {"plot": "out.tsv"}, "out.tsv is an input"),
+        ("out.tsv", {"work": "b.txt"}, "b.txt/sentences/lock cannot be written"),
+    ],
+)
+def test_what_cannot_be_written_is_told_before_the_work_and_inputs_are_kept(
+    files: tuple[Path, Path], tmp_path: Path, output: str, settings: dict[str, str], told: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "gold.tsv").write_text("1\t1\n")
+    before = {path: path.read_bytes() for path in tmp_path.glob("*.t*")}
+    named = {key: str(tmp_path / name) for key, name in settings.items()}
+    work = named.pop("work", str(tmp_path / "work"))
+    model = Words()
+    with pytest.raises(OutputError, match=told):
+        mine_files(*files, tmp_path / output, model, IDENTITY, work, MiningSettings(**named))
+    assert not model.encoded
+    assert {path: path.read_bytes() for path in tmp_path.glob("*.t*")} == before

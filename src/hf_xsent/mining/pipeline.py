@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from hf_xsent.data.outputs import check_writable
 from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.errors import DataError, OutputError
 from hf_xsent.mining.calibration import best_threshold, read_gold
@@ -20,6 +21,7 @@ from hf_xsent.mining.index import check_index, import_faiss, nearest_by_index
 from hf_xsent.mining.margin import MinedPairs, check_choices, mine_bitext, pairs_of_neighbours
 from hf_xsent.mining.neighbours import bfloat16_gain
 from hf_xsent.mining.search import SearchOptions, search_shards, search_tasks
+from hf_xsent.mining.tables import one_line, write_table
 from hf_xsent.mining.tasks import Processes, RunTasks
 from hf_xsent.mining.vectors import VectorStore
 from hf_xsent.models.encodes import Encodes
@@ -53,6 +55,12 @@ class MiningSettings:
         check_choices(self.margin, self.candidates)
         if self.k < 1:
             raise DataError(f"k is {self.k}: margins need at least 1 neighbour")
+        if self.top is not None and self.top < 1:
+            raise DataError(f"top is {self.top}: keep at least 1 pair, or leave it out to keep all")
+        if self.threshold is not None and self.calibrate is not None:
+            raise DataError(
+                f"threshold is {self.threshold}, but calibrate would choose another by {self.calibrate}: leave one out"
+            )
         if self.index is not None:
             import_faiss()
 
@@ -95,6 +103,7 @@ def mine_files(
     output, and gives the pairs back.
     """
     settings, work, run = settings or MiningSettings(), Path(work), run or Processes()
+    _check_outputs(output, work, settings, [source, target])
     sides = [load_sentences(path, work / "sentences") for path in (source, target)]
     for path, side in zip((source, target), sides, strict=True):
         logger.info("%s: %s", path, ", ".join(f"{count:,} {name}" for name, count in asdict(side.counts).items()))
@@ -126,6 +135,15 @@ def mine_files(
         mined = mined.first(settings.top)
     write_pairs(output, mined, sides[0], sides[1])
     return mined
+
+
+def _check_outputs(output: str | Path, work: Path, settings: MiningSettings, inputs: list[str | Path]) -> None:
+    """All that will be written can be, and replaces nothing that is read."""
+    read = [*inputs, *([settings.calibrate] if settings.calibrate else [])]
+    check_writable(work / "sentences" / "lock")
+    check_writable(output, read)
+    if settings.plot is not None:
+        check_writable(settings.plot, [*read, output])
 
 
 def _look_ahead(model: Encodes, stores: list[VectorStore], work: Path, settings: MiningSettings) -> None:
@@ -175,19 +193,12 @@ def estimate_run(
 
 def write_pairs(output: str | Path, mined: MinedPairs, source: Sentences, target: Sentences) -> None:
     """One row a pair, with a header; whole or not at all."""
-    output = Path(output)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    part = output.with_name(output.name + ".part")
-    with part.open("w", encoding="utf-8", newline="\n") as file:
-        for row in _rows(mined, source, target):
-            file.write("\t".join(row) + "\n")
-    part.replace(output)
+    write_table(output, COLUMNS, _rows(mined, source, target))
 
 
 def _rows(mined: MinedPairs, source: Sentences, target: Sentences) -> Iterator[tuple[str, ...]]:
-    yield COLUMNS
     numbers = (mined.source, mined.target, mined.score, mined.cosine, mined.target_rank, mined.source_rank)
     for i, j, score, cosine, target_rank, source_rank in zip(*(one.tolist() for one in numbers), strict=True):
         (text, line), (translation, target_line) = source[i], target[j]
         figures = (f"{score:.6f}", f"{cosine:.6f}", str(target_rank), str(source_rank), str(line), str(target_line))
-        yield (*figures, *(side.replace("\t", " ") for side in (text, translation)))
+        yield (*figures, *(one_line(side) for side in (text, translation)))
