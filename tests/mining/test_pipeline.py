@@ -12,6 +12,7 @@ from hf_xsent.data import sentences
 from hf_xsent.data.sentences import load_sentences
 from hf_xsent.errors import DataError, OutputError
 from hf_xsent.mining import pipeline, vectors
+from hf_xsent.mining.calibration import read_gold
 from hf_xsent.mining.pipeline import COLUMNS, MiningSettings, mine_files
 from hf_xsent.mining.tasks import Processes
 
@@ -148,6 +149,24 @@ def test_gold_pairs_choose_the_threshold(files: tuple[Path, Path], tmp_path: Pat
     settings = MiningSettings(calibrate=str(tmp_path / "gold.tsv"))
     mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work", settings)
     assert {row["source"] for row in _rows(tmp_path / "out.tsv")} == {f"a{i}" for i in range(40, 60)}
+
+
+def test_numbered_gold_may_name_lines_that_were_left_out(
+    files: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with files[0].open("a") as file:
+        file.write("\n" + "a" * 1001 + "\n  A40 \n")  # lines 62 to 64
+    sides = [load_sentences(path, tmp_path / "sentences") for path in files]
+    (tmp_path / "gold.tsv").write_text("61\t1\n4\t1\n64\t60\n63\t2\n63\t3\n")
+    gold = read_gold(tmp_path / "gold.tsv", *sides, files)
+    assert gold == {(3, 0), (40, 59), (-63, 1), (-63, 2)}, "line 61 repeats line 4, line 64 line 41"
+    assert [one.message for one in caplog.records] == [
+        "2 of 4 gold pairs have a line over the length limit: they count as missed"
+    ]
+    for number in (62, 65):  # an empty line, and none
+        (tmp_path / "gold.tsv").write_text(f"4\t1\n{number}\t1\n")
+        with pytest.raises(DataError, match=f"gold.tsv:2: '{number}' is not among the sentences"):
+            read_gold(tmp_path / "gold.tsv", *sides, files)
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def mine_files(
         logger.info("%s: %s", path, ", ".join(f"{count:,} {name}" for name, count in asdict(side.counts).items()))
         if len(side) < settings.k:
             raise DataError(f"{path} holds {len(side)} sentences, fewer than k = {settings.k}: lower k")
-    gold = None if settings.calibrate is None else read_gold(settings.calibrate, *sides)
+    gold = None if settings.calibrate is None else read_gold(settings.calibrate, *sides, (source, target))
     stores = [VectorStore.open(work, side, identity, settings.vectors) for side in sides]
     _look_ahead(model, stores, work, settings)
     vectors = [store.encode(model, run) for store in stores]
@@ -197,8 +197,8 @@ def write_pairs(output: str | Path, mined: MinedPairs, source: Sentences, target
 
 
 def _rows(mined: MinedPairs, source: Sentences, target: Sentences) -> Iterator[tuple[str, ...]]:
-    numbers = (mined.source, mined.target, mined.score, mined.cosine, mined.target_rank, mined.source_rank)
-    for i, j, score, cosine, target_rank, source_rank in zip(*(one.tolist() for one in numbers), strict=True):
+    names = ("source", "target", "score", "cosine", "target_rank", "source_rank")
+    for i, j, score, cosine, target_rank, source_rank in mined.rows(*names):
         (text, line), (translation, target_line) = source[i], target[j]
         figures = (f"{score:.6f}", f"{cosine:.6f}", str(target_rank), str(source_rank), str(line), str(target_line))
         yield (*figures, *(one_line(side) for side in (text, translation)))
