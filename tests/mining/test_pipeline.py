@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -98,7 +99,11 @@ def test_a_stopped_run_goes_on_and_encodes_nothing_twice(
     with caplog.at_level("INFO"):
         mine_files(*files, tmp_path / "out.tsv", third, IDENTITY, tmp_path / "work")
     assert len(third.encoded) == 2, "the estimate alone"
-    assert "about 0.0 minutes to encode what is not encoded yet, 0.0 to mine, 0 MiB of disk" in caplog.text
+    assert (
+        "about 0.0 minutes to encode what is not encoded yet, 0.0 to mine, 512 MiB of memory beside the model, "
+        in caplog.text
+    )
+    assert caplog.text.count("0 MiB of disk") == 1
 
 
 def test_processes_share_the_work(files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -128,12 +133,38 @@ def test_vectors_of_another_model_are_not_mixed_in(files: tuple[Path, Path], tmp
 def test_a_full_disk_is_told_before_the_work(
     files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from types import SimpleNamespace
-
     monkeypatch.setattr(pipeline.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
     with pytest.raises(OutputError, match="MiB free, but the vectors need"):
         mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work")
     assert not list((tmp_path / "work").rglob("*.npy"))
+
+
+def test_a_disk_too_full_for_the_sentences_is_told_before_they_are_copied(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline.shutil, "disk_usage", lambda _: SimpleNamespace(free=100))
+    with pytest.raises(OutputError, match="MiB free, but copies of the sentences need at least"):
+        mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work")
+    assert not list((tmp_path / "work").rglob("*.arrow"))
+
+
+@pytest.mark.parametrize("index", [None, "IVF4,Flat", "IVF4,PQ4x4", "HNSW8"])
+def test_the_memory_a_run_takes_is_estimated(files: tuple[Path, Path], tmp_path: Path, index: str | None) -> None:
+    if index is not None:
+        pytest.importorskip("faiss")
+    stores = [
+        vectors.VectorStore.open(tmp_path, load_sentences(path, tmp_path / "sentences"), IDENTITY) for path in files
+    ]
+    settings = MiningSettings(memory_mib=1, k=5, index=index)
+    estimate, width = pipeline.estimate_run(Words(), stores, tmp_path, settings)
+    of_index = {
+        None: 0,
+        "IVF4,Flat": 60 * (4 * 24 + 8) + 60 * 4 * 24,
+        "IVF4,PQ4x4": 60 * (2 + 8) + 60 * 4 * 24,
+        "HNSW8": 60 * (4 * 24 + 8),
+    }
+    assert width == 24
+    assert estimate.memory_bytes == 2**20 + 120 * (36 * 5 + 150) + of_index[index]
 
 
 def test_fewer_sentences_than_neighbours_are_told(files: tuple[Path, Path], tmp_path: Path) -> None:

@@ -77,6 +77,14 @@ def check_index(factory: str, width: int, count: int) -> Any:
     return index
 
 
+def index_memory(factory: str, width: int, count: int) -> int:
+    """About how many bytes an index of so many vectors takes, with those it learns from; or why it cannot be."""
+    index = check_index(factory, width, count)
+    holder = import_faiss().try_extract_index_ivf(index) or index
+    a_vector = int(getattr(holder, "code_size", 4 * width)) + 8  # and its number
+    return count * a_vector + (0 if index.is_trained else 4 * width * min(_TRAINING_ROWS, count))
+
+
 def _build(vectors: Vectors, factory: str, probes: int) -> Any:
     faiss, index = import_faiss(), check_index(factory, vectors.shape[1], len(vectors))
     if not index.is_trained:

@@ -17,7 +17,7 @@ from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.errors import DataError, OutputError
 from hf_xsent.mining.calibration import best_threshold, read_gold
 from hf_xsent.mining.histogram import write_histogram
-from hf_xsent.mining.index import check_index, import_faiss, nearest_by_index
+from hf_xsent.mining.index import import_faiss, index_memory, nearest_by_index
 from hf_xsent.mining.margin import MinedPairs, check_choices, mine_bitext, pairs_of_neighbours
 from hf_xsent.mining.neighbours import bfloat16_gain
 from hf_xsent.mining.search import SearchOptions, search_shards, search_tasks
@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 COLUMNS = ("score", "cosine", "target_rank", "source_rank", "source_line", "target_line", "source", "target")
 _SAMPLE = 256
+_NEIGHBOUR_BYTES = 36  # of each sentence's neighbours, 12 to keep and the rest while they are merged and compared
+_PAIR_BYTES = 150  # of each sentence while pairs are chosen
 
 
 @dataclass(frozen=True)
@@ -76,13 +78,14 @@ class Estimate:
 
     encoding_seconds: float
     mining_seconds: float | None  # None: an index was not tried
+    memory_bytes: int  # beside the model
     disk_bytes: int
 
     def __str__(self) -> str:
         mining = "" if self.mining_seconds is None else f", {self.mining_seconds / 60:.1f} to mine"
         return (
             f"about {self.encoding_seconds / 60:.1f} minutes to encode what is not encoded yet{mining}, "
-            f"{self.disk_bytes / 2**20:.0f} MiB of disk"
+            f"{self.memory_bytes / 2**20:.0f} MiB of memory beside the model, {self.disk_bytes / 2**20:.0f} MiB of disk"
         )
 
 
@@ -144,22 +147,27 @@ def _check_outputs(output: str | Path, work: Path, settings: MiningSettings, inp
     check_writable(output, read)
     if settings.plot is not None:
         check_writable(settings.plot, [*read, output])
+    if not any((work / "sentences").glob("*.arrow")):
+        copies = sum(Path(path).stat().st_size for path in inputs if Path(path).is_file())
+        _check_room(work, copies, "copies of the sentences need at least", "give another --work folder")
+
+
+def _check_room(work: Path, needed: int, what: str, mend: str) -> None:
+    free = shutil.disk_usage(work).free
+    if needed > free:
+        raise OutputError(f"{work} has {free / 2**20:.0f} MiB free, but {what} {needed / 2**20:.0f}: {mend}")
 
 
 def _look_ahead(model: Encodes, stores: list[VectorStore], work: Path, settings: MiningSettings) -> None:
     """Say what the run will take, and what can be known not to go well."""
     estimate, width = estimate_run(model, stores, work, settings)
     logger.info("this takes %s", estimate)
-    free = shutil.disk_usage(work).free
-    if estimate.disk_bytes > free:
-        raise OutputError(
-            f"{work} has {free / 2**20:.0f} MiB free, but the vectors need {estimate.disk_bytes / 2**20:.0f}: "
-            "give another --work folder or --vectors float16"
-        )
-    if settings.index is not None:
-        for store in stores:
-            check_index(settings.index, width, len(store.sentences))
-    elif settings.precision == "bfloat16" and (gain := bfloat16_gain(width, settings.device)) < 1:
+    _check_room(work, estimate.disk_bytes, "the vectors need", "give another --work folder or --vectors float16")
+    if (
+        settings.index is None
+        and settings.precision == "bfloat16"
+        and (gain := bfloat16_gain(width, settings.device)) < 1
+    ):
         logger.warning(
             "this machine multiplies bfloat16 %.1f times slower than float32: leave --precision away", 1 / gain
         )
@@ -177,9 +185,11 @@ def estimate_run(
         width = model.encode(sample).shape[1]
         seconds += store.missing * (time.perf_counter() - started) / len(sample)
         disk += store.missing * width * np.dtype(settings.vectors).itemsize
-    if settings.index is not None:
-        return Estimate(seconds, None, disk), width
     lengths = [len(store.sentences) for store in stores]
+    memory = (settings.memory_mib << 20) + sum(lengths) * (_NEIGHBOUR_BYTES * settings.k + _PAIR_BYTES)
+    if settings.index is not None:
+        memory += max(index_memory(settings.index, width, length) for length in lengths)  # one at a time
+        return Estimate(seconds, None, memory, disk), width
     tasks = search_tasks(work, stores[0], stores[1], settings.search)
     missing = sum(not task.path.is_file() for task in tasks) / len(tasks)
     disk += round(missing * 12 * settings.k * (lengths[0] * len(tasks) + lengths[1]))
@@ -188,7 +198,7 @@ def estimate_run(
     started = time.perf_counter()
     mine_bitext(block, block, settings.k, device=settings.device, dtype=getattr(torch, settings.precision))
     rate = (time.perf_counter() - started) / rows**2
-    return Estimate(seconds, missing * lengths[0] * lengths[1] * rate, disk), width
+    return Estimate(seconds, missing * lengths[0] * lengths[1] * rate, memory, disk), width
 
 
 def write_pairs(output: str | Path, mined: MinedPairs, source: Sentences, target: Sentences) -> None:
