@@ -55,12 +55,14 @@ def run(arguments: argparse.Namespace) -> None:
         raise RecipeError(f"{arguments.pairs} are {len(sources)} files: score one at a time")
     check_writable(arguments.output, [*source_files(sources[0]), *filter(None, files)])
     check_source(sources[0])
+    work = Path(arguments.work or f"{arguments.output}.work")
+    if all(files):
+        check_writable(work / "sentences" / "lock")
     embedder = SentenceEmbedder.from_pretrained(
         arguments.model, pooling=arguments.pooling, max_length=arguments.max_length, device=arguments.device
     )
     pools = None
     if all(files):
-        work = Path(arguments.work or f"{arguments.output}.work")
         identity = identify_model(arguments.model, embedder)
         sides = [load_sentences(file, work / "sentences") for file in files]
         for file, side in zip(files, sides, strict=True):

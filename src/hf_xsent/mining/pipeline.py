@@ -112,7 +112,7 @@ def mine_files(
         logger.info("%s: %s", path, ", ".join(f"{count:,} {name}" for name, count in asdict(side.counts).items()))
         if len(side) < settings.k:
             raise DataError(f"{path} holds {len(side)} sentences, fewer than k = {settings.k}: lower k")
-    gold = None if settings.calibrate is None else read_gold(settings.calibrate, *sides, (source, target))
+    gold = None if settings.calibrate is None else read_gold(settings.calibrate, sides[0], sides[1], (source, target))
     stores = [VectorStore.open(work, side, identity, settings.vectors) for side in sides]
     _look_ahead(model, stores, work, settings)
     vectors = [store.encode(model, run) for store in stores]
