@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hf_xsent.errors import DataError
+from hf_xsent.mining import margin as margins
 from hf_xsent.mining.margin import CANDIDATES, MARGINS, mine_bitext
 
 Pairs = list[tuple[int, int, float]]
@@ -153,3 +155,26 @@ def test_what_cannot_be_mined_is_told(source: Any, target: Any, options: dict[st
     with pytest.raises(DataError) as error:
         mine_bitext(source, target, **options)
     assert str(error.value).startswith(told)
+
+
+def test_taking_pairs_without_repetition_holds_few_bytes_a_pair() -> None:
+    count = 1 << 17
+    generator = np.random.default_rng(0)
+    source, target = (generator.integers(0, count, count) for _ in range(2))
+    score = np.linspace(2, 1, count, dtype=np.float32)
+    pairs = margins.MinedPairs(source, target, score, score, source, target)
+    tracemalloc.start()
+    try:
+        kept = margins._without_repetition(pairs)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 64 * count, f"{peak / count:.0f} bytes a pair, of which what is kept takes 40"
+    taken: tuple[set[int], set[int]] = (set(), set())
+    rows = []
+    for row in range(count):
+        if source[row] not in taken[0] and target[row] not in taken[1]:
+            taken[0].add(source[row])
+            taken[1].add(target[row])
+            rows.append(row)
+    assert np.array_equal(kept.score, score[rows])

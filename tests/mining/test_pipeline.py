@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -12,6 +13,7 @@ from hf_xsent.data import sentences
 from hf_xsent.data.sentences import load_sentences
 from hf_xsent.errors import DataError, OutputError
 from hf_xsent.mining import pipeline, vectors
+from hf_xsent.mining.calibration import read_gold
 from hf_xsent.mining.pipeline import COLUMNS, MiningSettings, mine_files
 from hf_xsent.mining.tasks import Processes
 
@@ -97,7 +99,11 @@ def test_a_stopped_run_goes_on_and_encodes_nothing_twice(
     with caplog.at_level("INFO"):
         mine_files(*files, tmp_path / "out.tsv", third, IDENTITY, tmp_path / "work")
     assert len(third.encoded) == 2, "the estimate alone"
-    assert "about 0.0 minutes to encode what is not encoded yet, 0.0 to mine, 0 MiB of disk" in caplog.text
+    assert (
+        "about 0.0 minutes to encode what is not encoded yet, 0.0 to mine, 512 MiB of memory beside the model, "
+        in caplog.text
+    )
+    assert caplog.text.count("0 MiB of disk") == 1
 
 
 def test_processes_share_the_work(files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -127,12 +133,38 @@ def test_vectors_of_another_model_are_not_mixed_in(files: tuple[Path, Path], tmp
 def test_a_full_disk_is_told_before_the_work(
     files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from types import SimpleNamespace
-
     monkeypatch.setattr(pipeline.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
     with pytest.raises(OutputError, match="MiB free, but the vectors need"):
         mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work")
     assert not list((tmp_path / "work").rglob("*.npy"))
+
+
+def test_a_disk_too_full_for_the_sentences_is_told_before_they_are_copied(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline.shutil, "disk_usage", lambda _: SimpleNamespace(free=100))
+    with pytest.raises(OutputError, match="MiB free, but copies of the sentences need at least"):
+        mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work")
+    assert not list((tmp_path / "work").rglob("*.arrow"))
+
+
+@pytest.mark.parametrize("index", [None, "IVF4,Flat", "IVF4,PQ4x4", "HNSW8"])
+def test_the_memory_a_run_takes_is_estimated(files: tuple[Path, Path], tmp_path: Path, index: str | None) -> None:
+    if index is not None:
+        pytest.importorskip("faiss")
+    stores = [
+        vectors.VectorStore.open(tmp_path, load_sentences(path, tmp_path / "sentences"), IDENTITY) for path in files
+    ]
+    settings = MiningSettings(memory_mib=1, k=5, index=index)
+    estimate, width = pipeline.estimate_run(Words(), stores, tmp_path, settings)
+    of_index = {
+        None: 0,
+        "IVF4,Flat": 60 * (4 * 24 + 8) + 60 * 4 * 24,
+        "IVF4,PQ4x4": 60 * (2 + 8) + 60 * 4 * 24,
+        "HNSW8": 60 * (4 * 24 + 8),
+    }
+    assert width == 24
+    assert estimate.memory_bytes == 2**20 + 120 * (36 * 5 + 150) + of_index[index]
 
 
 def test_fewer_sentences_than_neighbours_are_told(files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -148,6 +180,24 @@ def test_gold_pairs_choose_the_threshold(files: tuple[Path, Path], tmp_path: Pat
     settings = MiningSettings(calibrate=str(tmp_path / "gold.tsv"))
     mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work", settings)
     assert {row["source"] for row in _rows(tmp_path / "out.tsv")} == {f"a{i}" for i in range(40, 60)}
+
+
+def test_numbered_gold_may_name_lines_that_were_left_out(
+    files: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with files[0].open("a") as file:
+        file.write("\n" + "a" * 1001 + "\n  A40 \n")  # lines 62 to 64
+    sides = [load_sentences(path, tmp_path / "sentences") for path in files]
+    (tmp_path / "gold.tsv").write_text("61\t1\n4\t1\n64\t60\n63\t2\n63\t3\n")
+    gold = read_gold(tmp_path / "gold.tsv", *sides, files)
+    assert gold == {(3, 0), (40, 59), (-63, 1), (-63, 2)}, "line 61 repeats line 4, line 64 line 41"
+    assert [one.message for one in caplog.records] == [
+        "2 of 4 gold pairs have a line over the length limit: they count as missed"
+    ]
+    for number in (62, 65):  # an empty line, and none
+        (tmp_path / "gold.tsv").write_text(f"4\t1\n{number}\t1\n")
+        with pytest.raises(DataError, match=f"gold.tsv:2: '{number}' is not among the sentences"):
+            read_gold(tmp_path / "gold.tsv", *sides, files)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +241,16 @@ def test_an_index_that_cannot_be_is_told_before_the_work(
     assert not list((tmp_path / "work").rglob("*.npy"))
 
 
-@pytest.mark.parametrize(("settings", "told"), [({"k": 0}, "k is 0"), ({"margin": "ration"}, "unknown margin")])
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"k": 0}, "k is 0"),
+        ({"margin": "ration"}, "unknown margin"),
+        ({"top": 0}, "top is 0: keep at least 1"),
+        ({"top": -5}, "top is -5"),
+        ({"threshold": 1.06, "calibrate": "gold.tsv"}, "threshold is 1.06, but calibrate"),
+    ],
+)
 def test_settings_that_cannot_be_are_told_at_once(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(DataError, match=told):
         MiningSettings(**settings)
@@ -206,3 +265,31 @@ def test_slow_bfloat16_is_told(
     mine_files(*files, tmp_path / "b.tsv", Words(), IDENTITY, tmp_path / "b")
     scores = [[round(float(row["score"]), 4) for row in _rows(tmp_path / name)] for name in ("a.tsv", "b.tsv")]
     assert scores[0] == scores[1]
+
+
+@pytest.mark.parametrize(
+    ("output", "settings", "told"),
+    [
+        ("folder", {}, "folder cannot be written"),
+        ("a.txt/out.tsv", {}, "cannot be written"),
+        ("a.txt", {}, "a.txt is an input"),
+        ("folder/../b.txt", {}, "b.txt is an input"),
+        ("gold.tsv", {"calibrate": "gold.tsv"}, "gold.tsv is an input"),
+        ("out.tsv", {"plot": "a.txt/scores.svg"}, "scores.svg cannot be written"),
+        ("out.tsv", {"plot": "out.tsv"}, "out.tsv is an input"),
+        ("out.tsv", {"work": "b.txt"}, "b.txt/sentences/lock cannot be written"),
+    ],
+)
+def test_what_cannot_be_written_is_told_before_the_work_and_inputs_are_kept(
+    files: tuple[Path, Path], tmp_path: Path, output: str, settings: dict[str, str], told: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "gold.tsv").write_text("1\t1\n")
+    before = {path: path.read_bytes() for path in tmp_path.glob("*.t*")}
+    named = {key: str(tmp_path / name) for key, name in settings.items()}
+    work = named.pop("work", str(tmp_path / "work"))
+    model = Words()
+    with pytest.raises(OutputError, match=told):
+        mine_files(*files, tmp_path / output, model, IDENTITY, work, MiningSettings(**named))
+    assert not model.encoded
+    assert {path: path.read_bytes() for path in tmp_path.glob("*.t*")} == before

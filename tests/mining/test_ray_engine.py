@@ -7,14 +7,18 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from hf_xsent.data import sentences
 from hf_xsent.errors import MissingExtraError, OutputError
 from hf_xsent.mining.pipeline import mine_files
-from hf_xsent.mining.ray_engine import RayEngine
+from hf_xsent.mining.ray_engine import RayEngine, _run
+from hf_xsent.mining.search import SearchOptions, SearchShard
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
 needs_ray = pytest.mark.skipif(not HAS_RAY, reason="Ray is not installed: the extra hf-xsent[ray] brings it")
@@ -84,3 +88,68 @@ def test_what_a_task_raises_is_told(cluster: None, tmp_path: Path) -> None:
 def test_a_missing_ray_is_told() -> None:
     with pytest.raises(MissingExtraError, match=r"hf-xsent\[ray\]"):
         RayEngine()([], "trying")
+
+
+class _Here:
+    """What the engine uses of Ray, in this process."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+
+    def remote(self, function: Any) -> Any:
+        def options(**asked: Any) -> Any:
+            self.asked.append(asked)
+            return SimpleNamespace(remote=function)
+
+        return SimpleNamespace(options=options)
+
+    def put(self, model: Any) -> Any:
+        self.sent_from = model.model.moves[-1]
+        return model
+
+    def wait(self, waiting: list[Any]) -> tuple[list[Any], list[Any]]:
+        return waiting[:1], waiting[1:]
+
+    def get(self, done: list[Any]) -> None:
+        pass
+
+
+class _Noted(torch.nn.Linear):
+    """Writes down where it is moved."""
+
+    def __init__(self) -> None:
+        super().__init__(2, 2)
+        self.moves: list[str] = []
+
+    def to(self, device: Any) -> Any:  # type: ignore[override]
+        self.moves.append(str(device))
+        return self
+
+
+@pytest.mark.parametrize(("device", "gpus", "there"), [("cuda:3", 1, "cuda"), ("cpu", 0, "cpu")])
+def test_a_task_asks_for_a_gpu_and_its_model_travels_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, gpus: int, there: str
+) -> None:
+    ray, moves = _Here(), []
+
+    class Touch:
+        path = tmp_path / "done.npy"
+
+        def run(self, model: Any) -> None:
+            moves.append(model.model.moves[-1])
+            self.path.touch()
+
+    monkeypatch.setattr(RayEngine, "_connect", lambda self: ray)
+    RayEngine(device=device)([Touch()], "trying", SimpleNamespace(model=_Noted()))  # type: ignore[arg-type]
+    assert ray.asked == [{"num_gpus": gpus}]
+    assert ray.sent_from == "cpu"
+    assert moves == [there]
+
+
+def test_a_search_computes_where_its_worker_is(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.npy", tmp_path / "b.npy"]
+    for number, path in enumerate(paths):
+        np.save(path, np.random.default_rng(number).standard_normal((9, 4)).astype(np.float32))
+    task = SearchShard(tmp_path, paths[:1], paths[1:], 0, SearchOptions(device="cuda:7"))
+    _run(task, None, "cpu")
+    assert task.path.is_file()

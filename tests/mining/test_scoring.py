@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from hf_xsent.data.sources import BitextSource
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, OutputError
+from hf_xsent.mining import scoring
+from hf_xsent.mining.best import Neighbours
+from hf_xsent.mining.neighbours import nearest_one_way
 from hf_xsent.mining.scoring import score_pairs
 
 
@@ -62,4 +67,37 @@ def test_a_bad_line_is_told_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("a\tb\nonly one\n")
     with pytest.raises(DataError, match="pairs.tsv:2"):
         score_pairs(BitextSource("und", str(tmp_path / "pairs.tsv")), tmp_path / "scored.tsv", Letters())
-    assert not (tmp_path / "scored.tsv").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["pairs.tsv"]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("", "cannot be written"), ("pairs.tsv", "pairs.tsv is an input"), ("pairs.tsv/x", "written")]
+)
+def test_what_cannot_be_written_is_told_before_encoding(tmp_path: Path, name: str, told: str) -> None:
+    source = _write(tmp_path)
+    before = (tmp_path / "pairs.tsv").read_bytes()
+    with pytest.raises(OutputError, match=told):
+        score_pairs(source, tmp_path / name, None)  # type: ignore[arg-type]
+    assert (tmp_path / "pairs.tsv").read_bytes() == before
+
+
+def test_a_line_break_in_a_text_breaks_no_row(tmp_path: Path) -> None:
+    rows = [{"source": "aa\nb\u2028c", "target": "a\tb\r\nc"}]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = BitextSource("und", str(tmp_path / "pairs.jsonl"), source_column="source", target_column="target")
+    assert score_pairs(source, tmp_path / "scored.tsv", Letters()) == 1
+    _, row = (tmp_path / "scored.tsv").read_text(encoding="utf-8").splitlines()
+    assert row.split("\t")[2:] == ["aa b c", "a b c"]
+
+
+def test_neighbours_are_sought_on_the_device_that_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = []
+
+    def noting(*arguments: Any, device: Any) -> Neighbours:
+        devices.append(device)
+        return nearest_one_way(*arguments)
+
+    monkeypatch.setattr(scoring, "nearest_one_way", noting)
+    pool = Letters().encode(["a", "b", "c", "dd"])
+    score_pairs(_write(tmp_path), tmp_path / "scored.tsv", Letters(), (pool, pool), device="cuda:1")
+    assert devices == ["cuda:1", "cuda:1"]

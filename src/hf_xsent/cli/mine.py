@@ -62,7 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--address", default="auto", help="Find the Ray cluster here: auto is the one of this machine, local a new one."
     )
-    parser.add_argument("--device", help="Compute on this device; default: the GPU if there is one.")
+    parser.add_argument(
+        "--device", help="Compute on this device; default: a GPU if there is one, of several processes each its own."
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -70,19 +72,23 @@ def run(arguments: argparse.Namespace) -> None:
     import os
     from dataclasses import fields, replace
 
+    import torch
+
     from hf_xsent.logs import quiet_logs
     from hf_xsent.mining.pipeline import MiningSettings, mine_files
     from hf_xsent.mining.ray_engine import RayEngine
-    from hf_xsent.mining.tasks import Processes
+    from hf_xsent.mining.tasks import Processes, default_device
     from hf_xsent.mining.vectors import identify_model
     from hf_xsent.models.embedder import SentenceEmbedder
 
     quiet_logs()
     stated = {field.name: getattr(arguments, field.name) for field in fields(MiningSettings) if field.name != "device"}
     settings = MiningSettings(**stated)
-    engine = RayEngine(arguments.address) if arguments.engine == "ray" else None
+    device = arguments.device or default_device(int(os.environ.get("LOCAL_RANK", 0)))
+    engine = RayEngine(arguments.address, device) if arguments.engine == "ray" else None
+    here = "cpu" if engine and not torch.cuda.is_available() else device  # the workers' GPUs need not be here
     embedder = SentenceEmbedder.from_pretrained(
-        arguments.model, pooling=arguments.pooling, max_length=arguments.max_length, device=arguments.device
+        arguments.model, pooling=arguments.pooling, max_length=arguments.max_length, device=here
     )
     mined = mine_files(
         arguments.source,

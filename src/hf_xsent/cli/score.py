@@ -32,8 +32,10 @@ def run(arguments: argparse.Namespace) -> None:
     """Open the model, encode pools if there are any, score."""
     from pathlib import Path
 
+    from hf_xsent.data.outputs import check_writable
+    from hf_xsent.data.readers import check_source
     from hf_xsent.data.sentences import load_sentences
-    from hf_xsent.data.sources import resolve_sources
+    from hf_xsent.data.sources import resolve_sources, source_files
     from hf_xsent.errors import DataError, RecipeError
     from hf_xsent.logs import quiet_logs
     from hf_xsent.mining.scoring import score_pairs
@@ -51,12 +53,16 @@ def run(arguments: argparse.Namespace) -> None:
     sources = resolve_sources([f"{arguments.language}={arguments.pairs}"], columns=columns)[arguments.language]
     if len(sources) > 1:
         raise RecipeError(f"{arguments.pairs} are {len(sources)} files: score one at a time")
+    check_writable(arguments.output, [*source_files(sources[0]), *filter(None, files)])
+    check_source(sources[0])
+    work = Path(arguments.work or f"{arguments.output}.work")
+    if all(files):
+        check_writable(work / "sentences" / "lock")
     embedder = SentenceEmbedder.from_pretrained(
         arguments.model, pooling=arguments.pooling, max_length=arguments.max_length, device=arguments.device
     )
     pools = None
     if all(files):
-        work = Path(arguments.work or f"{arguments.output}.work")
         identity = identify_model(arguments.model, embedder)
         sides = [load_sentences(file, work / "sentences") for file in files]
         for file, side in zip(files, sides, strict=True):
@@ -64,5 +70,6 @@ def run(arguments: argparse.Namespace) -> None:
                 raise DataError(f"{file} holds {len(side)} sentences, fewer than k = {arguments.k}: lower k")
         source, target = (VectorStore.open(work, side, identity).encode(embedder) for side in sides)
         pools = (source, target)
-    count = score_pairs(sources[0], arguments.output, embedder, pools, arguments.k, arguments.margin)
+    device = embedder.model.device
+    count = score_pairs(sources[0], arguments.output, embedder, pools, arguments.k, arguments.margin, device)
     print(f"{count:,} scored pairs are in {arguments.output}")

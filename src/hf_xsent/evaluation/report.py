@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from hf_xsent.data.outputs import check_writable as check_writable  # for those who write reports
 from hf_xsent.errors import OutputError
 from hf_xsent.evaluation.task import EvaluationTask, Figures, Scores
 
@@ -108,17 +108,6 @@ def read_reports(path: str | Path) -> list[Report]:
         return [Report(**run) for run in runs]
     except (ValueError, TypeError, KeyError) as error:
         raise OutputError(f"{path} exists and holds no results of this command: choose another file") from error
-
-
-def check_writable(path: str | Path) -> None:
-    """Told before hours of work; the folder is made where there is none."""
-    path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror}") from error
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise OutputError(f"{path} cannot be written: name a file in a folder of yours")
 
 
 def write_json(path: str | Path, content: Mapping[str, Any]) -> None:

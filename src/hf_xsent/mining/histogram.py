@@ -14,4 +14,6 @@ def write_histogram(path: str | Path, scores: np.ndarray, threshold: float | Non
     low, high = (float(np.quantile(scores, share)) for share in (0.001, 0.999)) if len(scores) else (0.0, 1.0)
     high = max(high, low + 1e-6)
     counts, edges = np.histogram(scores, bins=60, range=(low, high))
-    Path(path).write_text(standalone(histogram(title, counts.tolist(), edges.tolist(), threshold)), encoding="utf-8")
+    part = Path(f"{path}.part")
+    part.write_text(standalone(histogram(title, counts.tolist(), edges.tolist(), threshold)), encoding="utf-8")
+    part.replace(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,21 @@ import torch
 
 from hf_xsent.errors import DataError, MissingExtraError
 from hf_xsent.mining.best import Neighbours
-from hf_xsent.mining.neighbours import Vectors, check_vectors, nearest_one_way, take_rows, unit_vectors
+from hf_xsent.mining.neighbours import (
+    Vectors,
+    check_vectors,
+    exact_cosines,
+    nearest_one_way,
+    take_rows,
+    unit_vectors,
+)
 
 logger = logging.getLogger(__name__)
 
 _TRAINING_ROWS = 200_000
 _ROWS_AT_ONCE = 1 << 16
 LOW_RECALL = 0.95
+_QUANTIZER = re.compile(r"PQ\d+(?:x(\d+))?")  # parts and, unless there are 8, bits of each part's code
 
 
 def nearest_by_index(
@@ -55,10 +64,25 @@ def check_index(factory: str, width: int, count: int) -> Any:
         index = faiss.index_factory(width, factory, faiss.METRIC_INNER_PRODUCT)
     except RuntimeError as error:
         raise DataError(f"faiss knows no index {factory!r}: use one such as IVF1024,Flat or HNSW32") from error
+    learnt_from = min(_TRAINING_ROWS, count)
     cells = getattr(faiss.try_extract_index_ivf(index), "nlist", 0)
-    if cells > min(_TRAINING_ROWS, count):
+    if cells > learnt_from:
         raise DataError(f"{factory} has {cells} cells for {count} vectors: use fewer cells")
+    codes = max((1 << int(bits or 8) for bits in _QUANTIZER.findall(factory)), default=0)
+    if codes > learnt_from:
+        raise DataError(
+            f"{factory} learns {codes} codes a part, for which {count} vectors are too few: "
+            "use one without PQ or with fewer bits, as PQ8x4"
+        )
     return index
+
+
+def index_memory(factory: str, width: int, count: int) -> int:
+    """About how many bytes an index of so many vectors takes, with those it learns from; or why it cannot be."""
+    index = check_index(factory, width, count)
+    holder = import_faiss().try_extract_index_ivf(index) or index
+    a_vector = int(getattr(holder, "code_size", 4 * width)) + 8  # and its number
+    return count * a_vector + (0 if index.is_trained else 4 * width * min(_TRAINING_ROWS, count))
 
 
 def _build(vectors: Vectors, factory: str, probes: int) -> Any:
@@ -74,14 +98,12 @@ def _build(vectors: Vectors, factory: str, probes: int) -> Any:
 
 
 def _search(index: Any, asking: Vectors, answering: Vectors, k: int) -> Neighbours:
-    """Search; where cells held fewer than k vectors, compare with all."""
-    cosines = np.empty((len(asking), k), dtype=np.float32)
+    """Search; where cells held fewer than k vectors, compare with all. Cosines are those of the vectors."""
     numbers = np.empty((len(asking), k), dtype=np.int64)
     for start in range(0, len(asking), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
-        cosines[rows], numbers[rows] = index.search(unit_vectors(asking[rows]).numpy(), k)
+        _, numbers[rows] = index.search(unit_vectors(asking[rows]).numpy(), k)
     short = np.flatnonzero((numbers < 0).any(1))
     if len(short):
-        exact = nearest_one_way(take_rows(asking, short), answering, k)
-        cosines[short], numbers[short] = exact.cosines.numpy(), exact.numbers.numpy()
-    return Neighbours(torch.from_numpy(cosines), torch.from_numpy(numbers))
+        numbers[short] = nearest_one_way(take_rows(asking, short), answering, k).numbers.numpy()
+    return exact_cosines(torch.from_numpy(numbers), asking, answering)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -16,6 +17,7 @@ from hf_xsent.mining.neighbours import Vectors, nearest_both_ways
 
 MARGINS = ("ratio", "distance", "absolute")
 CANDIDATES = ("max", "forward", "backward", "intersection")
+_PAIRS_AT_ONCE = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,13 @@ class MinedPairs:
         """The best so many."""
         return self.take(slice(count))
 
-    def take(self, rows: slice | list[int]) -> MinedPairs:
+    def rows(self, *names: str) -> Iterator[tuple[Any, ...]]:
+        """These figures of each pair, of which only so many are Python's numbers at a time."""
+        for start in range(0, len(self), _PAIRS_AT_ONCE):
+            some = slice(start, start + _PAIRS_AT_ONCE)
+            yield from zip(*(getattr(self, name)[some].tolist() for name in names), strict=True)
+
+    def take(self, rows: slice | np.ndarray) -> MinedPairs:
         """Some of the pairs, by their places."""
         return MinedPairs(*(getattr(self, field.name)[rows] for field in fields(self)))
 
@@ -137,11 +145,9 @@ def _rank(numbers: Tensor, wanted: Tensor) -> Tensor:
 
 def _without_repetition(pairs: MinedPairs) -> MinedPairs:
     """Take pairs from the top, and none whose sentence is taken."""
-    taken: tuple[set[int], set[int]] = (set(), set())
-    kept = []
-    for number, pair in enumerate(zip(pairs.source.tolist(), pairs.target.tolist(), strict=True)):
-        if pair[0] not in taken[0] and pair[1] not in taken[1]:
-            taken[0].add(pair[0])
-            taken[1].add(pair[1])
-            kept.append(number)
+    taken = [bytearray(int(side.max(initial=-1)) + 1) for side in (pairs.source, pairs.target)]
+    kept = np.zeros(len(pairs), dtype=np.bool_)
+    for number, (source, target) in enumerate(pairs.rows("source", "target")):
+        if not (taken[0][source] or taken[1][target]):
+            taken[0][source] = taken[1][target] = kept[number] = True
     return pairs.take(kept)

@@ -96,24 +96,35 @@ def take_rows(vectors: Vectors, numbers: np.ndarray) -> np.ndarray | Tensor:
     return vectors.rows(numbers) if isinstance(vectors, ShardedVectors) else vectors[numbers]
 
 
-def _refine(
-    rough: Neighbours, asking: Vectors, answering: Vectors, k: int, memory_mib: int, device: str | torch.device
+def exact_cosines(
+    numbers: Tensor, asking: Vectors, answering: Vectors, memory_mib: int = 256, device: str | torch.device = "cpu"
 ) -> Neighbours:
-    """The k nearest by float32 cosines; where a neighbour may be missing among the candidates, compare with all."""
-    numbers = rough.numbers.sort(1).values
+    """The same neighbours with their float32 cosines, nearest first."""
+    numbers = numbers.sort(1).values
     cosines = torch.empty(numbers.shape)
-    at_once = max(32, (memory_mib << 20) // (16 * asking.shape[1]))  # vectors
-    step = max(1, at_once // numbers.shape[1])
+    step = max(1, _vectors_at_once(memory_mib, asking.shape[1]) // numbers.shape[1])
     for start in range(0, len(numbers), step):
         some = numbers[start : start + step]
         others = unit_vectors(take_rows(answering, some.flatten().numpy()), device).view(*some.shape, -1)
         ours = unit_vectors(asking[start : start + step], device)
         cosines[start : start + step] = (others @ ours[:, :, None]).squeeze(2).cpu()
     cosines, order = cosines.sort(dim=1, descending=True, stable=True)
-    cosines, numbers = cosines[:, :k].contiguous(), numbers.gather(1, order)[:, :k].contiguous()
+    return Neighbours(cosines, numbers.gather(1, order))
+
+
+def _vectors_at_once(memory_mib: int, width: int) -> int:
+    return max(32, (memory_mib << 20) // (16 * width))
+
+
+def _refine(
+    rough: Neighbours, asking: Vectors, answering: Vectors, k: int, memory_mib: int, device: str | torch.device
+) -> Neighbours:
+    """The k nearest by float32 cosines; where a neighbour may be missing among the candidates, compare with all."""
+    candidates = exact_cosines(rough.numbers, asking, answering, memory_mib, device)
+    cosines, numbers = candidates.cosines[:, :k].contiguous(), candidates.numbers[:, :k].contiguous()
     if rough.numbers.shape[1] < len(answering):
         doubtful = (cosines[:, -1] < rough.cosines[:, -1] + _ROUGHNESS).nonzero().squeeze(1)
-        for some in doubtful.split(at_once) if len(doubtful) else ():
+        for some in doubtful.split(_vectors_at_once(memory_mib, asking.shape[1])) if len(doubtful) else ():
             exact = nearest_one_way(take_rows(asking, some.numpy()), answering, k, memory_mib // 2, device)
             cosines[some], numbers[some] = exact.cosines, exact.numbers
     return Neighbours(cosines, numbers)

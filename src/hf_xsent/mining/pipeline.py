@@ -12,14 +12,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from hf_xsent.data.outputs import check_writable
 from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.errors import DataError, OutputError
 from hf_xsent.mining.calibration import best_threshold, read_gold
 from hf_xsent.mining.histogram import write_histogram
-from hf_xsent.mining.index import check_index, import_faiss, nearest_by_index
+from hf_xsent.mining.index import import_faiss, index_memory, nearest_by_index
 from hf_xsent.mining.margin import MinedPairs, check_choices, mine_bitext, pairs_of_neighbours
 from hf_xsent.mining.neighbours import bfloat16_gain
 from hf_xsent.mining.search import SearchOptions, search_shards, search_tasks
+from hf_xsent.mining.tables import one_line, write_table
 from hf_xsent.mining.tasks import Processes, RunTasks
 from hf_xsent.mining.vectors import VectorStore
 from hf_xsent.models.encodes import Encodes
@@ -28,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 COLUMNS = ("score", "cosine", "target_rank", "source_rank", "source_line", "target_line", "source", "target")
 _SAMPLE = 256
+_NEIGHBOUR_BYTES = 36  # of each sentence's neighbours, 12 to keep and the rest while they are merged and compared
+_PAIR_BYTES = 150  # of each sentence while pairs are chosen
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,12 @@ class MiningSettings:
         check_choices(self.margin, self.candidates)
         if self.k < 1:
             raise DataError(f"k is {self.k}: margins need at least 1 neighbour")
+        if self.top is not None and self.top < 1:
+            raise DataError(f"top is {self.top}: keep at least 1 pair, or leave it out to keep all")
+        if self.threshold is not None and self.calibrate is not None:
+            raise DataError(
+                f"threshold is {self.threshold}, but calibrate would choose another by {self.calibrate}: leave one out"
+            )
         if self.index is not None:
             import_faiss()
 
@@ -68,13 +78,14 @@ class Estimate:
 
     encoding_seconds: float
     mining_seconds: float | None  # None: an index was not tried
+    memory_bytes: int  # beside the model
     disk_bytes: int
 
     def __str__(self) -> str:
         mining = "" if self.mining_seconds is None else f", {self.mining_seconds / 60:.1f} to mine"
         return (
             f"about {self.encoding_seconds / 60:.1f} minutes to encode what is not encoded yet{mining}, "
-            f"{self.disk_bytes / 2**20:.0f} MiB of disk"
+            f"{self.memory_bytes / 2**20:.0f} MiB of memory beside the model, {self.disk_bytes / 2**20:.0f} MiB of disk"
         )
 
 
@@ -95,12 +106,13 @@ def mine_files(
     output, and gives the pairs back.
     """
     settings, work, run = settings or MiningSettings(), Path(work), run or Processes()
+    _check_outputs(output, work, settings, [source, target])
     sides = [load_sentences(path, work / "sentences") for path in (source, target)]
     for path, side in zip((source, target), sides, strict=True):
         logger.info("%s: %s", path, ", ".join(f"{count:,} {name}" for name, count in asdict(side.counts).items()))
         if len(side) < settings.k:
             raise DataError(f"{path} holds {len(side)} sentences, fewer than k = {settings.k}: lower k")
-    gold = None if settings.calibrate is None else read_gold(settings.calibrate, *sides)
+    gold = None if settings.calibrate is None else read_gold(settings.calibrate, sides[0], sides[1], (source, target))
     stores = [VectorStore.open(work, side, identity, settings.vectors) for side in sides]
     _look_ahead(model, stores, work, settings)
     vectors = [store.encode(model, run) for store in stores]
@@ -128,20 +140,34 @@ def mine_files(
     return mined
 
 
+def _check_outputs(output: str | Path, work: Path, settings: MiningSettings, inputs: list[str | Path]) -> None:
+    """All that will be written can be, and replaces nothing that is read."""
+    read = [*inputs, *([settings.calibrate] if settings.calibrate else [])]
+    check_writable(work / "sentences" / "lock")
+    check_writable(output, read)
+    if settings.plot is not None:
+        check_writable(settings.plot, [*read, output])
+    if not any((work / "sentences").glob("*.arrow")):
+        copies = sum(Path(path).stat().st_size for path in inputs if Path(path).is_file())
+        _check_room(work, copies, "copies of the sentences need at least", "give another --work folder")
+
+
+def _check_room(work: Path, needed: int, what: str, mend: str) -> None:
+    free = shutil.disk_usage(work).free
+    if needed > free:
+        raise OutputError(f"{work} has {free / 2**20:.0f} MiB free, but {what} {needed / 2**20:.0f}: {mend}")
+
+
 def _look_ahead(model: Encodes, stores: list[VectorStore], work: Path, settings: MiningSettings) -> None:
     """Say what the run will take, and what can be known not to go well."""
     estimate, width = estimate_run(model, stores, work, settings)
     logger.info("this takes %s", estimate)
-    free = shutil.disk_usage(work).free
-    if estimate.disk_bytes > free:
-        raise OutputError(
-            f"{work} has {free / 2**20:.0f} MiB free, but the vectors need {estimate.disk_bytes / 2**20:.0f}: "
-            "give another --work folder or --vectors float16"
-        )
-    if settings.index is not None:
-        for store in stores:
-            check_index(settings.index, width, len(store.sentences))
-    elif settings.precision == "bfloat16" and (gain := bfloat16_gain(width, settings.device)) < 1:
+    _check_room(work, estimate.disk_bytes, "the vectors need", "give another --work folder or --vectors float16")
+    if (
+        settings.index is None
+        and settings.precision == "bfloat16"
+        and (gain := bfloat16_gain(width, settings.device)) < 1
+    ):
         logger.warning(
             "this machine multiplies bfloat16 %.1f times slower than float32: leave --precision away", 1 / gain
         )
@@ -159,9 +185,11 @@ def estimate_run(
         width = model.encode(sample).shape[1]
         seconds += store.missing * (time.perf_counter() - started) / len(sample)
         disk += store.missing * width * np.dtype(settings.vectors).itemsize
-    if settings.index is not None:
-        return Estimate(seconds, None, disk), width
     lengths = [len(store.sentences) for store in stores]
+    memory = (settings.memory_mib << 20) + sum(lengths) * (_NEIGHBOUR_BYTES * settings.k + _PAIR_BYTES)
+    if settings.index is not None:
+        memory += max(index_memory(settings.index, width, length) for length in lengths)  # one at a time
+        return Estimate(seconds, None, memory, disk), width
     tasks = search_tasks(work, stores[0], stores[1], settings.search)
     missing = sum(not task.path.is_file() for task in tasks) / len(tasks)
     disk += round(missing * 12 * settings.k * (lengths[0] * len(tasks) + lengths[1]))
@@ -170,24 +198,17 @@ def estimate_run(
     started = time.perf_counter()
     mine_bitext(block, block, settings.k, device=settings.device, dtype=getattr(torch, settings.precision))
     rate = (time.perf_counter() - started) / rows**2
-    return Estimate(seconds, missing * lengths[0] * lengths[1] * rate, disk), width
+    return Estimate(seconds, missing * lengths[0] * lengths[1] * rate, memory, disk), width
 
 
 def write_pairs(output: str | Path, mined: MinedPairs, source: Sentences, target: Sentences) -> None:
     """One row a pair, with a header; whole or not at all."""
-    output = Path(output)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    part = output.with_name(output.name + ".part")
-    with part.open("w", encoding="utf-8", newline="\n") as file:
-        for row in _rows(mined, source, target):
-            file.write("\t".join(row) + "\n")
-    part.replace(output)
+    write_table(output, COLUMNS, _rows(mined, source, target))
 
 
 def _rows(mined: MinedPairs, source: Sentences, target: Sentences) -> Iterator[tuple[str, ...]]:
-    yield COLUMNS
-    numbers = (mined.source, mined.target, mined.score, mined.cosine, mined.target_rank, mined.source_rank)
-    for i, j, score, cosine, target_rank, source_rank in zip(*(one.tolist() for one in numbers), strict=True):
+    names = ("source", "target", "score", "cosine", "target_rank", "source_rank")
+    for i, j, score, cosine, target_rank, source_rank in mined.rows(*names):
         (text, line), (translation, target_line) = source[i], target[j]
         figures = (f"{score:.6f}", f"{cosine:.6f}", str(target_rank), str(source_rank), str(line), str(target_line))
-        yield (*figures, *(side.replace("\t", " ") for side in (text, translation)))
+        yield (*figures, *(one_line(side) for side in (text, translation)))

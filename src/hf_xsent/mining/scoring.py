@@ -10,12 +10,15 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from hf_xsent.data.outputs import check_writable
 from hf_xsent.data.readers import check_source, read_pairs
-from hf_xsent.data.sources import BitextSource
+from hf_xsent.data.sources import BitextSource, source_files
 from hf_xsent.mining.margin import margin_score
 from hf_xsent.mining.neighbours import Vectors, nearest_one_way
+from hf_xsent.mining.tables import one_line, write_table
 from hf_xsent.models.encodes import Encodes
 
+COLUMNS = ("score", "cosine", "source", "target")
 _PAIRS_AT_ONCE = 1 << 14
 
 
@@ -26,30 +29,28 @@ def score_pairs(
     pools: tuple[Vectors, Vectors] | None = None,
     k: int = 4,
     margin: str = "ratio",
+    device: str | torch.device = "cpu",
 ) -> int:
     """Write ``score``, ``cosine`` and both texts for each pair of a file, in its order; gives how many.
 
     ``pools`` are vectors of source and target sentences among which neighbours are sought: the score is the margin
-    then, else the cosine. Memory does not grow with the file.
+    then, else the cosine; they are compared on ``device``. Memory does not grow with the file.
     """
+    check_writable(output, source_files(source))
     check_source(source)
-    output = Path(output)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    part = output.with_name(output.name + ".part")
-    count = 0
     pairs = iter(tqdm(read_pairs(source), desc="scoring", unit=" pairs", disable=None))
-    with part.open("w", encoding="utf-8", newline="\n") as file:
-        file.write("score\tcosine\tsource\ttarget\n")
-        while some := list(islice(pairs, _PAIRS_AT_ONCE)):
-            for row in _rows(some, model, pools, k, margin):
-                file.write("\t".join(row) + "\n")
-            count += len(some)
-    part.replace(output)
-    return count
+    blocks = iter(lambda: list(islice(pairs, _PAIRS_AT_ONCE)), [])
+    rows = (row for some in blocks for row in _rows(some, model, pools, k, margin, device))
+    return write_table(output, COLUMNS, rows)
 
 
 def _rows(
-    pairs: list[tuple[str, str]], model: Encodes, pools: tuple[Vectors, Vectors] | None, k: int, margin: str
+    pairs: list[tuple[str, str]],
+    model: Encodes,
+    pools: tuple[Vectors, Vectors] | None,
+    k: int,
+    margin: str,
+    device: str | torch.device,
 ) -> Iterator[tuple[str, ...]]:
     sides = [torch.from_numpy(np.asarray(model.encode(list(side)))).float() for side in zip(*pairs, strict=True)]
     source, target = (torch.nn.functional.normalize(side, dim=1) for side in sides)
@@ -57,8 +58,9 @@ def _rows(
     scores = cosines
     if pools is not None:
         averages = [
-            nearest_one_way(side, pool, k).cosines.mean(1) for side, pool in ((source, pools[1]), (target, pools[0]))
+            nearest_one_way(side, pool, k, device=device).cosines.mean(1)
+            for side, pool in ((source, pools[1]), (target, pools[0]))
         ]
         scores = margin_score(cosines, averages[0], averages[1], margin)
     for (text, translation), score, cosine in zip(pairs, scores.tolist(), cosines.tolist(), strict=True):
-        yield f"{score:.6f}", f"{cosine:.6f}", text.replace("\t", " "), translation.replace("\t", " ")
+        yield f"{score:.6f}", f"{cosine:.6f}", one_line(text), one_line(translation)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from tqdm import tqdm
 
 from hf_xsent.errors import OutputError
@@ -48,6 +49,11 @@ class Processes:
             task.run(model)
         while not all(task.path.is_file() for task in tasks):  # other processes are still at work
             time.sleep(0.2)
+
+
+def default_device(process: int = 0) -> str:
+    """A GPU if there is one: of the processes of a machine each has its own, or as few as can be share one."""
+    return f"cuda:{process % torch.cuda.device_count()}" if torch.cuda.is_available() else "cpu"
 
 
 def save(path: Path, arrays: np.ndarray | dict[str, Any]) -> None:

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from hf_xsent.cli.main import main
+from hf_xsent.errors import ModelError
+from hf_xsent.mining.tasks import default_device
+from hf_xsent.models.embedder import SentenceEmbedder
+
+
+@pytest.mark.parametrize(
+    ("process", "gpus", "device"), [(0, 0, "cpu"), (0, 1, "cuda:0"), (3, 8, "cuda:3"), (5, 4, "cuda:1")]
+)
+def test_each_process_of_a_machine_has_a_gpu_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, process: int, gpus: int, device: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    assert default_device(process) == device
+
+
+@pytest.mark.parametrize(
+    ("flags", "gpus", "device"),
+    [
+        ([], 4, "cuda:3"),
+        (["--device", "cuda:1"], 4, "cuda:1"),
+        (["--device", "cpu"], 4, "cpu"),
+        ([], 0, "cpu"),
+        (["--engine", "ray", "--device", "cuda"], 0, "cpu"),  # the GPUs are the workers'
+    ],
+)
+def test_the_model_is_opened_on_the_gpu_of_the_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: list[str], gpus: int, device: str
+) -> None:
+    asked = []
+
+    def noting(*arguments: Any, **settings: Any) -> None:
+        asked.append(settings["device"])
+        raise ModelError("enough")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(SentenceEmbedder, "from_pretrained", noting)
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert main(["mine", "a", "b", "--model", "x", "-o", str(tmp_path / "o.tsv"), *flags]) == 2
+    assert asked == [device]
