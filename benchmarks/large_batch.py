@@ -104,7 +104,7 @@ def main() -> None:
     options = parser.parse_args()
     output = Path(options.output)
     result: dict[str, Any] = json.loads(output.read_text()) if output.is_file() else {"caching": [], "processes": []}
-    # Peaks rise with each longer chunk than any before: a batch of one chunk takes as many steps as the largest has chunks.
+    # Peaks rise with each chunk longer than any before: a batch of one chunk takes as many as the largest has.
     chunks = max(2 * max(options.batches, default=1) // options.chunk, 16)
     runs = [
         ("caching", batch, None, 1, chunks) if batch <= options.chunk else ("caching", batch, options.chunk, 1, 2)
