@@ -8,6 +8,7 @@ import pytest
 
 from hf_xsent import AlignmentTrainingArguments
 from hf_xsent.errors import HfXsentError
+from hf_xsent.finetuning.trainer import FineTuningArguments
 from hf_xsent.training.support import check_momentum_contrast
 
 ZERO_3 = {"zero_optimization": {"stage": 3}}
@@ -58,10 +59,11 @@ def test_fsdp_is_refused_where_it_cannot_be_right(
         AlignmentTrainingArguments(output_dir=str(tmp_path), fsdp="full_shard", **settings)
 
 
-def test_several_gpus_in_one_process_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AlignmentTrainingArguments, "n_gpu", 2)
+@pytest.mark.parametrize("kind", [AlignmentTrainingArguments, FineTuningArguments])
+def test_several_gpus_in_one_process_are_refused(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kind, "n_gpu", 2)
     with pytest.raises(HfXsentError, match=r"sees 2 GPUs: .*torchrun --nproc_per_node 2"):
-        AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True)
+        kind(output_dir=str(tmp_path), use_cpu=True)
 
 
 def test_momentum_in_half_precision_is_refused(tmp_path: Path, _deepspeed_seems_installed: None) -> None:

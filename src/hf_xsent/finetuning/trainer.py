@@ -18,6 +18,7 @@ from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
 from hf_xsent.training.memory import keep_freed_memory
 from hf_xsent.training.saving import SavingTrainer
+from hf_xsent.training.support import check_one_device
 
 Scores = dict[str, dict[str, float]]  # of each test set, by name
 Features = Mapping[str, Sequence[int]]  # input_ids and perhaps token_type_ids of one row
@@ -53,6 +54,7 @@ class FineTuningArguments(TrainingArguments):
     def __post_init__(self) -> None:
         """As Hugging Face's, with nothing pinned for a GPU that is not there."""
         super().__post_init__()
+        check_one_device(self)
         if self.device.type == "cpu":
             self.dataloader_pin_memory = False
 
