@@ -70,7 +70,7 @@ def test_evaluate_writes_a_table_and_json_for_each_pooling(
 
 def test_what_cutting_vectors_costs_is_measured_and_exported(tiny_encoders: Path, tatoeba: Path, tmp_path: Path):
     def runs(model: Path, *flags: str) -> list[dict[str, Any]]:
-        file = tmp_path / "results.json"
+        file = tmp_path / f"results of {model.name} {flags}.json"
         common = ["--tatoeba", str(tatoeba), "--device", "cpu", "--output", str(file)]
         assert main(["evaluate", str(model), *common, *flags]) == 0
         return json.loads(file.read_text("utf-8"))["runs"]

@@ -96,6 +96,7 @@ def test_a_stopped_run_goes_on_and_encodes_nothing_twice(
     assert (tmp_path / "out.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
     assert len(again.encoded) <= 2 + 120 - 32, "two shards were there already"
     third = Words()
+    caplog.clear()
     with caplog.at_level("INFO"):
         mine_files(*files, tmp_path / "out.tsv", third, IDENTITY, tmp_path / "work")
     assert len(third.encoded) == 2, "the estimate alone"
