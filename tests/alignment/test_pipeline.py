@@ -47,9 +47,9 @@ def test_links_are_written_as_jsonl_that_trains(bitext: Path, encoder_folders: d
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("pairs.tsv", "is what the pairs are read from"),
+        ("pairs.tsv", "is an input or another output"),
         ("out.jsonl.gz", "not compressed: name .*out.jsonl.gz without .gz"),
-        ("folder", "is a folder"),
+        ("folder", "cannot be written: name a file"),
     ],
 )
 def test_an_output_that_cannot_be_is_refused_before_a_model_is_loaded(bitext: Path, name: str, told: str) -> None:

@@ -15,6 +15,7 @@ import torch
 from tqdm import tqdm
 
 from hf_xsent.alignment.aligners import AlignerSettings, WordAligner
+from hf_xsent.data.outputs import check_writable
 from hf_xsent.data.readers import check_source, read_items, read_pairs
 from hf_xsent.data.sources import BitextSource, is_jsonl, source_files, strip_compression
 from hf_xsent.data.word_links import format_links
@@ -124,19 +125,14 @@ def _all_lines(folder: Path) -> Iterator[str]:
 def _check_output(source: BitextSource, output: str | Path) -> None:
     """A file that can be written as its name says, and that nothing is read from."""
     output = Path(output)
-    if output.is_dir():
-        raise OutputError(f"{output} is a folder: name a file")
     if strip_compression(output.name) != output.name:
         raise OutputError(f"links are written as they are, not compressed: name {output} without {output.suffix}")
-    read = [*source_files(source), *([Path(source.links)] if source.links else [])]
-    if output.resolve() in [path.resolve() for path in read]:
-        raise OutputError(f"{output} is what the pairs are read from: give the links another name")
+    check_writable(output, [*source_files(source), *([source.links] if source.links else [])])
 
 
 def _write(source: BitextSource, output: str | Path, lines: Iterator[str]) -> int:
     output = Path(output)
     jsonl = is_jsonl(output.name)
-    output.parent.mkdir(parents=True, exist_ok=True)
     part = output.with_name(output.name + ".part")
     linked = 0
     with part.open("w", encoding="utf-8", newline="\n") as file:

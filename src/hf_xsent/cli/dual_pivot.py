@@ -45,6 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.data.benchmarks import load_tatoeba
     from hf_xsent.data.bitext import load_bitext
     from hf_xsent.data.bucc import load_bucc
+    from hf_xsent.data.outputs import check_writable
     from hf_xsent.data.sides import Sides
     from hf_xsent.errors import RecipeError
     from hf_xsent.evaluation.registry import tatoeba_group
@@ -72,6 +73,8 @@ def run(arguments: argparse.Namespace) -> None:
         raise RecipeError(f"--every {arguments.every} is not positive: 1 takes each layer")
     if arguments.plot and arguments.analysis != "layers":
         raise RecipeError("--plot draws the analysis of layers")
+    for output in filter(None, (arguments.plot, f"{arguments.output_dir}/{arguments.analysis}.json")):
+        check_writable(output)
     if arguments.analysis != "baselines" and not arguments.data:
         raise RecipeError("no bitext to train on: give --data, such as de=pairs.tsv")
     train = None

@@ -110,7 +110,7 @@ class Sides:
         return cls(texts, apart, seed, bitext.report)
 
     @classmethod
-    def of(cls, rows: Bitext | Sides, count: int) -> Sides:
+    def first(cls, rows: Bitext | Sides, count: int) -> Sides:
         """The first so many sentences of each side; bitext stays row by row."""
         sides = rows if isinstance(rows, Sides) else cls.of_bitext(rows)
         texts = {language: (source[:count], target[:count]) for language, (source, target) in sides.texts.items()}

@@ -9,7 +9,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.outputs import check_writable as check_writable  # for those who write reports
 from hf_xsent.errors import OutputError
 from hf_xsent.evaluation.task import EvaluationTask, Figures, Scores
 

@@ -104,7 +104,7 @@ def rehearse(
     training, times = recipe.training, StepTimes()
     steps = whole_steps(training, len(train))
     encoded = isinstance(model, DualPivotForPreTraining) and recipe.data.features != "none"
-    some: Any = Sides.of(train, _SENTENCES_REHEARSED) if encoded else train
+    some: Any = Sides.first(train, _SENTENCES_REHEARSED) if encoded else train
     with rehearsal(training):
         started = time.perf_counter()
         trainer = trainer_of(

@@ -137,10 +137,9 @@ class AlignmentTrainer(SavingTrainer):
         """The weighted sum of the objectives; each is kept for the log."""
         if self.teacher is not None:
             inputs = self.teacher(inputs, self.args.device)
-        if (
-            self.pairs_per_chunk is not None and self.pairs_per_chunk < self.args.train_batch_size
-        ):  # all processes alike
-            outputs: Any = cached_loss(self, model, inputs, self.pairs_per_chunk)
+        chunk = self.pairs_per_chunk
+        if chunk is not None and chunk < self.args.train_batch_size:  # not this batch's: all processes decide alike
+            outputs: Any = cached_loss(self, model, inputs, chunk)
         else:
             outputs = model(**inputs)
         self._batch = inputs
