@@ -298,6 +298,19 @@ def test_the_card_says_what_was_trained(data: Path, encoder_folders: dict[str, P
     assert ModelCard((data / "README.md").read_text("utf-8")).data.base_model == "org/base"
 
 
+@pytest.mark.parametrize("bf16", [False, True])
+def test_sets_are_measured_in_the_precision_of_training(
+    bf16: bool, data: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[torch.dtype] = []
+    monkeypatch.setattr(PairClassification, "measure", lambda *_: seen.append((torch.ones(1, 1) @ torch.ones(1)).dtype))
+    task = PairClassification(AutoTokenizer.from_pretrained(encoder_folders["bert"]), 32)
+    model = task_model(str(encoder_folders["bert"]), AutoModelForSequenceClassification)
+    arguments = FineTuningArguments(output_dir=str(data), report_to="none", use_cpu=True, bf16=bf16)
+    FineTuner(model, arguments, task).measure({})
+    assert seen == [torch.bfloat16 if bf16 else torch.float32]
+
+
 LATE = """
 import os, sys, time
 from hf_xsent.cli.main import main

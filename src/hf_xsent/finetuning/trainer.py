@@ -163,7 +163,7 @@ class FineTuner(SavingTrainer):
 
     def measure(self, sets: Mapping[str, Sequence[Any]]) -> Scores:
         """Each process measures everything."""
-        with self.autocast_smart_context_manager():
+        with self.accelerator.autocast():
             return self.task.measure(self.accelerator.unwrap_model(self.model), sets)
 
 
