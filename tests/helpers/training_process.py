@@ -50,8 +50,11 @@ def end(process: subprocess.Popen[str]) -> str:
 
 
 def steps(run: Run) -> int:
-    """How many were logged."""
-    return max((line["step"] for line in run.metrics if "loss" in line), default=0) if run.begun else 0
+    """How many were logged; the run may be about to begin its log."""
+    try:
+        return max((line["step"] for line in run.metrics if "loss" in line), default=0)
+    except FileNotFoundError:
+        return 0
 
 
 def losses(run: Run) -> list[tuple[int, float]]:

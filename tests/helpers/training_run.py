@@ -55,10 +55,6 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.out / "metrics.jsonl").read_text().splitlines()]
 
-    @property
-    def begun(self) -> bool:
-        return (self.out / "metrics.jsonl").is_file()
-
     def assert_goes_on_exactly(self, **changes: Any) -> None:
         """Half of the run, resumed, ends bit by bit as the whole one: masks, dropout, heads and optimizer come back."""
         self.start("--overwrite", **changes)
