@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
+from tqdm import tqdm
 
 from hf_xsent.errors import DataError, MissingExtraError
 from hf_xsent.mining.best import Neighbours
@@ -90,7 +92,7 @@ def _build(vectors: Vectors, factory: str, probes: int) -> Any:
     if not index.is_trained:
         rows = np.linspace(0, len(vectors) - 1, min(_TRAINING_ROWS, len(vectors)), dtype=np.int64)
         index.train(unit_vectors(take_rows(vectors, rows)).numpy())
-    for start in range(0, len(vectors), _ROWS_AT_ONCE):
+    for start in _blocks(vectors, "building the index"):
         index.add(unit_vectors(vectors[start : start + _ROWS_AT_ONCE], first_number=start).numpy())
     if faiss.try_extract_index_ivf(index) is not None:
         faiss.ParameterSpace().set_index_parameter(index, "nprobe", probes)
@@ -100,10 +102,15 @@ def _build(vectors: Vectors, factory: str, probes: int) -> Any:
 def _search(index: Any, asking: Vectors, answering: Vectors, k: int) -> Neighbours:
     """Search; where cells held fewer than k vectors, compare with all. Cosines are those of the vectors."""
     numbers = np.empty((len(asking), k), dtype=np.int64)
-    for start in range(0, len(asking), _ROWS_AT_ONCE):
+    for start in _blocks(asking, "searching the index"):
         rows = slice(start, start + _ROWS_AT_ONCE)
         _, numbers[rows] = index.search(unit_vectors(asking[rows]).numpy(), k)
     short = np.flatnonzero((numbers < 0).any(1))
     if len(short):
         numbers[short] = nearest_one_way(take_rows(asking, short), answering, k).numbers.numpy()
     return exact_cosines(torch.from_numpy(numbers), asking, answering)
+
+
+def _blocks(vectors: Vectors, doing: str) -> Iterable[int]:
+    """Where each block of rows starts."""
+    return tqdm(range(0, len(vectors), _ROWS_AT_ONCE), doing, unit="block", delay=2, disable=None)
