@@ -99,15 +99,26 @@ def test_a_task_of_one_pair_has_its_columns(tmp_path: Path):
 
 def test_published_rows_are_those_that_share_a_figure(results: dict[str, Any]):
     rows = {(row["model"], row["paper"].split()[0]): row["groups"] for row in results["published"]["tatoeba"]}
-    assert rows["XLM-R + DAP", "DAP"] == {"36": {"forward": 91.3, "backward": 92.7}}
+    assert rows["XLM-R + DAP", "DAP"] == {"36": {"mean": 92.0, "forward": 91.3, "backward": 92.7}}
     assert rows["LaBSE", "WACSE"] == {"36": {"mean": 95.4}, "4": {"mean": 92.5}}  # we have no mean of 5 or 8
+
+
+def test_a_published_row_without_a_figure_that_was_measured_is_left_out(tmp_path: Path):
+    run = Run(
+        tmp_path, "none", "mean", None, "encoder", {}, {"tatoeba": {"data": "tatoeba"}}, {"tatoeba": "same"}, True
+    )
+    scores = {"groups": {"36": {"mean": 90.0}}, "languages": {}, "headings": {"mean": "mean"}, "main": "mean"}
+    write_json(run.scores_file("tatoeba"), scores | {"protocol": "cosine", "identity": "same"})
+    results = collect(Study("Means alone", "encoder", Budget("steps", 20), (), run.tasks, True), [run])
+    names = {row["model"] for row in results["published"]["tatoeba"]}
+    assert "mBERT + DAP" in names and "LaBSE, mBERT vocabulary" not in names  # published from English alone
 
 
 def test_the_markdown_has_every_table(results: dict[str, Any]):
     text = render_markdown(results)
     assert "| method | pooling | seeds | mean of 36 | xx→en of 36 | en→xx of 36 | mean of 4 |" in text
     assert "| TR | mean | 2 | 90.50 ± 0.71 | 91.50 ± 0.71 | 89.50 ± 0.71 | 85.50 ± 0.71 |" in text
-    assert "| XLM-R + DAP | DAP (arXiv:2305.09148) |  |  | 91.3 | 92.7 |  |" in text
+    assert "| XLM-R + DAP | DAP (arXiv:2305.09148) |  | 92.0 | 91.3 | 92.7 |  |" in text
     assert "| DAP <b>& | cls | 1 of 2 | 88.50 |" in text
     assert "| TR | cls | 20 | 20.0 ± 0.0 | 16.7 ± 0.0 | 904 ± 1 |" in text
     assert (

@@ -130,13 +130,13 @@ def _task(name: str, options: dict[str, Any], records: Sequence[dict[str, Any]])
 
 
 def _published(tasks: Iterable[str], records: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Papers' rows of groups that we measured, too; all groups of a model in one row."""
+    """Papers' rows with figures that we measured, too; all groups of a model in one row."""
     rows: dict[str, dict[tuple[str, str], dict[str, Any]]] = {task: {} for task in tasks}
     for one in published_figures():
         task, group = one["task"], one["group"]
         ours = next((record["scores"][task] for record in records if task in record["scores"]), {"groups": ()})
-        if group in ours["groups"]:
+        if group in ours["groups"] and (shared := {name: one[name] for name in ours["headings"] if name in one}):
             empty = {"model": one["model"], "paper": one["paper"], "groups": {}}
             row = rows[task].setdefault((one["model"], one["paper"]), empty)
-            row["groups"][group] = {name: one[name] for name in ours["headings"] if name in one}
+            row["groups"][group] = shared
     return {task: list(some.values()) for task, some in rows.items() if some}

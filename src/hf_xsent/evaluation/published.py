@@ -13,9 +13,13 @@ from hf_xsent.evaluation.task import EvaluationTask
 
 @cache
 def published_figures() -> list[dict[str, Any]]:
-    """Each with task, group, model, paper, and the figures by our names."""
+    """Each with task, group, model, paper, and the figures by our names; with both directions their mean."""
     text = (files("hf_xsent.evaluation") / "published.json").read_text(encoding="utf-8")
-    return list(json.loads(text))
+    figures: list[dict[str, Any]] = json.loads(text)
+    for one in figures:
+        if "forward" in one and "backward" in one:
+            one.setdefault("mean", round((one["forward"] + one["backward"]) / 2, 2))
+    return figures
 
 
 def published_lines(task: EvaluationTask, groups: Iterable[str]) -> list[str]:
