@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,9 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from accelerate.state import DistributedType, GradientState
+from processes import answers_of
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoTokenizer
@@ -66,9 +64,8 @@ def _sizes(world: int, count: int) -> list[int]:
     return [even + 1, *[even] * (world - 2), count - even * (world - 1) - 1]
 
 
-def _work(rank: int, world: int, folder: str, pairs: Pairs, address: str, results: Any) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world)
+def _gradients(rank: int, world: int, folder: str, pairs: Pairs) -> dict[str, Tensor]:
+    gradients = {}
     start = sum(_sizes(world, len(pairs))[:rank])
     own = pairs[start : start + _sizes(world, len(pairs))[rank]]
     halves = [own[: len(own) // 2], own[len(own) // 2 :]]
@@ -76,17 +73,18 @@ def _work(rank: int, world: int, folder: str, pairs: Pairs, address: str, result
         model = _model(folder, mix)
         parallel = DistributedDataParallel(model, broadcast_buffers=False)  # as AlignmentTrainingArguments has it
         parallel(**_batch(folder, own)).loss.backward()
-        _keep(results, rank, mix, model)
+        gradients[mix] = _gradient(model)
+        model.zero_grad()
 
         with parallel.no_sync():
             (parallel(**_batch(folder, halves[0])).loss / 2).backward()
         (parallel(**_batch(folder, halves[1])).loss / 2).backward()
-        _keep(results, rank, f"{mix}, accumulated", model)
+        gradients[f"{mix}, accumulated"] = _gradient(model)
+        model.zero_grad()
 
         cached_loss(_trainer(), parallel, _batch(folder, own), 2).loss.backward()
-        _keep(results, rank, f"{mix}, cached", model)
-    dist.barrier()
-    dist.destroy_process_group()
+        gradients[f"{mix}, cached"] = _gradient(model)
+    return gradients
 
 
 def _trainer() -> Any:
@@ -106,24 +104,10 @@ def _trainer() -> Any:
     )
 
 
-def _keep(results: Any, rank: int, name: str, model: torch.nn.Module) -> None:
-    if rank == 0:
-        results[name] = _gradient(model).numpy()
-    model.zero_grad()
-
-
-def _assert_equal(name: str, ours: Any, theirs: Tensor) -> None:
-    gradient = torch.tensor(ours)
+def _assert_equal(name: str, gradient: Tensor, theirs: Tensor) -> None:
     cosine = torch.nn.functional.cosine_similarity(gradient, theirs, dim=0).item()
     assert cosine >= 1 - 1e-9, (name, cosine)
     assert (gradient.norm() / theirs.norm()).item() == pytest.approx(1, abs=1e-9), name
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 @pytest.mark.parametrize("world", [2, 4])
@@ -131,22 +115,19 @@ def test_gradients_are_those_of_one_process(encoder_folders: dict[str, Path], pa
     """With uneven batches, accumulation, caching, and sentences that repeat across processes."""
     folder = str(encoder_folders["bert"])
     pairs = [*pairs, (pairs[0][0], pairs[1][1]), (pairs[3][0], pairs[3][1])]
-    results = mp.get_context("spawn").Manager().dict()
-    mp.start_processes(
-        _work, (world, folder, pairs, f"tcp://127.0.0.1:{_free_port()}", results), nprocs=world, start_method="spawn"
-    )
+    gradients = answers_of(world, _gradients, world, folder, pairs)[0]
     starts = [sum(_sizes(world, len(pairs))[:rank]) for rank in range(world + 1)]
     parts = [pairs[a:b] for a, b in zip(starts, starts[1:], strict=False)]
     for mix in MIXES:
         model = _model(folder, mix)
         model(**_batch(folder, pairs)).loss.backward()
-        _assert_equal(mix, results[mix], _gradient(model))
-        _assert_equal(f"{mix}, cached", results[f"{mix}, cached"], _gradient(model))
+        _assert_equal(mix, gradients[mix], _gradient(model))
+        _assert_equal(f"{mix}, cached", gradients[f"{mix}, cached"], _gradient(model))
         model.zero_grad()
         for half in range(2):  # a micro-batch is what all processes hold at one time
             some = [pair for part in parts for pair in (part[: len(part) // 2], part[len(part) // 2 :])[half]]
             (model(**_batch(folder, some)).loss / 2).backward()
-        _assert_equal(f"{mix}, accumulated", results[f"{mix}, accumulated"], _gradient(model))
+        _assert_equal(f"{mix}, accumulated", gradients[f"{mix}, accumulated"], _gradient(model))
 
 
 def test_one_process_gathers_its_own_rows() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
+from processes import answers_of
 from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoModelForPreTraining
 
@@ -41,9 +39,7 @@ def _step(model: Any, inner: DualPivotForPreTraining, batch: dict[str, torch.Ten
     return learnt
 
 
-def _work(rank: int, folder: str, address: str, answers: Any) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+def _learnt(rank: int, folder: str) -> dict[str, torch.Tensor]:
     model = AutoModelForPreTraining.from_pretrained(folder).train()
     for objective in model.objectives.values():
         if hasattr(objective, "critic"):
@@ -51,10 +47,7 @@ def _work(rank: int, folder: str, address: str, answers: Any) -> None:
     wrapped = DistributedDataParallel(model)
     learnt = _step(wrapped, model, _batch(slice(0, 3) if rank == 0 else slice(3, 8)))
     _step(wrapped, model, _batch(slice(rank, rank + 2)))  # a weight without a gradient would stop the second step
-    if rank == 0:
-        answers.put({name: one.tolist() for name, one in learnt.items()})
-    dist.barrier()
-    dist.destroy_process_group()
+    return learnt
 
 
 @pytest.mark.slow
@@ -67,15 +60,8 @@ def test_two_processes_learn_what_one_does(mix: str, encoder_folders: dict[str, 
         for weight in whole.trained_weights():
             weight.add_(torch.randn_like(weight))
     whole.save_pretrained(tmp_path)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
-    answers = mp.get_context("spawn").Queue()
-    workers = mp.start_processes(_work, (str(tmp_path), address, answers), 2, join=False, start_method="spawn")
-    learnt = answers.get(timeout=120)
-    while not workers.join():
-        pass
+    learnt = answers_of(2, _learnt, str(tmp_path))[0]
     expected = _step(whole, whole, _batch(slice(0, 8)))
     assert learnt.keys() == expected.keys() and not any(name.startswith("encoder.") for name in learnt)
     for name, one in expected.items():
-        torch.testing.assert_close(torch.tensor(learnt[name]), one, atol=1e-6, rtol=1e-4)
+        torch.testing.assert_close(learnt[name], one, atol=1e-6, rtol=1e-4)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 import yaml
+from processes import answers_of
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
@@ -127,19 +126,8 @@ def _steps(folder: str, batches: list[Pairs], parallel: bool) -> list[float]:
     return [*losses, *model.momentum.queue.flatten().tolist(), float(model.momentum.pointer), *weights]
 
 
-def _work(rank: int, world: int, folder: str, batches: list[list[Pairs]], address: str, results: Any) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world)
-    results[rank] = _steps(folder, [parts[rank] for parts in batches], parallel=True)
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+def _own_steps(rank: int, folder: str, batches: list[list[Pairs]]) -> list[float]:
+    return _steps(folder, [parts[rank] for parts in batches], parallel=True)
 
 
 @pytest.mark.parametrize("world", [2, 4])
@@ -154,12 +142,9 @@ def test_losses_queue_and_momentum_weights_are_those_of_one_process(
     parts = [
         [some[a:b] for a, b in zip(cuts, cuts[1:], strict=False)] for some, cuts in zip(batches, bounds, strict=True)
     ]
-    results = mp.get_context("spawn").Manager().dict()
-    address = f"tcp://127.0.0.1:{_free_port()}"
-    mp.start_processes(_work, (world, folder, parts, address, results), nprocs=world, start_method="spawn")
     expected = torch.tensor(_steps(folder, batches, parallel=False), dtype=torch.float64)
-    for rank in range(world):
-        torch.testing.assert_close(torch.tensor(results[rank], dtype=torch.float64), expected, atol=1e-9, rtol=1e-9)
+    for answer in answers_of(world, _own_steps, folder, parts):
+        torch.testing.assert_close(torch.tensor(answer, dtype=torch.float64), expected, atol=1e-9, rtol=1e-9)
 
 
 # Interruptions
