@@ -20,10 +20,11 @@ MOST_LINES = 350
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "logs": set(),
-    "packing": {"errors"},  # how a batch lies in memory: ground floor, like errors
+    "recomputing": set(),  # what the backward pass makes again: ground floor, as packing
+    "packing": {"errors", "recomputing"},  # how a batch lies in memory: ground floor, like errors
     "pages": set(),  # charts and the shell of report pages: text from numbers
     "objectives": {"errors", "packing"},
-    "models": {"errors", "packing", "objectives"},
+    "models": {"errors", "packing", "recomputing", "objectives"},
     "data": {"errors"},
     "mining": {"errors", "pages", "data", "models"},
     "alignment": {"errors", "packing", "data", "models"},  # aligners read words as data has them, with states of models

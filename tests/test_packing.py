@@ -181,3 +181,17 @@ def test_attention_dropout_drops_weights_and_keeps_the_mean() -> None:
     draws = packed_attention(q, k, v, [(copies, 3)], 0.5, dropout=0.3).unflatten(0, (copies, 3))
     assert not torch.equal(draws[0], draws[1])
     torch.testing.assert_close(draws.mean(0), whole, atol=0.05, rtol=0)
+
+
+def test_attention_with_dropout_keeps_no_scores_and_draws_the_same_again() -> None:
+    """Its gradient is that of the weights that the forward pass drew."""
+    q, k, v = torch.randn(3, 12, 2, 4, dtype=torch.float64).unbind()
+    v.requires_grad_()
+    kept: list[Any] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda one: (kept.append(one.shape), one)[1], lambda one: one):
+        context = packed_attention(q, k, v, [(2, 6)], 0.5, dropout=0.4)
+    assert not any(shape[-2:] == (6, 6) for shape in kept)
+    given = torch.randn_like(context)
+    (context * given).sum().backward()
+    assert v.grad is not None  # the context is linear in the values, so <gradient, v> is <given, context>
+    torch.testing.assert_close((v.grad * v).sum(), (given * context).sum())

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hf_xsent.errors import ModelError
+from hf_xsent.recomputing import recomputed
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,21 @@ def packed_attention(
 
     ``key`` and ``value`` are T × heads × size; ``query`` too, or N × heads × size where only first tokens ask.
     """
+    arguments = (query, key, value, runs, scaling, dropout, window)
+    if dropout and query.device.type == "cpu":  # without a fused kernel, every score would be kept, thrice
+        return recomputed(_attention_by_runs, *arguments, random=True)
+    return _attention_by_runs(*arguments)
+
+
+def _attention_by_runs(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    runs: Sequence[tuple[int, int]],
+    scaling: float,
+    dropout: float,
+    window: int | None,
+) -> Tensor:
     first_tokens_only = len(query) != len(key)
     sizes = [count * length for count, length in runs]
     queries = query.split([count for count, _ in runs] if first_tokens_only else sizes)

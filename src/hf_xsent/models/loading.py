@@ -21,19 +21,23 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from hf_xsent.errors import ModelError
-from hf_xsent.models.backbone import family
+from hf_xsent.models.backbone import Backbone, family
 
 
 def build_encoder(config: PreTrainedConfig) -> PreTrainedModel:
     """A new encoder of this config, without the pooler that no method here uses."""
-    return AutoModel.from_config(deepcopy(config), **family(config).arguments)
+    encoder = AutoModel.from_config(deepcopy(config), **family(config).arguments)
+    Backbone.of(encoder).drop_activations()
+    return encoder
 
 
 def load_encoder(name_or_path: str, dtype: torch.dtype = torch.float32, **options: Any) -> PreTrainedModel:
     """A pretrained encoder without pooler or other heads."""
-    arguments = family(load_config(name_or_path)).arguments
+    arguments = family(load_config(name_or_path)).arguments | options
     with quiet_loading(), one_sentence(name_or_path, "readable weights (model.safetensors)"):
-        return AutoModel.from_pretrained(name_or_path, dtype=dtype, use_safetensors=True, **arguments, **options)
+        encoder = AutoModel.from_pretrained(name_or_path, dtype=dtype, use_safetensors=True, **arguments)
+    Backbone.of(encoder).drop_activations()
+    return encoder
 
 
 def load_config(name_or_path: str) -> PreTrainedConfig:
