@@ -16,7 +16,7 @@ from hf_xsent.comparison.runs import Run, run_folder
 from hf_xsent.comparison.study import Budget, Method, Study
 from hf_xsent.errors import HfXsentError
 from hf_xsent.models.backbone import family
-from hf_xsent.models.loading import load_config, load_tokenizer
+from hf_xsent.models.loading import load_encoder_config, load_tokenizer
 from hf_xsent.training.arguments import read_recipe
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.reading import load_train_and_dev
@@ -36,7 +36,7 @@ class Variant:
 
 def check_methods(study: Study, cache_dir: Path) -> list[Variant]:
     """All that can be told of each recipe before data is read, by training's own checks."""
-    family(load_config(study.model))
+    family(load_encoder_config(study.model))
     load_tokenizer(study.model)
     return [_check(study, method, pooling, cache_dir) for method in study.methods for pooling in method.poolings]
 

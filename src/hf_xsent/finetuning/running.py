@@ -16,7 +16,7 @@ from hf_xsent.finetuning.report import RESULTS, TABLE, FineTuningReport, write_r
 from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments, Task
 from hf_xsent.logs import quiet_logs
 from hf_xsent.models.backbone import family
-from hf_xsent.models.loading import load_config, load_tokenizer, quiet_loading
+from hf_xsent.models.loading import load_encoder_config, load_tokenizer, quiet_loading
 from hf_xsent.models.task_model import task_model, without_padding
 from hf_xsent.training.arguments import read_settings
 from hf_xsent.training.output_folder import RECIPE_FILE, prepare_output_folder, remove_old_run, write_recipe
@@ -43,8 +43,7 @@ def settings_of(kind: type[Any], arguments: Sequence[str]) -> tuple[Any, FineTun
         raise RecipeError(f"dropout {options.dropout} is not a probability below 1")
     if training.load_best_model_at_end and not options.dev:
         raise RecipeError("load_best_model_at_end goes by what dev data measures: give --dev de=… too")
-    config = load_config(options.model)
-    config = getattr(config, "encoder_config", config)
+    config = load_encoder_config(options.model)
     longest = family(config).max_length(config)
     if not 8 <= options.max_length <= longest:
         raise RecipeError(f"max_length {options.max_length} does not fit: this encoder takes 8 to {longest} tokens")
@@ -120,8 +119,7 @@ def run(
     set_seed(training.seed)
     if train:
         if options.dropout is not None:
-            given = load_config(options.model)
-            config |= dict.fromkeys(family(getattr(given, "encoder_config", given)).dropouts, options.dropout)
+            config |= dict.fromkeys(family(load_encoder_config(options.model)).dropouts, options.dropout)
         model = task_model(options.model, kind, **config)
     else:
         model = without_padding(_fine_tuned(options.model, kind))

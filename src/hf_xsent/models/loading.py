@@ -32,10 +32,20 @@ def build_encoder(config: PreTrainedConfig) -> PreTrainedModel:
 
 
 def load_encoder(name_or_path: str, dtype: torch.dtype = torch.float32, **options: Any) -> PreTrainedModel:
-    """A pretrained encoder without pooler or other heads."""
-    arguments = family(load_config(name_or_path)).arguments | options
+    """A pretrained encoder without pooler or other heads; of a model of ours, the encoder within."""
+    config = load_config(name_or_path)
+    if is_ours(config):
+        of_encoder = {key: options.pop(key) for key in family(config.encoder_config).dropouts if key in options}
+        config.encoder_config.update(of_encoder)
+        options["config"] = config
+    else:
+        options |= family(config).arguments
     with quiet_loading(), one_sentence(name_or_path, "readable weights (model.safetensors)"):
-        encoder = AutoModel.from_pretrained(name_or_path, dtype=dtype, use_safetensors=True, **arguments)
+        encoder = AutoModel.from_pretrained(name_or_path, dtype=dtype, use_safetensors=True, **options)
+    if is_ours(config):
+        encoder.merge_adapters()
+        encoder = encoder.encoder
+        encoder.config._name_or_path = ""  # its weights are no longer those of the encoder that has this name
     Backbone.of(encoder).drop_activations()
     return encoder
 
@@ -44,6 +54,17 @@ def load_config(name_or_path: str) -> PreTrainedConfig:
     """The config of a model folder or Hub id."""
     with one_sentence(name_or_path, "readable config.json"):
         return AutoConfig.from_pretrained(name_or_path)
+
+
+def load_encoder_config(name_or_path: str) -> PreTrainedConfig:
+    """The config of the encoder itself, also where it is within a model of ours."""
+    config = load_config(name_or_path)
+    return config.encoder_config if is_ours(config) else config
+
+
+def is_ours(config: PreTrainedConfig) -> bool:
+    """Whether it is of a model of ours, which holds an encoder, rather than of an encoder."""
+    return hasattr(config, "encoder_config")
 
 
 def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:

@@ -8,7 +8,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedConfig
 from transformers.activations import ACT2FN
 
 from hf_xsent.models.backbone import family
-from hf_xsent.models.loading import load_config, quiet_loading
+from hf_xsent.models.loading import is_ours, load_config, quiet_loading
 from hf_xsent.objectives.vocabulary import sample_vocabulary, vocabulary_cross_entropy
 
 
@@ -71,6 +71,22 @@ class MaskedLanguageHead(nn.Module):
         return torch.where(self.vocabulary[rows] == ids, rows, unknown)
 
     @torch.no_grad()
+    def take_over(self, earlier: MaskedLanguageHead) -> None:
+        """Learn on from an earlier stage's head; word pieces that it does not know stay as they are."""
+        for part in ("dense", "norm"):
+            getattr(self, part).load_state_dict(getattr(earlier, part).state_dict())
+        own, theirs = self._ids(), earlier._ids()
+        places = torch.searchsorted(theirs, own).clamp_max(len(theirs) - 1)
+        known = theirs[places] == own
+        self.bias[known] = earlier.bias[places[known]]
+        if self.words is not None and earlier.words is not None:
+            self.words.weight[known] = earlier.words.weight[places[known]]
+
+    def _ids(self) -> Tensor:
+        """Which word piece each row is."""
+        return self.vocabulary if self.restricted else torch.arange(len(self.bias), device=self.bias.device)
+
+    @torch.no_grad()
     def start_from(self, trained: MaskedLanguageHead, word_embeddings: Tensor, vocabulary: Tensor | None) -> None:
         """Take over a checkpoint's head and word embeddings, all of them or those of ``vocabulary``, ascending ids."""
         rows = slice(None) if vocabulary is None else vocabulary.to(word_embeddings.device)
@@ -96,6 +112,8 @@ def plain_head(config: PreTrainedConfig) -> MaskedLanguageHead:
 def load_masked_language_head(name_or_path: str) -> MaskedLanguageHead:
     """The head that the checkpoint was trained with, or a plain one where it has none."""
     config = load_config(name_or_path)
+    if is_ours(config):  # a model of ours keeps its heads with their objectives
+        return plain_head(config.encoder_config)
     head = plain_head(config)
     with quiet_loading():
         model, report = AutoModelForMaskedLM.from_pretrained(

@@ -14,8 +14,9 @@ from transformers.modeling_outputs import ModelOutput
 
 from hf_xsent.errors import ModelError
 from hf_xsent.models.backbone import Backbone
+from hf_xsent.models.further_stage import take_over_heads
 from hf_xsent.models.input_shuffling import shuffle_sides
-from hf_xsent.models.loading import load_tokenizer
+from hf_xsent.models.loading import is_ours, load_config, load_tokenizer
 from hf_xsent.models.masked_language_head import MaskedLanguageHead, load_masked_language_head, plain_head
 from hf_xsent.models.objectives import OBJECTIVES, WITHOUT_HEAD, AlignmentConfig
 from hf_xsent.models.sentence_encoder import SentenceEncoder
@@ -87,6 +88,8 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
     def from_backbone(cls, name_or_path: str, *, vocabulary: RestrictedVocabulary | None = None, **config: Any) -> Self:
         """Start from any pretrained encoder, heads from its own last layers and masked-language head.
 
+        From a model of ours, those heads that it was trained with learn on.
+
         ``vocabulary`` restricts the pieces onto which the RTL head projects.
         """
         if cls._masks(config):
@@ -97,6 +100,8 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         if model.config.needs_token_ids:
             ids = None if vocabulary is None else torch.tensor(vocabulary.ids)
             model._start_heads(load_masked_language_head(name_or_path), ids)
+        if is_ours(load_config(name_or_path)):
+            take_over_heads(model, name_or_path)
         return model
 
     @classmethod

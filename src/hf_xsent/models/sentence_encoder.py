@@ -18,7 +18,7 @@ from transformers.modeling_outputs import ModelOutput
 from hf_xsent.errors import ModelError, RecipeError, nearest
 from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone, family
-from hf_xsent.models.loading import build_encoder, load_config, load_encoder
+from hf_xsent.models.loading import build_encoder, load_encoder, load_encoder_config
 from hf_xsent.packing import POOLINGS, PackedSentences, pack, pool, unpack
 
 if TYPE_CHECKING:
@@ -125,14 +125,14 @@ class SentenceEncoder(PreTrainedModel):
         attn_implementation: str | None = None,
         **config: Any,
     ) -> Self:
-        """Start from any pretrained encoder; ``config`` sets what ``setting_names()`` of the config class lists."""
+        """Start from any encoder or model of ours; ``config`` sets what the config's ``setting_names()`` list."""
         keys = cls.config_class.setting_names()
         for key in config:
             if key not in keys:
                 raise RecipeError(f"{cls.config_class.__name__} has no setting {key!r}" + nearest(key, keys))
         options: dict[str, Any] = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
         if config.get("dropout") is not None:
-            options |= dict.fromkeys(family(load_config(name_or_path)).dropouts, config["dropout"])
+            options |= dict.fromkeys(family(load_encoder_config(name_or_path)).dropouts, config["dropout"])
         encoder = load_encoder(name_or_path, dtype=dtype, **options)
         if Path(name_or_path).is_dir():
             encoder.config._name_or_path = ""  # a path of this machine is nobody else's business

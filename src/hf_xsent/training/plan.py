@@ -17,7 +17,7 @@ from hf_xsent.errors import RecipeError, nearest
 from hf_xsent.models import METHODS
 from hf_xsent.models.adapters import check_adapters
 from hf_xsent.models.backbone import check_frozen_layers
-from hf_xsent.models.loading import load_config, load_tokenizer
+from hf_xsent.models.loading import load_encoder_config, load_tokenizer
 from hf_xsent.models.objectives import AlignmentConfig
 from hf_xsent.models.vocabulary import RestrictedVocabulary
 from hf_xsent.training.arguments import Recipe
@@ -54,7 +54,7 @@ class Plan:
             raise RecipeError("no place for the result: give --output_dir, a folder for this run")
         checkpoint = prepare_output_folder(training.output_dir, recipe.run.resume, recipe.run.overwrite)
         settings = model_settings(model)
-        encoder_config = load_config(model.model)
+        encoder_config = load_encoder_config(model.model)
         config = METHODS[model.method][0](encoder_config=encoder_config, **settings)
         config.check_objectives()
         check_teacher(model.teacher, config.objectives)

@@ -18,7 +18,7 @@ from hf_xsent.evaluation.report import write_json
 from hf_xsent.logs import quiet_logs
 from hf_xsent.models import METHODS
 from hf_xsent.models.dual_pivot import DualPivotForPreTraining
-from hf_xsent.models.loading import load_config, load_encoder
+from hf_xsent.models.loading import load_encoder, load_encoder_config
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.training.arguments import Recipe, read_recipe
@@ -49,7 +49,7 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
     plan = Plan.of(recipe)
     teacher = None
     if recipe.model.teacher is not None:
-        teacher = Teacher.load(recipe.model.teacher, load_config(plan.start).hidden_size, training.device)
+        teacher = Teacher.load(recipe.model.teacher, load_encoder_config(plan.start).hidden_size, training.device)
     train, dev = load_train_and_dev(recipe.data)  # of several processes one reads each file, the others wait
     plan.fit(train, dev)
     set_seed(training.seed)

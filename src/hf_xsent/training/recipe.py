@@ -14,7 +14,9 @@ def _flag(default: Any = None, *, help: str) -> Any:  # noqa: A002 - argparse's 
 class ModelArguments:
     """Which encoder starts, and how its states become a sentence vector. Empty: the method's own default."""
 
-    model: str | None = _flag(help="Start from this encoder: a Hub id such as xlm-roberta-base, or a folder.")
+    model: str | None = _flag(
+        help="Start from this encoder, or go on from this model: a Hub id such as xlm-roberta-base, or a folder."
+    )
     method: str = _flag("dap", help="Choose the method whose model is trained: dap, ppa, wacse or dual-pivot.")
     pooling: str | None = _flag(help="Make the sentence vector from the first token (cls), or by mean or max.")
     normalize: bool | None = _flag(help="Scale sentence vectors to length 1.")

@@ -1,0 +1,126 @@
+"""A run that starts from a model of an earlier one: a second stage on other data, with another mix or method."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from training_run import Run
+
+from hf_xsent import MoCoAlignedBert, SentenceEmbedder, XlmrWithRTLHead
+from hf_xsent.errors import RecipeError
+from hf_xsent.models.vocabulary import RestrictedVocabulary
+
+DAP = {"translation_ranking": 1.0, "representation_translation": 0.8}
+FLAGS = [f"{name}={weight}" for name, weight in DAP.items()]
+HEAD = "objectives.representation_translation.head."
+
+
+def _second(run: Run, **changes: Any) -> Run:
+    """A run in a folder beside, from the model that the first one left."""
+    folder = run.folder / "second"
+    folder.mkdir()
+    second = Run(folder, run.out, [(f"Der Hund {n}.", f"The dog {n}.") for n in range(20)])
+    second.settings |= changes
+    return second
+
+
+def test_encoder_and_heads_start_as_the_earlier_stage_left_them(run: Run) -> None:
+    mix: dict[str, Any] = {"objectives": DAP | {"translation_language_modeling": 0.1}, "training_mlp": True}
+    run.start(**mix, languages=["de", "en", "fr"])
+    model = XlmrWithRTLHead.from_backbone(str(run.out), max_length=24, languages=["de", "en", "fr"], **mix)
+    learnt = load_file(run.out / "model.safetensors")
+    own = model.state_dict()
+    assert learnt.keys() <= own.keys()
+    for name, weight in learnt.items():
+        assert torch.equal(own[name], weight), name
+
+
+def test_word_pieces_of_another_vocabulary_are_taken_over_one_by_one(run: Run) -> None:
+    run.start(objectives=FLAGS, rtl_vocabulary="auto")
+    model = XlmrWithRTLHead.from_pretrained(run.out)
+    known = model.objectives["representation_translation"].head.prediction
+    ids = known.vocabulary.tolist()
+    new = sorted({*range(len(model.get_input_embeddings().weight))} - {*ids})[:3]
+    vocabulary = RestrictedVocabulary(ids=tuple(sorted([*ids[:-4], *new])), tokenizer="")
+    second = (
+        XlmrWithRTLHead.from_backbone(str(run.out), max_length=24, objectives=DAP, vocabulary=vocabulary)
+        .objectives["representation_translation"]
+        .head.prediction
+    )
+    for row, piece in enumerate(vocabulary.ids):
+        if piece in new:
+            assert torch.equal(second.words.weight[row], model.get_input_embeddings().weight[piece])
+            assert second.bias[row] == 0
+        else:
+            assert torch.equal(second.words.weight[row], known.words.weight[ids.index(piece)])
+            assert second.bias[row] == known.bias[ids.index(piece)]
+
+
+def test_a_head_of_other_layers_starts_from_the_encoder(run: Run) -> None:
+    run.start(objectives=FLAGS, rtl_layers=2)
+    model = XlmrWithRTLHead.from_backbone(str(run.out), max_length=24, objectives=DAP, rtl_layers=1)
+    own, last = (
+        dict(one.named_parameters())
+        for one in (
+            model.objectives["representation_translation"].head.encoder.encoder.layer[0],
+            model.encoder.encoder.layer[-1],
+        )
+    )
+    assert all(torch.equal(own[name], last[name]) for name in last)
+
+
+def test_another_method_starts_from_the_encoder_alone(run: Run) -> None:
+    run.start(objectives=FLAGS)
+    model = MoCoAlignedBert.from_backbone(str(run.out), max_length=24, moco_queue_size=8, moco_projection=4)
+    learnt = load_file(run.out / "model.safetensors")
+    assert model.momentum is not None
+    for name, weight in model.encoder.named_parameters():
+        assert torch.equal(weight, learnt[f"encoder.{name}"])
+        assert torch.equal(weight, model.momentum.key_encoder.get_parameter(name))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"objectives": FLAGS, "dropout": 0.2, "start_share": 0.5},
+        {"method": "wacse", "objectives": ["translation_ranking=1"], "lora_rank": 2},
+        {"method": "dual-pivot", "objectives": ["triplet_ranking=1"], "max_length": None},
+    ],
+    ids=["DAP", "adapters", "dual pivot"],
+)
+def test_a_second_run_trains_what_the_first_one_left(run: Run, changes: dict[str, Any]) -> None:
+    run.start(objectives=FLAGS, lora_rank=2)  # adapters are merged at its end
+    before = load_file(run.out / "model.safetensors")
+    second = _second(run, **changes)
+    trainer = second.start()
+    assert trainer.state.global_step == 6
+    assert load_file(run.out / "model.safetensors").keys() == before.keys()
+    vectors = SentenceEmbedder.from_pretrained(str(second.out), device="cpu").encode(["Der Hund schläft."])
+    assert vectors.shape == (1, 32)
+    if "dropout" in changes:
+        assert trainer.model.encoder.config.hidden_dropout_prob == 0.2
+
+
+def test_an_interrupted_second_stage_goes_on_exactly(run: Run) -> None:
+    run.start(objectives=FLAGS)
+    _second(run).assert_goes_on_exactly(objectives=FLAGS, rtl_vocabulary="auto")
+
+
+@pytest.mark.parametrize("languages", [None, ["de", "en"]])
+def test_language_embeddings_are_not_lost_unseen(run: Run, languages: list[str] | None) -> None:
+    run.start(languages=["de", "en", "fr"])
+    with pytest.raises(RecipeError, match="embeddings of de, en, fr: state the same languages"):
+        XlmrWithRTLHead.from_backbone(
+            str(run.out), max_length=24, objectives={"translation_ranking": 1.0}, languages=languages
+        )
+
+
+def test_what_an_earlier_stage_left_is_no_masked_language_head(run: Run) -> None:
+    """Its encoder has moved on from the head that the first checkpoint may have had: a new one is plain."""
+    run.start()
+    model = XlmrWithRTLHead.from_backbone(str(run.out), max_length=24, objectives=DAP)
+    dense = model.objectives["representation_translation"].head.prediction.dense.weight
+    assert torch.equal(dense, torch.eye(len(dense)))
