@@ -11,10 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 
 def recomputed(function: Callable[..., Tensor], *inputs: Any, random: bool = False) -> Tensor:
-    """``function(*inputs)``, of which nothing but the inputs is kept; ``random`` if it draws numbers, as dropout does.
-
-    The backward pass runs it again up to the last result that it needs, so that a final matrix product costs nothing.
-    """
+    """``function(*inputs)``, of which only the inputs are kept; ``random`` if it draws numbers, as dropout does."""
     if not torch.is_grad_enabled() or torch.compiler.is_compiling():  # a compiler finds by itself what to recompute
         return function(*inputs)
     result: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=random)

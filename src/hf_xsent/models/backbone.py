@@ -7,7 +7,7 @@ encoder's own modules, called as its own forward calls them; only the attention 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, ClassVar
@@ -19,7 +19,6 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from hf_xsent.errors import ModelError, RecipeError
-from hf_xsent.models.feed_forward import lighten_bert, lighten_modernbert
 from hf_xsent.packing import PackedSentences, packed_attention
 
 PACKED_ATTENTION = "hf_xsent_packed"
@@ -62,7 +61,6 @@ class Backbone(ABC):
     arguments: ClassVar[dict[str, Any]] = {}  # what the encoder's class takes beside its config
     dropouts: ClassVar[tuple[str, ...]] = ("hidden_dropout_prob", "attention_probs_dropout_prob")  # in its config
     mlm_head: ClassVar[dict[str, str]]  # where a masked-language checkpoint keeps dense, norm and bias of its head
-    lighten: Callable[[Layer], None]  # lets a layer keep no activations
 
     def __init__(self, encoder: PreTrainedModel) -> None:
         self.encoder: Any = encoder
@@ -93,11 +91,6 @@ class Backbone(ABC):
         check_frozen_layers(layers, self.config)
         for frozen in (self.encoder.embeddings, *self.layers[:layers]) if layers else ():
             frozen.requires_grad_(False)
-
-    def drop_activations(self) -> None:
-        """Let no layer keep for the backward pass what its activation function gave."""
-        for layer in self.layers:
-            self.lighten(layer)
 
     def compile_layers(self) -> None:
         """Compile what lies between the attentions: the only part whose code is the same for all lengths."""
@@ -215,7 +208,6 @@ class BertBackbone(Backbone):
         "norm": "cls.predictions.transform.LayerNorm",
         "bias": "cls.predictions.bias",
     }
-    lighten = staticmethod(lighten_bert)
     first_position = 0
 
     @property
@@ -270,7 +262,6 @@ class ModernBertBackbone(Backbone):
 
     dropouts: ClassVar[tuple[str, ...]] = ("embedding_dropout", "attention_dropout", "mlp_dropout")
     mlm_head: ClassVar[dict[str, str]] = {"dense": "head.dense", "norm": "head.norm", "bias": "decoder.bias"}
-    lighten = staticmethod(lighten_modernbert)
 
     @property
     def layers(self) -> nn.ModuleList:

@@ -21,14 +21,12 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from hf_xsent.errors import ModelError
-from hf_xsent.models.backbone import Backbone, family
+from hf_xsent.models.backbone import family
 
 
 def build_encoder(config: PreTrainedConfig) -> PreTrainedModel:
     """A new encoder of this config, without the pooler that no method here uses."""
-    encoder = AutoModel.from_config(deepcopy(config), **family(config).arguments)
-    Backbone.of(encoder).drop_activations()
-    return encoder
+    return AutoModel.from_config(deepcopy(config), **family(config).arguments)
 
 
 def load_encoder(name_or_path: str, dtype: torch.dtype = torch.float32, **options: Any) -> PreTrainedModel:
@@ -46,7 +44,6 @@ def load_encoder(name_or_path: str, dtype: torch.dtype = torch.float32, **option
         encoder.merge_adapters()
         encoder = encoder.encoder
         encoder.config._name_or_path = ""  # its weights are no longer those of the encoder that has this name
-    Backbone.of(encoder).drop_activations()
     return encoder
 
 

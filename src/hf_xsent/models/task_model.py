@@ -42,10 +42,9 @@ def task_model(name_or_path: str, kind: Any, **config: Any) -> PreTrainedModel:
 
 
 def without_padding(model: PreTrainedModel) -> PreTrainedModel:
-    """Let the encoder within compute no padding and keep no activations; its states come back padded, with zeros."""
+    """Let the encoder within compute no padding; its states come back padded, with zeros there."""
     encoder: Any = model.base_model
     backbone = Backbone.of(encoder)
-    backbone.drop_activations()
     pooler = getattr(encoder, "pooler", None)
 
     def forward(
