@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 
-from hf_xsent.cli.main import main
+from hf_xsent.cli.main import program
 
 if __name__ == "__main__":
-    sys.exit(main(["pretrain", *sys.argv[1:]]))
+    program(["pretrain", *sys.argv[1:]])

@@ -190,3 +190,28 @@ def test_what_is_no_encoder_is_told(benchmarks: Path, tmp_path: Path, capsys: py
     (tmp_path / "gpt" / "config.json").write_text('{"model_type": "gpt2"}')
     assert main(["evaluate", str(tmp_path / "gpt"), "--data", f"sts17={benchmarks / 'sts17'}"]) == 2
     assert "the encoder family 'gpt2' is not supported" in capsys.readouterr().err
+
+
+_LEAVING = """
+import atexit, sys
+import torch.distributed as dist
+from hf_xsent.cli.main import leave
+
+class Last:
+    def __del__(self):
+        print("taken down")
+
+last = Last()
+atexit.register(print, "exit functions ran")
+if sys.argv[1] == "several":
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+leave(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("processes", "said"), [("one", "exit functions ran\ntaken down\n"), ("several", "exit functions ran\n")]
+)
+def test_one_of_several_processes_ends_before_its_interpreter_is_taken_down(processes: str, said: str):
+    done = subprocess.run([sys.executable, "-c", _LEAVING, processes], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (3, said), done.stderr

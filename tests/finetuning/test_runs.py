@@ -313,7 +313,7 @@ def test_sets_are_measured_in_the_precision_of_training(
 
 LATE = """
 import os, sys, time
-from hf_xsent.cli.main import main
+from hf_xsent.cli.main import program
 from hf_xsent.finetuning import running
 
 check = running.prepare_output_folder
@@ -323,7 +323,7 @@ def late(*args):
     return check(*args)
 
 running.prepare_output_folder = late
-sys.exit(main(["finetune", "xnli", *sys.argv[1:]]))
+program(["finetune", "xnli", *sys.argv[1:]])
 """
 
 

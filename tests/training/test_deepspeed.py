@@ -37,9 +37,9 @@ if importlib.util.find_spec("deepspeed") and "--deepspeed" in sys.argv:
     import deepspeed
 
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-from hf_xsent.cli.main import main
+from hf_xsent.cli.main import program
 
-sys.exit(main(["pretrain", *sys.argv[1:]]))
+program(["pretrain", *sys.argv[1:]])
 """
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from hf_xsent import __version__
 from hf_xsent.cli import (
@@ -88,3 +91,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("hf-xsent: stopped", file=sys.stderr)
         return 130
     return 0
+
+
+def program(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one command and end the process."""
+    leave(main(arguments))
+
+
+def leave(exit_code: int) -> NoReturn:
+    """End the process; one of several ends before its interpreter is taken down, which gloo's threads may abort.
+
+    Such a thread may still hold the last exchange of a backward pass, whose objects only a living interpreter frees.
+    """
+    if not _is_one_of_several():
+        sys.exit(exit_code)
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)
+
+
+def _is_one_of_several() -> bool:
+    distributed = sys.modules.get("torch.distributed")  # a command that needs no torch does not load it here
+    return distributed is not None and distributed.is_available() and distributed.is_initialized()
