@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "packing": {"errors", "recomputing"},  # how a batch lies in memory: ground floor, like errors
     "pages": set(),  # charts and the shell of report pages: text from numbers
     "objectives": {"errors", "packing"},
-    "models": {"errors", "packing", "objectives"},
+    "models": {"errors", "recomputing", "packing", "objectives"},
     "data": {"errors"},
     "mining": {"errors", "pages", "data", "models"},
     "alignment": {"errors", "packing", "data", "models"},  # aligners read words as data has them, with states of models

@@ -20,6 +20,7 @@ from transformers.masking_utils import sdpa_mask
 
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.packing import PackedSentences, packed_attention
+from hf_xsent.recomputing import activations_recomputed
 
 PACKED_ATTENTION = "hf_xsent_packed"
 
@@ -142,7 +143,8 @@ class Backbone(ABC):
             return hidden
         if whole:
             return hidden[tokens]
-        some = self.layer_at(self.layers[layer - 1], hidden[None], packed, tokens)
+        with activations_recomputed():
+            some = self.layer_at(self.layers[layer - 1], hidden[None], packed, tokens)
         return (self.final_norm(some) if layer == count else some).squeeze(0)
 
     def _word_vectors(self, packed: PackedSentences, extra_embeddings: Tensor | None) -> Tensor:
@@ -158,7 +160,7 @@ class Backbone(ABC):
 
     def _run_layer(self, layer: Layer, hidden: Tensor, packed: PackedSentences) -> Tensor:
         longest = packed.runs[-1][1]
-        with self._attention(layer):
+        with self._attention(layer), activations_recomputed():
             return layer(
                 hidden,
                 attention_mask=None,
