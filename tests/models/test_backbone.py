@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from hf_xsent.errors import ModelError
-from hf_xsent.models.backbone import FAMILIES, Backbone, family
+from hf_xsent.models.families import FAMILIES, backbone_of, family
 from hf_xsent.packing import PackedSentences, pack, pool, unpack
 
 Batch = dict[str, Tensor]
@@ -56,7 +56,7 @@ def test_every_layer_is_the_encoders_own(tiny_encoders: Path, sentences: list[st
     assert mask.sum(1).max() > 24, "no sentence is longer than the local window"
     with torch.no_grad():
         theirs = encoder(**batch, output_hidden_states=True)
-        backbone = Backbone.of(encoder)
+        backbone = backbone_of(encoder)
         ours = list(backbone.hidden_states(packed))
         assert len(ours) == len(theirs.hidden_states) == len(backbone.layers) + 1
         expected = [*theirs.hidden_states[:-1], theirs.last_hidden_state]
@@ -77,7 +77,7 @@ def test_the_local_window_of_the_test_model_matters(encoder_folders: dict[str, P
     wide.load_state_dict(narrow.state_dict())
     packed = _pack(_batch(encoder_folders["modernbert"], sentences))
     with torch.no_grad():
-        difference = Backbone.of(narrow).encode(packed) - Backbone.of(wide).encode(packed)
+        difference = backbone_of(narrow).encode(packed) - backbone_of(wide).encode(packed)
     assert difference.abs().max() > 0.01
 
 
@@ -100,9 +100,9 @@ def test_gradients_are_the_encoders_own(
     (pooled(reference(**batch).last_hidden_state, batch["attention_mask"]).tanh() * weights).sum().backward()
     packed = _pack(batch)
     if pooled is _first:
-        vectors = Backbone.of(encoder).encode(packed, tokens=packed.first_tokens)
+        vectors = backbone_of(encoder).encode(packed, tokens=packed.first_tokens)
     else:
-        vectors = pool(Backbone.of(encoder).encode(packed), packed, "mean")
+        vectors = pool(backbone_of(encoder).encode(packed), packed, "mean")
     (vectors[packed.restore].tanh() * weights).sum().backward()
 
     _assert_equal_gradients(encoder, reference)
@@ -130,7 +130,7 @@ def test_gradient_checkpointing_leaves_gradients_as_they_are(
     encoders = [_dropping(tiny_encoders), _dropping(tiny_encoders)]
     encoders[0].gradient_checkpointing_enable()
     for encoder in encoders:
-        Backbone.of(encoder).encode(
+        backbone_of(encoder).encode(
             packed, tokens=packed.first_tokens if first_tokens_only else None
         ).tanh().sum().backward()
     _assert_equal_gradients(*encoders)
@@ -156,7 +156,7 @@ def test_dropout_acts_in_training_only(
 ) -> None:
     packed = _pack(_batch(encoder_folders[name], sentences))
     encoder = _dropping(encoder_folders[name], **{rate: 0.2})
-    backbone = Backbone.of(encoder)
+    backbone = backbone_of(encoder)
 
     def twice() -> tuple[Tensor, Tensor]:
         with torch.no_grad():
@@ -178,7 +178,7 @@ def test_the_last_layer_drops_for_first_tokens_too(
     """In the last layer first tokens take a way of their own, which must not forget attention dropout."""
     packed = _pack(_batch(encoder_folders[name], sentences))
     encoder = _dropping(encoder_folders[name], attention_probs_dropout_prob=0.2, attention_dropout=0.2)
-    backbone = Backbone.of(encoder)
+    backbone = backbone_of(encoder)
     for layer in backbone.layers[:-1]:
         layer.eval()
     with torch.no_grad():
@@ -198,7 +198,7 @@ def test_extra_embeddings_enter_as_word_vectors_do(tiny_encoders: Path, sentence
     with torch.no_grad():
         words = encoder.get_input_embeddings()(ids) + extra
         theirs = encoder(inputs_embeds=words, attention_mask=mask).last_hidden_state[0]
-        ours = Backbone.of(encoder).encode(pack([ids], [mask]), extra_embeddings=extra)
+        ours = backbone_of(encoder).encode(pack([ids], [mask]), extra_embeddings=extra)
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
 
@@ -209,15 +209,15 @@ def test_extra_embeddings_enter_as_word_vectors_do(tiny_encoders: Path, sentence
 def test_the_users_attention_is_restored(tiny_encoders: Path, sentences: list[str], attention: str) -> None:
     encoder = _open(tiny_encoders, attention)
     packed = _pack(_batch(tiny_encoders, sentences))
-    Backbone.of(encoder).encode(packed)
+    backbone_of(encoder).encode(packed)
     assert encoder.config._attn_implementation == attention
 
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("out of memory")
 
-    Backbone.of(encoder).layers[1].register_forward_pre_hook(fail)
+    backbone_of(encoder).layers[1].register_forward_pre_hook(fail)
     with pytest.raises(RuntimeError, match="out of memory"):
-        Backbone.of(encoder).encode(packed)
+        backbone_of(encoder).encode(packed)
     assert encoder.config._attn_implementation == attention
 
 
@@ -242,6 +242,6 @@ def test_the_longest_sentence_leaves_out_positions_that_are_never_used(encoder_f
         assert longest == 256
         ids = torch.full((1, longest), 7)
         with torch.no_grad():
-            states = Backbone.of(encoder).encode(pack([ids], [torch.ones_like(ids)]))
+            states = backbone_of(encoder).encode(pack([ids], [torch.ones_like(ids)]))
             theirs = encoder(input_ids=ids).last_hidden_state[0]
         torch.testing.assert_close(states, theirs, atol=1e-5, rtol=0)

@@ -12,6 +12,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
 from hf_xsent.models import backbone
+from hf_xsent.models.families import backbone_of, family
 from hf_xsent.packing import pack
 
 NARROWING = ("output.dense", "Wo")  # what reads the activations, in layers of BERT and of ModernBERT
@@ -19,7 +20,7 @@ NARROWING = ("output.dense", "Wo")  # what reads the activations, in layers of B
 
 def _encoder(folder: Path, adapters: bool) -> PreTrainedModel:
     torch.manual_seed(0)
-    dropouts = dict.fromkeys(backbone.family(AutoConfig.from_pretrained(folder)).dropouts, 0.0)
+    dropouts = dict.fromkeys(family(AutoConfig.from_pretrained(folder)).dropouts, 0.0)
     encoder: PreTrainedModel = AutoModel.from_pretrained(folder, **dropouts).train()
     if adapters:
         peft = pytest.importorskip("peft", reason="adapters need the lora extra")
@@ -42,7 +43,7 @@ def _learn(folder: Path, adapters: bool = False, autocast: bool = False) -> tupl
     mask = (torch.arange(9) < torch.tensor([[4], [6], [9]])).long()
     weights = torch.randn(int(mask.sum()), encoder.config.hidden_size, generator=generator)
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        total = (backbone.Backbone.of(encoder).encode(pack([ids], [mask])) * weights).sum()
+        total = (backbone_of(encoder).encode(pack([ids], [mask])) * weights).sum()
     kept = [not storage.expired() for storage in activations]
     total.backward()
     return {name: one.grad for name, one in encoder.named_parameters() if one.grad is not None}, kept

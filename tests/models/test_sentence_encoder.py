@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
 from hf_xsent import DapConfig, DapForSentenceEmbedding, XlmrWithRTLHead
 from hf_xsent.errors import ModelError, RecipeError
-from hf_xsent.models.backbone import Backbone
+from hf_xsent.models.families import backbone_of
 from hf_xsent.models.objectives import AlignmentConfig
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 
@@ -81,7 +81,7 @@ def test_a_sentence_model_opens_for_more_training(tiny_encoders: Path, tmp_path:
     assert all(name.startswith("objectives.") for name in info["missing_keys"]) and not info["unexpected_keys"]
     _assert_equal_weights(again.encoder, model.encoder)
     head = again.objectives["representation_translation"].head
-    _assert_equal_weights(Backbone.of(head.encoder).layers, again.backbone.layers[-2:])
+    _assert_equal_weights(backbone_of(head.encoder).layers, again.backbone.layers[-2:])
     assert (again.config.max_length, again.config.normalize) == (20, True)
 
 

@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 
 from hf_xsent import XlmrWithRTLHead
 from hf_xsent.data.collators import PairCollator
-from hf_xsent.models.backbone import Backbone
+from hf_xsent.models.families import backbone_of
 
 Pairs = list[tuple[str, str]]
 
@@ -30,7 +30,7 @@ def _worst_difference(_rank: int, folder: str, pairs: Pairs) -> float:
 
     mesh = init_device_mesh("cpu", (2,))
     for encoder in (model.encoder, model.objectives["representation_translation"].head.encoder):
-        for layer in Backbone.of(encoder).layers:
+        for layer in backbone_of(encoder).layers:
             fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
     model(**batch).loss.backward()

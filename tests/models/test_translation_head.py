@@ -13,7 +13,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 from hf_xsent import XlmrWithRTLHead
 from hf_xsent.data.collators import PairCollator
 from hf_xsent.errors import ModelError, RecipeError
-from hf_xsent.models.backbone import Backbone
+from hf_xsent.models.families import backbone_of
 from hf_xsent.models.vocabulary import RestrictedVocabulary
 from hf_xsent.packing import fingerprints
 
@@ -67,7 +67,7 @@ def _head_by_hand(model: Any, known: Tensor, wanted: Tensor, start: int, languag
     states = torch.cat((_states(model, known)[1:], masks))
     positions = torch.cat((torch.arange(1, len(known)), start + own))
     hidden = embed(states, positions)
-    for layer in Backbone.of(encoder).layers:
+    for layer in backbone_of(encoder).layers:
         if family == "modernbert":
             assert layer.attention_type == "sliding_attention"
             near = (torch.arange(len(states))[:, None] - torch.arange(len(states))).abs() <= 4
@@ -198,9 +198,9 @@ def test_the_head_starts_as_the_encoder_ends(tiny_encoders: Path, encoder_folder
     model = _model(folder, rtl_layers=2)
     head = model.objectives["representation_translation"].head
     checkpoint = AutoModelForMaskedLM.from_pretrained(folder)
-    layers = Backbone.of(head.encoder).layers
+    layers = backbone_of(head.encoder).layers
     assert len(layers) == 2
-    for own, theirs in zip(layers, Backbone.of(model.encoder).layers[-2:], strict=True):
+    for own, theirs in zip(layers, backbone_of(model.encoder).layers[-2:], strict=True):
         for (name, weight), other in zip(own.state_dict().items(), theirs.state_dict().values(), strict=True):
             assert torch.equal(weight, other), name
             assert weight.data_ptr() != other.data_ptr(), "a copy, not the encoder's own"

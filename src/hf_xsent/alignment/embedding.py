@@ -13,8 +13,8 @@ from transformers import PreTrainedTokenizerBase
 from hf_xsent.data.word_links import Link, best_first
 from hf_xsent.data.words import Words, words_of_pieces
 from hf_xsent.errors import ModelError
-from hf_xsent.models.backbone import family
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.families import family
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.packing import pack, unpack
 

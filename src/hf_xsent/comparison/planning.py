@@ -15,7 +15,7 @@ import yaml
 from hf_xsent.comparison.runs import Run, run_folder
 from hf_xsent.comparison.study import Budget, Method, Study
 from hf_xsent.errors import HfXsentError
-from hf_xsent.models.backbone import family
+from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer
 from hf_xsent.training.arguments import read_recipe
 from hf_xsent.training.plan import Plan

@@ -15,7 +15,7 @@ from hf_xsent.errors import DataError, ModelError, RecipeError, nearest
 from hf_xsent.finetuning.report import RESULTS, TABLE, FineTuningReport, write_reports
 from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments, Task
 from hf_xsent.logs import quiet_logs
-from hf_xsent.models.backbone import family
+from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer, quiet_loading
 from hf_xsent.models.task_model import task_model, without_padding
 from hf_xsent.training.arguments import read_settings

@@ -16,7 +16,7 @@ from transformers import AutoModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
 from hf_xsent.errors import ModelError, nearest
-from hf_xsent.models.backbone import family
+from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_config, load_tokenizer, one_sentence, quiet_loading
 from hf_xsent.models.sentence_encoder import SentenceEncoder, SentenceEncoderConfig, View
 from hf_xsent.packing import POOLINGS

@@ -21,7 +21,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from hf_xsent.errors import ModelError
-from hf_xsent.models.backbone import family
+from hf_xsent.models.families import family
 
 
 def build_encoder(config: PreTrainedConfig) -> PreTrainedModel:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedConfig
 from transformers.activations import ACT2FN
 
-from hf_xsent.models.backbone import family
+from hf_xsent.models.families import family
 from hf_xsent.models.loading import is_ours, load_config, quiet_loading
 from hf_xsent.objectives.vocabulary import sample_vocabulary, vocabulary_cross_entropy
 

@@ -11,7 +11,7 @@ from huggingface_hub.dataclasses import strict
 from torch import nn
 
 from hf_xsent.errors import RecipeError, nearest
-from hf_xsent.models.backbone import family
+from hf_xsent.models.families import family
 from hf_xsent.models.loading import build_encoder
 from hf_xsent.models.masked_language_head import MaskedLanguageHead
 from hf_xsent.models.sentence_encoder import SentenceEncoderConfig

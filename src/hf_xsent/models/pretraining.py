@@ -13,7 +13,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
 
 from hf_xsent.errors import ModelError
-from hf_xsent.models.backbone import Backbone
+from hf_xsent.models.families import backbone_of
 from hf_xsent.models.further_stage import take_over_heads
 from hf_xsent.models.input_shuffling import shuffle_sides
 from hf_xsent.models.loading import is_ours, load_config, load_tokenizer
@@ -279,7 +279,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
             return None
         count = len(packed.lengths)
         targets = packed.only(torch.arange(count, device=packed.lengths.device) >= count // 2)
-        return self._embed_with(Backbone.of(self.momentum.key_encoder), targets)
+        return self._embed_with(backbone_of(self.momentum.key_encoder), targets)
 
     def _sentence_vectors(self, states: TokenStates) -> Tensor:
         packed = states.packed

@@ -17,7 +17,8 @@ from transformers.modeling_outputs import ModelOutput
 
 from hf_xsent.errors import ModelError, RecipeError, nearest
 from hf_xsent.models.adapters import add_adapters, merge_adapters
-from hf_xsent.models.backbone import Backbone, family
+from hf_xsent.models.backbone import Backbone
+from hf_xsent.models.families import backbone_of, family
 from hf_xsent.models.loading import build_encoder, load_encoder, load_encoder_config
 from hf_xsent.packing import POOLINGS, PackedSentences, pack, pool, unpack
 
@@ -161,7 +162,7 @@ class SentenceEncoder(PreTrainedModel):
     @property
     def backbone(self) -> Backbone:
         """The encoder behind the face that all families share."""
-        return Backbone.of(self.encoder)
+        return backbone_of(self.encoder)
 
     def get_input_embeddings(self) -> nn.Module:
         """The table of word-piece vectors."""

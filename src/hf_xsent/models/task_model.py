@@ -13,8 +13,8 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from hf_xsent.errors import ModelError
-from hf_xsent.models.backbone import Backbone
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.families import backbone_of
 from hf_xsent.models.loading import quiet_loading
 from hf_xsent.packing import pack, unpack
 
@@ -44,7 +44,7 @@ def task_model(name_or_path: str, kind: Any, **config: Any) -> PreTrainedModel:
 def without_padding(model: PreTrainedModel) -> PreTrainedModel:
     """Let the encoder within compute no padding; its states come back padded, with zeros there."""
     encoder: Any = model.base_model
-    backbone = Backbone.of(encoder)
+    backbone = backbone_of(encoder)
     pooler = getattr(encoder, "pooler", None)
 
     def forward(

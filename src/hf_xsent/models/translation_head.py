@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from hf_xsent.models.adapters import plain_weights
-from hf_xsent.models.backbone import Backbone
+from hf_xsent.models.families import backbone_of
 from hf_xsent.models.loading import build_encoder
 from hf_xsent.models.masked_language_head import MaskedLanguageHead
 from hf_xsent.objectives.representation_translation import TranslationRows
@@ -31,7 +31,7 @@ class TranslationHead(nn.Module):
 
     def forward(self, rows: TranslationRows, shown: Tensor) -> Tensor:
         """The summed cross entropy of the masked tokens (eq. 6); ``shown`` are the states of all others."""
-        backbone = Backbone.of(self.encoder)
+        backbone = backbone_of(self.encoder)
         mask = backbone.word_embeddings.weight.expand(len(rows.labels), -1)
         masks = backbone.embed(mask[None], rows.packed.at_positions(rows.own_positions))[0]
         if self.language_embeddings is not None:
@@ -52,11 +52,11 @@ class TranslationHead(nn.Module):
         for name, parameter in self.encoder.named_parameters():
             if name in given and parameter.shape == given[name].shape:
                 parameter.copy_(given[name])
-        layers = Backbone.of(self.encoder).layers
-        for own, theirs in zip(layers, Backbone.of(encoder).layers[-len(layers) :], strict=True):
+        layers = backbone_of(self.encoder).layers
+        for own, theirs in zip(layers, backbone_of(encoder).layers[-len(layers) :], strict=True):
             own.load_state_dict(plain_weights(theirs))
-        words = Backbone.of(encoder).word_embeddings.weight
-        Backbone.of(self.encoder).word_embeddings.weight.copy_(words[mask_id : mask_id + 1])
+        words = backbone_of(encoder).word_embeddings.weight
+        backbone_of(self.encoder).word_embeddings.weight.copy_(words[mask_id : mask_id + 1])
         self.prediction.start_from(trained, words, vocabulary)
 
 
@@ -68,6 +68,6 @@ def _last_layers(config: PreTrainedConfig, count: int) -> PreTrainedModel:
     if getattr(config, "layer_types", None):
         small.layer_types = config.layer_types[-small.num_hidden_layers :]
     encoder = build_encoder(small)
-    del Backbone.of(encoder).layers[:-count]
+    del backbone_of(encoder).layers[:-count]
     encoder.set_input_embeddings(nn.Embedding(1, config.hidden_size))
     return encoder

@@ -14,9 +14,9 @@ from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.errors import ModelError, OutputError
 from hf_xsent.models.adapters import plain_weights
-from hf_xsent.models.backbone import family
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_tokenizer, quiet_loading
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.publishing.extraction import DENSE, WEIGHTED_LAYERS, write_dense, write_weighted_layers

@@ -1,0 +1,148 @@
+"""The supported encoders; the only file that knows how BERT, XLM-R and ModernBERT differ."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from hf_xsent.errors import ModelError
+from hf_xsent.models.backbone import Backbone, Layer
+from hf_xsent.packing import PackedSentences
+
+
+class BertBackbone(Backbone):
+    """BERT as published: positions from 0."""
+
+    arguments: ClassVar[dict[str, Any]] = {"add_pooling_layer": False}
+    mlm_head: ClassVar[dict[str, str]] = {
+        "dense": "cls.predictions.transform.dense",
+        "norm": "cls.predictions.transform.LayerNorm",
+        "bias": "cls.predictions.bias",
+    }
+    first_position = 0
+
+    @property
+    def layers(self) -> nn.ModuleList:
+        """The transformer layers, lowest first."""
+        return self.encoder.encoder.layer
+
+    def embed(self, words: Tensor, packed: PackedSentences) -> Tensor:
+        """Word + type 0 + position vectors, normalised."""
+        positions = packed.positions[None] + self.first_position
+        types = torch.zeros_like(positions) if packed.types is None else packed.types[None]
+        return self.encoder.embeddings(inputs_embeds=words, token_type_ids=types, position_ids=positions)
+
+    def layer_at(self, layer: Layer, hidden: Tensor, packed: PackedSentences, tokens: Tensor) -> Tensor:
+        """Queries, output and feed-forward of these tokens alone; keys and values of all."""
+        attention = layer.attention.self
+        some = hidden[:, tokens]
+        context = self._attend_from(
+            tokens,
+            attention.query(some),
+            attention.key(hidden),
+            attention.value(hidden),
+            attention.num_attention_heads,
+            packed,
+            scaling=attention.scaling,
+            dropout=attention.dropout.p if layer.training else 0.0,
+        )
+        return layer.feed_forward_chunk(layer.attention.output(context, some))
+
+
+class RobertaBackbone(BertBackbone):
+    """RoBERTa and XLM-R: BERT whose positions start after the padding index."""
+
+    mlm_head: ClassVar[dict[str, str]] = {
+        "dense": "lm_head.dense",
+        "norm": "lm_head.layer_norm",
+        "bias": "lm_head.bias",
+    }
+
+    def __init__(self, encoder: PreTrainedModel) -> None:
+        super().__init__(encoder)
+        self.first_position = self.config.pad_token_id + 1
+
+    @staticmethod
+    def max_length(config: PreTrainedConfig) -> int:
+        """The positions up to the padding index are never used."""
+        return config.max_position_embeddings - config.pad_token_id - 1
+
+
+class ModernBertBackbone(Backbone):
+    """ModernBERT and mmBERT: rotary positions, local and global attention, a norm after the last layer."""
+
+    dropouts: ClassVar[tuple[str, ...]] = ("embedding_dropout", "attention_dropout", "mlp_dropout")
+    mlm_head: ClassVar[dict[str, str]] = {"dense": "head.dense", "norm": "head.norm", "bias": "decoder.bias"}
+
+    @property
+    def layers(self) -> nn.ModuleList:
+        """The transformer layers, lowest first."""
+        return self.encoder.layers
+
+    def embed(self, words: Tensor, packed: PackedSentences) -> Tensor:
+        """Normalised word vectors; positions enter in each layer."""
+        return self.encoder.embeddings(inputs_embeds=words)
+
+    def layer_arguments(self, layer: Layer, hidden: Tensor, packed: PackedSentences) -> dict[str, Any]:
+        """The rotation of each token, which differs between local and global layers."""
+        return {"position_embeddings": self._rotations(layer, hidden, packed)}
+
+    def layer_at(self, layer: Layer, hidden: Tensor, packed: PackedSentences, tokens: Tensor) -> Tensor:
+        """As BERT's, with the queries cut out of the joint projection and rotated like the keys."""
+        attention = layer.attn
+        query, key, value = attention.Wqkv(layer.attn_norm(hidden)).chunk(3, -1)
+        cos, sin = self._rotations(layer, hidden, packed)
+        context = self._attend_from(
+            tokens,
+            _rotate(query[:, tokens], cos[:, tokens], sin[:, tokens], attention.head_dim),
+            _rotate(key, cos, sin, attention.head_dim),
+            value,
+            self.config.num_attention_heads,
+            packed,
+            scaling=attention.head_dim**-0.5,
+            dropout=attention.attention_dropout if layer.training else 0.0,
+            window=attention.sliding_window,
+        )
+        some = hidden[:, tokens] + attention.out_drop(attention.Wo(context))
+        return some + layer.mlp(layer.mlp_norm(some))
+
+    def final_norm(self, hidden: Tensor) -> Tensor:
+        """ModernBERT normalises before each layer, and so once more at the end."""
+        return self.encoder.final_norm(hidden)
+
+    def _rotations(self, layer: Layer, hidden: Tensor, packed: PackedSentences) -> tuple[Tensor, Tensor]:
+        return self.encoder.rotary_emb(hidden, packed.positions[None], layer.attention_type)
+
+
+def _rotate(states: Tensor, cos: Tensor, sin: Tensor, head_size: int) -> Tensor:
+    heads = states.unflatten(-1, (-1, head_size)).float()
+    left, right = heads.chunk(2, -1)
+    turned = heads * cos[..., None, :] + torch.cat((-right, left), -1) * sin[..., None, :]
+    return turned.flatten(-2).to(states.dtype)
+
+
+FAMILIES: dict[str, type[Backbone]] = {
+    "bert": BertBackbone,
+    "roberta": RobertaBackbone,
+    "xlm-roberta": RobertaBackbone,
+    "camembert": RobertaBackbone,
+    "modernbert": ModernBertBackbone,
+}
+
+
+def family(config: PreTrainedConfig) -> type[Backbone]:
+    """The face of encoders of this config, or one sentence that lists the supported families."""
+    if config.model_type not in FAMILIES:
+        known = ", ".join(FAMILIES)
+        raise ModelError(f"the encoder family {config.model_type!r} is not supported; use one of {known}")
+    if getattr(config, "is_decoder", False):
+        raise ModelError("a decoder cannot encode sentences: set is_decoder=False in its config")
+    return FAMILIES[config.model_type]
+
+
+def backbone_of(encoder: PreTrainedModel) -> Backbone:
+    """The face of this encoder, by its family."""
+    return family(encoder.config)(encoder)
