@@ -193,7 +193,8 @@ def test_what_is_no_encoder_is_told(benchmarks: Path, tmp_path: Path, capsys: py
 
 
 _LEAVING = """
-import atexit, sys
+import atexit, sys, time
+from concurrent.futures import ThreadPoolExecutor
 import torch.distributed as dist
 from hf_xsent.cli.main import leave
 
@@ -205,12 +206,14 @@ last = Last()
 atexit.register(print, "exit functions ran")
 if sys.argv[1] == "several":
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+ThreadPoolExecutor().submit(lambda: (time.sleep(0.5), print("upload ended")))
 leave(3)
 """
 
 
 @pytest.mark.parametrize(
-    ("processes", "said"), [("one", "exit functions ran\ntaken down\n"), ("several", "exit functions ran\n")]
+    ("processes", "said"),
+    [("one", "upload ended\nexit functions ran\ntaken down\n"), ("several", "upload ended\nexit functions ran\n")],
 )
 def test_one_of_several_processes_ends_before_its_interpreter_is_taken_down(processes: str, said: str):
     done = subprocess.run([sys.executable, "-c", _LEAVING, processes], capture_output=True, text=True, check=False)

@@ -6,6 +6,7 @@ import argparse
 import atexit
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -102,9 +103,11 @@ def leave(exit_code: int) -> NoReturn:
     """End the process; one of several ends before its interpreter is taken down, which gloo's threads may abort.
 
     Such a thread may still hold the last exchange of a backward pass, whose objects only a living interpreter frees.
+    Python's own threads (an upload, for instance) end their work first, and exit functions run, as they always do.
     """
     if not _is_one_of_several():
         sys.exit(exit_code)
+    threading._shutdown()  # type: ignore[attr-defined]  # an interpreter's own first step, without which pools never end
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
