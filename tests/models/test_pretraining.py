@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from hf_xsent.models.objectives import AlignmentConfig
 from torch import Tensor, nn
 from transformers import AutoTokenizer
 
@@ -12,7 +13,6 @@ from hf_xsent import XlmrWithRTLHead
 from hf_xsent.data.collators import PairCollator
 from hf_xsent.errors import RecipeError
 from hf_xsent.models import objectives
-from hf_xsent.models.objectives import AlignmentConfig
 from hf_xsent.objectives.pairs import SentenceObjective, SentencePairs
 from hf_xsent.objectives.translation_ranking import translation_ranking_loss
 

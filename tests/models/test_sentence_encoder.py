@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from hf_xsent.models.objectives import AlignmentConfig
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
@@ -13,7 +14,6 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 from hf_xsent import DapConfig, DapForSentenceEmbedding, XlmrWithRTLHead
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.models.families import backbone_of
-from hf_xsent.models.objectives import AlignmentConfig
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 
 Batch = dict[str, Tensor]

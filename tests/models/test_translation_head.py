@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from hf_xsent.models.vocabulary import RestrictedVocabulary
 from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
@@ -14,7 +15,6 @@ from hf_xsent import XlmrWithRTLHead
 from hf_xsent.data.collators import PairCollator
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.models.families import backbone_of
-from hf_xsent.models.vocabulary import RestrictedVocabulary
 from hf_xsent.packing import fingerprints
 
 Pairs = list[tuple[str, str]]

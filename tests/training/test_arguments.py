@@ -4,11 +4,11 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from hf_xsent.models.objectives import FROM_THE_CHECKPOINT
 
 from hf_xsent import DapConfig
 from hf_xsent.errors import RecipeError
 from hf_xsent.models import METHODS
-from hf_xsent.models.objectives import FROM_THE_CHECKPOINT
 from hf_xsent.training.arguments import AlignmentTrainingArguments, Recipe, read_recipe
 from hf_xsent.training.plan import model_settings, parse_weights
 from hf_xsent.training.recipe import COMMON_TRAINING_FLAGS, DataArguments, ModelArguments, RunArguments

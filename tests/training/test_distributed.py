@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from accelerate.state import DistributedType, GradientState
+from hf_xsent.objectives.gathering import gather_rows
 from processes import answers_of
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
@@ -17,7 +18,6 @@ from transformers import AutoTokenizer
 
 from hf_xsent import XlmrWithRTLHead
 from hf_xsent.data.collators import PairCollator
-from hf_xsent.objectives.gathering import gather_rows
 from hf_xsent.training.large_batch import cached_loss
 
 Pairs = list[tuple[str, str]]

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from hf_xsent.models.vocabulary import RestrictedVocabulary
 from safetensors.torch import load_file
 from training_run import Run
 
 from hf_xsent import MoCoAlignedBert, SentenceEmbedder, XlmrWithRTLHead
 from hf_xsent.errors import RecipeError
-from hf_xsent.models.vocabulary import RestrictedVocabulary
 
 DAP = {"translation_ranking": 1.0, "representation_translation": 0.8}
 FLAGS = [f"{name}={weight}" for name, weight in DAP.items()]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from hf_xsent.models.vocabulary import RestrictedVocabulary
 from safetensors.torch import load_file
 from training_run import Pairs, Run
 from transformers import AutoModel, AutoTokenizer, BertConfig, DistilBertConfig
@@ -19,7 +20,6 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, DistilBertConfig
 from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead
 from hf_xsent.data.cleaning import CleaningRules
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
-from hf_xsent.models.vocabulary import RestrictedVocabulary
 from hf_xsent.training.arguments import read_recipe
 from hf_xsent.training.pretrain import main
 from hf_xsent.training.reading import cleaning_rules

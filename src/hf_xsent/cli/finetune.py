@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from hf_xsent.finetuning.arguments import FineTuneArguments, MlqaArguments, XnliArguments
+from hf_xsent.settings.declaring import help_of, metavar_of
 
 TASKS = {"xnli": XnliArguments, "mlqa": MlqaArguments}
 TRAINING_FLAGS = {
@@ -38,8 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         group = parser.add_argument_group(title)
         for field in fields(arguments):
             if arguments is FineTuneArguments or field.name not in shared:
-                meaning = field.metadata["help"]
-                group.add_argument(f"--{field.name}", default=field.default, metavar="…", help=meaning)
+                group.add_argument(f"--{field.name}", metavar=metavar_of(field), help=help_of(field))
     group = parser.add_argument_group("training")
     for flag, meaning in TRAINING_FLAGS.items():
         group.add_argument(f"--{flag}", metavar="…", help=meaning)

@@ -28,7 +28,6 @@ from hf_xsent.cli import (
     quickstart,
     score,
     trim_vocab,
-    vocabulary,
 )
 from hf_xsent.errors import HfXsentError
 
@@ -36,7 +35,6 @@ COMMANDS = (
     quickstart,
     pretrain,
     dual_pivot,
-    vocabulary,
     align_words,
     finetune,
     evaluate,

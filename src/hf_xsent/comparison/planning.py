@@ -17,9 +17,9 @@ from hf_xsent.comparison.study import Budget, Method, Study
 from hf_xsent.errors import HfXsentError
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer
-from hf_xsent.training.arguments import read_recipe
+from hf_xsent.training.bitext import load_train_and_dev
 from hf_xsent.training.plan import Plan
-from hf_xsent.training.reading import load_train_and_dev
+from hf_xsent.training.reading import read_recipe
 
 PACE_STEPS, FIRST_STEPS = 10, 3  # steps that tell a method's pace; the first ones set up and do not count
 

@@ -112,7 +112,7 @@ def run_folder(runs: Path, method: str, pooling: str, seed: int | None, model: s
     """A readable name and a hash of all that decides the trained model: settings, start and data, by content."""
     decides = {key: value for key, value in recipe.items() if key not in PLACES}
     decides |= {key: _bitext_content(recipe, key) for key in ("data", "dev") if recipe.get(key)}
-    decides |= {key: file_content(recipe[key]) for key in ("teacher", "rtl_vocabulary") if recipe.get(key)}
+    decides |= {key: file_content(recipe[key]) for key in ("teacher",) if recipe.get(key)}
     decides.pop("links", None)  # are part of the data
     text = json.dumps([file_content(model), pooling, seed, decides], sort_keys=True, default=str)
     content = hashlib.sha256(text.encode()).hexdigest()[:8]

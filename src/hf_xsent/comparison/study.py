@@ -11,8 +11,10 @@ import yaml
 
 from hf_xsent.comparison.tasks import check_tasks
 from hf_xsent.errors import RecipeError, nearest
+from hf_xsent.objectives.registry import merge_objectives
 from hf_xsent.packing import POOLINGS
-from hf_xsent.training.arguments import read_recipe_file, recipe_keys
+from hf_xsent.settings.reading import read_mapping
+from hf_xsent.training.reading import recipe_keys
 
 NEEDED = ("model", "data", "budget", "methods", "tasks")
 KEYS = (*NEEDED, "title", "recipe", "settings", "poolings", "seeds", "keep_models")
@@ -148,9 +150,15 @@ def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: 
         return Method(name, False, changes, poolings, ())
     from_file: dict[str, Any] = {}
     if own["recipe"] is not None:
-        from_file = read_recipe_file(path.parent / _is(f"{at}.recipe", own["recipe"], str), recipe_keys())
+        recipe = path.parent / _is(f"{at}.recipe", own["recipe"], str)
+        from_file = read_mapping(recipe)
+        _known(str(recipe), from_file, recipe_keys())
         from_file = {key: value for key, value in from_file.items() if key not in VARIED}
-    return Method(name, True, from_file | {"data": content["data"]} | shared | changes, poolings, seeds)
+    settings = from_file | {"data": content["data"]} | shared | changes
+    chosen = settings.get("objectives")
+    if isinstance(chosen, dict):  # a study chooses them by weight; what the recipe says of each remains
+        settings["objectives"] = merge_objectives(from_file.get("objectives") or {}, chosen)
+    return Method(name, True, settings, poolings, seeds)
 
 
 def _check_settings(at: str, settings: Mapping[str, Any], known: Sequence[str]) -> None:

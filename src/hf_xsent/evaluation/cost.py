@@ -20,15 +20,18 @@ from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 if TYPE_CHECKING:
     from hf_xsent.data.bitext import Pair
 
-METHODS: dict[str, dict[str, float]] = {
+METHODS: dict[str, dict[str, Any]] = {
     "tr": {"translation_ranking": 1.0},
     "tr+mlm": {"translation_ranking": 1.0, "masked_language_modeling": 1.0},
     "tr+tlm": {"translation_ranking": 1.0, "translation_language_modeling": 1.0},
     "dap": {"translation_ranking": 1.0, "representation_translation": 0.8},
-    "ppa": {"momentum_contrast": 1.0, "translation_language_modeling": 1.0},
+    "ppa": {
+        "momentum_contrast": 1.0,
+        "translation_language_modeling": {"weight": 1.0, "reset_positions": False},
+    },
     "wacse": {"translation_ranking": 0.8, "aligned_word_prediction": 0.1, "word_translation_ranking": 0.1},
 }
-_SETTINGS: dict[str, dict[str, Any]] = {"ppa": {"random_input_shuffling": True, "tlm_reset_positions": False}}
+_SETTINGS: dict[str, dict[str, Any]] = {"ppa": {"random_input_shuffling": True}}
 _NEEDS_LINKS = {"wacse"}
 
 

@@ -18,8 +18,8 @@ from hf_xsent.logs import quiet_logs
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer, quiet_loading
 from hf_xsent.models.task_model import task_model, without_padding
-from hf_xsent.training.arguments import read_settings
 from hf_xsent.training.output_folder import RECIPE_FILE, prepare_output_folder, remove_old_run, write_recipe
+from hf_xsent.training.reading import read_dataclasses
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ Sets = Mapping[str, Mapping[str, Sequence[Any]]]  # of each benchmark: of each t
 
 def settings_of(kind: type[Any], arguments: Sequence[str]) -> tuple[Any, FineTuningArguments]:
     """Recipe and flags, checked as far as they tell something by themselves."""
-    options, training = read_settings(arguments, [kind, FineTuningArguments])
+    options, training = read_dataclasses(arguments, [kind, FineTuningArguments])
     quiet_logs(options.verbose)
     if options.model is None:
         raise RecipeError("no encoder to start from: give --model, a Hub id such as xlm-roberta-base or a folder")

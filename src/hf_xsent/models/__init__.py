@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
 
+from hf_xsent.models.alignment import AlignmentForSentenceEmbedding
+from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.dap import DapConfig, DapForSentenceEmbedding, XlmrWithRTLHead
 from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForPreTraining, DualPivotForSentenceEmbedding
 from hf_xsent.models.moco import MoCoAlignedBert, MoCoConfig, MoCoForSentenceEmbedding
-from hf_xsent.models.objectives import AlignmentConfig
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.models.wacse import WacseConfig, WacseForPreTraining, WacseForSentenceEmbedding
 
 METHODS: dict[str, tuple[type[AlignmentConfig], type[SentenceEncoderForPreTraining], type[SentenceEncoder]]] = {
+    "alignment": (AlignmentConfig, SentenceEncoderForPreTraining, AlignmentForSentenceEmbedding),
     "dap": (DapConfig, XlmrWithRTLHead, DapForSentenceEmbedding),
     "ppa": (MoCoConfig, MoCoAlignedBert, MoCoForSentenceEmbedding),
     "wacse": (WacseConfig, WacseForPreTraining, WacseForSentenceEmbedding),

@@ -127,13 +127,18 @@ class Backbone(ABC):
         return self.encode_vectors(self._word_vectors(packed, extra_embeddings), packed, layer, tokens)
 
     def encode_vectors(
-        self, words: Tensor, packed: PackedSentences, layer: int | None = None, tokens: Tensor | None = None
+        self,
+        words: Tensor,
+        packed: PackedSentences,
+        layer: int | None = None,
+        tokens: Tensor | None = None,
+        embedded: bool = False,
     ) -> Tensor:
-        """As ``encode``, from 1 × T × d vectors in the place of word vectors."""
+        """As ``encode``, from 1 × T × d vectors in the place of word vectors, or of the first layer's input."""
         count = len(self.layers)
         layer = count if layer is None else layer
         whole = tokens is None or layer == 0 or _is_watched(self.layers[layer - 1])
-        hidden = next(islice(self._states(words, packed), layer if whole else layer - 1, None))
+        hidden = next(islice(self._states(words, packed, embedded), layer if whole else layer - 1, None))
         if tokens is None:
             return hidden
         if whole:
@@ -146,8 +151,8 @@ class Backbone(ABC):
         words = self.word_embeddings(packed.input_ids[None])
         return words if extra_embeddings is None else words + extra_embeddings
 
-    def _states(self, words: Tensor, packed: PackedSentences) -> Iterator[Tensor]:
-        hidden = self.embed(words, packed)
+    def _states(self, words: Tensor, packed: PackedSentences, embedded: bool = False) -> Iterator[Tensor]:
+        hidden = words if embedded else self.embed(words, packed)
         yield hidden.squeeze(0)
         for layer in self.layers:
             hidden = self._run_layer(layer, hidden, packed)

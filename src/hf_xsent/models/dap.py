@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import field
+from typing import Any
 
 from huggingface_hub.dataclasses import strict
 
-from hf_xsent.models.objectives import AlignmentConfig
+from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 
@@ -21,7 +22,7 @@ class DapConfig(AlignmentConfig):
 
     model_type = "dap"
 
-    objectives: dict[str, float] = field(
+    objectives: dict[str, Any] = field(
         default_factory=lambda: {"translation_ranking": 1.0, "representation_translation": 0.8}
     )
 

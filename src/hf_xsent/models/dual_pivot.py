@@ -15,22 +15,24 @@ from transformers import PreTrainedModel
 from transformers import initialization as init
 
 from hf_xsent.errors import ModelError, RecipeError
+from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.fingerprint import fingerprint_model
 from hf_xsent.models.loading import load_encoder
-from hf_xsent.models.objectives import AlignmentConfig
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder, SentenceEncoderOutput, View
+from hf_xsent.objectives.base import SentenceObjective
 from hf_xsent.objectives.pairs import SentencePairs
+from hf_xsent.objectives.registry import objective_class
 from hf_xsent.packing import PackedSentences, fingerprints, pack, pool, unpack
+from hf_xsent.settings.declaring import derived, setting
+from hf_xsent.settings.model import ExtractionSettings
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-EXTRACTION_OBJECTIVES = ("triplet_ranking", "adversarial", "cycle", "translation_ranking")
-
 
 @strict
-class DualPivotConfig(AlignmentConfig):
+class DualPivotConfig(ExtractionSettings, AlignmentConfig):
     """f(x): a softmax-weighted mix of all layers, the sum over the tokens, a linear map (section 3.1).
 
     Supervised, the objective is ``triplet_ranking``; without pairs, L = L_adv + λ L_cycle is
@@ -39,38 +41,37 @@ class DualPivotConfig(AlignmentConfig):
 
     model_type = "dual-pivot"
 
-    objectives: dict[str, float] = field(default_factory=lambda: {"triplet_ranking": 1.0})
-    pooling: str = "sum"
-    normalize: bool = True
-    layers: list[int] | None = None  # the hidden states to mix, 0 are the embeddings; None: all
-    layer_mix: bool = True  # train the weights of the mix; else it is the plain average
-    linear_map: bool = True
-    encoder_name: str | None = None  # where the frozen encoder is found again; None: it is stored along
-    encoder_fingerprint: str | None = None
+    objectives: dict[str, Any] = field(default_factory=lambda: {"triplet_ranking": 1.0})
+    pooling: str = setting("sum", "Sum the hidden states over the tokens; there is no other pooling.", choices=("sum",))
+    normalize: bool = setting(True, "Scale sentence embeddings to length 1.")
+    encoder_name: str | None = derived()  # where the frozen encoder is found again; None: it is stored along
+    encoder_fingerprint: str | None = derived()
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Refuse what a frozen encoder has no use for."""
         super().__post_init__(**kwargs)
-        if self.pooling != "sum":
-            raise RecipeError(f"dual pivot sums the tokens, it has no pooling {self.pooling!r}: leave pooling out")
         for name in self.objectives:
-            if name not in EXTRACTION_OBJECTIVES:
-                raise RecipeError(
-                    f"dual pivot freezes the encoder, and {name} trains it: use {', '.join(EXTRACTION_OBJECTIVES)}"
-                )
-        for name in ("languages", "lora_rank", "training_mlp", "matryoshka_dims"):
+            kind = objective_class(name)
+            if not issubclass(kind, SentenceObjective) or kind.needs.mask_token or kind.needs.momentum_encoder:
+                raise RecipeError(f"dual pivot freezes the encoder, which {name} trains: use objectives over sentences")
+        for name in ("languages", "lora_rank", "training_mlp"):
             if getattr(self, name):
-                raise RecipeError(f"dual pivot trains a mix of layers and a linear map alone: leave {name} out")
+                raise RecipeError(f"dual pivot trains a mix of layers and a linear map alone: drop {name}")
         if self.encoder_config is not None and self.layers is not None:
             last = self.encoder_config.num_hidden_layers
-            if not self.layers or not all(0 <= layer <= last for layer in self.layers):
+            if not self.layers or max(self.layers) > last:
                 raise RecipeError(f"layers {self.layers} do not exist: this encoder has 0 (embeddings) to {last}")
 
     def check_objectives(self) -> None:
-        """Whether there is anything to train."""
+        """Check that there is anything to train."""
         super().check_objectives()
         if not (self.linear_map or self.layer_mix):
             raise RecipeError("layer_mix and linear_map are both off: nothing is left to train, switch one on")
+
+    @property
+    def freezes_encoder(self) -> bool:
+        """Yes: only the extraction is trained."""
+        return True
 
 
 class DualPivotForSentenceEmbedding(SentenceEncoder):
@@ -89,9 +90,9 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
         self.post_init()
 
     @classmethod
-    def from_backbone(cls, name_or_path: str, **config: Any) -> Self:
+    def from_backbone(cls, name_or_path: str, **options: Any) -> Self:
         """Start from any pretrained encoder, which the saved model will refer to by this name or folder."""
-        model = super().from_backbone(name_or_path, **config)
+        model = super().from_backbone(name_or_path, **options)
         folder = Path(name_or_path)
         model.config.encoder_name = str(folder.resolve()) if folder.is_dir() else name_or_path
         model.config.encoder_fingerprint = fingerprint_model(name_or_path)
@@ -196,7 +197,7 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
         )
 
     @property
-    def own_layer(self) -> int | None:
+    def default_layer(self) -> int | None:
         """None: a mix of all."""
         return None
 

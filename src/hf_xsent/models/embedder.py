@@ -52,7 +52,7 @@ class SentenceEmbedder:
         self.tokens_per_batch = tokens_per_batch
         self.width: int = dim or width
         self.prompt = prompt  # put before each sentence
-        self.view = View(model.own_layer if layer is None else layer, model.config.pooling)
+        self.view = View(model.default_layer if layer is None else layer, model.config.pooling)
         self.check_views([self.view])
 
     @classmethod

@@ -9,7 +9,7 @@ from transformers.activations import ACT2FN
 
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import is_ours, load_config, quiet_loading
-from hf_xsent.objectives.vocabulary import sample_vocabulary, vocabulary_cross_entropy
+from hf_xsent.tensors.chunked_softmax import chunked_cross_entropy, sample_vocabulary
 
 
 class MaskedLanguageHead(nn.Module):
@@ -29,7 +29,6 @@ class MaskedLanguageHead(nn.Module):
         restricted: bool = False,
         unknown_id: int | None = None,
         sample: int | None = None,
-        bf16: bool = False,
     ) -> None:
         super().__init__()
         activation = getattr(config, "hidden_act", None) or config.classifier_activation
@@ -44,7 +43,6 @@ class MaskedLanguageHead(nn.Module):
         self.restricted = restricted
         self.unknown_id = unknown_id
         self.sample = sample
-        self.dtype = torch.bfloat16 if bf16 else None
 
     def forward(self, states: Tensor, labels: Tensor, word_embeddings: Tensor | None = None) -> Tensor:
         """Summed cross entropy of the ids ``labels``; ``word_embeddings`` is the encoder's table, V × d."""
@@ -57,7 +55,7 @@ class MaskedLanguageHead(nn.Module):
         if self.sample is not None:
             rows, correction = sample_vocabulary(labels, len(table), self.sample)
             table, bias, labels = table[rows], bias[rows] + correction, torch.searchsorted(rows, labels)
-        return vocabulary_cross_entropy(self.transform(states), table, bias, labels, dtype=self.dtype)
+        return chunked_cross_entropy(self.transform(states), table, bias, labels, single_backward=True)
 
     def transform(self, states: Tensor) -> Tensor:
         """What is multiplied with the word embeddings."""
@@ -71,8 +69,8 @@ class MaskedLanguageHead(nn.Module):
         return torch.where(self.vocabulary[rows] == ids, rows, unknown)
 
     @torch.no_grad()
-    def take_over(self, earlier: MaskedLanguageHead) -> None:
-        """Learn on from an earlier stage's head; word pieces that it does not know stay as they are."""
+    def load_matching(self, earlier: MaskedLanguageHead) -> None:
+        """Load an earlier stage's head; word pieces that it does not have keep their start."""
         for part in ("dense", "norm"):
             getattr(self, part).load_state_dict(getattr(earlier, part).state_dict())
         own, theirs = self._ids(), earlier._ids()

@@ -20,60 +20,48 @@ from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone
 from hf_xsent.models.families import backbone_of, family
 from hf_xsent.models.loading import build_encoder, load_encoder, load_encoder_config
-from hf_xsent.packing import POOLINGS, PackedSentences, pack, pool, unpack
+from hf_xsent.packing import PackedSentences, pack, pool, unpack
+from hf_xsent.settings.declaring import check_settings, declared, is_derived
+from hf_xsent.settings.model import EncoderSettings
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
 @strict
-class SentenceEncoderConfig(PreTrainedConfig):
+class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
     """How an encoder's states become one vector a sentence."""
 
     model_type = "sentence-encoder"
     sub_configs = {"encoder_config": AutoConfig}
 
     encoder_config: Any = None  # the encoder's own config, or its dict
-    pooling: str = "cls"
-    normalize: bool = False
-    max_length: int = 128
-    dropout: float | None = None  # of the encoder in training; None: as it comes
-    languages: list[str] | None = (
-        None  # those with a language embedding, added to the word vectors; None: no such thing
-    )
-    lora_rank: int | None = None  # of the adapters that the encoder has until they are merged; None: it has none
-    lora_alpha: float | None = None  # they are scaled by alpha / rank; None: 2
-    lora_targets: list[str] | None = None  # the linear layers that have one; None: all
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Rebuild the encoder's config from its dict and check the values against each other."""
         if isinstance(self.encoder_config, Mapping):
             self.encoder_config = AutoConfig.for_model(**self.encoder_config)
         super().__post_init__(**kwargs)
-        if self.pooling not in POOLINGS:
-            raise RecipeError(
-                f"unknown pooling {self.pooling!r}: use one of {', '.join(POOLINGS)}" + nearest(self.pooling, POOLINGS)
-            )
-        if self.dropout is not None and not 0 <= self.dropout < 1:
-            raise RecipeError(f"dropout {self.dropout} is not a probability below 1")
+        check_settings(self)
         if self.lora_rank is None and (self.lora_alpha is not None or self.lora_targets):
-            raise RecipeError(
-                "lora_alpha and lora_targets say how adapters are, but there are none: give lora_rank, too"
-            )
-        if min(1 if one is None else one for one in (self.lora_rank, self.lora_alpha)) <= 0:
-            raise RecipeError(f"lora_rank {self.lora_rank} and lora_alpha {self.lora_alpha} must be positive")
+            raise RecipeError("lora_alpha and lora_targets describe adapters, but there are none: give lora_rank, too")
         if self.encoder_config is not None:
             longest = family(self.encoder_config).max_length(self.encoder_config)
-            if not 2 <= self.max_length <= longest:
+            if self.max_length > longest:
                 raise RecipeError(
                     f"max_length {self.max_length} does not fit: this encoder takes 2 to {longest} tokens a sentence"
                 )
 
     @classmethod
     def setting_names(cls) -> list[str]:
-        """The names that a recipe may set."""
+        """Return the names that a recipe may set."""
         inherited = {field.name for field in fields(PreTrainedConfig)} | {"encoder_config"}
-        return [field.name for field in fields(cls) if field.name not in inherited]
+        return [name for name in declared(cls) if name not in inherited]
+
+    def replaced(self, **changes: Any) -> Self:
+        """Return the config with other values, all checked again."""
+        kept = [*self.setting_names(), *(one.name for one in fields(self) if is_derived(one))]
+        return type(self)(**{name: getattr(self, name) for name in kept} | changes)
 
 
 @dataclass(frozen=True)
@@ -96,7 +84,7 @@ class SentenceEncoderOutput(ModelOutput):
 class SentenceEncoder(PreTrainedModel):
     """Any supported encoder with a pooling; subclasses add what a method trains."""
 
-    config_class = SentenceEncoderConfig
+    config_class: Any = SentenceEncoderConfig
     base_model_prefix = ""
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
@@ -122,28 +110,34 @@ class SentenceEncoder(PreTrainedModel):
         cls,
         name_or_path: str,
         *,
+        config: Any = None,
         dtype: torch.dtype = torch.float32,
         attn_implementation: str | None = None,
-        **config: Any,
+        **settings: Any,
     ) -> Self:
-        """Start from any encoder or model of ours; ``config`` sets what the config's ``setting_names()`` list."""
-        keys = cls.config_class.setting_names()
-        for key in config:
-            if key not in keys:
-                raise RecipeError(f"{cls.config_class.__name__} has no setting {key!r}" + nearest(key, keys))
+        """Start from any encoder or model of ours, with a config or with settings that its ``setting_names()`` list."""
+        stated = cls.config_of(config, settings)
         options: dict[str, Any] = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
-        if config.get("dropout") is not None:
-            options |= dict.fromkeys(family(load_encoder_config(name_or_path)).dropouts, config["dropout"])
+        if stated.dropout is not None:
+            options |= dict.fromkeys(family(load_encoder_config(name_or_path)).dropouts, stated.dropout)
         encoder = load_encoder(name_or_path, dtype=dtype, **options)
         if Path(name_or_path).is_dir():
             encoder.config._name_or_path = ""  # a path of this machine is nobody else's business
         chosen = {"attn_implementation": encoder.config._attn_implementation}  # else the config would reset it
+        return cls(stated.replaced(encoder_config=encoder.config, **chosen), encoder=encoder)
+
+    @classmethod
+    def config_of(cls, config: Any, settings: Mapping[str, Any]) -> Any:
+        """Build a config without an encoder from settings, or return the one that is given, changed by them."""
+        keys = cls.config_class.setting_names()
+        for key in settings:
+            if key not in keys:
+                raise RecipeError(f"{cls.config_class.__name__} has no setting {key!r}" + nearest(key, keys))
         try:
-            whole = cls.config_class(encoder_config=encoder.config, **config, **chosen)
+            return cls.config_class(**settings) if config is None else config.replaced(**settings)
         except (TypeError, AttributeError, StrictDataclassError) as error:
-            wrong = ", ".join(f"{key}={value!r}" for key, value in config.items())
+            wrong = ", ".join(f"{key}={value!r}" for key, value in settings.items())
             raise RecipeError(f"a value has the wrong type among {wrong}: {' '.join(str(error).split())}") from error
-        return cls(whole, encoder=encoder)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -190,7 +184,7 @@ class SentenceEncoder(PreTrainedModel):
         )
 
     @property
-    def own_layer(self) -> int | None:
+    def default_layer(self) -> int | None:
         """The layer that sentence vectors are made of unless another is asked for."""
         return len(self.backbone.layers)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import field
+from typing import Any
 
 from huggingface_hub.dataclasses import strict
 
-from hf_xsent.models.objectives import AlignmentConfig
+from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 
@@ -17,7 +18,7 @@ class WacseConfig(AlignmentConfig):
 
     model_type = "wacse"
 
-    objectives: dict[str, float] = field(
+    objectives: dict[str, Any] = field(
         default_factory=lambda: {
             "translation_ranking": 0.8,
             "aligned_word_prediction": 0.1,

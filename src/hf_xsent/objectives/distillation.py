@@ -1,38 +1,52 @@
-"""Distillation from a teacher's vectors (Reimers & Gurevych, 2020): both sides of a pair shall get its target's.
+"""Distillation from a teacher's embeddings (Reimers & Gurevych, 2020): both sides of a pair learn its target's.
 
-With English on the target side, a teacher that knows English alone makes a student of many languages.
+    L = 1/2N Σ_i ( MSE(x_i, t(y_i)) + MSE(y_i, t(y_i)) ), with t the teacher, frozen.
+
+With English on the target side, an English teacher trains a student of many languages.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from hf_xsent.errors import ModelError
-from hf_xsent.objectives.gathering import mean_over_processes, sum_over_processes
-from hf_xsent.objectives.pairs import SentenceObjective, SentencePairs
+from hf_xsent.errors import ModelError, RecipeError
+from hf_xsent.objectives.base import SIDES, Needs, SentenceObjective
+from hf_xsent.objectives.pairs import SentencePairs
+from hf_xsent.objectives.settings import ObjectiveSettings
+from hf_xsent.settings.declaring import setting
+from hf_xsent.tensors.gathering import mean_over_processes, sum_over_processes
 
-MEASURES = {
-    "mse": lambda student, teacher: (student - teacher).square().mean(1),
-    "cosine": lambda student, teacher: 1 - F.cosine_similarity(student, teacher),
-}
+
+@dataclass(frozen=True)
+class DistillationSettings(ObjectiveSettings):
+    """The settings of distillation."""
+
+    teacher: str | None = setting(None, "Learn the embeddings of this model: a Hub id or a folder.", saved=False)
 
 
 class Distillation(SentenceObjective):
-    """The mean distance of the student's 2N vectors from the teacher's of the N targets, in float32."""
+    """The mean squared distance of the student's 2N embeddings from the teacher's of the N targets, in float32."""
 
-    def __init__(self, measure: str = "mse") -> None:
-        super().__init__()
-        self.measure = measure
+    Settings = DistillationSettings
+    needs = Needs(embeddings=SIDES, teacher=True)
 
-    def forward(self, pairs: SentencePairs) -> Tensor:
-        """The loss of the batch."""
+    @classmethod
+    def check(cls, settings: Any, config: Any) -> None:
+        """Raise one sentence if the embeddings that train are not those that remain."""
+        if config.training_mlp:
+            raise RecipeError("distillation trains the embeddings that remain, training_mlp others: drop one of them")
+
+    def sentence_loss(self, pairs: SentencePairs) -> Tensor:
+        """Compute the loss of the batch."""
         if pairs.teacher is None:
-            raise ModelError("distillation needs the teacher's vectors of the targets: pass them as teacher_vectors")
+            raise ModelError("distillation needs the teacher's embeddings of the targets: pass teacher_vectors")
         with torch.autocast(pairs.source.device.type, enabled=False):
             kind = torch.promote_types(pairs.source.dtype, torch.float32)
             teacher = pairs.teacher.to(kind).repeat(2, 1)
-            distances: Tensor = MEASURES[self.measure](pairs.both.to(kind), teacher)
+            distances = (pairs.both.to(kind) - teacher).square().mean(1)
         count = sum_over_processes(torch.tensor(len(distances), device=distances.device))
         return mean_over_processes(distances.sum(), count)

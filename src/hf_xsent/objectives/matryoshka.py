@@ -1,25 +1,49 @@
-"""Matryoshka representations (Kusupati et al., 2022): the first few numbers of a vector are a good vector, too."""
+"""Matryoshka representations (Kusupati et al., 2022): the first few numbers of an embedding are a good embedding, too.
+
+L = 1/|D| Σ_{n in D} L_TR(x[:n], y[:n]), translation ranking over embeddings cut to each width n.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from hf_xsent.objectives.pairs import SentenceObjective, SentencePairs
+from hf_xsent.errors import RecipeError
+from hf_xsent.objectives.pairs import SentencePairs
+from hf_xsent.objectives.translation_ranking import TranslationRanking, TranslationRankingSettings
+from hf_xsent.settings.declaring import setting
 
 
-class Matryoshka(SentenceObjective):
-    """The mean of a sentence objective over vectors cut to each width; who wants the whole one to count lists it."""
+@dataclass(frozen=True)
+class MatryoshkaSettings(TranslationRankingSettings):
+    """The settings of translation ranking over several widths."""
 
-    def __init__(self, objective: SentenceObjective, widths: Sequence[int]) -> None:
-        super().__init__()
-        self.objective = objective
-        self.widths = tuple(widths)
+    dims: list[int] | None = setting(
+        None,
+        "Rank embeddings cut to each of these widths, such as 384 256 128 64; list the full width, too.",
+        at_least=1,
+    )
 
-    def forward(self, pairs: SentencePairs) -> Tensor:
-        """The loss of the batch."""
-        cut = (replace(pairs, source=pairs.source[:, :n], target=pairs.target[:, :n]) for n in self.widths)
-        return torch.stack([self.objective(one) for one in cut]).mean()
+
+class Matryoshka(TranslationRanking):
+    """TR as the mean over widths; use it in the place of translation ranking."""
+
+    Settings = MatryoshkaSettings
+
+    @classmethod
+    def check(cls, settings: Any, config: Any) -> None:
+        """Raise one sentence if a width does not exist."""
+        width = config.encoder_config.hidden_size
+        if not settings.dims:
+            raise RecipeError("objectives.matryoshka.dims is missing: list the widths, such as [384, 256, 128]")
+        for dim in settings.dims:
+            if dim > width:
+                raise RecipeError(f"objectives.matryoshka.dims has {dim}, but this encoder's embeddings have {width}")
+
+    def sentence_loss(self, pairs: SentencePairs) -> Tensor:
+        """Compute the mean of L_TR over the widths."""
+        cut = (replace(pairs, source=pairs.source[:, :n], target=pairs.target[:, :n]) for n in self.settings.dims)
+        return torch.stack([super(Matryoshka, self).sentence_loss(one) for one in cut]).mean()

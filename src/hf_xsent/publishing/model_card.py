@@ -68,7 +68,7 @@ class CardFacts:
     @property
     def method(self) -> dict[str, str]:
         """What is known of the method that the recipe names."""
-        name = str(self.recipe.get("method", "dap"))
+        name = str(self.recipe.get("method", "alignment"))
         if list(objectives(self.recipe)) == ["translation_ranking"]:
             name = "translation_ranking"
         known: dict[str, dict[str, str]] = yaml.safe_load(_resource("methods.yaml"))
@@ -173,11 +173,10 @@ def facts_of_run(run: str | Path) -> dict[str, Any]:
 
 
 def objectives(recipe: Mapping[str, Any]) -> dict[str, float]:
-    """The weights of a recipe's losses, written as a mapping or as name=weight."""
+    """Return the weights of a recipe's losses."""
     stated = recipe.get("objectives") or {}
-    if isinstance(stated, Mapping):
-        return {str(name): float(weight) for name, weight in stated.items()}
-    return {name: float(weight) for name, _, weight in (str(one).partition("=") for one in stated)}
+    weights = {name: one.get("weight", 1.0) if isinstance(one, Mapping) else one for name, one in stated.items()}
+    return {name: float(weight) for name, weight in weights.items()}
 
 
 def _training_sentences(run: Path) -> list[str]:

@@ -36,7 +36,7 @@ def _stated(trainer: Trainer, model: Any) -> dict[str, Any]:
     return {
         "model": config.encoder_config._name_or_path or None,
         "method": config.model_type,
-        "objectives": dict(config.objectives),
+        "objectives": config.recipe()["objectives"],
         "pooling": config.pooling,
         "max_length": config.max_length,
         "per_device_train_batch_size": args.per_device_train_batch_size,

@@ -18,8 +18,7 @@ from hf_xsent.data.sides import Sides
 from hf_xsent.errors import RecipeError, TrainingError
 from hf_xsent.models.dual_pivot import DualPivotForPreTraining
 from hf_xsent.models.encodes import Encodes
-from hf_xsent.objectives.adversarial import Adversarial
-from hf_xsent.objectives.gathering import process_count
+from hf_xsent.tensors.gathering import process_count
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.features import CachedEncoder, FeatureCache, FeatureRows
 from hf_xsent.training.trainer import AlignmentTrainer
@@ -33,7 +32,7 @@ class Critic:
     The data-parallel wrapper never sees the critic's weights as trainable, so its gradients are averaged here.
     """
 
-    def __init__(self, objective: Adversarial, steps: int, learning_rate: float) -> None:
+    def __init__(self, objective: Any, steps: int, learning_rate: float) -> None:
         self.objective, self.steps = objective, steps
         self.weight = objective.critic.weight.requires_grad_(False)
         self.optimizer = torch.optim.Adam([self.weight], lr=learning_rate)
@@ -72,17 +71,17 @@ class DualPivotTrainer(AlignmentTrainer):
             raise RecipeError("a frozen encoder keeps no activations, chunks spare nothing: leave out pairs_per_chunk")
         if args.deepspeed or args.fsdp:
             raise RecipeError("dual pivot trains less than a layer: there is nothing to shard, use DDP")
-        adversarial = [one for one in model.objectives.values() if isinstance(one, Adversarial)]
+        adversarial = [one for one in model.objectives.values() if one.critic_steps]
         if adversarial and args.gradient_accumulation_steps > 1:
             raise RecipeError(
                 "the critic learns from whole batches: enlarge them, leave out gradient_accumulation_steps"
             )
-        self.critic = Critic(adversarial[0], model.config.critic_steps, args.learning_rate) if adversarial else None
+        self.critic = Critic(adversarial[0], adversarial[0].critic_steps, args.learning_rate) if adversarial else None
         self.features = features
         rows: Any = train_dataset
         if isinstance(train_dataset, Bitext):
-            rows = Sides.of_bitext(train_dataset, apart=not model.config.needs_pairs, seed=args.seed)
-        if rows is not None and model.config.needs_pairs and getattr(rows, "apart", False):
+            rows = Sides.of_bitext(train_dataset, apart=not model.config.needs.pairs, seed=args.seed)
+        if rows is not None and model.config.needs.pairs and getattr(rows, "apart", False):
             raise RecipeError("unpaired files train adversarial and cycle alone: triplet_ranking needs bitext (--data)")
         if rows is not None and features is not None:
             encoding: Any = features.embedder.model
@@ -138,7 +137,7 @@ class DualPivotTrainer(AlignmentTrainer):
             return super()._broken(what)
         return TrainingError(
             f"step {self.state.global_step + 1}: {what}: lower the learning rate, or keep the critic within bounds "
-            "(--critic_clip 0.01), and --resume the last checkpoint"
+            "(--clip 0.01), and --resume the last checkpoint"
         )
 
 

@@ -17,8 +17,8 @@ from accelerate.utils import DistributedType
 from torch import Tensor, nn
 
 from hf_xsent.models.pretraining import AlignmentOutput, CachedBatch, SentenceEncoderForPreTraining
-from hf_xsent.objectives.gathering import sum_over_processes
 from hf_xsent.objectives.pairs import SentencePairs
+from hf_xsent.tensors.gathering import sum_over_processes
 
 if TYPE_CHECKING:
     from hf_xsent.training.trainer import AlignmentTrainer
@@ -42,8 +42,8 @@ def cached_loss(trainer: AlignmentTrainer, model: nn.Module, batch: Batch, pairs
             states.append(RandomState(trainer.args.device))
             encoded = unwrapped.encode_pairs(chunk)
             parts.append(encoded.sentences)
-            for name, draws in encoded.draws.items():
-                counts[name].append([draw.count for draw in draws])
+            for name, sampled in encoded.sampled.items():
+                counts[name].append([part.count for part in sampled])
     total, losses, gradients = _sentence_gradients(unwrapped, parts)
     whole = {name: [sum_over_processes(sum(part)) for part in zip(*some, strict=True)] for name, some in counts.items()}
     sums = defaultdict[str, Tensor](lambda: torch.zeros((), device=trainer.args.device))
@@ -60,8 +60,8 @@ def cached_loss(trainer: AlignmentTrainer, model: nn.Module, batch: Batch, pairs
                 sums[name] += loss
             if not final:
                 trainer.accelerator.backward(last.loss / trainer.current_gradient_accumulation_steps, **unscaled)
-    losses |= sums
-    value = total + sum(unwrapped.config.objectives[name] * loss for name, loss in sums.items())
+    losses |= {name: losses.get(name, 0) + loss for name, loss in sums.items()}
+    value = total + sum(unwrapped.config.objectives[name].weight * loss for name, loss in sums.items())
     return AlignmentOutput(loss=last.loss + (value - last.loss).detach(), losses=losses)
 
 

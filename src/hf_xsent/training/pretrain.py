@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,16 @@ from hf_xsent.evaluation.report import write_json
 from hf_xsent.logs import quiet_logs
 from hf_xsent.models import METHODS
 from hf_xsent.models.dual_pivot import DualPivotForPreTraining
-from hf_xsent.models.loading import load_encoder, load_encoder_config
+from hf_xsent.models.loading import load_encoder
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
-from hf_xsent.training.arguments import Recipe, read_recipe
+from hf_xsent.training.bitext import load_train_and_dev
 from hf_xsent.training.dry_run import StepTimes, forecast, rehearsal, whole_steps
 from hf_xsent.training.dual_pivot import DualPivotTrainer
 from hf_xsent.training.features import FeatureCache
 from hf_xsent.training.output_folder import check_space, remove_old_run, write_recipe
 from hf_xsent.training.plan import Plan
-from hf_xsent.training.reading import load_train_and_dev
+from hf_xsent.training.reading import Recipe, read_recipe
 from hf_xsent.training.teacher import Teacher
 from hf_xsent.training.trainer import AlignmentTrainer
 
@@ -48,16 +47,18 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
     training = recipe.training
     plan = Plan.of(recipe)
     teacher = None
-    if recipe.model.teacher is not None:
-        teacher = Teacher.load(recipe.model.teacher, load_encoder_config(plan.start).hidden_size, training.device)
+    if plan.recipe.config.teacher is not None:
+        width = plan.recipe.config.encoder_config.hidden_size
+        teacher = Teacher.load(plan.recipe.config.teacher, width, training.device)
     train, dev = load_train_and_dev(recipe.data)  # of several processes one reads each file, the others wait
-    plan.fit(train, dev)
+    plan = plan.fitted(train, dev)
+    recipe = plan.recipe
     set_seed(training.seed)
-    model = METHODS[recipe.model.method][1].from_backbone(plan.start, vocabulary=plan.vocabulary, **plan.settings)
+    model = METHODS[recipe.start.method][1].from_backbone(plan.start, config=recipe.config)
     if recipe.run.dry_run:
         return rehearse(recipe, model, train, plan.tokenizer, teacher)
     if training.should_save:
-        prepare(recipe, train, model, anew=plan.checkpoint is None)
+        prepare(recipe, train, model, fresh=plan.checkpoint is None)
     if plan.checkpoint is not None:
         training.eval_on_start = False  # that checkpoint was measured when it was written
     trainer = trainer_of(
@@ -70,8 +71,8 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
     )
     trainer.train(resume_from_checkpoint=plan.checkpoint)
     model.merge_adapters()
-    if training.start_share:
-        average_with_start(model, plan.start, training.start_share)
+    if training.share_of_start:
+        average_with_start(model, plan.start, training.share_of_start)
         if dev is not None:
             trainer.evaluate()
     trainer.save_model()
@@ -89,7 +90,7 @@ def trainer_of(recipe: Recipe, model: SentenceEncoderForPreTraining, **parts: An
     features = None
     if data.features != "none":
         folder = data.features or Path(str(recipe.training.output_dir)) / "features"
-        features = FeatureCache(folder, model, parts["processing_class"], data.features_dtype)
+        features = FeatureCache(folder, model, parts["processing_class"])
     return DualPivotTrainer(model, recipe.training, features=features, **parts)
 
 
@@ -123,20 +124,20 @@ def rehearse(
     return trainer
 
 
-def prepare(recipe: Recipe, train: Bitext | Sides, model: SentenceEncoderForPreTraining, anew: bool) -> None:
-    """Write what describes the run into its folder, which an older run leaves where this one starts ``anew``."""
+def prepare(recipe: Recipe, train: Bitext | Sides, model: SentenceEncoderForPreTraining, fresh: bool) -> None:
+    """Write what describes the run into its folder; a ``fresh`` run first removes an older one."""
     folder = Path(str(recipe.training.output_dir))
     folder.mkdir(parents=True, exist_ok=True)
-    if anew:
+    if fresh:
         check_space(folder, model, recipe.training)
         remove_old_run(folder)
-    write_recipe(folder, "pretrain", asdict(recipe.model) | asdict(recipe.data), recipe.training)
+    write_recipe(folder, "pretrain", recipe.stated(), recipe.training)
     write_json(folder / "bitext.json", train.report.to_dict())
 
 
 @torch.no_grad()
 def average_with_start(model: SentenceEncoder, start: str, share: float) -> None:
-    """Keep ``share`` of the starting encoder's weights, as Wortsman et al. (2022): a little of what it knew returns."""
+    """Average the trained encoder with its start; ``share`` is the start's weight (Wortsman et al., 2022)."""
     started = dict(load_encoder(start).named_parameters())
     for name, weight in model.encoder.named_parameters():
         weight.lerp_(started[name].to(weight), share)

@@ -32,8 +32,8 @@ def check_support(arguments: AlignmentTrainingArguments) -> None:
                 "use stage 2, trainer_scripts/deepspeed/zero2.json"
             )
     if arguments.fsdp:
-        if arguments.start_share:
-            raise RecipeError("start_share averages whole weights, which FSDP splits: leave it out, or use DDP")
+        if arguments.share_of_start:
+            raise RecipeError("share_of_start averages whole weights, which FSDP splits: leave it out, or use DDP")
         if arguments.use_cpu or not torch.cuda.is_available():
             raise RecipeError("accelerate runs FSDP on accelerators alone: on CPUs leave --fsdp out, torchrun uses DDP")
         if arguments.pairs_per_chunk is not None:

@@ -76,13 +76,13 @@ class AlignmentTrainer(SavingTrainer):
             PairCollator(
                 processing_class,
                 model.config.max_length,
-                model.config.told_apart,
+                model.config.embedded_languages,
                 target_language,
                 target_texts=teacher is not None,
-                links=model.config.needs_links,
+                links=model.config.needs.links,
             ),
         )
-        check_momentum_contrast(args, model.config.contrasts)
+        check_momentum_contrast(args, model.config.needs.momentum_encoder)
         if args.frozen_word_embeddings:
             model.backbone.word_embeddings.requires_grad_(False)
         model.backbone.freeze(args.frozen_layers)
@@ -102,9 +102,8 @@ class AlignmentTrainer(SavingTrainer):
         self._epochs = EpochOfSampler()
         self.add_callback(self._epochs)
         if args.early_stopping_patience is not None:
-            self.add_callback(EarlyStoppingCallback(args.early_stopping_patience, args.early_stopping_threshold))
+            self.add_callback(EarlyStoppingCallback(args.early_stopping_patience))
         self.tokenizer = processing_class
-        self.keep_freed_memory = args.keep_freed_memory
         self.one_language_batches = args.one_language_batches
         self.distinct_batches = args.distinct_batches
         self.pairs_per_chunk = args.pairs_per_chunk
@@ -122,7 +121,7 @@ class AlignmentTrainer(SavingTrainer):
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
         """As the Trainer's; on a CPU, memory freed in one step is kept for the next."""
-        if self.keep_freed_memory and self.args.device.type == "cpu":
+        if self.args.device.type == "cpu":
             keep_freed_memory()
         self._clock = time.perf_counter()
         return super().train(*args, **kwargs)

@@ -1,4 +1,7 @@
-"""Cross entropy over a vocabulary without ever holding all scores: linear layer, softmax and gradients in chunks."""
+"""Softmax cross entropy over many classes without ever holding all logits: product, softmax and gradients in chunks.
+
+The plain computation: ``F.cross_entropy(states @ weight.T + bias, labels, reduction="sum")``.
+"""
 
 from __future__ import annotations
 
@@ -8,38 +11,35 @@ from typing import Any
 import torch
 from torch import Tensor
 
-SCORES_AT_A_TIME = 1 << 25  # 128 MiB of float32
+LOGITS_AT_ONCE = 1 << 25  # 128 MiB of float32
 
 
-def vocabulary_cross_entropy(
+def chunked_cross_entropy(
     states: Tensor,
     weight: Tensor,
     bias: Tensor,
     labels: Tensor,
-    scores_at_a_time: int = SCORES_AT_A_TIME,
-    dtype: torch.dtype | None = None,
-    change: Callable[[Tensor, slice], None] | None = None,
-    once: bool = True,
+    logits_at_once: int = LOGITS_AT_ONCE,
+    edit_logits: Callable[[Tensor, slice], None] | None = None,
+    single_backward: bool = False,
 ) -> Tensor:
     """Sum over the rows of -log softmax(states @ weight.T + bias) at their label.
 
-    At most ``scores_at_a_time`` of the M × V scores exist at once, in float32 or wider; the gradients are made in the
-    same pass, so that no score is computed twice. ``dtype`` is that of the matrix products: bfloat16 is faster where
-    the hardware has it, and moves the loss and the gradients by about 1e-3 of their size. The default is autocast's
-    where autocast is on, else that of ``states``. ``change`` may add constants to the scores of some rows, in place.
-    ``once`` promises a single backward pass, which then needs no copy of a whole table's gradient.
+    At most ``logits_at_once`` of the M × V logits exist at a time, in float32 or wider; the gradients are computed in
+    the forward pass, so that no logit is computed twice. Products use autocast's dtype where autocast is on. With
+    ``edit_logits``, the logits of some rows may be changed in place by constants (masks, margins). ``single_backward``
+    promises one backward pass only, which then needs no copy of a whole table's gradient.
     """
     device = states.device.type
-    if dtype is None:
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
     with torch.autocast(device, enabled=False):
-        loss: Tensor = _VocabularyCrossEntropy.apply(
-            states, weight, bias, labels, scores_at_a_time, dtype, change, once
+        loss: Tensor = _ChunkedCrossEntropy.apply(
+            states, weight, bias, labels, logits_at_once, dtype, edit_logits, single_backward
         )
     return loss
 
 
-class _VocabularyCrossEntropy(torch.autograd.Function):
+class _ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -47,13 +47,13 @@ class _VocabularyCrossEntropy(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor,
         labels: Tensor,
-        scores_at_a_time: int,
+        logits_at_once: int,
         dtype: Any,
-        change: Callable[[Tensor, slice], None] | None,
-        once: bool,
+        edit_logits: Callable[[Tensor, slice], None] | None,
+        single_backward: bool,
     ) -> Tensor:
         wide = torch.promote_types(states.dtype, torch.float32)
-        rows = max(1, scores_at_a_time // len(weight))
+        rows = max(1, logits_at_once // len(weight))
         loss = torch.zeros((), dtype=wide, device=states.device)
         want_states, want_weight, want_bias = ctx.needs_input_grad[:3]
         state_gradients, weight_gradient = [], None
@@ -61,12 +61,12 @@ class _VocabularyCrossEntropy(torch.autograd.Function):
         inputs, table = states.to(dtype), weight.to(dtype)
         for start in range(0, max(1, len(inputs)), rows):
             some, places = inputs[start : start + rows], labels[start : start + rows, None]
-            scores = torch.addmm(bias, some, table.T) if dtype == wide else (some @ table.T).to(wide).add_(bias)
-            if change is not None:
-                change(scores, slice(start, start + rows))
-            above = scores.amax(1) - scores.gather(1, places).squeeze(1)  # the highest score, beside that of the label
-            gradient = torch.softmax(scores, 1, out=scores) if not scores.is_cuda else scores.softmax(1)
-            loss += (above - gradient.amax(1).log()).sum()  # the highest share is 1 / sum(exp(score - highest))
+            logits = torch.addmm(bias, some, table.T) if dtype == wide else (some @ table.T).to(wide).add_(bias)
+            if edit_logits is not None:
+                edit_logits(logits, slice(start, start + rows))
+            above = logits.amax(1) - logits.gather(1, places).squeeze(1)  # from the label's logit to the highest
+            gradient = torch.softmax(logits, 1, out=logits) if not logits.is_cuda else logits.softmax(1)
+            loss += (above - gradient.amax(1).log()).sum()  # the highest probability is 1 / Σ exp(logit - highest)
             if not any(ctx.needs_input_grad[:3]):
                 continue
             gradient.scatter_add_(1, places, torch.full_like(places, -1, dtype=wide))  # softmax, less 1 at the label
@@ -77,7 +77,7 @@ class _VocabularyCrossEntropy(torch.autograd.Function):
                 state_gradients.append(narrow @ table)
             if want_weight:
                 weight_gradient = _add_product(weight_gradient, narrow.T, some, wide)
-        ctx.once = once
+        ctx.single_backward = single_backward
         ctx.gradients = [
             torch.cat(state_gradients).to(states.dtype) if want_states else None,
             None if weight_gradient is None else weight_gradient.to(weight.dtype),
@@ -87,7 +87,7 @@ class _VocabularyCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        if not ctx.once:
+        if not ctx.single_backward:
             gradients = [None if one is None else one * outer[0] for one in ctx.gradients]
         else:
             gradients = [None if one is None else one.mul_(outer[0]) for one in ctx.gradients]
@@ -96,7 +96,7 @@ class _VocabularyCrossEntropy(torch.autograd.Function):
 
 
 def _add_product(total: Tensor | None, left: Tensor, right: Tensor, wide: torch.dtype) -> Tensor:
-    """Add left @ right in the wide type, without another table where the types are the same."""
+    """Add left @ right in the wide dtype, without a second table where the dtypes are equal."""
     if total is None:
         return (left @ right).to(wide)
     if left.dtype == wide:
@@ -105,14 +105,14 @@ def _add_product(total: Tensor | None, left: Tensor, right: Tensor, wide: torch.
 
 
 def sample_vocabulary(labels: Tensor, size: int, count: int) -> tuple[Tensor, Tensor]:
-    """The rows that a sampled softmax scores, ascending, and what to add to each row's score.
+    """Return the rows that a sampled softmax scores, ascending, and what to add to each row's logit.
 
-    All labels of the batch are in, for themselves; of the other rows about ``count`` of ``size`` are drawn evenly and
-    stand for all of them, so that the sum of exponentials is right on average.
+    All labels of the batch are included; of the other rows about ``count`` of ``size`` are sampled evenly and stand for
+    all of them, so that the sum of exponentials is right in expectation.
     """
     wanted = torch.zeros(size, dtype=torch.bool, device=labels.device)
-    drawn = torch.rand(size, device=labels.device) < count / size
+    sampled = torch.rand(size, device=labels.device) < count / size
     wanted[labels] = True
-    rows = (wanted | drawn).nonzero().squeeze(1)
+    rows = (wanted | sampled).nonzero().squeeze(1)
     share = torch.tensor(min(1.0, count / size), device=labels.device)
     return rows, torch.where(wanted[rows], 0.0, -share.log())

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hf_xsent.objectives.vocabulary import sample_vocabulary, vocabulary_cross_entropy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
-
-from hf_xsent.objectives.vocabulary import sample_vocabulary, vocabulary_cross_entropy
 
 Parts = tuple[Tensor, Tensor, Tensor, Tensor]
 

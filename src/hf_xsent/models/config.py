@@ -1,0 +1,110 @@
+"""The config of a model that trains: an encoder, and objectives with their settings."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from copy import copy
+from dataclasses import field
+from functools import reduce
+from itertools import chain
+from operator import or_
+from typing import TYPE_CHECKING, Any
+
+from huggingface_hub.dataclasses import strict
+
+from hf_xsent.errors import RecipeError
+from hf_xsent.models.families import family
+from hf_xsent.models.sentence_encoder import SentenceEncoderConfig
+from hf_xsent.objectives.base import Corpus, Needs
+from hf_xsent.objectives.registry import objective_class, read_objectives, write_objectives
+from hf_xsent.settings.declaring import derived
+from hf_xsent.settings.model import PairSettings
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@strict
+class AlignmentConfig(PairSettings, SentenceEncoderConfig):
+    """A sentence encoder and the objectives that align it: ``{name: {weight: 1.0, setting: value, …}, …}``.
+
+    A bare number is the weight. A method is a default of ``objectives`` and little else.
+    """
+
+    model_type = "alignment"
+
+    objectives: dict[str, Any] = field(default_factory=lambda: {"translation_ranking": 1.0})
+
+    # from the tokenizer, where an objective masks
+    mask_token_id: int | None = derived()
+    unknown_token_id: int | None = derived()
+    special_token_ids: list[int] | None = derived()
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Read the objectives' settings and check each value by itself."""
+        super().__post_init__(**kwargs)
+        self.objectives = read_objectives(self.objectives)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, for config.json."""
+        return super().to_dict() | {"objectives": write_objectives(self.objectives)}
+
+    def recipe(self) -> dict[str, Any]:
+        """Return what a recipe would state for this config."""
+        stated = {name: getattr(self, name) for name in self.setting_names()}
+        return stated | {"objectives": write_objectives(self.objectives, recipe=True)}
+
+    def check_objectives(self) -> None:
+        """Check what only a model that trains must fulfil: objectives that fit the encoder and each other."""
+        for name, settings in self.objectives.items():
+            kind = objective_class(name)
+            if kind.needs.frozen_encoder and not self.freezes_encoder:
+                raise RecipeError(f"{name} trains over a frozen encoder: use method dual-pivot")
+            if self.encoder_config is not None:
+                kind.check(settings, self)
+
+    @property
+    def freezes_encoder(self) -> bool:
+        """Whether the method trains an extraction over a frozen encoder."""
+        return False
+
+    def fit(self, corpus: Corpus, tokenizer: Any) -> Self:
+        """Return the config completed by what the training data decides."""
+        config = copy(self)
+        config.objectives = {
+            name: objective_class(name).fit(settings, self, corpus, tokenizer)
+            for name, settings in self.objectives.items()
+        }
+        return config
+
+    def check_languages(self, languages: Collection[str]) -> None:
+        """Raise one sentence if a language of the data has no embedding where others have."""
+        for known in (self.languages, *(one.embedded_languages for one in self.objectives.values())):
+            if known and (missing := {*languages} - {*known}):
+                raise RecipeError(
+                    f"language {min(missing)!r} of the data has no embedding: list it beside {', '.join(known)}"
+                )
+
+    @property
+    def needs(self) -> Needs:
+        """What the objectives need together."""
+        kinds = [objective_class(name) for name in self.objectives]
+        return reduce(or_, (kind.needs for kind in kinds), Needs(pairs=False))
+
+    @property
+    def embedded_languages(self) -> list[str] | None:
+        """The languages with an embedding, of which a batch must name each sentence's."""
+        known: Iterable[Collection[str] | None] = chain(
+            [self.languages], (one.embedded_languages for one in self.objectives.values())
+        )
+        return next((list(one) for one in known if one), None)
+
+    @property
+    def teacher(self) -> str | None:
+        """The model whose embeddings an objective learns."""
+        return next((one.teacher for one in self.objectives.values() if hasattr(one, "teacher")), None)
+
+    @property
+    def max_positions(self) -> int:
+        """The longest sequence, in tokens, for which the encoder has positions."""
+        return family(self.encoder_config).max_length(self.encoder_config)

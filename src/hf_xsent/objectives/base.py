@@ -1,0 +1,150 @@
+"""What an objective is, what it may ask for, and what it is built from.
+
+An objective's file holds everything about it: the paper's equation, its settings, its needs, its weights, its loss.
+``registry.py`` has one line for each. Sentence objectives compare the sentence embeddings of the whole batch, over all
+processes; token objectives add up over the pairs, so that a batch can be split into chunks. Gradients, averaged over
+processes, are those of one process with the whole batch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from torch import Tensor, nn
+
+from hf_xsent.objectives.pairs import PairTokens, SampledTargets, SentencePairs, TokenStates
+from hf_xsent.objectives.settings import ObjectiveSettings
+
+SIDES = frozenset(("source", "target"))
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What an objective needs of the encoder, of the data and of the model around it."""
+
+    embeddings: frozenset[str] = frozenset()  # the sides of which it reads sentence embeddings
+    states: frozenset[str] = frozenset()  # the sides of which it reads last hidden states
+    pairs: bool = True  # rows are translations of each other
+    links: bool = False  # which words of a pair translate each other
+    teacher: bool = False  # another model's embeddings of the targets
+    mask_token: bool = False  # the tokenizer's special ids, and a masked-language head to start from
+    momentum_encoder: bool = False  # a second encoder that follows the first
+    frozen_encoder: bool = False  # it trains an extraction over a frozen encoder (dual pivot) only
+
+    def __or__(self, other: Needs) -> Needs:
+        """Return what two objectives need together."""
+        both = {name: getattr(self, name) | getattr(other, name) for name in self.__dataclass_fields__}
+        return Needs(**both)
+
+
+class Parts(Protocol):
+    """What a model hands to an objective that is built: sizes, special ids, and new modules."""
+
+    encoder_config: Any
+    max_length: int
+    languages: list[str] | None  # with a language embedding in the encoder
+    unknown_token_id: int | None
+    special_token_ids: Sequence[int]
+
+    @property
+    def mask_token_id(self) -> int:
+        """The tokenizer's id of its mask piece."""
+
+    def encoder(self) -> nn.Module:
+        """Build another encoder of the same config."""
+
+    def last_layers(self, count: int, attention_dropout: bool = True) -> Any:
+        """Build ``count`` transformer layers like the encoder's last, with its embedding module."""
+
+    def masked_language_head(self, **options: Any) -> Any:
+        """Build a masked-language head; options as of ``MaskedLanguageHead``."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """The pretrained weights from which an objective's new weights may start."""
+
+    encoder: Any
+    word_embeddings: Tensor  # V × d
+    masked_language_head: Any
+    mask_token_id: int
+
+
+class Corpus(Protocol):
+    """What the training data can say before the model is built."""
+
+    @property
+    def languages(self) -> Collection[str]:
+        """All languages of both sides."""
+
+    def sentences(self, side: str) -> Iterable[str]:
+        """All sentences of one side, source or target."""
+
+
+class Objective(nn.Module):
+    """A loss with settings; subclass SentenceObjective, TokenObjective or both."""
+
+    Settings: ClassVar[type[ObjectiveSettings]] = ObjectiveSettings
+    needs: ClassVar[Needs] = Needs()
+    critic_steps = 0  # of a critic with an optimizer of its own, before each step of the encoder
+
+    def __init__(self, settings: Any, parts: Parts) -> None:
+        super().__init__()
+        self.settings = settings
+
+    @classmethod
+    def check(cls, settings: Any, config: Any) -> None:
+        """Raise one sentence if these settings do not fit the rest of the model's config."""
+
+    @classmethod
+    def fit(cls, settings: Any, config: Any, corpus: Corpus, tokenizer: Any) -> Any:
+        """Return the settings, completed by what the training data decides."""
+        return settings
+
+    @classmethod
+    def continues(cls, settings: Any, earlier: Any) -> bool:
+        """Whether weights that an earlier stage trained with other settings can go on here."""
+        return True
+
+    @property
+    def states_read(self) -> frozenset[str]:
+        """The sides of which last hidden states are read."""
+        return self.needs.states
+
+    def start(self, start: Start) -> None:
+        """Initialise new weights from pretrained ones."""
+
+    def initial_tensors(self) -> Mapping[str, Tensor]:
+        """Return the initial values of weights and buffers that transformers does not know how to initialise."""
+        return {}
+
+    def freeze(self) -> None:
+        """Switch gradients off for weights that no optimizer may change; called after loading, too."""
+
+    def end_step(self, encoder: nn.Module) -> None:
+        """Do what is due once after each step of the optimizer."""
+
+
+class SentenceObjective(Objective, ABC):
+    """A loss over the sentence embeddings of the whole batch."""
+
+    needs: ClassVar[Needs] = Needs(embeddings=SIDES)
+
+    @abstractmethod
+    def sentence_loss(self, pairs: SentencePairs) -> Tensor:
+        """Return the loss of the batch."""
+
+
+class TokenObjective(Objective, ABC):
+    """The mean over its parts of losses, each a mean over the tokens that were sampled for it."""
+
+    @abstractmethod
+    def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
+        """Make all random choices, so that a second pass over the same pairs can repeat them; one item a part."""
+
+    @abstractmethod
+    def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:
+        """Return the sum of the losses of one part's tokens."""

@@ -1,0 +1,129 @@
+"""Declare a setting once: default, one line of help, valid range. Recipes, flags, help and docs read it from there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, field, fields
+from typing import Any
+
+from hf_xsent.errors import RecipeError, nearest
+
+_HELP, _RANGE, _CHOICES, _DERIVED, _NAMED, _SAVED = "help", "range", "choices", "derived", "named", "saved"
+_COMPARED = {
+    "above": (lambda value, bound: value > bound, "above"),
+    "at_least": (lambda value, bound: value >= bound, "at least"),
+    "below": (lambda value, bound: value < bound, "below"),
+    "at_most": (lambda value, bound: value <= bound, "at most"),
+}
+
+
+def setting(
+    default: Any = None,
+    help: str = "",  # noqa: A002 - argparse's own word
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    below: float | None = None,
+    at_most: float | None = None,
+    choices: Sequence[str] | None = None,
+    named: bool = False,
+    saved: bool = True,
+) -> Any:
+    """Declare a dataclass field with its help and its valid range; each element of a list must be in the range.
+
+    ``named`` marks a list of ``name=value`` strings that a recipe may write as a mapping; ``saved`` says whether the
+    value belongs into a model's config.json.
+    """
+    bounds = {"above": above, "at_least": at_least, "below": below, "at_most": at_most}
+    metadata = {
+        _HELP: help,
+        _RANGE: {name: bound for name, bound in bounds.items() if bound is not None},
+        _CHOICES: tuple(choices or ()),
+        _NAMED: named,
+        _SAVED: saved,
+    }
+    if isinstance(default, list | dict):
+        return field(default_factory=lambda: type(default)(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def derived(default: Any = None, saved: bool = True) -> Any:
+    """Declare a field that the checkpoint or the data decides; no recipe may set it."""
+    return field(default=default, metadata={_DERIVED: True, _SAVED: saved}, repr=saved)
+
+
+def declared(kind: type) -> dict[str, Field[Any]]:
+    """List the settings of a dataclass that a recipe may set, by name."""
+    return {one.name: one for one in fields(kind) if one.init and not is_derived(one)}
+
+
+def is_derived(one: Field[Any]) -> bool:
+    """Whether the checkpoint or the data decides a field."""
+    return bool(one.metadata.get(_DERIVED))
+
+
+def is_saved(one: Field[Any]) -> bool:
+    """Whether the value of a field belongs into a model's config.json."""
+    return bool(one.metadata.get(_SAVED, True))
+
+
+def takes_names(one: Field[Any]) -> bool:
+    """Whether a recipe may write this list as a mapping."""
+    return bool(one.metadata.get(_NAMED))
+
+
+def default_of(one: Field[Any]) -> Any:
+    """Return the default of a field."""
+    return one.default_factory() if one.default_factory is not MISSING else one.default
+
+
+def range_of(one: Field[Any]) -> str:
+    """Describe the valid numbers of a field in words, such as ``above 0, at most 1``."""
+    bounds: Mapping[str, float] = one.metadata.get(_RANGE, {})
+    return ", ".join(f"{_COMPARED[name][1]} {bound:g}" for name, bound in bounds.items())
+
+
+def help_of(one: Field[Any]) -> str:
+    """Return the help line of a field with its range and its default."""
+    text, valid, default = str(one.metadata.get(_HELP, "")), range_of(one), default_of(one)
+    notes = ([valid] if valid else []) + ([] if default is None else [f"default: {_shown(default)}"])
+    return f"{text} ({'; '.join(notes)})" if notes else text
+
+
+def metavar_of(one: Field[Any]) -> str:
+    """Name the values of a field as help does: N, X, TEXT, {a,b}."""
+    if choices := one.metadata.get(_CHOICES, ()):
+        return f"{{{','.join(choices)}}}"
+    kind = str(one.type)
+    words = {"list": "VALUE …", "bool": "true|false", "int": "N", "float": "X"}
+    return next((word for name, word in words.items() if kind.startswith(name)), "TEXT")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def check_settings(settings: Any, where: str = "") -> None:
+    """Raise one sentence about the first setting that is outside its range."""
+    for one in fields(settings):
+        value = getattr(settings, one.name)
+        for element in value if isinstance(value, list | tuple) else [value]:
+            if wrong := _outside(one, element):
+                raise RecipeError(f"{where}{one.name} {element!r} {wrong}")
+
+
+def _outside(one: Field[Any], value: Any) -> str:
+    """What is wrong with this value of a field; empty if nothing is."""
+    if value is None:
+        return ""
+    choices = one.metadata.get(_CHOICES, ())
+    if choices and value not in choices:
+        return f"is unknown: use {', '.join(choices)}{nearest(str(value), choices)}"
+    bounds: Mapping[str, float] = one.metadata.get(_RANGE, {})
+    if not bounds:
+        return ""
+    inside = all(_COMPARED[name][0](value, bound) for name, bound in bounds.items())
+    return "" if math.isfinite(value) and inside else f"is not {range_of(one)}"

@@ -1,0 +1,120 @@
+"""Words of a packed batch: which word pieces are one word, which words are linked, and words laid out in a grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from hf_xsent.packing import PackedSentences
+
+
+@dataclass(frozen=True)
+class WordLinks:
+    """Which word pieces are one word, and which words of a pair translate each other."""
+
+    words: Tensor  # T: number of the packed token's word in its sentence; -1: of none
+    links: Tensor  # N × L × 2: numbers of a source and a target word, best link of a word first; rows end in -1
+
+
+@dataclass(frozen=True)
+class BatchWords:
+    """The W words of a batch, sentence after sentence, all sources before all targets."""
+
+    pieces: Tensor  # P: packed numbers of the tokens that are pieces of words, word after word
+    word_of_piece: Tensor  # P
+    sentence: Tensor  # W: the caller's number of each word's sentence
+    first_piece: Tensor  # W: where a word's pieces start
+    lengths: Tensor  # W: how many pieces each has
+    first_word: Tensor  # 2N: where a sentence's words start
+
+
+@dataclass(frozen=True)
+class LinkedWords:
+    """The links of all pairs in both directions (WACSE eq. 3): M words, each with its one translation."""
+
+    words: Tensor  # M, ascending
+    translations: Tensor  # M
+
+
+def linked_words(packed: PackedSentences, given: WordLinks) -> tuple[BatchWords, LinkedWords]:
+    """Find the words of which some piece was not truncated, and their links; a word's first link counts."""
+    count, device = len(packed.lengths), packed.lengths.device
+    width = max(int(given.words.max()) + 1 if len(given.words) else 1, 1)
+    sentence = torch.repeat_interleave(packed.restore.argsort(), packed.lengths)
+    keys = torch.where(given.words >= 0, sentence * width + given.words, -1)
+    pieces = keys.argsort(stable=True)[(keys < 0).sum() :]
+    found, word_of_piece, lengths = torch.unique_consecutive(keys[pieces], return_inverse=True, return_counts=True)
+    of_sentence = found // width
+    words = BatchWords(
+        pieces=pieces,
+        word_of_piece=word_of_piece,
+        sentence=of_sentence,
+        first_piece=lengths.cumsum(0) - lengths,
+        lengths=lengths,
+        first_word=torch.searchsorted(of_sentence, torch.arange(count, device=device)),
+    )
+    pair, place = (given.links >= 0).all(2).nonzero().T
+    ends = []
+    for side in range(2):
+        number = given.links[pair, place, side]
+        key = (pair + side * (count // 2)) * width + number
+        end = torch.searchsorted(found, key).clamp_max(max(len(found) - 1, 0))
+        exists = (number < width) & (found[end] == key) if len(found) else torch.zeros_like(key, dtype=torch.bool)
+        ends.append(torch.where(exists, end, -1))
+    source, target = torch.stack(ends)[:, (torch.stack(ends) >= 0).all(0)]
+    linked, translations = torch.cat((source, target)), torch.cat((target, source))
+    order = linked.argsort(stable=True)
+    first = torch.ones_like(order, dtype=torch.bool)
+    first[1:] = linked[order][1:] != linked[order][:-1]
+    return words, LinkedWords(linked[order[first]], translations[order[first]])
+
+
+@dataclass(frozen=True)
+class TranslatedPieces:
+    """The places of linked words, and the word pieces of their translations to predict there."""
+
+    place: Tensor  # packed numbers of tokens
+    translation: Tensor  # packed numbers of the tokens whose pieces are predicted
+
+
+def translated_pieces(words: BatchWords, linked: Tensor, translations: Tensor) -> TranslatedPieces:
+    """Pair the pieces of linked words one by one; where the numbers differ, clip the longer word."""
+    lengths = torch.minimum(words.lengths[linked], words.lengths[translations])
+    link = torch.repeat_interleave(lengths)
+    offset = torch.arange(len(link), device=link.device) - (lengths.cumsum(0) - lengths)[link]
+    place, translation = (words.pieces[words.first_piece[end[link]] + offset] for end in (linked, translations))
+    return TranslatedPieces(place, translation)
+
+
+def mean_directions(pieces: Tensor, words: BatchWords) -> Tensor:
+    """Return W × d means of the directions of each word's pieces: products are mean cosines of all pairs of pieces."""
+    pieces = F.normalize(pieces if pieces.dtype == torch.float64 else pieces.float(), dim=-1)
+    sums = pieces.new_zeros(len(words.lengths), pieces.shape[1]).index_add(0, words.word_of_piece, pieces)
+    return sums / words.lengths[:, None]
+
+
+def ranking_logits(vectors: Tensor, words: BatchWords, links: LinkedWords) -> tuple[Tensor, Tensor]:
+    """Return for each linked word its products with all words of the other sentence (M × C), and its positive's place.
+
+    Words are laid out in a grid, sides × pairs with links × words, so that each pair is one matrix product. Places
+    beyond a sentence's words are -inf.
+    """
+    half = len(words.first_word) // 2
+    pair, side = words.sentence % half, words.sentence // half
+    linked = torch.zeros_like(words.first_word[:half], dtype=torch.bool)
+    linked[pair[links.words]] = True
+    row = linked.cumsum(0) - 1
+    place = torch.arange(len(pair), device=pair.device) - words.first_word[words.sentence]
+    some = linked[pair].nonzero().squeeze(1)
+    width = int(place[some].max()) + 1
+    where = (side, row[pair], place)
+    grid = vectors.new_zeros(2, int(row[-1]) + 1, width, vectors.shape[1])
+    grid = grid.index_put(tuple(one[some] for one in where), vectors[some])
+    filled = torch.zeros(grid.shape[:3], dtype=torch.bool, device=grid.device)
+    filled[tuple(one[some] for one in where)] = True
+    products = grid[0] @ grid[1].transpose(1, 2)
+    logits = torch.stack((products, products.transpose(1, 2))).masked_fill(~filled.flip(0)[:, :, None], -torch.inf)
+    return logits[tuple(one[links.words] for one in where)], place[links.translations]

@@ -1,0 +1,98 @@
+"""The bitext that a recipe names: its sources and cleaning rules checked, then read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hf_xsent.data.bitext import Bitext, load_bitext, resolve_sources
+from hf_xsent.data.cache import default_cache_dir
+from hf_xsent.data.cleaning import CleaningRules
+from hf_xsent.data.sides import Sides
+from hf_xsent.errors import DataError, RecipeError, nearest
+from hf_xsent.training.recipe import DataSettings
+
+
+def check_bitext(arguments: DataSettings) -> None:
+    """All that can be told of the files, columns and rules before they are read."""
+    if arguments.unpaired:
+        _check_unpaired(arguments)
+        return
+    if not arguments.data:
+        raise RecipeError("no bitext to train on: give --data, such as de=pairs.tsv")
+    cleaning_rules(arguments.rules)
+    options: Any = {"target_language": arguments.target_language, "columns": _columns(arguments.columns)}
+    resolve_sources(arguments.data, links=arguments.links, link_words=arguments.link_words, **options)
+    if arguments.dev:
+        resolve_sources(arguments.dev, **options)
+
+
+def _check_unpaired(arguments: DataSettings) -> None:
+    files = arguments.unpaired or []
+    if arguments.data:
+        raise RecipeError("unpaired files and bitext are two ways to train: give --unpaired or --data")
+    if len(files) != 2:
+        raise RecipeError(f"unpaired takes two files, one of each language, not {len(files)}")
+    for file in files:
+        if not Path(file).is_file():
+            raise DataError(f"no such file: {file}")
+
+
+def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | Sides, Bitext | None]:
+    """The bitext to train on, and the one to choose checkpoints by: given, or held back from the first."""
+    options: dict[str, Any] = {
+        "target_language": arguments.target_language,
+        "columns": _columns(arguments.columns),
+        "on_error": arguments.on_error,
+        "cache_dir": arguments.cache_dir,
+    }
+    if arguments.unpaired:
+        root = Path(arguments.cache_dir) if arguments.cache_dir else default_cache_dir()
+        sides = Sides.of_files(arguments.unpaired[0], arguments.unpaired[1], root / "sentences")
+        return sides, load_bitext(arguments.dev, cleaning=None, **options) if arguments.dev else None
+    train = load_bitext(
+        arguments.data or [],
+        cleaning=cleaning_rules(arguments.rules) if arguments.clean else None,
+        max_pairs=arguments.max_pairs,
+        links=arguments.links,
+        link_words=arguments.link_words,
+        **options,
+    )
+    if arguments.dev:
+        return train, load_bitext(arguments.dev, cleaning=None, **options)
+    if arguments.dev_pairs == 0:
+        return train, None
+    return train.train_dev_split(arguments.dev_pairs)
+
+
+def cleaning_rules(stated: Sequence[str] | None) -> CleaningRules:
+    """The default rules with those that ``name=value`` strings change; ``null`` switches a rule off."""
+    types = {field.name: str(field.type) for field in fields(CleaningRules)}
+    changed = {}
+    for one in stated or []:
+        name, equals, text = one.partition("=")
+        if name not in types:
+            raise RecipeError(f"unknown cleaning rule {name!r}: use {', '.join(types)}" + nearest(name, types))
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            value = text
+        kind = "None" if value is None else type(value).__name__
+        if not equals or kind not in types[name].replace("float", "float | int"):
+            raise RecipeError(f"cleaning rule {name} takes {types[name]}, not {text!r}")
+        changed[name] = value
+    return CleaningRules(**changed)
+
+
+def _columns(columns: Sequence[str] | None) -> tuple[int | str, int | str] | None:
+    """Two names or numbers."""
+    if columns is None:
+        return None
+    if len(columns) != 2:
+        raise RecipeError(f"columns takes two names or numbers, source and target, not {len(columns)}")
+    source, target = (int(column) if str(column).isdecimal() else column for column in columns)
+    return source, target
