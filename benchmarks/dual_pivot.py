@@ -20,7 +20,9 @@ import torch
 
 WAYS: dict[str, dict[str, Any]] = {
     "supervised": {"objectives": {"triplet_ranking": 1.0}},
-    "unsupervised": {"objectives": {"adversarial": 1.0, "cycle": 10.0}, "triplet_negatives": 2, "triplet_margin": 0.2},
+    "unsupervised": {
+        "objectives": {"adversarial": 1.0, "cycle": {"weight": 10.0, "negatives": 2, "margin": 0.2}},
+    },
 }
 
 
@@ -70,7 +72,7 @@ def main() -> None:
                 if features:
                     cache = RandomFeatures(Path(folder) / way, model, tokenizer)
                     texts = ([f"s{n}" for n in range(options.pairs)], [f"t{n}" for n in range(options.pairs)])
-                    rows: Any = Sides({"de": texts}, apart=not model.config.needs_pairs)
+                    rows: Any = Sides({"de": texts}, apart=not model.config.needs.pairs)
                 else:
                     rows = load_bitext(options.data, max_pairs=5000)
                 trainer = DualPivotTrainer(model, training, rows, processing_class=tokenizer, features=cache)
