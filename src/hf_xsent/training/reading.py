@@ -7,6 +7,8 @@ from dataclasses import Field, asdict, dataclass, fields
 from functools import cache
 from typing import Any, get_type_hints
 
+import torch
+
 from hf_xsent.errors import RecipeError, nearest
 from hf_xsent.models import METHODS
 from hf_xsent.models.config import AlignmentConfig
@@ -70,7 +72,8 @@ def read_recipe(arguments: Sequence[str]) -> Recipe:
     config_class, model_class, _ = METHODS[method]
     objectives, flags = _objectives(config_class, stated.pop(_OBJECTIVES, None), flags, where)
     settings = [name for name in config_class.setting_names() if name != _OBJECTIVES]
-    hints = {name: hint for name, hint in get_type_hints(config_class).items() if name in settings}
+    types = get_type_hints(config_class, localns={"torch": torch})  # PreTrainedConfig's hints name it unimported
+    hints = {name: hint for name, hint in types.items() if name in settings}
     others = {one: kind for kind in _PARTS for one in _hints(kind)}
     _check_method(method, [*stated, *flags], {*hints, *others})
     values = read_values(stated, flags, hints | {name: _hints(kind)[name] for name, kind in others.items()}, where)
