@@ -112,7 +112,8 @@ def run_folder(runs: Path, method: str, pooling: str, seed: int | None, model: s
     """A readable name and a hash of all that decides the trained model: settings, start and data, by content."""
     decides = {key: value for key, value in recipe.items() if key not in PLACES}
     decides |= {key: _bitext_content(recipe, key) for key in ("data", "dev") if recipe.get(key)}
-    decides |= {key: file_content(recipe[key]) for key in ("teacher",) if recipe.get(key)}
+    if isinstance(recipe.get("objectives"), Mapping):
+        decides["objectives"] = {name: _by_content(settings) for name, settings in recipe["objectives"].items()}
     decides.pop("links", None)  # are part of the data
     text = json.dumps([file_content(model), pooling, seed, decides], sort_keys=True, default=str)
     content = hashlib.sha256(text.encode()).hexdigest()[:8]
@@ -120,6 +121,13 @@ def run_folder(runs: Path, method: str, pooling: str, seed: int | None, model: s
         return known  # whatever the method was called then
     name = re.sub(r"[^a-z0-9.]+", "-", f"{method} {pooling} {'' if seed is None else seed}".lower()).strip("-")
     return runs / f"{name}-{content}"
+
+
+def _by_content(settings: Any) -> Any:
+    """Replace the teacher of an objective by a hash of its files."""
+    if isinstance(settings, Mapping) and settings.get("teacher"):
+        return {**settings, "teacher": file_content(settings["teacher"])}
+    return settings
 
 
 def file_content(name: str) -> str:
