@@ -60,7 +60,7 @@ def declared(kind: type) -> dict[str, Field[Any]]:
 
 def types_of(kind: type, names: Iterable[str]) -> dict[str, Any]:
     """Return the types of these fields, each read in the module of the class that declares it."""
-    found = {}
+    found: dict[str, Any] = {}
     for name in names:
         owner = next(one for one in kind.__mro__ if name in one.__dict__.get("__annotations__", {}))
         alone = {"__annotations__": {name: owner.__annotations__[name]}, "__module__": owner.__module__}
