@@ -15,6 +15,7 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
 
+from hf_xsent.compat import attention_of
 from hf_xsent.errors import ModelError, RecipeError, nearest
 from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone
@@ -136,8 +137,8 @@ class SentenceEncoder(PreTrainedModel):
             options |= dict.fromkeys(family(load_encoder_config(name_or_path)).dropouts, config["dropout"])
         encoder = load_encoder(name_or_path, dtype=dtype, **options)
         if Path(name_or_path).is_dir():
-            encoder.config._name_or_path = ""  # a path of this machine is nobody else's business
-        chosen = {"attn_implementation": encoder.config._attn_implementation}  # else the config would reset it
+            encoder.config.name_or_path = ""  # a path of this machine is nobody else's business
+        chosen: dict[str, Any] = {"attn_implementation": attention_of(encoder.config)}  # else the config would reset it
         try:
             whole = cls.config_class(encoder_config=encoder.config, **config, **chosen)
         except (TypeError, AttributeError, StrictDataclassError) as error:
