@@ -63,7 +63,10 @@ def _private_names(tree: ast.AST) -> tuple[set[str], set[str]]:
             used.add(node.arg)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             defined.add(node.id)
-    return ({name for name in names if name.startswith("_") and not name.startswith("__")} for names in (used, defined))
+    used, defined = (
+        {name for name in names if name.startswith("_") and not name.startswith("__")} for names in (used, defined)
+    )
+    return used, defined
 
 
 def _is_self(node: ast.AST) -> bool:

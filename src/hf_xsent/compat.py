@@ -234,7 +234,7 @@ def cpu_attention() -> Any:
 
 
 def attention_of(config: PreTrainedConfig) -> str | None:
-    """Return the attention of the config's model (transformers 5.19 to 5.23, which has a public setter but no getter)."""
+    """Return the attention of the config's model (transformers 5.19 to 5.23, which has no public getter)."""
     return config._attn_implementation
 
 
