@@ -12,6 +12,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 from tqdm import tqdm
 
+from hf_xsent.compat import cpu_attention
 from hf_xsent.data.collators import PairCollator
 from hf_xsent.errors import DataError, RecipeError, nearest
 from hf_xsent.models.loading import load_tokenizer
@@ -40,7 +41,7 @@ def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
 
 
 # PyTorch has no formula for the attention that a CPU takes.
-_FORMULAS = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention}
+_FORMULAS = {cpu_attention(): _attention}
 
 
 @dataclass(frozen=True)

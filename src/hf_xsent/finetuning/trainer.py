@@ -16,7 +16,7 @@ from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
-from hf_xsent.training.memory import keep_freed_memory
+from hf_xsent.compat import keep_freed_memory
 from hf_xsent.training.saving import SavingTrainer
 from hf_xsent.training.support import check_one_device
 

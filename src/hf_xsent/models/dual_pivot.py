@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
 
+from hf_xsent.compat import attention_of
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.fingerprint import fingerprint_model
@@ -150,10 +151,6 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
         for weight in self.trained_weights():
             weight.grad = None
 
-    def floating_point_ops(self, *_: Any, **__: Any) -> int:
-        """Not counted: the Trainer asks each step, and the answer would take longer than the step."""
-        return 0
-
     @property
     def mixing_weights(self) -> Tensor:
         """L + 1 weights of the hidden states, zero for those left out; they add up to 1."""
@@ -268,7 +265,7 @@ def _referenced_encoder(config: DualPivotConfig, dtype: Any) -> PreTrainedModel:
     if looks_local and fingerprint_model(name) != config.encoder_fingerprint:
         raise ModelError(f"the encoder in {name} is another one than this model was trained on: put that one back")
     options: dict[str, Any] = {} if revision in (None, "None") else {"revision": revision}
-    attention = config.encoder_config._attn_implementation
+    attention = attention_of(config.encoder_config)
     if attention is not None:
         options["attn_implementation"] = attention
     return load_encoder(name, dtype=torch.float32 if dtype == "auto" else dtype, **options)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +12,10 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 from transformers import AutoModel, PreTrainedTokenizerBase
-from transformers.utils import cached_file
 
 from hf_xsent.errors import ModelError, nearest
 from hf_xsent.models.families import family
-from hf_xsent.models.loading import load_config, load_tokenizer, one_sentence, quiet_loading
+from hf_xsent.models.loading import load_config, load_tokenizer, model_file, one_sentence, quiet_loading
 from hf_xsent.models.sentence_encoder import SentenceEncoder, SentenceEncoderConfig, View
 from hf_xsent.packing import POOLINGS
 
@@ -256,13 +254,8 @@ def _is_map(name_or_path: str, module: str, settings: dict[str, Any]) -> bool:
 
 def _stated(name_or_path: str, file: str) -> Any:
     """A JSON file of a model folder or Hub id; None where there is none."""
-    found = cached_file(
-        name_or_path,
-        file,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
-    )
-    return None if found is None else json.loads(Path(found).read_text(encoding="utf-8"))
+    found = model_file(name_or_path, file)
+    return None if found is None else json.loads(found.read_text(encoding="utf-8"))
 
 
 def _pooling(config: dict[str, Any]) -> str:

@@ -7,9 +7,10 @@ import json
 from pathlib import Path
 
 import numpy as np
+from huggingface_hub import hf_hub_download
 
 from hf_xsent.errors import ModelError
-from hf_xsent.models.loading import load_config
+from hf_xsent.models.loading import one_sentence
 
 _SAMPLES, _SAMPLE_BYTES = 64, 4096
 _MODEL_FILES = ("*.safetensors", "config.json", "tokenizer*", "vocab*", "*.model")
@@ -23,7 +24,9 @@ def fingerprint_model(name_or_path: str) -> str:
     """
     folder = Path(name_or_path)
     if not folder.is_dir():
-        return f"{name_or_path}@{getattr(load_config(name_or_path), '_commit_hash', None)}"
+        with one_sentence(name_or_path, "readable config.json"):
+            config = Path(hf_hub_download(name_or_path, "config.json"))
+        return f"{name_or_path}@{config.parent.name}"  # the Hub's cache: snapshots/<commit>/config.json
     digest = hashlib.sha256()
     for path in sorted({path for pattern in _MODEL_FILES for path in folder.glob(pattern)} | _modules(folder)):
         size = path.stat().st_size

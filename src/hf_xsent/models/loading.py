@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import hf_hub_download
+from huggingface_hub.errors import EntryNotFoundError
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -43,7 +45,7 @@ def load_encoder(name_or_path: str, dtype: torch.dtype = torch.float32, **option
     if is_ours(config):
         encoder.merge_adapters()
         encoder = encoder.encoder
-        encoder.config._name_or_path = ""  # its weights are no longer those of the encoder that has this name
+        encoder.config.name_or_path = ""  # its weights are no longer those of the encoder that has this name
     return encoder
 
 
@@ -57,6 +59,17 @@ def load_encoder_config(name_or_path: str) -> PreTrainedConfig:
     """The config of the encoder itself, also where it is within a model of ours."""
     config = load_config(name_or_path)
     return config.encoder_config if is_ours(config) else config
+
+
+def model_file(name_or_path: str, file: str) -> Path | None:
+    """Find a file of a model folder or Hub id; None where there is none, or none without a network."""
+    if Path(name_or_path).is_dir():
+        path = Path(name_or_path) / file
+        return path if path.is_file() else None
+    try:
+        return Path(hf_hub_download(name_or_path, file))
+    except EntryNotFoundError:
+        return None
 
 
 def is_ours(config: PreTrainedConfig) -> bool:

@@ -15,6 +15,7 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
 
+from hf_xsent.compat import attention_of
 from hf_xsent.errors import ModelError, RecipeError, nearest
 from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone
@@ -122,8 +123,8 @@ class SentenceEncoder(PreTrainedModel):
             options |= dict.fromkeys(family(load_encoder_config(name_or_path)).dropouts, stated.dropout)
         encoder = load_encoder(name_or_path, dtype=dtype, **options)
         if Path(name_or_path).is_dir():
-            encoder.config._name_or_path = ""  # a path of this machine is nobody else's business
-        chosen = {"attn_implementation": encoder.config._attn_implementation}  # else the config would reset it
+            encoder.config.name_or_path = ""  # a path of this machine is nobody else's business
+        chosen = {"attn_implementation": attention_of(encoder.config)}  # else the config would reset it
         return cls(stated.replaced(encoder_config=encoder.config, **chosen), encoder=encoder)
 
     @classmethod

@@ -34,7 +34,7 @@ def _stated(trainer: Trainer, model: Any) -> dict[str, Any]:
     """The settings of a run that had no recipe."""
     config, args = model.config, trainer.args
     return {
-        "model": config.encoder_config._name_or_path or None,
+        "model": config.encoder_config.name_or_path or None,
         "method": config.model_type,
         "objectives": config.recipe()["objectives"],
         "pooling": config.pooling,

@@ -131,10 +131,10 @@ def _added_in_place(trainer: AlignmentTrainer, model: SentenceEncoderForPreTrain
 @contextmanager
 def _without_sync(trainer: AlignmentTrainer, model: nn.Module) -> Iterator[None]:
     """Gradients of this chunk only add up: no exchange between processes, and no step of DeepSpeed's engine."""
-    state, syncs = trainer.accelerator.gradient_state, trainer.accelerator.sync_gradients
+    syncs = trainer.accelerator.sync_gradients
     with trainer.accelerator.no_sync(model):
-        state._set_sync_gradients(False)
+        trainer.accelerator.sync_gradients = False
         try:
             yield
         finally:
-            state._set_sync_gradients(syncs)
+            trainer.accelerator.sync_gradients = syncs

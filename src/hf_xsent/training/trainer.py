@@ -15,6 +15,7 @@ from torch.utils.data import Sampler
 from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
+from hf_xsent.compat import keep_freed_memory
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.collators import PairCollator
 from hf_xsent.data.distinct import DistinctSampler
@@ -28,7 +29,6 @@ from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.callbacks import EndOfStep, EpochOfSampler
 from hf_xsent.training.cost import Cost
 from hf_xsent.training.large_batch import cached_loss
-from hf_xsent.training.memory import keep_freed_memory
 from hf_xsent.training.saving import SavingTrainer
 from hf_xsent.training.support import check_momentum_contrast
 from hf_xsent.training.survival import broken_step
