@@ -19,11 +19,12 @@ from hf_xsent.evaluation import vectors
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.published import published_figures, published_lines
 from hf_xsent.evaluation.registry import TASKS
-from hf_xsent.evaluation.report import Report, read_reports, render_table, sweep_table, write_json
+from hf_xsent.evaluation.report import Report, read_reports, render_table, sweep_table
 from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.runner import describe, evaluate_tasks
 from hf_xsent.evaluation.similarity import Sts17Task
 from hf_xsent.evaluation.task import EvaluationTask
+from hf_xsent.files import write_json
 from hf_xsent.models.sentence_encoder import SentenceEncoder, View
 
 

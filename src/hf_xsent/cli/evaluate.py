@@ -153,7 +153,7 @@ def _sources(arguments: argparse.Namespace) -> dict[str, str]:
     sources: dict[str, str] = {"tatoeba": arguments.tatoeba} if arguments.tatoeba else {}
     for one in arguments.data:
         name, equals, source = one.partition("=")
-        if not equals or Path(one).exists():
+        if not equals or is_local(one):
             name, source = "", one
         if name in sources:
             raise RecipeError(f"--data names two sources for {name or 'all tasks'}: {sources[name]} and {source}")

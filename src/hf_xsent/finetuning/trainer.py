@@ -16,6 +16,7 @@ from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
+from hf_xsent.files import is_local
 from hf_xsent.training.memory import keep_freed_memory
 from hf_xsent.training.saving import SavingTrainer
 from hf_xsent.training.support import check_one_device
@@ -153,7 +154,7 @@ class FineTuner(SavingTrainer):
                 license=stated.get("license"),
                 library_name="transformers",
                 tags=["hf-xsent"],
-                base_model=None if Path(start).exists() else start,
+                base_model=None if is_local(start) else start,
             )
             folder = Path(str(self.args.output_dir))
             text = _CARD.format(

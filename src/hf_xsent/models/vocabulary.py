@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.errors import ModelError
+from hf_xsent.files import digest, write_text
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -55,13 +55,13 @@ class RestrictedVocabulary:
     def write(self, path: str | Path) -> None:
         """One JSON file."""
         content = {"tokenizer": self.tokenizer, "size": len(self.ids), "ids": self.ids}
-        Path(path).write_text(json.dumps(content) + "\n", encoding="utf-8")
+        write_text(path, json.dumps(content) + "\n")
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
     """The same for tokenizers that give every piece the same id."""
     pieces = sorted(tokenizer.get_vocab().items(), key=lambda piece: piece[1])
-    return hashlib.sha256("\n".join(f"{number} {piece}" for piece, number in pieces).encode()).hexdigest()[:16]
+    return digest("\n".join(f"{number} {piece}" for piece, number in pieces))
 
 
 def _batches(sentences: Iterable[str]) -> Iterator[list[str]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from hf_xsent.errors import MissingExtraError, ModelError
+from hf_xsent.files import writing
 from hf_xsent.models.embedder import sentence_transformer_settings
 from hf_xsent.models.encodes import Encodes
 from hf_xsent.models.loading import load_encoder, load_tokenizer
@@ -78,7 +78,7 @@ def export_onnx(folder: str | Path) -> Path:
     encoder = load_encoder(str(folder), attn_implementation="eager").eval()
     tokenizer = load_tokenizer(str(folder))
     batches = [dict(tokenizer(one, padding=True, return_tensors="pt")) for one in _SAMPLES]
-    with _written_whole(folder / PLAIN) as part:
+    with writing(folder / PLAIN) as part:
         _export(encoder, batches[1], part)
         difference = max(_difference(encoder, part, batch) for batch in batches)
         if difference > _LARGEST_DIFFERENCE:
@@ -97,7 +97,7 @@ def quantize_onnx(
     if not (folder / PLAIN).is_file():
         raise ModelError(f"{folder} has no {PLAIN} yet: write it first")
     before = accuracy(OnnxEncoder(folder))
-    with _written_whole(folder / QUANTIZED) as part:
+    with writing(folder / QUANTIZED) as part:
         _quantize(folder / PLAIN, part)
         after = accuracy(OnnxEncoder(folder, os.path.relpath(part, folder)))
         kept = before - after <= largest_drop
@@ -151,17 +151,6 @@ def _quantize(source: Path, target: Path) -> None:
 
     with _quiet():
         quantize_dynamic(str(source), str(target), weight_type=QuantType.QInt8, per_channel=True)
-
-
-@contextmanager
-def _written_whole(path: Path) -> Iterator[Path]:
-    """A place to write to that becomes ``path`` if all goes well and something was written."""
-    path.parent.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as folder:
-        part = Path(folder) / path.name
-        yield part
-        if part.is_file():
-            os.replace(part, path)
 
 
 @contextmanager
