@@ -97,6 +97,64 @@ def printing_lines(source: str) -> list[int]:
     return [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"]
 
 
+RENAMING = {"os": {"replace", "rename", "renames", "link"}, "shutil": {"move", "disk_usage"}}
+ONLY_IN_FILES = {"hashlib", "filelock"}
+
+
+def file_work(source: str) -> list[str]:
+    """What files.py is for, with its line: renaming, free space, hashes and locks, in whatever spelling."""
+    tree = ast.parse(source)
+    names = {f"{module}.{name}" for module, some in RENAMING.items() for name in some}
+    found = [
+        f"line {line}: {name}"
+        for line, name in imported_modules(tree, "")
+        if name in names or name.split(".")[0] in ONLY_IN_FILES
+    ]
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        method, owner = node.func.attr, ast.unparse(node.func.value)
+        of_a_path = method in ("replace", "rename") and len(node.args) == 1 and not node.keywords  # a str's has two
+        if f"{owner}.{method}" in names or of_a_path:
+            found.append(f"line {node.lineno}: {owner}.{method}")
+    return found
+
+
+def test_one_file_renames_locks_hashes_and_measures_free_space():
+    broken = [
+        f"{path.relative_to(ROOT)}, {one}: use hf_xsent.files"
+        for path in source_files()
+        if path != PACKAGE / "files.py"
+        for one in file_work(path.read_text("utf-8"))
+    ]
+    assert not broken, "\n".join(broken)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "part.replace(path)",
+        "(folder / 'a.part').rename(folder / 'a')",
+        "import os\nos.replace(part, path)",
+        "from os import rename",
+        "import shutil\nshutil.move(part, path)",
+        "from shutil import disk_usage as free",
+        "import hashlib",
+        "def f():\n    from filelock import FileLock",
+    ],
+)
+def test_file_work_is_found(source: str):
+    assert len(file_work(source)) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["text.replace('a', 'b')", "replace(settings, k=4)", "dataclasses.replace(one, k=4)", "import os, shutil"],
+)
+def test_other_replacing_is_no_file_work(source: str):
+    assert file_work(source) == []
+
+
 def test_imports_run_down_only():
     broken = []
     for path in source_files():

@@ -226,8 +226,8 @@ def test_json_holds_no_figure_that_is_no_number(tmp_path: Path):
 def test_a_full_disk_is_told_before_encoding(
     embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(vectors.shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10, 10, 0))
-    with pytest.raises(HfXsentError, match="has 0 MiB free: choose fewer layers"):
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: shutil._ntuple_diskusage(10, 10, 0))
+    with pytest.raises(HfXsentError, match="has 0 bytes free but the vectors need .*: choose fewer layers"):
         list(evaluate_tasks(embedder, tasks, {}))
     assert encoded.passes == 0
 

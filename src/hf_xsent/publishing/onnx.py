@@ -20,13 +20,14 @@ from torch import Tensor, nn
 
 from hf_xsent.errors import MissingExtraError, ModelError
 from hf_xsent.files import writing
+from hf_xsent.models.batching import batches_by_length
 from hf_xsent.models.embedder import sentence_transformer_settings
 from hf_xsent.models.encodes import Encodes
 from hf_xsent.models.loading import load_encoder, load_tokenizer
 
 PLAIN, QUANTIZED = "onnx/model.onnx", "onnx/model_quantized.onnx"
 _LARGEST_DIFFERENCE = 1e-4
-_SENTENCES_PER_BATCH = 32
+_CHARACTERS_PER_BATCH = 4096
 _SAMPLES = (["A dog."], ["Ein zweiter, etwas längerer Satz.", "第三句话。", "Третье предложение."] * 2)
 
 
@@ -41,10 +42,8 @@ class OnnxEncoder:
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
         """N × d float32 vectors, row i for sentence i."""
-        order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
         rows: list[Any] = [None] * len(sentences)
-        for start in range(0, len(order), _SENTENCES_PER_BATCH):
-            some = order[start : start + _SENTENCES_PER_BATCH]
+        for some in batches_by_length([len(one) for one in sentences], _CHARACTERS_PER_BATCH):
             for i, vector in zip(some, self._embed([sentences[i] for i in some]), strict=True):
                 rows[i] = vector
         return np.stack(rows)

@@ -10,6 +10,8 @@ from typing import Any
 from tqdm import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from hf_xsent.files import write_text
+
 logger = logging.getLogger(__name__)
 
 METRICS_FILE = "metrics.jsonl"
