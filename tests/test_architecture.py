@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -160,6 +162,24 @@ def test_imports_run_down_only():
     for path in source_files():
         broken += broken_import_rules(path.read_text("utf-8"), module_name(path), path.name == "__init__.py")
     assert not broken, "imports that do not run down:\n" + "\n".join(broken)
+
+
+def test_every_package_that_is_imported_is_declared():
+    """Of those installed here: what another package brings along today it may drop tomorrow."""
+    project = (ROOT / "pyproject.toml").read_text("utf-8").partition("[project.scripts]")[0]
+    stated = re.findall(r'"([\w.-]+)(?:\[[\w,]+\])?(?:[<>=].*?)?"', project)
+    declared = {re.sub("[-_.]+", "-", name).lower() for name in stated}
+    installed = packages_distributions()
+    broken = []
+    for path in source_files():
+        for line, name in imported_modules(ast.parse(path.read_text("utf-8")), module_name(path)):
+            package = name.split(".")[0]
+            if package in sys.stdlib_module_names or package == "hf_xsent":
+                continue
+            brought = {re.sub("[-_.]+", "-", one).lower() for one in installed.get(package, ())}
+            if brought and not brought & declared:
+                broken.append(f"{path.relative_to(ROOT)}, line {line}: {package} is not in pyproject.toml")
+    assert not broken, "\n".join(broken)
 
 
 def test_the_library_never_prints():

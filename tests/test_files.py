@@ -105,6 +105,7 @@ def test_nothing_written_is_nothing_replaced(tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal, sys
+sys.argv[0] = "hf-xsent"  # without torch
 from hf_xsent import files
 with files.writing(sys.argv[1], folder=sys.argv[2] == "folder") as part:
     (part / "inside" if part.is_dir() else part).write_text("half of it")
@@ -132,11 +133,21 @@ def test_a_process_that_still_writes_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / name).read_text() == "on its way"
 
 
-def test_a_full_disk_is_told_and_leaves_the_old_file(full_disk: None, tmp_path: Path) -> None:
-    files.write_text(tmp_path / "a.txt", "old")
-    with pytest.raises(OutputError, match=r"a\.txt cannot be written \(.+\): make room there"):
-        files.write_text(tmp_path / "a.txt", "x" * (1 << 17))
-    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("a.txt", "old")]
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: files.write_text(path, "x" * (1 << 17)),
+        lambda path: files.write_arrays(path, np.zeros(1 << 17)),
+        lambda path: files.write_arrays(path, {"a": np.zeros(1 << 17)}),
+    ],
+)
+def test_a_full_disk_is_told_and_leaves_the_old_file(
+    write: Callable[[Path], None], full_disk: None, tmp_path: Path
+) -> None:
+    files.write_text(tmp_path / "a", "old")
+    with pytest.raises(OutputError, match=r"/a cannot be written \(.+\): make room there or choose another place"):
+        write(tmp_path / "a")
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("a", "old")]
 
 
 def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
@@ -155,9 +166,17 @@ def test_errors_of_other_files_are_not_taken_for_ours(tmp_path: Path) -> None:
 # Lock and stamp
 
 
+HOLDING = """
+import sys
+sys.argv[0] = "hf-xsent"  # without torch
+from hf_xsent import files
+with files.lock(sys.argv[1], "taken: wait"):
+    pass
+"""
+
+
 def test_a_lock_that_is_held_is_told(tmp_path: Path) -> None:
-    held = "import sys; from hf_xsent.files import lock\nwith lock(sys.argv[1], 'taken: wait'): pass"
-    command = [sys.executable, "-c", held, str(tmp_path / "new" / "lock")]
+    command = [sys.executable, "-c", HOLDING, str(tmp_path / "new" / "lock")]
     with files.lock(tmp_path / "new" / "lock"):
         refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "OutputError: taken: wait" in refused.stderr

@@ -74,10 +74,10 @@ def write_arrays(path: str | Path, arrays: np.ndarray | Mapping[str, Any]) -> No
     import numpy as np
 
     with writing(path) as part, part.open("wb") as file:
-        if isinstance(arrays, Mapping):
-            np.savez(file, **arrays)
-        else:
-            np.save(file, arrays)
+        try:
+            np.savez(file, **arrays) if isinstance(arrays, Mapping) else np.save(file, arrays)
+        except OSError as error:  # numpy's own has no number
+            raise OSError(error.errno or errno.ENOSPC, str(error)) from error
 
 
 def move_into_place(part: Path, path: Path) -> None:
