@@ -26,7 +26,7 @@ PACKAGE = Path(compat.__file__).parent
 LISTED = {part.name.rpartition(".")[2] for part in PRIVATE_PARTS}
 ALLOWED = {
     "_internal_call",  # Trainer.save_model's, in the table
-     # argparse's, in training/arguments.py
+    # argparse's, in training/arguments.py
 }
 
 

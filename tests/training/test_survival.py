@@ -75,7 +75,7 @@ def test_a_full_disk_costs_no_checkpoint_that_was_whole(run: Run) -> None:
 
 def test_a_disk_too_small_for_the_run_is_told_at_start(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000}))
-    with pytest.raises(OutputError, match="GiB free but 3 checkpoints"):
+    with pytest.raises(OutputError, match="has 1.0 kB free but 3 checkpoints"):
         run.start()
     assert not list(run.out.glob("checkpoint-*"))
 

@@ -45,12 +45,12 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.data.benchmarks import load_tatoeba
     from hf_xsent.data.bitext import load_bitext
     from hf_xsent.data.bucc import load_bucc
-    from hf_xsent.data.outputs import check_writable
     from hf_xsent.data.sides import Sides
     from hf_xsent.errors import RecipeError
     from hf_xsent.evaluation.registry import tatoeba_group
-    from hf_xsent.evaluation.report import render_table, write_json
+    from hf_xsent.evaluation.report import render_table
     from hf_xsent.evaluation.similarity import Sts17Task
+    from hf_xsent.files import check_writable, write_json
     from hf_xsent.logs import quiet_logs
     from hf_xsent.models.loading import load_tokenizer
     from hf_xsent.pages.charts import curve_chart, standalone

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from hf_xsent.comparison.planning import check_data, check_methods, pairs_per_second, plan_runs
@@ -19,6 +18,7 @@ from hf_xsent.comparison.study import Study, read_study
 from hf_xsent.comparison.supervision import carry_out, stopped_by_sigterm
 from hf_xsent.comparison.tasks import read_task
 from hf_xsent.errors import OutputError, TrainingError
+from hf_xsent.files import lock
 
 logger = logging.getLogger(__name__)
 
@@ -92,9 +92,5 @@ def _alone_in(output: Path) -> Iterator[None]:
     """Two comparisons in one folder would train the same runs."""
     if output.is_file():
         raise OutputError(f"the output folder {output} is a file: choose another name")
-    output.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(output / "lock", timeout=0):
-            yield
-    except Timeout as error:
-        raise OutputError(f"another comparison works in {output}: wait for it, or choose another folder") from error
+    with lock(output / "lock", f"another comparison works in {output}: wait for it, or choose another folder"):
+        yield

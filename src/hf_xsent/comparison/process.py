@@ -13,13 +13,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 import yaml
-from filelock import FileLock
 
 from hf_xsent.comparison.runs import Run
 from hf_xsent.comparison.tasks import read_task
 from hf_xsent.errors import HfXsentError
-from hf_xsent.evaluation.report import versions, write_json
+from hf_xsent.evaluation.report import versions
 from hf_xsent.evaluation.runner import describe
+from hf_xsent.files import lock, write_json
 from hf_xsent.logs import quiet_logs
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.training.pretrain import main as pretrain
@@ -33,7 +33,7 @@ def main(folder: str) -> int:
     try:
         quiet_logs()
         run = Run.read(folder)
-        with FileLock(run.folder / "lock"):  # waits for a process that its parent left, while that saves
+        with lock(run.folder / "lock"):  # waits for a process that its parent left, while that saves
             if not run.trained and not run.finished:
                 train(run)
             measure(run)

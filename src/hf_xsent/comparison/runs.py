@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.bitext import resolve_sources
 from hf_xsent.data.sources import source_files
-from hf_xsent.evaluation.report import write_json
+from hf_xsent.files import digest, file_digest, is_local, write_json
 from hf_xsent.training.callbacks import METRICS_FILE
 
 JOB_FILE, FAILURE_FILE, LOG_FILE = "run.json", "failure.json", "log.txt"
@@ -114,8 +112,7 @@ def run_folder(runs: Path, method: str, pooling: str, seed: int | None, model: s
     decides |= {key: _bitext_content(recipe, key) for key in ("data", "dev") if recipe.get(key)}
     decides |= {key: file_content(recipe[key]) for key in ("teacher",) if recipe.get(key)}
     decides.pop("links", None)  # are part of the data
-    text = json.dumps([file_content(model), pooling, seed, decides], sort_keys=True, default=str)
-    content = hashlib.sha256(text.encode()).hexdigest()[:8]
+    content = digest([file_content(model), pooling, seed, decides])[:8]
     for known in sorted(runs.glob(f"*-{content}")):
         return known  # whatever the method was called then
     name = re.sub(r"[^a-z0-9.]+", "-", f"{method} {pooling} {'' if seed is None else seed}".lower()).strip("-")
@@ -127,8 +124,8 @@ def file_content(name: str) -> str:
     path = Path(name)
     if path.is_dir():
         files = sorted({file for pattern in _MODEL_FILES for file in path.glob(pattern)})
-        return _hash_text(*(f"{file.name} {_hash_file(file)}" for file in files))
-    return _hash_file(path) if path.is_file() else name
+        return digest("\n".join(f"{file.name} {file_digest(file)}" for file in files))
+    return file_digest(path) if is_local(path) else name
 
 
 def _bitext_content(recipe: Mapping[str, Any], key: str) -> list[list[str]]:
@@ -140,27 +137,9 @@ def _bitext_content(recipe: Mapping[str, Any], key: str) -> list[list[str]]:
     for language, some in sources.items():
         for source in some:
             files = [*source_files(source), *([Path(source.links)] if source.links else [])]
-            hashes = [_hash_file(file) for file in files] or [source.path]  # a Hub id has no files here
+            hashes = [file_digest(file) for file in files] or [source.path]  # a Hub id has no files here
             found.append([language, *map(str, columns), *hashes])
     return found
-
-
-def _hash_file(path: Path) -> str:
-    stat = path.stat()
-    return _hash_unchanged(path, stat.st_size, stat.st_mtime_ns)
-
-
-@cache
-def _hash_unchanged(path: Path, size: int, changed: int) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()[:16]
-
-
-def _hash_text(*parts: str) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

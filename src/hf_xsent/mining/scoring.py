@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from hf_xsent.data.outputs import check_writable
 from hf_xsent.data.readers import check_source, read_pairs
 from hf_xsent.data.sources import BitextSource, source_files
+from hf_xsent.files import check_writable
 from hf_xsent.mining.margin import margin_score
 from hf_xsent.mining.neighbours import Vectors, nearest_one_way
 from hf_xsent.mining.tables import one_line, write_table

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from hf_xsent.files import write_arrays
 from hf_xsent.mining.best import Neighbours
 from hf_xsent.mining.neighbours import check_vectors, nearest_among
-from hf_xsent.mining.tasks import Processes, RunTasks, claim, save
+from hf_xsent.mining.tasks import Processes, RunTasks, claim
 from hf_xsent.mining.vectors import ShardedVectors, VectorStore
 from hf_xsent.models.encodes import Encodes
 
@@ -58,7 +59,7 @@ class SearchShard:
             "target_cosines": of_target.cosines.numpy(),
             "target_numbers": of_target.numbers.numpy(),
         }
-        save(self.path, found)
+        write_arrays(self.path, found)
 
 
 def search_tasks(work: Path, source: VectorStore, target: VectorStore, options: SearchOptions) -> list[SearchShard]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hf_xsent.data.sentences import Sentences
-from hf_xsent.mining.tasks import Processes, RunTasks, claim, save
+from hf_xsent.files import write_arrays
+from hf_xsent.mining.tasks import Processes, RunTasks, claim
 from hf_xsent.models.encodes import Encodes, check_finite
 from hf_xsent.models.fingerprint import fingerprint_model
 
@@ -107,7 +108,7 @@ class EncodeShard:
         assert model is not None
         vectors = model.encode(self.store.sentences.batch(self.number)).astype(self.store.dtype)
         check_finite(vectors, self.store.dtype, self._name)
-        save(self.path, vectors)
+        write_arrays(self.path, vectors)
 
     def _name(self, row: int) -> str:
         text, line = self.store.sentences[self.number * self.store.sentences.rows_per_batch + row]

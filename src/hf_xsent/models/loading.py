@@ -23,6 +23,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from hf_xsent.errors import ModelError
+from hf_xsent.files import is_local
 from hf_xsent.models.families import family
 
 
@@ -80,8 +81,7 @@ def is_ours(config: PreTrainedConfig) -> bool:
 def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
     """The tokenizer of a model folder or Hub id."""
     files = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model")
-    folder = Path(name_or_path)
-    if folder.is_dir() and not any((folder / file).is_file() for file in files):
+    if is_local(name_or_path) and not any((Path(name_or_path) / file).is_file() for file in files):
         raise ModelError(f"the model folder {name_or_path!r} holds no tokenizer: save one into it (tokenizer.json)")
     with one_sentence(name_or_path, "readable tokenizer"):
         return AutoTokenizer.from_pretrained(name_or_path)
@@ -94,7 +94,7 @@ def one_sentence(name_or_path: str, what: str) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        if Path(name_or_path).is_dir():
+        if is_local(name_or_path):
             raise ModelError(f"the model folder {name_or_path!r} has no {what}: {reason}") from error
         raise ModelError(f"{name_or_path!r} is no folder, and as a Hub id it gives no {what}: {reason}") from error
 

@@ -10,6 +10,8 @@ from typing import Any
 from tqdm import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from hf_xsent.files import write_text
+
 logger = logging.getLogger(__name__)
 
 METRICS_FILE = "metrics.jsonl"
@@ -30,10 +32,9 @@ class MetricsFile(TrainerCallback):
         if not state.is_world_process_zero:
             return
         path = _metrics_file(args)
-        path.parent.mkdir(parents=True, exist_ok=True)
         lines = path.read_text(encoding="utf-8").splitlines() if state.global_step and path.is_file() else []
         kept = [line for line in lines if line.endswith("}") and json.loads(line)["step"] <= state.global_step]
-        path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+        write_text(path, (line + "\n" for line in kept))
 
     def on_log(
         self,

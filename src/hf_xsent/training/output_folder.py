@@ -13,6 +13,7 @@ from transformers import PreTrainedModel, TrainingArguments
 from transformers.trainer_utils import SaveStrategy, get_last_checkpoint
 
 from hf_xsent.errors import OutputError
+from hf_xsent.files import check_free_space, move_into_place, write_text
 from hf_xsent.training.callbacks import METRICS_FILE
 
 RECIPE_FILE = "recipe.yaml"
@@ -54,7 +55,7 @@ def write_recipe(folder: str | Path, command: str, options: Mapping[str, Any], t
         if kept and value != field.default and isinstance(value, str | int | float):
             stated[field.name] = getattr(value, "value", value)
     text = f"# hf-xsent {command} {RECIPE_FILE}\n{yaml.safe_dump(stated, sort_keys=False)}"
-    (Path(folder) / RECIPE_FILE).write_text(text, encoding="utf-8")
+    write_text(Path(folder) / RECIPE_FILE, text)
 
 
 def remove_old_run(folder: str | Path) -> None:
@@ -73,8 +74,7 @@ def remove_unfinished(folder: str | Path) -> None:
 
 def move_finished_checkpoint(folder: str | Path, name: str) -> None:
     """Give a checkpoint that is whole its name."""
-    shutil.rmtree(Path(folder) / name, ignore_errors=True)
-    (Path(folder) / UNFINISHED / name).replace(Path(folder) / name)
+    move_into_place(Path(folder) / UNFINISHED / name, Path(folder) / name)
     remove_unfinished(folder)
 
 
@@ -83,7 +83,7 @@ def move_finished_model(folder: str | Path) -> None:
     (Path(folder) / UNFINISHED / "training_args.bin").unlink(missing_ok=True)  # a pickle: nothing for others to open
     files = sorted((Path(folder) / UNFINISHED).iterdir(), key=lambda file: file.suffix == ".safetensors")
     for file in files:
-        file.replace(Path(folder) / file.name)
+        move_into_place(file, Path(folder) / file.name)
     remove_unfinished(folder)
 
 
@@ -95,9 +95,5 @@ def check_space(folder: str | Path, model: PreTrainedModel, arguments: TrainingA
     kept = arguments.save_total_limit or 1
     checkpoints = 0 if arguments.save_strategy == SaveStrategy.NO else kept + 1  # a new one before an old one goes
     needed = checkpoints * (weights + moments) + weights
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise OutputError(
-            f"{folder} has {free / 2**30:.1f} GiB free but {checkpoints} checkpoints and the model need "
-            f"{needed / 2**30:.1f}: choose another --output_dir, a smaller --save_total_limit or --save_strategy no"
-        )
+    cure = "choose another --output_dir, a smaller --save_total_limit or --save_strategy no"
+    check_free_space(folder, needed, f"{checkpoints} checkpoints and the model", cure)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,9 +17,9 @@ from hf_xsent.data.bucc import BuccSet
 from hf_xsent.data.sides import Sides
 from hf_xsent.errors import RecipeError
 from hf_xsent.evaluation.mining_f1 import BuccTask
-from hf_xsent.evaluation.report import write_json
 from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.similarity import Sts17Task
+from hf_xsent.files import digest, write_json
 from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForPreTraining, DualPivotForSentenceEmbedding
 from hf_xsent.models.encodes import Encodes
 from hf_xsent.training.arguments import AlignmentTrainingArguments
@@ -135,7 +134,7 @@ class PivotStudy:
                 stated["data"] = [
                     self.cache.layer_sums(side).key for both in self._texts(variant).values() for side in both
                 ]
-            key = hashlib.sha256(json.dumps(stated, sort_keys=True, default=str).encode()).hexdigest()[:16]
+            key = digest(stated)
             path = self.folder / "results" / f"{key}.json"
             known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
             figures = known.get("figures", {})
