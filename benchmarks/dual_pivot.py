@@ -35,7 +35,7 @@ def main() -> None:
     options = parser.parse_args()
 
     from hf_xsent import AlignmentTrainingArguments, DualPivotForPreTraining, load_bitext
-    from hf_xsent.data.sides import Sides
+    from hf_xsent.data.sides import TextSides
     from hf_xsent.logs import quiet_logs
     from hf_xsent.models.loading import load_tokenizer
     from hf_xsent.training.dual_pivot import DualPivotTrainer
@@ -70,7 +70,7 @@ def main() -> None:
                 if features:
                     cache = RandomFeatures(Path(folder) / way, model, tokenizer)
                     texts = ([f"s{n}" for n in range(options.pairs)], [f"t{n}" for n in range(options.pairs)])
-                    rows: Any = Sides({"de": texts}, apart=not model.config.needs_pairs)
+                    rows: Any = TextSides({"de": texts}, shuffle_independently=not model.config.needs_pairs)
                 else:
                     rows = load_bitext(options.data, max_pairs=5000)
                 trainer = DualPivotTrainer(model, training, rows, processing_class=tokenizer, features=cache)

@@ -75,7 +75,7 @@ def main() -> None:
     from hf_xsent.evaluation.retrieval import retrieval_by_language
     from hf_xsent.evaluation.similarity import Sts17Task
     from hf_xsent.logs import quiet_logs
-    from hf_xsent.models.encodes import Encodes
+    from hf_xsent.models.encodes import SupportsEncode
     from hf_xsent.models.loading import load_tokenizer
     from hf_xsent.training.pivot_study import (
         SUPERVISED,
@@ -105,7 +105,7 @@ def main() -> None:
         for one in load_tatoeba(options.tatoeba, tatoeba_groups()[options.group])
     ]
 
-    def of_dev(model: Encodes) -> dict[str, float]:
+    def of_dev(model: SupportsEncode) -> dict[str, float]:
         found = retrieval_by_language(model, {language: dev.pairs(language) for language in dev.languages}, False)
         return {"dev": statistics.mean(one.mean for one in found.values())}
 

@@ -9,7 +9,7 @@ import pytest
 
 from hf_xsent.cli.main import main
 from hf_xsent.data.sides import Sides
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.encodes import SupportsEncode
 from hf_xsent.models.loading import load_tokenizer
 from hf_xsent.training.pivot_study import (
     PivotStudy,
@@ -24,7 +24,7 @@ Pairs = list[tuple[str, str]]
 
 
 def _study(folder: Path, encoder: Path, pairs: Pairs, calls: list[int]) -> PivotStudy:
-    def measure(model: Encodes) -> dict[str, float]:
+    def measure(model: SupportsEncode) -> dict[str, float]:
         calls.append(1)
         return {"first": float(model.encode(["We eat bread."])[0, 0])}
 

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hf_xsent.comparison.runs import PLACES, Run
+from hf_xsent.comparison.runs import LOCATION_KEYS, Run
 from hf_xsent.comparison.study import Study
 from hf_xsent.comparison.tasks import MEASURED
 from hf_xsent.evaluation.published import published_figures
@@ -49,7 +49,7 @@ def _record(run: Run) -> dict[str, Any]:
         "cost": {cost: trained[cost] for cost in COSTS if cost in trained},
         "scores": {task: scores for task in run.tasks if (scores := run.scores(task)) is not None},
         "curves": _curves(metrics),
-        "recipe": {key: value for key, value in run.recipe.items() if key not in PLACES},
+        "recipe": {key: value for key, value in run.recipe.items() if key not in LOCATION_KEYS},
     }
 
 

@@ -18,7 +18,7 @@ from hf_xsent.training.callbacks import METRICS_FILE
 
 JOB_FILE, FAILURE_FILE, LOG_FILE = "run.json", "failure.json", "log.txt"
 _MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt")
-PLACES = ("cache_dir", "output_dir", "report_to")  # where things go decides nothing of what comes out
+LOCATION_KEYS = ("cache_dir", "output_dir", "report_to")  # where things go decides nothing of what comes out
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Run:
 
 def run_folder(runs: Path, method: str, pooling: str, seed: int | None, model: str, recipe: Mapping[str, Any]) -> Path:
     """A readable name and a hash of all that decides the trained model: settings, start and data, by content."""
-    decides = {key: value for key, value in recipe.items() if key not in PLACES}
+    decides = {key: value for key, value in recipe.items() if key not in LOCATION_KEYS}
     decides |= {key: _bitext_content(recipe, key) for key in ("data", "dev") if recipe.get(key)}
     decides |= {key: file_content(recipe[key]) for key in ("teacher", "rtl_vocabulary") if recipe.get(key)}
     decides.pop("links", None)  # are part of the data

@@ -18,7 +18,7 @@ NEEDED = ("model", "data", "budget", "methods", "tasks")
 KEYS = (*NEEDED, "title", "recipe", "settings", "poolings", "seeds", "keep_models")
 OF_A_METHOD = ("recipe", "train", "poolings", "seeds")  # beside the keys of a recipe
 BUDGETS = ("steps", "pairs", "minutes")
-VARIED = {  # what the study itself sets in each recipe, and by which key
+STUDY_KEYS = {  # what the study itself sets in each recipe, and by which key
     "model": "model",
     "pooling": "poolings",
     "seed": "seeds",
@@ -149,15 +149,15 @@ def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: 
     from_file: dict[str, Any] = {}
     if own["recipe"] is not None:
         from_file = read_recipe_file(path.parent / _is(f"{at}.recipe", own["recipe"], str), recipe_keys())
-        from_file = {key: value for key, value in from_file.items() if key not in VARIED}
+        from_file = {key: value for key, value in from_file.items() if key not in STUDY_KEYS}
     return Method(name, True, from_file | {"data": content["data"]} | shared | changes, poolings, seeds)
 
 
 def _check_settings(at: str, settings: Mapping[str, Any], known: Sequence[str]) -> None:
     _known(at, settings, known)
     for key in settings:
-        if key in VARIED:
-            raise RecipeError(f"{at}.{key}: every run gets its own from the study: use {VARIED[key]}")
+        if key in STUDY_KEYS:
+            raise RecipeError(f"{at}.{key}: every run gets its own from the study: use {STUDY_KEYS[key]}")
 
 
 def _budget(stated: Mapping[str, Any]) -> Budget:

@@ -24,7 +24,7 @@ from hf_xsent.mining.search import SearchOptions, search_shards, search_tasks
 from hf_xsent.mining.tables import one_line, write_table
 from hf_xsent.mining.tasks import Processes, RunTasks
 from hf_xsent.mining.vectors import VectorStore
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.encodes import SupportsEncode
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ def mine_files(
     source: str | Path,
     target: str | Path,
     output: str | Path,
-    model: Encodes,
+    model: SupportsEncode,
     identity: dict[str, str],
     work: str | Path,
     settings: MiningSettings | None = None,
@@ -158,7 +158,7 @@ def _check_room(work: Path, needed: int, what: str, mend: str) -> None:
         raise OutputError(f"{work} has {free / 2**20:.0f} MiB free, but {what} {needed / 2**20:.0f}: {mend}")
 
 
-def _look_ahead(model: Encodes, stores: list[VectorStore], work: Path, settings: MiningSettings) -> None:
+def _look_ahead(model: SupportsEncode, stores: list[VectorStore], work: Path, settings: MiningSettings) -> None:
     """Say what the run will take, and what can be known not to go well."""
     estimate, width = estimate_run(model, stores, work, settings)
     logger.info("this takes %s", estimate)
@@ -174,7 +174,7 @@ def _look_ahead(model: Encodes, stores: list[VectorStore], work: Path, settings:
 
 
 def estimate_run(
-    model: Encodes, stores: list[VectorStore], work: Path, settings: MiningSettings
+    model: SupportsEncode, stores: list[VectorStore], work: Path, settings: MiningSettings
 ) -> tuple[Estimate, int]:
     """Encode a sample of either side and multiply a block, and count on; gives the vectors' width as well."""
     seconds, disk, width = 0.0, 0, 0

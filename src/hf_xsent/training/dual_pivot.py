@@ -14,10 +14,10 @@ from transformers import PreTrainedTokenizerBase
 from transformers.trainer_utils import TrainOutput
 
 from hf_xsent.data.bitext import Bitext
-from hf_xsent.data.sides import Sides
+from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import RecipeError, TrainingError
 from hf_xsent.models.dual_pivot import DualPivotForPreTraining
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.encodes import SupportsEncode
 from hf_xsent.objectives.adversarial import Adversarial
 from hf_xsent.objectives.gathering import process_count
 from hf_xsent.training.arguments import AlignmentTrainingArguments
@@ -62,7 +62,7 @@ class DualPivotTrainer(AlignmentTrainer):
         self,
         model: DualPivotForPreTraining,
         args: AlignmentTrainingArguments,
-        train_dataset: Bitext | Sides | None = None,
+        train_dataset: Bitext | TextSides | None = None,
         eval_dataset: Bitext | None = None,
         processing_class: PreTrainedTokenizerBase | None = None,
         features: FeatureCache | None = None,
@@ -81,8 +81,10 @@ class DualPivotTrainer(AlignmentTrainer):
         self.features = features
         rows: Any = train_dataset
         if isinstance(train_dataset, Bitext):
-            rows = Sides.of_bitext(train_dataset, apart=not model.config.needs_pairs, seed=args.seed)
-        if rows is not None and model.config.needs_pairs and getattr(rows, "apart", False):
+            rows = TextSides.of_bitext(
+                train_dataset, shuffle_independently=not model.config.needs_pairs, seed=args.seed
+            )
+        if rows is not None and model.config.needs_pairs and getattr(rows, "shuffle_independently", False):
             raise RecipeError("unpaired files train adversarial and cycle alone: triplet_ranking needs bitext (--data)")
         if rows is not None and features is not None:
             encoding: Any = features.embedder.model
@@ -112,7 +114,7 @@ class DualPivotTrainer(AlignmentTrainer):
             self.critic.train(pairs.source.float(), pairs.target.float())
         return super().training_step(model, inputs, *args, **kwargs)
 
-    def _dev_encoder(self, model: Any) -> Encodes:
+    def _dev_encoder(self, model: Any) -> SupportsEncode:
         return super()._dev_encoder(model) if self.features is None else CachedEncoder(self.features, model)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.data.repeats import hash_texts
-from hf_xsent.data.sides import Sides
+from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -165,9 +165,9 @@ def _blocks(sentences: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
 
 
 class FeatureRows:
-    """Rows of ``Sides`` as whole batches of features, cut straight out of the memory maps."""
+    """Rows of ``TextSides`` as whole batches of features, cut straight out of the memory maps."""
 
-    def __init__(self, sides: Sides, cache: FeatureCache) -> None:
+    def __init__(self, sides: TextSides, cache: FeatureCache) -> None:
         self.sides = sides
         self.ranges = sides.ranges
         self.features = {language: [cache.layer_sums(side) for side in both] for language, both in sides.texts.items()}

@@ -22,7 +22,7 @@ from hf_xsent.evaluation.report import write_json
 from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.similarity import Sts17Task
 from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForPreTraining, DualPivotForSentenceEmbedding
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.encodes import SupportsEncode
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.dual_pivot import DualPivotTrainer
 from hf_xsent.training.features import CachedEncoder, FeatureCache
@@ -108,7 +108,7 @@ class PivotStudy:
         tokenizer: PreTrainedTokenizerBase,
         folder: str | Path,
         train: Sides | None,
-        measures: Mapping[str, Callable[[Encodes], Figures]],
+        measures: Mapping[str, Callable[[SupportsEncode], Figures]],
         features: str | Path | None = None,
         max_length: int = 64,
         dtype: str = "float16",
@@ -192,10 +192,10 @@ TRAINING: dict[str, Any] = {  # as the paper's, but for the number of steps
 }
 
 
-def tatoeba_measure(sets: Sequence[TatoebaSet], groups: Sequence[str] = ()) -> Callable[[Encodes], Figures]:
+def tatoeba_measure(sets: Sequence[TatoebaSet], groups: Sequence[str] = ()) -> Callable[[SupportsEncode], Figures]:
     """Mean accuracy@1 of both directions over all sets, and over groups of which all were measured."""
 
-    def measure(model: Encodes) -> Figures:
+    def measure(model: SupportsEncode) -> Figures:
         found = TatoebaTask(sets).score(model.encode).groups
         means = {f"Tatoeba {name}": found[name]["mean"] for name in groups if name in found}
         return means | {"Tatoeba": found["measured"]["mean"]}
@@ -203,10 +203,10 @@ def tatoeba_measure(sets: Sequence[TatoebaSet], groups: Sequence[str] = ()) -> C
     return measure
 
 
-def bucc_measure(sets: Sequence[BuccSet]) -> Callable[[Encodes], Figures]:
+def bucc_measure(sets: Sequence[BuccSet]) -> Callable[[SupportsEncode], Figures]:
     """Table 6: F1 of each set at its own best threshold, and at that of the first, the pivots'."""
 
-    def measure(model: Encodes) -> Figures:
+    def measure(model: SupportsEncode) -> Figures:
         found = BuccTask(sets).score(model.encode).languages
         pivots = sets[0].pair
         own = {f"BUCC {one.pair}": found[f"{one.pair} {one.split}"]["f1"] for one in sets}
@@ -218,10 +218,10 @@ def bucc_measure(sets: Sequence[BuccSet]) -> Callable[[Encodes], Figures]:
     return measure
 
 
-def sts_measure(task: Sts17Task) -> Callable[[Encodes], Figures]:
+def sts_measure(task: Sts17Task) -> Callable[[SupportsEncode], Figures]:
     """Table 7: Spearman of each track, and the mean of all."""
 
-    def measure(model: Encodes) -> Figures:
+    def measure(model: SupportsEncode) -> Figures:
         found = task.score(model.encode)
         tracks = {f"STS {pair}": figures["spearman"] for pair, figures in found.languages.items()}
         return tracks | {"STS": found.groups["measured"]["spearman"]}

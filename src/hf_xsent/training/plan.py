@@ -12,7 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.mixing import mixing_probabilities
-from hf_xsent.data.sides import Sides
+from hf_xsent.data.sides import TextSides as Sides
 from hf_xsent.errors import RecipeError, nearest
 from hf_xsent.models import METHODS
 from hf_xsent.models.adapters import check_adapters

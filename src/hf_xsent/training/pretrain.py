@@ -13,7 +13,7 @@ import torch
 from transformers import PreTrainedTokenizerBase, set_seed
 
 from hf_xsent.data.bitext import Bitext
-from hf_xsent.data.sides import Sides
+from hf_xsent.data.sides import TextSides as Sides
 from hf_xsent.evaluation.report import write_json
 from hf_xsent.logs import quiet_logs
 from hf_xsent.models import METHODS

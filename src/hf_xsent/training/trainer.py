@@ -22,7 +22,7 @@ from hf_xsent.data.mixing import TemperatureSampler
 from hf_xsent.errors import DataError, RecipeError, TrainingError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.encodes import SupportsEncode
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.callbacks import EndOfStep, EpochOfSampler
@@ -189,7 +189,7 @@ class AlignmentTrainer(SavingTrainer):
         self._clock += time.perf_counter() - started
         return metrics
 
-    def _dev_encoder(self, model: SentenceEncoderForPreTraining) -> Encodes:
+    def _dev_encoder(self, model: SentenceEncoderForPreTraining) -> SupportsEncode:
         return SentenceEmbedder(model, self.tokenizer)
 
     def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
