@@ -38,8 +38,8 @@ def main() -> None:
     from hf_xsent.data.sides import TextSides
     from hf_xsent.logs import quiet_logs
     from hf_xsent.models.loading import load_tokenizer
-    from hf_xsent.training.dual_pivot import DualPivotTrainer
-    from hf_xsent.training.features import FeatureCache, LayerSums
+    from hf_xsent.training.dual_pivot.features import FeatureCache, LayerSums
+    from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
     from hf_xsent.training.pivot_study import TRAINING
 
     class RandomFeatures(FeatureCache):

@@ -48,7 +48,7 @@ def ours(turn: Turn, objectives: dict[str, float], **settings: Any) -> None:
 
     from hf_xsent import WacseConfig
     from hf_xsent.models.wacse import WacseForPreTraining
-    from hf_xsent.training.memory import keep_freed_memory
+    from hf_xsent.training.callbacks import keep_freed_memory
 
     keep_freed_memory()
     torch.manual_seed(0)

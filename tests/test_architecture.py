@@ -6,7 +6,8 @@ import ast
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,23 @@ def broken_import_rules(source: str, module: str, is_package: bool = False) -> l
     return broken
 
 
+def import_circle(sources: Mapping[str, str], packages: frozenset[str] = frozenset()) -> list[str]:
+    """Name the modules of one import circle, the first one again at its end; imports anywhere in a file count."""
+    graph: dict[str, set[str]] = {}
+    for module, source in sources.items():
+        names = {name for _, name in imported_modules(ast.parse(source), _package_of(module, packages))}
+        graph[module] = {name if name in sources else name.rpartition(".")[0] for name in names} & {*sources} - {module}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def _package_of(module: str, packages: frozenset[str]) -> str:
+    return module if module in packages else module.rpartition(".")[0]
+
+
 def printing_lines(source: str) -> list[int]:
     calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
     return [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"]
@@ -100,6 +118,23 @@ def test_imports_run_down_only():
     for path in source_files():
         broken += broken_import_rules(path.read_text("utf-8"), module_name(path), path.name == "__init__.py")
     assert not broken, "imports that do not run down:\n" + "\n".join(broken)
+
+
+def test_no_module_imports_itself_through_others():
+    sources = {module_name(path): path.read_text("utf-8") for path in source_files()}
+    packages = frozenset(module_name(path) for path in source_files() if path.name == "__init__.py")
+    circle = import_circle(sources, packages)
+    assert not circle, f"imports that run in a circle: {' <- '.join(circle)}; move code, or pass a narrower type"
+
+
+def test_an_import_circle_is_found_inside_functions_and_behind_type_checking():
+    sources = {
+        "hf_xsent.a.one": "from hf_xsent.a import two",
+        "hf_xsent.a.two": "def f():\n    from hf_xsent.a.three import thing",
+        "hf_xsent.a.three": "if TYPE_CHECKING:\n    from .one import thing",
+    }
+    assert {*import_circle(sources)} == {*sources}
+    assert import_circle(sources | {"hf_xsent.a.three": "import torch"}) == []
 
 
 def test_the_library_never_prints():

@@ -13,7 +13,7 @@ from hf_xsent.cli.main import main
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.evaluation import cost
 from hf_xsent.evaluation.analysis import alignment_gap, project, word_vectors
-from hf_xsent.evaluation.cost import training_cost
+from hf_xsent.training.measuring import training_cost
 
 
 def test_the_gap_is_between_translations_and_all_others() -> None:

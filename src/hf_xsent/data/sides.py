@@ -1,4 +1,4 @@
-"""The two sides of bitext as lists of their own, translations row by row or shuffled apart, and unpaired text files."""
+"""Read both sides of bitext as two lists, row by row or each in an order of its own, and unpaired text files."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ class FileReport:
 class TextSides:
     """Sentences of each language and of the target's, as rows of ``{"source", "target", "language"}``.
 
-    ``shuffle_independently`` shuffles both sides of a language on their own, so that a row holds no translations any more; the longer
-    side sets how many rows there are, and the shorter one is gone through again.
+    With ``shuffle_independently`` each side of a language has an order of its own, so that a row holds no translations;
+    there are as many rows as the longer side has sentences, and the shorter side repeats.
     """
 
     def __init__(

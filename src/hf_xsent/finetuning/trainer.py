@@ -16,9 +16,9 @@ from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
-from hf_xsent.training.memory import keep_freed_memory
-from hf_xsent.training.saving import SavingTrainer
-from hf_xsent.training.support import check_one_device
+from hf_xsent.training.callbacks import keep_freed_memory
+from hf_xsent.training.checkpoints import SavingTrainer
+from hf_xsent.training.compatibility import check_one_device
 
 Scores = dict[str, dict[str, float]]  # of each test set, by name
 Features = Mapping[str, Sequence[int]]  # input_ids and perhaps token_type_ids of one row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,16 +11,14 @@ from transformers import AutoModelForPreTraining
 from hf_xsent.errors import RecipeError
 from hf_xsent.models.loading import one_sentence, quiet_loading
 from hf_xsent.models.masked_language_head import MaskedLanguageHead
-
-if TYPE_CHECKING:
-    from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
+from hf_xsent.models.sentence_encoder import SentenceEncoder
 
 _RTL = "objectives.representation_translation."
 _MOMENTUM = "objectives.momentum_contrast."  # its keys belong to the stage that made them: it starts anew
 
 
 @torch.no_grad()
-def take_over_heads(model: SentenceEncoderForPreTraining, name_or_path: str) -> None:
+def take_over_heads(model: SentenceEncoder, name_or_path: str) -> None:
     """Let heads, language embeddings and extraction start from those of an earlier model, where both have the same.
 
     Heads over word pieces take over the pieces that both know.

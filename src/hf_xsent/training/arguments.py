@@ -16,8 +16,8 @@ import yaml
 from transformers import HfArgumentParser, TrainingArguments
 
 from hf_xsent.errors import RecipeError, nearest
+from hf_xsent.training.compatibility import check_one_device, check_support
 from hf_xsent.training.recipe import DataArguments, ModelArguments, RunArguments
-from hf_xsent.training.support import check_one_device, check_support
 
 
 @dataclass

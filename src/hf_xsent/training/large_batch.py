@@ -10,25 +10,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
 
 import torch
 from accelerate.utils import DistributedType
 from torch import Tensor, nn
+from transformers import Trainer
 
 from hf_xsent.models.pretraining import AlignmentOutput, CachedBatch, SentenceEncoderForPreTraining
 from hf_xsent.objectives.gathering import sum_over_processes
 from hf_xsent.objectives.pairs import SentencePairs
-
-if TYPE_CHECKING:
-    from hf_xsent.training.trainer import AlignmentTrainer
 
 Batch = Mapping[str, Tensor]
 
 _REPLICATED = (DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
 
 
-def cached_loss(trainer: AlignmentTrainer, model: nn.Module, batch: Batch, pairs_per_chunk: int) -> AlignmentOutput:
+def cached_loss(trainer: Trainer, model: nn.Module, batch: Batch, pairs_per_chunk: int) -> AlignmentOutput:
     """The losses of the batch, with the backward pass done for all chunks but the last, whose loss is returned.
 
     The value of that loss is the whole batch's; its gradient is the last chunk's, so that the Trainer's own backward
@@ -112,7 +109,7 @@ class RandomState:
 
 
 @contextmanager
-def _added_in_place(trainer: AlignmentTrainer, model: SentenceEncoderForPreTraining, final: bool) -> Iterator[None]:
+def _added_in_place(trainer: Trainer, model: SentenceEncoderForPreTraining, final: bool) -> Iterator[None]:
     """The word table's gradient, once it is there, gets the rows that a chunk has: a second table costs much memory.
 
     What exchanges gradients between processes wants a whole one from the last chunk; what shards them, from all.
@@ -129,7 +126,7 @@ def _added_in_place(trainer: AlignmentTrainer, model: SentenceEncoderForPreTrain
 
 
 @contextmanager
-def _without_sync(trainer: AlignmentTrainer, model: nn.Module) -> Iterator[None]:
+def _without_sync(trainer: Trainer, model: nn.Module) -> Iterator[None]:
     """Gradients of this chunk only add up: no exchange between processes, and no step of DeepSpeed's engine."""
     state, syncs = trainer.accelerator.gradient_state, trainer.accelerator.sync_gradients
     with trainer.accelerator.no_sync(model):

@@ -24,8 +24,8 @@ from hf_xsent.evaluation.similarity import Sts17Task
 from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForPreTraining, DualPivotForSentenceEmbedding
 from hf_xsent.models.encodes import SupportsEncode
 from hf_xsent.training.arguments import AlignmentTrainingArguments
-from hf_xsent.training.dual_pivot import DualPivotTrainer
-from hf_xsent.training.features import CachedEncoder, FeatureCache
+from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache
+from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
 
 logger = logging.getLogger(__name__)
 

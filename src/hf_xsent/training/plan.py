@@ -21,10 +21,10 @@ from hf_xsent.models.loading import load_encoder_config, load_tokenizer
 from hf_xsent.models.objectives import AlignmentConfig
 from hf_xsent.models.vocabulary import RestrictedVocabulary
 from hf_xsent.training.arguments import Recipe
-from hf_xsent.training.output_folder import prepare_output_folder
+from hf_xsent.training.checkpoints import prepare_output_folder
+from hf_xsent.training.compatibility import check_momentum_contrast
 from hf_xsent.training.reading import check_bitext
 from hf_xsent.training.recipe import ModelArguments
-from hf_xsent.training.support import check_momentum_contrast
 from hf_xsent.training.teacher import check_teacher
 from hf_xsent.training.trainer import NO_DEV_TO_STOP_BY
 

@@ -22,10 +22,10 @@ from hf_xsent.models.loading import load_encoder, load_encoder_config
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.training.arguments import Recipe, read_recipe
-from hf_xsent.training.dry_run import StepTimes, forecast, rehearsal, whole_steps
-from hf_xsent.training.dual_pivot import DualPivotTrainer
-from hf_xsent.training.features import FeatureCache
-from hf_xsent.training.output_folder import check_space, remove_old_run, write_recipe
+from hf_xsent.training.checkpoints import check_space, remove_old_run, write_recipe
+from hf_xsent.training.dual_pivot.features import FeatureCache
+from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
+from hf_xsent.training.measuring import StepTimes, forecast, rehearsal, whole_steps
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.reading import load_train_and_dev
 from hf_xsent.training.teacher import Teacher

@@ -25,13 +25,11 @@ from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.encodes import SupportsEncode
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.training.arguments import AlignmentTrainingArguments
-from hf_xsent.training.callbacks import EndOfStep, EpochOfSampler
-from hf_xsent.training.cost import Cost
+from hf_xsent.training.callbacks import CostCounter, EndOfStep, EpochOfSampler, keep_freed_memory
+from hf_xsent.training.checkpoints import SavingTrainer
+from hf_xsent.training.compatibility import check_momentum_contrast
+from hf_xsent.training.interruption import broken_step
 from hf_xsent.training.large_batch import cached_loss
-from hf_xsent.training.memory import keep_freed_memory
-from hf_xsent.training.saving import SavingTrainer
-from hf_xsent.training.support import check_momentum_contrast
-from hf_xsent.training.survival import broken_step
 from hf_xsent.training.teacher import Teacher
 
 NO_DEV_TO_STOP_BY = "early_stopping_patience needs dev pairs to measure: give --dev, or --dev_pairs above 0"
@@ -116,7 +114,7 @@ class AlignmentTrainer(SavingTrainer):
         self._batches = 0
         self._pairs = 0
         self._clock = time.perf_counter()
-        self._cost = Cost()
+        self._cost = CostCounter()
         self.add_callback(self._cost)
         self._batch: Mapping[str, Any] = {}
 

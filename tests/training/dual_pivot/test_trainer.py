@@ -15,7 +15,7 @@ from training_run import Run
 
 from hf_xsent.errors import DataError, OutputError, RecipeError, TrainingError
 from hf_xsent.training import pretrain
-from hf_xsent.training.dual_pivot import CRITIC_FILE, DualPivotTrainer
+from hf_xsent.training.dual_pivot.trainer import CRITIC_FILE, DualPivotTrainer
 
 Pairs = list[tuple[str, str]]
 UNSUPERVISED = {"objectives": ["adversarial=1", "cycle=5"], "triplet_negatives": 2, "triplet_margin": 0.2}

@@ -1,21 +1,19 @@
-"""How a run ends when it cannot go on: a signal, a full disk, a loss that is no number. What was saved stays."""
+"""End a run that cannot go on: SIGTERM saves a checkpoint, a NaN or infinite loss names its step and sentences."""
 
 from __future__ import annotations
 
 import json
 import signal
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from hf_xsent.errors import OutputError, TrainingError
+from hf_xsent.errors import TrainingError
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 
 SIDES = ("source", "target")
@@ -56,20 +54,6 @@ class StopOnSigterm(TrainerCallback):
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self.received = True
-
-
-@contextmanager
-def explained_write_errors(folder: str | Path, what: str) -> Iterator[None]:
-    """A full disk or a folder that went away ends in one sentence that says what is left."""
-    try:
-        yield
-    except (OSError, SafetensorError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "write" not in str(error):  # torch.save's way to say it
-            raise
-        raise OutputError(
-            f"cannot write {what} into {folder} ({error}): make room and go on with --resume "
-            "from the last whole checkpoint, if one was saved"
-        ) from error
 
 
 def broken_step(

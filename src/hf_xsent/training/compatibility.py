@@ -6,19 +6,28 @@ import importlib.util
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
+from transformers import TrainingArguments
 
 from hf_xsent.errors import MissingExtraError, RecipeError
 
-if TYPE_CHECKING:
-    from transformers import TrainingArguments
 
-    from hf_xsent.training.arguments import AlignmentTrainingArguments
+class PairTrainingArguments(Protocol):
+    """The fields of AlignmentTrainingArguments that the checks read."""
+
+    fsdp: Any
+    fsdp_config: Any
+    deepspeed: Any
+    use_cpu: bool
+    bf16: bool
+    fp16: bool
+    pairs_per_chunk: int | None
+    start_share: float
 
 
-def check_support(arguments: AlignmentTrainingArguments) -> None:
+def check_support(arguments: PairTrainingArguments) -> None:
     """Refuse, before anything starts, what would fail later or quietly do something else."""
     for flag in ("fsdp", "deepspeed"):
         if os.environ.get(f"ACCELERATE_USE_{flag.upper()}", "false") == "true" and not getattr(arguments, flag):
@@ -54,7 +63,7 @@ def check_one_device(arguments: TrainingArguments) -> None:
         )
 
 
-def check_momentum_contrast(arguments: AlignmentTrainingArguments, contrasts: bool) -> None:
+def check_momentum_contrast(arguments: PairTrainingArguments, contrasts: bool) -> None:
     """What the momentum encoder and its queue do not go with."""
     if not contrasts:
         return

@@ -21,7 +21,7 @@ from hf_xsent.models.encodes import SupportsEncode
 from hf_xsent.objectives.adversarial import Adversarial
 from hf_xsent.objectives.gathering import process_count
 from hf_xsent.training.arguments import AlignmentTrainingArguments
-from hf_xsent.training.features import CachedEncoder, FeatureCache, FeatureRows
+from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, FeatureRows
 from hf_xsent.training.trainer import AlignmentTrainer
 
 CRITIC_FILE = "critic_optimizer.pt"
