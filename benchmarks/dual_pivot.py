@@ -18,6 +18,16 @@ from typing import Any
 import numpy as np
 import torch
 
+TRAINING: dict[str, Any] = {
+    "per_device_train_batch_size": 32,
+    "learning_rate": 1e-3,
+    "lr_scheduler_type": "constant",
+    "warmup_steps": 0,
+    "max_grad_norm": 0.0,
+    "save_strategy": "no",
+    "eval_strategy": "no",
+    "logging_steps": 500,
+}
 WAYS: dict[str, dict[str, Any]] = {
     "supervised": {"objectives": {"triplet_ranking": 1.0}},
     "unsupervised": {"objectives": {"adversarial": 1.0, "cycle": 10.0}, "triplet_negatives": 2, "triplet_margin": 0.2},
@@ -40,7 +50,6 @@ def main() -> None:
     from hf_xsent.models.loading import load_tokenizer
     from hf_xsent.training.dual_pivot.features import FeatureCache, LayerSums
     from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
-    from hf_xsent.training.pivot_study import TRAINING
 
     class RandomFeatures(FeatureCache):
         """The shape and the files of real features, without the encoder's hours."""

@@ -17,7 +17,6 @@ from hf_xsent.cli import (
     card,
     compare,
     cost,
-    dual_pivot,
     evaluate,
     export,
     finetune,
@@ -35,7 +34,6 @@ from hf_xsent.errors import HfXsentError
 COMMANDS = (
     quickstart,
     pretrain,
-    dual_pivot,
     vocabulary,
     align_words,
     finetune,

@@ -14,7 +14,8 @@ import yaml
 
 from hf_xsent.comparison.runs import Run, run_folder
 from hf_xsent.comparison.study import Budget, Method, Study
-from hf_xsent.errors import HfXsentError
+from hf_xsent.errors import HfXsentError, RecipeError
+from hf_xsent.models.dual_pivot import DualPivotConfig
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer
 from hf_xsent.training.arguments import read_recipe
@@ -43,6 +44,8 @@ def check_methods(study: Study, cache_dir: Path) -> list[Variant]:
 
 def _check(study: Study, method: Method, pooling: str, cache_dir: Path) -> Variant:
     if not method.trained:
+        if method.settings.get("method") == "dual-pivot":
+            _check_untrained_pivot(study.model, method, pooling)
         return Variant(method, pooling, method.settings, None)
     settings = {"cache_dir": str(cache_dir)} | method.settings
     with TemporaryDirectory() as folder:
@@ -53,6 +56,23 @@ def _check(study: Study, method: Method, pooling: str, cache_dir: Path) -> Varia
             return Variant(method, pooling, settings, Plan.of(read_recipe([str(file)])))
         except HfXsentError as error:
             raise type(error)(f"methods.{method.name}: {str(error).removeprefix(f'{file}: ')}") from error
+
+
+def _check_untrained_pivot(model: str, method: Method, pooling: str) -> None:
+    layers = method.settings.get("layers")
+    if not (layers is None or (isinstance(layers, list) and all(type(layer) is int for layer in layers))):
+        raise RecipeError(f"methods.{method.name}.layers takes a list of numbers, not {layers!r}")
+    try:
+        settings = untrained_settings(method.settings)
+        DualPivotConfig(encoder_config=load_encoder_config(model), pooling=pooling, **settings)
+    except RecipeError as error:
+        raise RecipeError(f"methods.{method.name}: {error}") from error
+
+
+def untrained_settings(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the settings of an untrained dual pivot, whose sentence vector averages the sums of its layers."""
+    stated = {key: recipe[key] for key in ("layers", "max_length") if recipe.get(key) is not None}
+    return stated | {"layer_mix": False, "linear_map": False}
 
 
 def check_data(variants: Iterable[Variant]) -> None:

@@ -12,16 +12,22 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+import torch
 import yaml
 from filelock import FileLock
 
+from hf_xsent.comparison.planning import untrained_settings
 from hf_xsent.comparison.runs import Run
 from hf_xsent.comparison.tasks import read_task
 from hf_xsent.errors import HfXsentError
 from hf_xsent.evaluation.report import versions, write_json
 from hf_xsent.evaluation.runner import describe
 from hf_xsent.logs import quiet_logs
+from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.encodes import SupportsEncode
+from hf_xsent.models.loading import load_tokenizer
+from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache
 from hf_xsent.training.pretrain import main as pretrain
 
 logger = logging.getLogger(__name__)
@@ -65,15 +71,13 @@ def measure(run: Run) -> None:
     missing = [task for task in run.tasks if run.scores(task) is None]
     if not missing:
         return
-    if run.seed is None:
-        embedder = SentenceEmbedder.from_pretrained(run.model, run.pooling, run.recipe.get("max_length"))
-    else:
-        embedder = SentenceEmbedder.from_pretrained(str(run.training))
+    embedder = open_embedder(run)
+    encoder = with_features(run, embedder)
     settings = describe(embedder, run.model if run.seed is None else run.training) | {"pooling": embedder.pooling}
     for name in missing:
         task = read_task(name, run.tasks[name], run.folder.parents[1] / "cache")
         started, cpu_started = time.perf_counter(), time.process_time()
-        scores = task.score(embedder.encode)
+        scores = task.score(encoder.encode)
         content = {
             "task": name,
             "protocol": task.protocol,
@@ -87,6 +91,27 @@ def measure(run: Run) -> None:
             "versions": versions(),
         }
         write_json(run.scores_file(name), content)
+
+
+def open_embedder(run: Run) -> SentenceEmbedder:
+    """Open the trained model, or what an untrained method measures."""
+    if run.seed is not None:
+        return SentenceEmbedder.from_pretrained(str(run.training))
+    if run.recipe.get("method") == "dual-pivot":
+        pivot = DualPivotForSentenceEmbedding.from_backbone(run.model, **untrained_settings(run.recipe))
+        module: torch.nn.Module = pivot
+        module.to("cuda" if torch.cuda.is_available() else "cpu")
+        return SentenceEmbedder(pivot, load_tokenizer(run.model))
+    return SentenceEmbedder.from_pretrained(run.model, run.pooling, run.recipe.get("max_length"))
+
+
+def with_features(run: Run, embedder: SentenceEmbedder) -> SupportsEncode:
+    """Let a dual pivot read features from the folder that its recipe names, where all runs find them."""
+    folder, model = run.recipe.get("features"), embedder.model
+    if folder in (None, "none") or not isinstance(model, DualPivotForSentenceEmbedding):
+        return embedder
+    dtype = run.recipe.get("features_dtype", "float16")
+    return CachedEncoder(FeatureCache(folder, model, embedder.tokenizer, dtype), model)
 
 
 def _end_with_parent(parent: int) -> None:

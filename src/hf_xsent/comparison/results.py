@@ -27,6 +27,7 @@ def collect(study: Study, runs: Sequence[Run]) -> dict[str, Any]:
         "summary": summary,
         "published": _published(study.tasks, records),
         "runs": records,
+        "plot": study.plot,
         "versions": versions(),
     }
 

@@ -18,7 +18,7 @@ from hf_xsent.training.callbacks import METRICS_FILE
 
 JOB_FILE, FAILURE_FILE, LOG_FILE = "run.json", "failure.json", "log.txt"
 _MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt")
-LOCATION_KEYS = ("cache_dir", "output_dir", "report_to")  # where things go decides nothing of what comes out
+LOCATION_KEYS = ("cache_dir", "features", "output_dir", "report_to")  # name folders, which change no result
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Run:
     pooling: str
     seed: int | None  # None: nothing is trained
     model: str  # the start
-    recipe: dict[str, Any]  # of hf-xsent pretrain; of an untrained method max_length at most
+    recipe: dict[str, Any]  # of hf-xsent pretrain; of an untrained method its length and layers at most
     tasks: dict[str, dict[str, Any]]  # options by name
     identities: dict[str, str]  # of the tasks
     keep_model: bool
@@ -113,6 +113,8 @@ def run_folder(runs: Path, method: str, pooling: str, seed: int | None, model: s
     decides = {key: value for key, value in recipe.items() if key not in LOCATION_KEYS}
     decides |= {key: _bitext_content(recipe, key) for key in ("data", "dev") if recipe.get(key)}
     decides |= {key: file_content(recipe[key]) for key in ("teacher", "rtl_vocabulary") if recipe.get(key)}
+    decides |= {"unpaired": [file_content(file) for file in recipe["unpaired"]]} if recipe.get("unpaired") else {}
+    decides |= {"features": "none"} if recipe.get("features") == "none" else {}  # float32 in each step
     decides.pop("links", None)  # are part of the data
     text = json.dumps([file_content(model), pooling, seed, decides], sort_keys=True, default=str)
     content = hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -1,4 +1,4 @@
-"""A study: the YAML file that names methods, budget, seeds, poolings and tasks, read and checked key by key."""
+"""Read a study, the YAML file that names methods, budget, seeds, poolings and tasks, and check it key by key."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from hf_xsent.packing import POOLINGS
 from hf_xsent.training.arguments import read_recipe_file, recipe_keys
 
 NEEDED = ("model", "data", "budget", "methods", "tasks")
-KEYS = (*NEEDED, "title", "recipe", "settings", "poolings", "seeds", "keep_models")
+KEYS = (*NEEDED, "title", "recipe", "settings", "poolings", "seeds", "keep_models", "plot")
 OF_A_METHOD = ("recipe", "train", "poolings", "seeds")  # beside the keys of a recipe
+UNTRAINED_KEYS = ("max_length",)  # settings of an encoder as it is
+UNTRAINED_PIVOT_KEYS = (*UNTRAINED_KEYS, "method", "layers", "features", "features_dtype")
 BUDGETS = ("steps", "pairs", "minutes")
 STUDY_KEYS = {  # what the study itself sets in each recipe, and by which key
     "model": "model",
@@ -41,7 +43,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Method:
-    """One row of the comparison; untrained, it is the start as it is."""
+    """One row of the comparison; untrained, it is the encoder as it is, or an average of its layers (dual pivot)."""
 
     name: str
     trained: bool
@@ -60,6 +62,7 @@ class Study:
     methods: tuple[Method, ...]
     tasks: dict[str, dict[str, Any]]  # options by name
     keep_models: bool
+    plot: str | None = None  # the setting over which accuracy is drawn
 
 
 def read_study(path: str | Path, changes: Sequence[str] = ()) -> Study:
@@ -119,6 +122,8 @@ def _study(content: Mapping[str, Any], path: Path) -> Study:
     )
     tasks = {name: _mapping(f"tasks.{name}", options) for name, options in _mapping("tasks", content["tasks"]).items()}
     check_tasks(tasks)
+    if content.get("plot") is not None:
+        _known("plot", [_is("plot", content["plot"], str)], recipe_keys())
     return Study(
         title=_is("title", content.get("title", path.stem), str),
         model=_is("model", content["model"], str),
@@ -126,6 +131,7 @@ def _study(content: Mapping[str, Any], path: Path) -> Study:
         methods=methods,
         tasks=tasks,
         keep_models=_is("keep_models", content.get("keep_models", True), bool),
+        plot=content.get("plot"),
     )
 
 
@@ -142,10 +148,11 @@ def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: 
     changes = {key: value for key, value in own.items() if key not in OF_A_METHOD}
     _check_settings(at, changes, [*recipe_keys(), *OF_A_METHOD])
     if not trained:
-        if stated := [key for key in changes if key != "max_length"]:
-            raise RecipeError(f"{at}.{stated[0]}: an untrained method has no recipe; only max_length can be given")
-        changes = {key: value for key, value in (shared | changes).items() if key == "max_length"}
-        return Method(name, False, changes, poolings, ())
+        settings = shared | changes
+        known = UNTRAINED_PIVOT_KEYS if settings.get("method") == "dual-pivot" else UNTRAINED_KEYS
+        if stated := [key for key in changes if key not in known]:
+            raise RecipeError(f"{at}.{stated[0]}: an untrained method has no recipe; give {' or '.join(known)} alone")
+        return Method(name, False, {key: settings[key] for key in known if key in settings}, poolings, ())
     from_file: dict[str, Any] = {}
     if own["recipe"] is not None:
         from_file = read_recipe_file(path.parent / _is(f"{at}.recipe", own["recipe"], str), recipe_keys())
