@@ -29,12 +29,12 @@ def _metrics_file(args: TrainingArguments) -> Path:
 
 
 class MetricsFile(TrainerCallback):
-    """Appends every log to ``metrics.jsonl``; a resumed run first drops what came after its checkpoint."""
+    """Append every log to ``metrics.jsonl``; a resumed run first drops the lines after its checkpoint."""
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Start the file anew, or cut it back to the checkpoint."""
+        """Empty the file, or cut it back to the checkpoint."""
         if not state.is_world_process_zero:
             return
         path = _metrics_file(args)
@@ -51,14 +51,14 @@ class MetricsFile(TrainerCallback):
         logs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """One line, with the step first."""
+        """Append one line, with the step first."""
         if state.is_world_process_zero and logs:
             with _metrics_file(args).open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"step": state.global_step, **logs}) + "\n")
 
 
 class EpochOfSampler(TrainerCallback):
-    """Tells the sampler its epoch: in a resumed run of several processes, wrappers hide it from the Trainer."""
+    """Set the sampler's epoch: in a resumed run of several processes, wrappers hide the sampler from the Trainer."""
 
     def __init__(self) -> None:
         self.sampler: Any = None
@@ -66,23 +66,23 @@ class EpochOfSampler(TrainerCallback):
     def on_epoch_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Before the epoch's first pair is drawn."""
+        """Set it before the epoch's first pair is drawn."""
         if self.sampler is not None:
             self.sampler.set_epoch(int(state.epoch or 0))
 
 
 class EndOfStep(TrainerCallback):
-    """Lets the model do what is due once after each step of the optimizer."""
+    """Call the model's ``end_step`` after each step of the optimizer."""
 
     def on_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Before anything is saved or measured."""
+        """Call it before anything is saved or measured."""
         kwargs["model"].end_step()
 
 
 class ProgressBar(TrainerCallback):
-    """A bar where somebody looks at it, a log line now and then where a file does."""
+    """Show a progress bar on a terminal, and log lines everywhere."""
 
     def __init__(self) -> None:
         self.bar: tqdm | None = None
@@ -91,12 +91,12 @@ class ProgressBar(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Open the bar; tqdm keeps quiet where standard error is no terminal."""
+        """Open the bar, which tqdm hides where standard error is no terminal."""
         hidden = True if args.disable_tqdm or not state.is_world_process_zero else None
         self.bar = tqdm(total=state.max_steps, initial=state.global_step, desc="training", unit="step", disable=hidden)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """One step further."""
+        """Advance the bar."""
         if self.bar is not None:
             self.bar.update(state.global_step - self.bar.n)
 
@@ -126,7 +126,7 @@ class ProgressBar(TrainerCallback):
 
 
 class CostCounter(TrainerCallback):
-    """Seconds on the clock, CPU seconds and peak memory of one process's training, without what is ``not_counted``."""
+    """Count wall-clock seconds, CPU seconds and peak memory of one process's training, ``not_counted`` parts aside."""
 
     def __init__(self) -> None:
         self._seconds = self._cpu_seconds = 0.0
@@ -135,14 +135,14 @@ class CostCounter(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Start the watches; a run that goes on counts from what its checkpoint's log says."""
+        """Start the clocks; a resumed run goes on from its checkpoint's log."""
         before = next((log for log in reversed(state.log_history) if "cpu_seconds" in log), {})
         self._seconds = time.perf_counter() - before.get("seconds", 0.0)
         self._cpu_seconds = time.process_time() - before.get("cpu_seconds", 0.0)
         self._peak_mib = before.get("peak_mib", 0)
 
     def so_far(self) -> dict[str, float]:
-        """For the log."""
+        """Return the figures for the log."""
         return {
             "seconds": round(time.perf_counter() - self._seconds, 3),
             "cpu_seconds": round(time.process_time() - self._cpu_seconds, 3),
@@ -151,7 +151,7 @@ class CostCounter(TrainerCallback):
 
     @contextmanager
     def not_counted(self) -> Iterator[None]:
-        """Stop the watches meanwhile: measuring on dev is no training."""
+        """Stop the clocks meanwhile: measuring on dev is no training."""
         seconds, cpu_seconds = time.perf_counter(), time.process_time()
         yield
         self._seconds += time.perf_counter() - seconds
@@ -159,7 +159,7 @@ class CostCounter(TrainerCallback):
 
 
 def peak_memory_mib() -> int:
-    """The most memory this process ever held: of the GPU if there is one, else of the machine."""
+    """Return the peak memory of this process: on the GPU if there is one, else in RAM."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() >> 20
     try:  # ru_maxrss also counts what the parent held when it started this process
@@ -170,7 +170,7 @@ def peak_memory_mib() -> int:
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc to keep big blocks that are freed; True where it does.
+    """Make glibc reuse large freed blocks; True where it does.
 
     By default each gradient and activation over some megabytes is returned to the system when it is freed and comes
     back page by page, zeroed, at the next step: a tenth of a step's time for a model with a large vocabulary.

@@ -1,4 +1,4 @@
-"""The folder of a run: checkpoints and models that are whole or absent, the recipe, and the model card."""
+"""Write the folder of a run: whole checkpoints and models or none, the recipe, and the model card."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ UNFINISHED = "_unfinished"  # what is being written; renamed when whole, so that
 
 
 def prepare_output_folder(folder: str | Path, resume: bool = False, overwrite: bool = False) -> str | None:
-    """Check the folder before any work; the checkpoint to go on from, if one is to be resumed and exists.
+    """Check the folder before any work, and return the checkpoint to resume from, if there is one.
 
-    A folder that holds anything is refused unless it is a run of ours and the caller says what shall become of it.
+    A folder with files is refused unless it holds a run of ours and the caller chooses to resume or to overwrite it.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
@@ -53,7 +53,7 @@ def prepare_output_folder(folder: str | Path, resume: bool = False, overwrite: b
 
 
 def write_recipe(folder: str | Path, command: str, options: Mapping[str, Any], training: TrainingArguments) -> None:
-    """All that was stated or chosen for this run but tokens, in a file that starts the same run again."""
+    """Write all settings of this run, without tokens, into a file that starts the same run again."""
     stated = {key: value for key, value in options.items() if value is not None}
     for field in fields(training):
         value = getattr(training, field.name, None)
@@ -65,7 +65,7 @@ def write_recipe(folder: str | Path, command: str, options: Mapping[str, Any], t
 
 
 def remove_old_run(folder: str | Path) -> None:
-    """Delete an earlier run's checkpoints and metrics, and nothing else; called when the new run is about to start."""
+    """Delete an earlier run's checkpoints and metrics, and nothing else, when the new run is about to start."""
     for checkpoint in Path(folder).glob("checkpoint-*"):
         if checkpoint.name.removeprefix("checkpoint-").isdecimal() and checkpoint.is_dir():
             shutil.rmtree(checkpoint)
@@ -79,14 +79,14 @@ def remove_unfinished(folder: str | Path) -> None:
 
 
 def move_finished_checkpoint(folder: str | Path, name: str) -> None:
-    """Give a checkpoint that is whole its name."""
+    """Rename a whole checkpoint to its final name."""
     shutil.rmtree(Path(folder) / name, ignore_errors=True)
     (Path(folder) / UNFINISHED / name).replace(Path(folder) / name)
     remove_unfinished(folder)
 
 
 def move_finished_model(folder: str | Path) -> None:
-    """Put a final model that is whole into the run's folder, the weights last: where they are, the rest is."""
+    """Move a whole final model into the run's folder, the weights last: where they are, the rest is."""
     (Path(folder) / UNFINISHED / "training_args.bin").unlink(missing_ok=True)  # a pickle: nothing for others to open
     files = sorted((Path(folder) / UNFINISHED).iterdir(), key=lambda file: file.suffix == ".safetensors")
     for file in files:
@@ -95,7 +95,7 @@ def move_finished_model(folder: str | Path) -> None:
 
 
 def check_space(folder: str | Path, model: PreTrainedModel, arguments: TrainingArguments) -> None:
-    """Refuse a run whose checkpoints (weights, and two moments of those that learn) and final model cannot fit."""
+    """Refuse a run whose checkpoints (weights, and two moments of the trained ones) and final model do not fit."""
     left_out = model._keys_to_ignore_on_save or ()
     weights = sum(one.nbytes for name, one in model.state_dict().items() if name not in left_out)
     moments = 2 * sum(one.nbytes for one in model.parameters() if one.requires_grad)
@@ -112,7 +112,7 @@ def check_space(folder: str | Path, model: PreTrainedModel, arguments: TrainingA
 
 @contextmanager
 def explained_write_errors(folder: str | Path, what: str) -> Iterator[None]:
-    """A full disk or a folder that went away ends in one sentence that says what is left."""
+    """Turn a full disk or a folder that went away into one sentence that says how to go on."""
     try:
         yield
     except (OSError, SafetensorError, RuntimeError) as error:
@@ -125,9 +125,9 @@ def explained_write_errors(folder: str | Path, what: str) -> Iterator[None]:
 
 
 class SavingTrainer(Trainer):
-    """Writes checkpoints and the final model under another name first, and saves and ends when SIGTERM arrives.
+    """Write checkpoints and the final model under another name first; save and end on SIGTERM.
 
-    What it tells on the way goes to a progress bar and a file of metrics.
+    Logs go to a progress bar and a file of metrics.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -141,7 +141,7 @@ class SavingTrainer(Trainer):
         self._writing = False
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """As the Trainer's; the final model is moved into the run's folder when it is whole."""
+        """Save; a final model is moved into the run's folder when it is whole."""
         if output_dir is not None:
             return super().save_model(output_dir, _internal_call)
         folder = str(self.args.output_dir)
@@ -158,12 +158,12 @@ class SavingTrainer(Trainer):
             self.push_to_hub(commit_message="Model save", revision=self.args.hub_revision)
 
     def create_model_card(self, *_: Any, **stated: Any) -> None:
-        """Ours instead of the Trainer's: from the recipe, the data and the trainer's state."""
+        """Write our card instead of the Trainer's, from the recipe, the data and the trainer's state."""
         if self.is_world_process_zero():
             write_run_card(self, stated.get("model_name"), stated.get("license"), stated.get("finetuned_from"))
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
-        """As the Trainer's, under another name until all processes have written their part; then ends a stopped run."""
+        """Save under another name until all processes have written their part; then end a stopped run."""
         folder, name = self._get_output_dir(trial), f"checkpoint-{self.state.global_step}"
         if self.args.should_save:
             remove_unfinished(folder)
@@ -197,11 +197,11 @@ class SavingTrainer(Trainer):
         return str(Path(folder) / UNFINISHED) if self._writing else folder
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
-        """Not yet: it is still being written."""
+        """Do nothing: the checkpoint is still being written, ``_save_checkpoint`` pushes it."""
 
 
 def write_run_card(trainer: Trainer, name: str | None, license: str | None, base_model: str | None) -> None:
-    """README.md of the output folder; what nobody stated is left out, for a run is not to fail at its end."""
+    """Write README.md of the output folder; leave out what is not stated, so that no run fails at its end."""
     folder = Path(str(trainer.args.output_dir))
     model: Any = trainer.accelerator.unwrap_model(trainer.model)
     if not (folder / RECIPE_FILE).is_file():
@@ -219,7 +219,7 @@ def write_run_card(trainer: Trainer, name: str | None, license: str | None, base
 
 
 def _stated(trainer: Trainer, model: Any) -> dict[str, Any]:
-    """The settings of a run that had no recipe."""
+    """Collect the settings of a run that had no recipe."""
     config, args = model.config, trainer.args
     return {
         "model": config.encoder_config._name_or_path or None,

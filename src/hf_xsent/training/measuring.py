@@ -50,7 +50,7 @@ _FORMULAS = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attent
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """Of one pair of sentences."""
+    """The cost of one pair of sentences."""
 
     method: str
     forward_gflops: float
@@ -63,7 +63,7 @@ class TrainingCost:
 
 
 def check_methods(methods: Sequence[str], pairs: Sequence[Pair]) -> None:
-    """Tell of what cannot be measured before any model is opened."""
+    """Refuse what cannot be measured, before any model is opened."""
     for method in methods:
         if method not in METHODS:
             raise RecipeError(f"unknown method {method!r}: use {', '.join(METHODS)}{nearest(method, METHODS)}")
@@ -81,7 +81,7 @@ def training_cost(
     repeats: int = 5,
     device: str | torch.device = "cpu",
 ) -> list[TrainingCost]:
-    """Each method on the same batch of pairs; medians over ``repeats`` steps after one that does not count."""
+    """Measure each method on the same batch of pairs; medians over ``repeats`` steps after one that does not count."""
     check_methods(methods, pairs)
     collate = PairCollator(load_tokenizer(name_or_path), max_length, links=bool(_NEEDS_LINKS & set(methods)))
     batch = {
@@ -143,7 +143,7 @@ def _seconds(work: Any) -> float:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What the whole run would take."""
+    """What the whole run takes."""
 
     steps: int
     seconds_per_step: float
@@ -159,17 +159,17 @@ class Forecast:
 
 
 class StepTimes(TrainerCallback):
-    """The seconds of each step."""
+    """Time each step."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
-        """Start the watch."""
+        """Start the clock."""
         self._started = time.perf_counter()
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        """Stop it, once the device is done."""
+        """Stop it when the device is done."""
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         self.seconds.append(time.perf_counter() - self._started)
@@ -177,7 +177,7 @@ class StepTimes(TrainerCallback):
 
 @contextmanager
 def rehearsal(arguments: AlignmentTrainingArguments) -> Iterator[None]:
-    """Few steps, nothing measured or saved, in a folder that goes away."""
+    """Run a few steps, and measure and save nothing, in a folder that is deleted."""
     with TemporaryDirectory() as folder:
         arguments.output_dir = folder
         arguments.max_steps = DRY_RUN_STEPS
@@ -190,7 +190,7 @@ def rehearsal(arguments: AlignmentTrainingArguments) -> Iterator[None]:
 
 
 def whole_steps(arguments: AlignmentTrainingArguments, pairs: int) -> int:
-    """How many steps the run will have."""
+    """Return the number of steps of the whole run."""
     if arguments.max_steps > 0:
         return arguments.max_steps
     a_step = arguments.train_batch_size * arguments.world_size * arguments.gradient_accumulation_steps
@@ -198,7 +198,7 @@ def whole_steps(arguments: AlignmentTrainingArguments, pairs: int) -> int:
 
 
 def forecast(arguments: AlignmentTrainingArguments, steps: int, times: StepTimes) -> Forecast:
-    """From the steps that were run."""
+    """Estimate the whole run from the steps that were run."""
     seconds = statistics.median(times.seconds[1:] or times.seconds)
     a_step = arguments.train_batch_size * arguments.world_size * arguments.gradient_accumulation_steps
     return Forecast(steps, seconds, a_step / seconds, peak_memory_mib())

@@ -1,4 +1,4 @@
-"""The Trainer of transformers, with the losses of a pair model, temperature sampling and dev retrieval accuracy."""
+"""Extend the Trainer of transformers by losses of pairs, temperature sampling and dev retrieval accuracy."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ NO_DEV_TO_STOP_BY = "early_stopping_patience needs dev pairs to measure: give --
 
 
 class AlignmentTrainer(SavingTrainer):
-    """Trains any model whose forward returns ``loss`` and ``losses`` from pairs.
+    """Train any model whose forward returns ``loss`` and ``losses`` for pairs.
 
     ``alpha`` mixes the languages of ``train_dataset``; ``eval_dataset`` is bitext too, of which retrieval accuracy@1 is
-    measured in both directions (``eval_accuracy``, and ``eval_accuracy_de`` for each language); without it, nothing is
-    measured and the last weights stay. ``teacher`` is whom the objective distillation learns from.
+    measured in both directions (``eval_accuracy``, and ``eval_accuracy_de`` for each language); without it, the run
+    ends with its last weights. ``teacher`` is the model that the objective distillation learns from.
     """
 
     loss_is_scaled_for_ga = False  # ours is the mean of each batch: the Trainer divides it when gradients accumulate
@@ -119,7 +119,7 @@ class AlignmentTrainer(SavingTrainer):
         self._batch: Mapping[str, Any] = {}
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
-        """As the Trainer's; on a CPU, memory freed in one step is kept for the next."""
+        """Train; on a CPU, reuse freed memory from step to step."""
         if self.keep_freed_memory and self.args.device.type == "cpu":
             keep_freed_memory()
         self._clock = time.perf_counter()
@@ -132,7 +132,7 @@ class AlignmentTrainer(SavingTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Tensor | tuple[Tensor, AlignmentOutput]:
-        """The weighted sum of the objectives; each is kept for the log."""
+        """Sum the weighted objectives, and add each to the log."""
         if self.teacher is not None:
             inputs = self.teacher(inputs, self.args.device)
         chunk = self.pairs_per_chunk
@@ -143,7 +143,7 @@ class AlignmentTrainer(SavingTrainer):
         self._batch = inputs
         if not outputs.loss.isfinite():
             each = ", ".join(f"{name} {loss.item():g}" for name, loss in outputs.losses.items())
-            raise self._broken(f"the loss is no number ({each})")
+            raise self._broken(f"loss is NaN or infinite ({each})")
         for name, loss in outputs.losses.items():
             self._sums[name] += loss
         self._batches += 1
@@ -151,7 +151,7 @@ class AlignmentTrainer(SavingTrainer):
         return (outputs.loss, outputs) if return_outputs else outputs.loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add each objective's mean since the last log, the pairs a second of all processes, and this one's cost."""
+        """Add each objective's mean since the last log, pairs per second of all processes, and this process's cost."""
         if "loss" in logs and self._batches:
             for name, total in self._sums.items():
                 logs[f"loss_{name}"] = self.accelerator.gather(total / self._batches).mean().item()
@@ -170,7 +170,7 @@ class AlignmentTrainer(SavingTrainer):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "eval",
     ) -> dict[str, float]:
-        """Dev retrieval accuracy@1, per language and as a mean over languages and directions."""
+        """Measure dev retrieval accuracy@1, for each language and as a mean over languages and directions."""
         started = time.perf_counter()
         dev: Any = self.eval_dataset if eval_dataset is None else eval_dataset
         model = self.accelerator.unwrap_model(self.model)
@@ -191,7 +191,7 @@ class AlignmentTrainer(SavingTrainer):
         return SentenceEmbedder(model, self.tokenizer)
 
     def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
-        """As the Trainer's, with a learning rate of their own for the objectives' heads."""
+        """Build the Trainer's optimizer, and give the objectives' heads a learning rate of their own."""
         if self.optimizer is not None:  # DeepSpeed asks twice
             return self.optimizer
         optimizer = super().create_optimizer(model)
@@ -207,10 +207,10 @@ class AlignmentTrainer(SavingTrainer):
         return optimizer
 
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
-        """As the Trainer's; gradients that are no numbers never reach the weights (fp16's scaler skips them itself)."""
+        """Stop before NaN or infinite gradients reach the weights; the scaler of fp16 skips such steps itself."""
         norm = super()._get_grad_norm(model, grad_norm)
         if norm is not None and not math.isfinite(float(norm)) and self.accelerator.scaler is None:
-            raise self._broken(f"the gradients are no numbers (norm {float(norm):g})")
+            raise self._broken(f"gradients are NaN or infinite (norm {float(norm):g})")
         return norm
 
     def _broken(self, what: str) -> TrainingError:
