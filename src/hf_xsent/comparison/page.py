@@ -1,4 +1,4 @@
-"""The report of a study as one HTML page: tables that sort, cost against accuracy, learning curves, languages."""
+"""Render the report of a study as one HTML page: tables that sort, cost against accuracy, curves, languages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PUBLISHED_NOTE = "In italics: published by papers, from other encoders, data and
 
 
 def render_page(results: Results) -> str:
-    """The whole file."""
+    """Render the whole file."""
     names = dict.fromkeys(run["method"] for run in results["runs"])
     methods = {name: number for number, name in enumerate(names)}  # and its colour
     sections = [
@@ -47,7 +47,7 @@ def describe(results: Results) -> str:
 
 
 def _summary(results: Results) -> str:
-    """What was compared, and the best of each task."""
+    """Say what was compared, and the best of each task."""
     best = []
     for task, about in results["tasks"].items():
         scored = {name_of(row): _headline(results, row, task)[0] for row in finished(results)}
@@ -104,7 +104,7 @@ def _task_section(results: Results, task: str, methods: Mapping[str, int]) -> st
 
 
 def _plot(results: Results, task: str) -> str:
-    """Draw the headline figure over the setting that the study plots: a curve for rows that are else the same."""
+    """Draw the headline figure over the plotted setting: one curve for the rows that differ in it alone."""
     setting, about = results.get("plot"), results["tasks"][task]
     recipes = {(run["method"], run["pooling"]): run["recipe"] for run in results["runs"]}
     points: dict[str, list[tuple[float, float]]] = {}

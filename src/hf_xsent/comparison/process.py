@@ -1,4 +1,4 @@
-"""The process of one run, ``python -m hf_xsent.comparison.process FOLDER``: train what is not trained, then measure."""
+"""Train and measure one run in a process of its own: ``python -m hf_xsent.comparison.process FOLDER``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 def main(folder: str) -> int:
-    """The exit code says how it went; the reason is the last line on standard error."""
+    """Return the exit code; the reason of a failure is the last line on standard error."""
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     try:
         quiet_logs()
@@ -52,7 +52,7 @@ def main(folder: str) -> int:
 
 
 def train(run: Run) -> None:
-    """``hf-xsent pretrain`` with the run's recipe, from where it stopped; checkpoints go when the model is whole."""
+    """Run ``hf-xsent pretrain --resume`` with the run's recipe, and delete checkpoints when the model is whole."""
     recipe = run.folder / "recipe.yaml"
     settings = run.recipe | {
         "model": run.model,
@@ -67,7 +67,7 @@ def train(run: Run) -> None:
 
 
 def measure(run: Run) -> None:
-    """Scores on each task that has none yet."""
+    """Score the run on each task that has no scores yet."""
     missing = [task for task in run.tasks if run.scores(task) is None]
     if not missing:
         return
@@ -115,7 +115,7 @@ def with_features(run: Run, embedder: SentenceEmbedder) -> SupportsEncode:
 
 
 def _end_with_parent(parent: int) -> None:
-    """A comparison that was killed leaves no process behind: SIGTERM lets training save and end."""
+    """End with a killed comparison: SIGTERM lets training save and end."""
     while os.getppid() == parent:
         time.sleep(1)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""The runs' figures gathered: means and deviations over seeds, learning curves, costs, and what papers published."""
+"""Gather the figures of runs: means and deviations over seeds, learning curves, costs, and what papers published."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COSTS = ("cpu_seconds", "seconds", "peak_mib")
 
 
 def collect(study: Study, runs: Sequence[Run]) -> dict[str, Any]:
-    """All that a report shows, as data."""
+    """Collect all that a report shows, as data."""
     records = [_record(run) for run in runs]
     summary = [_summary(some) for some in _together(records)]
     return {
@@ -73,7 +73,7 @@ def _together(records: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def _summary(some: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One row of the comparison: what the finished ones among these runs come to."""
+    """Summarise the finished runs among these as one row."""
     done = [record for record in some if record["state"] == "finished"]
     tasks = list(done[0]["scores"]) if done else []
     return {
@@ -98,7 +98,7 @@ def mean_and_sd(values: Iterable[float]) -> list[float | None]:
 
 
 def _over_seeds(seeds: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str, list[float | None]]]:
-    """Of figures by group or language, those that every seed has."""
+    """Average those figures by group or language that every seed has."""
     return {
         group: {
             name: mean_and_sd(one[group][name] for one in seeds)
@@ -110,7 +110,7 @@ def _over_seeds(seeds: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[
 
 
 def _task(name: str, options: dict[str, Any], records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What its numbers are, and its columns: the whole set by each figure, each group by the main one."""
+    """Describe a task and its columns: the whole set by each figure, each group by the main one."""
     scores = next((one["scores"][name] for one in records if name in one["scores"]), None)
     if scores is None:
         return {"options": options, "columns": []}

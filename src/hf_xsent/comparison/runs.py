@@ -1,4 +1,4 @@
-"""One run of a study, a folder each: what it shall do, what it has done, how it failed. Named and known by content."""
+"""Keep one run of a study in a folder, named by content: its job, its results, its failure."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Run:
         return _read_json(self.folder / FAILURE_FILE)
 
     def begin(self) -> None:
-        """Write down what its process shall do; an earlier failure is forgotten."""
+        """Write down the job of its process, and delete an earlier failure."""
         write_json(self.folder / JOB_FILE, {**asdict(self), "folder": str(self.folder)})
         (self.folder / FAILURE_FILE).unlink(missing_ok=True)
 
@@ -109,7 +109,7 @@ class Run:
 
 
 def run_folder(runs: Path, method: str, pooling: str, seed: int | None, model: str, recipe: Mapping[str, Any]) -> Path:
-    """A readable name and a hash of all that decides the trained model: settings, start and data, by content."""
+    """Name a run readably, with a hash of all that decides its model: settings, start and data, by content."""
     decides = {key: value for key, value in recipe.items() if key not in LOCATION_KEYS}
     decides |= {key: _bitext_content(recipe, key) for key in ("data", "dev") if recipe.get(key)}
     decides |= {key: file_content(recipe[key]) for key in ("teacher", "rtl_vocabulary") if recipe.get(key)}
@@ -125,7 +125,7 @@ def run_folder(runs: Path, method: str, pooling: str, seed: int | None, model: s
 
 
 def file_content(name: str) -> str:
-    """A hash of the file, or of the model's files in the folder, of that name; of a Hub id the id itself."""
+    """Hash a file, or the model files of a folder; a Hub id stands for itself."""
     path = Path(name)
     if path.is_dir():
         files = sorted({file for pattern in _MODEL_FILES for file in path.glob(pattern)})

@@ -20,7 +20,7 @@ OF_A_METHOD = ("recipe", "train", "poolings", "seeds")  # beside the keys of a r
 UNTRAINED_KEYS = ("max_length",)  # settings of an encoder as it is
 UNTRAINED_PIVOT_KEYS = (*UNTRAINED_KEYS, "method", "layers", "features", "features_dtype")
 BUDGETS = ("steps", "pairs", "minutes")
-STUDY_KEYS = {  # what the study itself sets in each recipe, and by which key
+STUDY_KEYS = {  # keys of a recipe that the study sets, and the keys of the study to use instead
     "model": "model",
     "pooling": "poolings",
     "seed": "seeds",
@@ -32,7 +32,7 @@ STUDY_KEYS = {  # what the study itself sets in each recipe, and by which key
 
 @dataclass(frozen=True)
 class Budget:
-    """What every trained method gets: so many steps, so many pairs, or so many minutes of training."""
+    """The training of every method: a number of steps, of pairs, or of minutes."""
 
     unit: str
     amount: float
@@ -54,7 +54,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Study:
-    """What the file says, checked."""
+    """The checked content of the file."""
 
     title: str
     model: str
@@ -66,7 +66,7 @@ class Study:
 
 
 def read_study(path: str | Path, changes: Sequence[str] = ()) -> Study:
-    """The study of a YAML file, with ``key=value`` changes, such as ``budget.steps=10``; all mistakes are told here."""
+    """Read and check a study file, with ``key=value`` changes such as ``budget.steps=10``."""
     path = Path(path)
     content = _read(path)
     for change in changes:
@@ -123,7 +123,7 @@ def _study(content: Mapping[str, Any], path: Path) -> Study:
     tasks = {name: _mapping(f"tasks.{name}", options) for name, options in _mapping("tasks", content["tasks"]).items()}
     check_tasks(tasks)
     if content.get("plot") is not None:
-        _known("plot", [_is("plot", content["plot"], str)], recipe_keys())
+        _known("plot", {_is("plot", content["plot"], str): None}, recipe_keys())
     return Study(
         title=_is("title", content.get("title", path.stem), str),
         model=_is("model", content["model"], str),
@@ -136,7 +136,7 @@ def _study(content: Mapping[str, Any], path: Path) -> Study:
 
 
 def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: dict[str, Any], path: Path) -> Method:
-    """The method's recipe file, changed by the study's settings, changed by the method's own."""
+    """Lay the study's settings over the method's recipe file, and the method's own settings over both."""
     at = f"methods.{name}"
     trained = _is(f"{at}.train", own.get("train", True), bool)
     poolings, seeds = _several(f"{at}.poolings", own["poolings"]), _several(f"{at}.seeds", own["seeds"])
