@@ -7,7 +7,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -83,6 +84,23 @@ def broken_import_rules(source: str, module: str, is_package: bool = False) -> l
         rule = f"{room} may import only {', '.join(sorted(allowed))}"
         broken.append(f"{module}, line {line}: imports {name}, but {rule}")
     return broken
+
+
+def import_circle(sources: Mapping[str, str], packages: frozenset[str] = frozenset()) -> list[str]:
+    """Name the modules of one import circle, the first one again at its end; imports anywhere in a file count."""
+    graph: dict[str, set[str]] = {}
+    for module, source in sources.items():
+        names = {name for _, name in imported_modules(ast.parse(source), _package_of(module, packages))}
+        graph[module] = {name if name in sources else name.rpartition(".")[0] for name in names} & {*sources} - {module}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def _package_of(module: str, packages: frozenset[str]) -> str:
+    return module if module in packages else module.rpartition(".")[0]
 
 
 def printing_lines(source: str) -> list[int]:
@@ -171,6 +189,23 @@ def test_every_package_that_is_imported_is_declared():
             if brought and not brought & declared:
                 broken.append(f"{path.relative_to(ROOT)}, line {line}: {package} is not in pyproject.toml")
     assert not broken, "\n".join(broken)
+
+
+def test_no_module_imports_itself_through_others():
+    sources = {module_name(path): path.read_text("utf-8") for path in source_files()}
+    packages = frozenset(module_name(path) for path in source_files() if path.name == "__init__.py")
+    circle = import_circle(sources, packages)
+    assert not circle, f"imports that run in a circle: {' <- '.join(circle)}; move code, or pass a narrower type"
+
+
+def test_an_import_circle_is_found_inside_functions_and_behind_type_checking():
+    sources = {
+        "hf_xsent.a.one": "from hf_xsent.a import two",
+        "hf_xsent.a.two": "def f():\n    from hf_xsent.a.three import thing",
+        "hf_xsent.a.three": "if TYPE_CHECKING:\n    from .one import thing",
+    }
+    assert {*import_circle(sources)} == {*sources}
+    assert import_circle(sources | {"hf_xsent.a.three": "import torch"}) == []
 
 
 def test_the_library_never_prints():

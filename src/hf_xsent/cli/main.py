@@ -15,7 +15,6 @@ from hf_xsent.cli import (
     card,
     compare,
     cost,
-    dual_pivot,
     evaluate,
     export,
     finetune,
@@ -32,7 +31,6 @@ from hf_xsent.errors import HfXsentError
 COMMANDS = (
     quickstart,
     pretrain,
-    dual_pivot,
     align_words,
     finetune,
     evaluate,

@@ -1,4 +1,4 @@
-"""One run of a study, a folder each: what it shall do, what it has done, how it failed. Named and known by content."""
+"""Keep one run of a study in a folder, named by content: its job, its results, its failure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hf_xsent.training.callbacks import METRICS_FILE
 
 JOB_FILE, FAILURE_FILE, LOG_FILE = "run.json", "failure.json", "log.txt"
 _MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt")
-PLACES = ("cache_dir", "output_dir", "report_to")  # where things go decides nothing of what comes out
+LOCATION_KEYS = ("cache_dir", "features", "output_dir", "report_to")  # name folders, which change no result
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Run:
     pooling: str
     seed: int | None  # None: nothing is trained
     model: str  # the start
-    recipe: dict[str, Any]  # of hf-xsent pretrain; of an untrained method max_length at most
+    recipe: dict[str, Any]  # of hf-xsent pretrain; of an untrained method its length and layers at most
     tasks: dict[str, dict[str, Any]]  # options by name
     identities: dict[str, str]  # of the tasks
     keep_model: bool
@@ -90,7 +90,7 @@ class Run:
         return _read_json(self.folder / FAILURE_FILE)
 
     def begin(self) -> None:
-        """Write down what its process shall do; an earlier failure is forgotten."""
+        """Write down the job of its process, and delete an earlier failure."""
         write_json(self.folder / JOB_FILE, {**asdict(self), "folder": str(self.folder)})
         (self.folder / FAILURE_FILE).unlink(missing_ok=True)
 
@@ -107,10 +107,11 @@ class Run:
 
 
 def run_folder(runs: Path, method: str, pooling: str, seed: int | None, model: str, recipe: Mapping[str, Any]) -> Path:
-    """A readable name and a hash of all that decides the trained model: settings, start and data, by content."""
-    decides = {key: value for key, value in recipe.items() if key not in PLACES}
+    """Name a run readably, with a hash of all that decides its model: settings, start and data, by content."""
+    decides = {key: value for key, value in recipe.items() if key not in LOCATION_KEYS}
     decides |= {key: _bitext_content(recipe, key) for key in ("data", "dev") if recipe.get(key)}
-    decides |= {key: file_content(recipe[key]) for key in ("teacher",) if recipe.get(key)}
+    decides |= {"unpaired": [file_content(file) for file in recipe["unpaired"]]} if recipe.get("unpaired") else {}
+    decides |= {"features": "none"} if recipe.get("features") == "none" else {}  # float32 in each step
     decides.pop("links", None)  # are part of the data
     content = digest([file_content(model), pooling, seed, decides])[:8]
     for known in sorted(runs.glob(f"*-{content}")):
@@ -120,7 +121,7 @@ def run_folder(runs: Path, method: str, pooling: str, seed: int | None, model: s
 
 
 def file_content(name: str) -> str:
-    """A hash of the file, or of the model's files in the folder, of that name; of a Hub id the id itself."""
+    """Hash a file, or the model files of a folder; a Hub id stands for itself."""
     path = Path(name)
     if path.is_dir():
         files = sorted({file for pattern in _MODEL_FILES for file in path.glob(pattern)})

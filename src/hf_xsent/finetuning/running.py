@@ -18,7 +18,7 @@ from hf_xsent.logs import quiet_logs
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer, quiet_loading
 from hf_xsent.models.task_model import task_model, without_padding
-from hf_xsent.training.output_folder import RECIPE_FILE, prepare_output_folder, remove_old_run, write_recipe
+from hf_xsent.training.checkpoints import RECIPE_FILE, prepare_output_folder, remove_old_run, write_recipe
 from hf_xsent.training.reading import read_dataclasses
 
 logger = logging.getLogger(__name__)

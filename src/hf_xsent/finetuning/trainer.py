@@ -17,8 +17,8 @@ from transformers.trainer_utils import IntervalStrategy, TrainOutput
 from hf_xsent.compat import keep_freed_memory
 from hf_xsent.files import is_local
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
-from hf_xsent.training.saving import SavingTrainer
-from hf_xsent.training.support import check_one_device
+from hf_xsent.training.checkpoints import SavingTrainer
+from hf_xsent.training.compatibility import check_one_device
 
 Scores = dict[str, dict[str, float]]  # of each test set, by name
 Features = Mapping[str, Sequence[int]]  # input_ids and perhaps token_type_ids of one row

@@ -23,7 +23,7 @@ from hf_xsent.mining.search import SearchOptions, search_shards, search_tasks
 from hf_xsent.mining.tables import one_line, write_table
 from hf_xsent.mining.tasks import Processes, RunTasks
 from hf_xsent.mining.vectors import VectorStore
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.encodes import SupportsEncode
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ def mine_files(
     source: str | Path,
     target: str | Path,
     output: str | Path,
-    model: Encodes,
+    model: SupportsEncode,
     identity: dict[str, str],
     work: str | Path,
     settings: MiningSettings | None = None,
@@ -151,7 +151,7 @@ def _check_outputs(output: str | Path, work: Path, settings: MiningSettings, inp
         check_free_space(work, copies, "copies of the sentences", "give another --work folder")
 
 
-def _look_ahead(model: Encodes, stores: list[VectorStore], work: Path, settings: MiningSettings) -> None:
+def _look_ahead(model: SupportsEncode, stores: list[VectorStore], work: Path, settings: MiningSettings) -> None:
     """Say what the run will take, and what can be known not to go well."""
     estimate, width = estimate_run(model, stores, work, settings)
     logger.info("this takes %s", estimate)
@@ -167,7 +167,7 @@ def _look_ahead(model: Encodes, stores: list[VectorStore], work: Path, settings:
 
 
 def estimate_run(
-    model: Encodes, stores: list[VectorStore], work: Path, settings: MiningSettings
+    model: SupportsEncode, stores: list[VectorStore], work: Path, settings: MiningSettings
 ) -> tuple[Estimate, int]:
     """Encode a sample of either side and multiply a block, and count on; gives the vectors' width as well."""
     seconds, disk, width = 0.0, 0, 0

@@ -12,7 +12,7 @@ import torch
 from tqdm import tqdm
 
 from hf_xsent import files
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.encodes import SupportsEncode
 
 
 class Task(Protocol):
@@ -22,11 +22,11 @@ class Task(Protocol):
     def path(self) -> Path:
         """The file that it leaves."""
 
-    def run(self, model: Encodes | None) -> None:
+    def run(self, model: SupportsEncode | None) -> None:
         """Do it."""
 
 
-RunTasks = Callable[[Sequence[Task], str, "Encodes | None"], None]
+RunTasks = Callable[[Sequence[Task], str, "SupportsEncode | None"], None]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Processes:
     rank: int = 0
     count: int = 1
 
-    def __call__(self, tasks: Sequence[Task], doing: str, model: Encodes | None = None) -> None:
+    def __call__(self, tasks: Sequence[Task], doing: str, model: SupportsEncode | None = None) -> None:
         """Run what is missing of one's own, and return when all is there."""
         missing = [task for number, task in enumerate(tasks) if number % self.count == self.rank]
         missing = [task for task in missing if not task.path.is_file()]

@@ -25,7 +25,7 @@ _SENTENCES_PER_TOKENIZER_CALL = 4096
 
 
 class SentenceEmbedder:
-    """Encodes sentences through the lean path: sorted by length, packed, a bounded number of tokens at a time."""
+    """Encode sentences through the lean path: sorted by length, packed, a bounded number of tokens at a time."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ from hf_xsent.errors import MissingExtraError, ModelError
 from hf_xsent.files import writing
 from hf_xsent.models.batching import batches_by_length
 from hf_xsent.models.embedder import sentence_transformer_settings
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.encodes import SupportsEncode
 from hf_xsent.models.loading import load_encoder, load_tokenizer
 
 PLAIN, QUANTIZED = "onnx/model.onnx", "onnx/model_quantized.onnx"
@@ -86,7 +86,7 @@ def export_onnx(folder: str | Path) -> Path:
 
 
 def quantize_onnx(
-    folder: str | Path, accuracy: Callable[[Encodes], float], largest_drop: float
+    folder: str | Path, accuracy: Callable[[SupportsEncode], float], largest_drop: float
 ) -> tuple[float, float, bool]:
     """Write ``onnx/model_quantized.onnx`` if accuracy (in percent) falls by at most ``largest_drop``.
 

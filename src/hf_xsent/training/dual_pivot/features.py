@@ -1,4 +1,4 @@
-"""Layer sums of sentences, encoded once and memory-mapped: all that training over a frozen encoder ever reads."""
+"""Encode sentences into layer sums once, memory-mapped: all that training over a frozen encoder reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.data.repeats import hash_texts
-from hf_xsent.data.sides import Sides
+from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, ModelError, RecipeError
 from hf_xsent.files import check_free_space, claim, digest, lock, move_into_place
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
@@ -26,11 +26,11 @@ from hf_xsent.models.sentence_encoder import View
 logger = logging.getLogger(__name__)
 
 DTYPES = ("float16", "float32")
-_SENTENCES_A_BLOCK = 2048  # what a run that is killed encodes again, at most
+_SENTENCES_A_BLOCK = 2048  # a killed run encodes at most so many again
 
 
 class LayerSumEmbedder(SentenceEmbedder):
-    """Gives (L + 1) · d numbers a sentence, its layer sums, where others give a vector."""
+    """Encode a sentence as (L + 1) · d numbers, its layer sums, instead of one vector."""
 
     model: DualPivotForSentenceEmbedding
 
@@ -48,7 +48,7 @@ class LayerSumEmbedder(SentenceEmbedder):
 
 @dataclass(frozen=True)
 class LayerSums:
-    """What the encoder made of a list of sentences, memory-mapped."""
+    """Layer sums of a list of sentences, memory-mapped."""
 
     key: str  # of the sentences
     sums: npt.NDArray[Any]  # N × (L + 1) × d
@@ -56,9 +56,9 @@ class LayerSums:
 
 
 class FeatureCache:
-    """A folder of layer sums of one encoder; lists of sentences are known by what they hold.
+    """Keep layer sums of one encoder in a folder; a hash of their content names lists of sentences.
 
-    A list that is not there yet is encoded; what a killed run had encoded of it is kept.
+    A list that is missing is encoded, from where a killed run stopped.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class FeatureCache:
         claim(self.folder, self.stamp, "features", "give another folder for features")
 
     def layer_sums(self, sentences: Sequence[str]) -> LayerSums:
-        """Those of these sentences, encoded now if they are not here."""
+        """Return the layer sums of these sentences, encoded now if they are missing."""
         if not len(sentences):
             raise DataError("there is no sentence to encode")
         key, identities = _known_by(sentences)
@@ -92,7 +92,7 @@ class FeatureCache:
         return LayerSums(key, np.load(path, mmap_mode="r"), identities)
 
     def _encode(self, sentences: Sequence[str], path: Path) -> None:
-        """Block by block into a file under another name; how far it came is written down after each."""
+        """Encode block by block into a file under another name, and write the progress down after each."""
         part, progress = path.with_suffix(".part"), path.with_suffix(".progress")
         done = int(progress.read_text() or 0) if part.is_file() and progress.is_file() else 0
         shape = (len(sentences), *self.embedder.shape)
@@ -124,7 +124,7 @@ class FeatureCache:
 
 
 def _known_by(sentences: Sequence[str]) -> tuple[str, npt.NDArray[np.uint64]]:
-    """A hash of all sentences in their order, and one of each."""
+    """Hash all sentences in their order, and each of them."""
     identities = np.empty(len(sentences), dtype=np.uint64)
 
     def blocks() -> Iterator[str]:
@@ -137,9 +137,9 @@ def _known_by(sentences: Sequence[str]) -> tuple[str, npt.NDArray[np.uint64]]:
 
 
 class FeatureRows:
-    """Rows of ``Sides`` as whole batches of features, cut straight out of the memory maps."""
+    """Read whole batches of features for rows of ``TextSides``, straight out of the memory maps."""
 
-    def __init__(self, sides: Sides, cache: FeatureCache) -> None:
+    def __init__(self, sides: TextSides, cache: FeatureCache) -> None:
         self.sides = sides
         self.ranges = sides.ranges
         self.features = {language: [cache.layer_sums(side) for side in both] for language, both in sides.texts.items()}
@@ -151,7 +151,7 @@ class FeatureRows:
         return len(self.sides)
 
     def __getitems__(self, rows: Sequence[int]) -> dict[str, Tensor]:
-        """A batch, as the model's forward takes it; the data loader has nothing left to collate."""
+        """Return a batch as the model's forward takes it; the data loader has nothing left to collate."""
         count = len(rows)
         sums: npt.NDArray[Any] | None = None
         identities = np.empty((2, count), dtype=np.uint64)
@@ -174,14 +174,14 @@ class FeatureRows:
 
 
 class CachedEncoder:
-    """Encodes through the cache, for evaluation: any number of extractions over one encoder, which runs once."""
+    """Encode through the cache, for evaluation: any number of extractions over one encoder, which runs once."""
 
     def __init__(self, cache: FeatureCache, model: DualPivotForSentenceEmbedding) -> None:
         self.cache, self.model = cache, model
 
     @torch.inference_mode()
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
-        """One vector a sentence."""
+        """Return one vector for each sentence."""
         sums, device = self.cache.layer_sums(sentences).sums, self.model.device
         vectors = [
             self.model.extract(torch.from_numpy(sums[start : start + _SENTENCES_A_BLOCK].copy()).to(device))
