@@ -20,7 +20,7 @@ from hf_xsent import compat
 from hf_xsent.compat import PRIVATE_PARTS, PrivatePart
 from hf_xsent.finetuning.trainer import FineTuner
 from hf_xsent.models import METHODS
-from hf_xsent.training.dual_pivot import DualPivotTrainer
+from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
 
 PACKAGE = Path(compat.__file__).parent
 LISTED = {part.name.rpartition(".")[2] for part in PRIVATE_PARTS}
