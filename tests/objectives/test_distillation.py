@@ -52,5 +52,7 @@ def test_half_precision_is_compared_in_float32() -> None:
 
 def test_without_teacher_vectors_the_loss_raises() -> None:
     pairs = SentencePairs(torch.randn(2, 3), torch.randn(2, 3), torch.arange(2), torch.arange(2))
-    with pytest.raises(ModelError, match="^distillation needs the teacher's embeddings of the targets: pass teacher_vectors$"):
+    with pytest.raises(
+        ModelError, match="^distillation needs the teacher's embeddings of the targets: pass teacher_vectors$"
+    ):
         _loss(pairs)

@@ -53,13 +53,9 @@ def _by_loop(
     return (direction(forward) + direction(backward)) / 2 if symmetric else direction(forward)
 
 
-@pytest.mark.parametrize(
-    ("margin", "symmetric", "repeated"), [*product([0.0, 0.3], [False, True], [False, True])]
-)
+@pytest.mark.parametrize(("margin", "symmetric", "repeated"), [*product([0.0, 0.3], [False, True], [False, True])])
 @pytest.mark.parametrize("temperature", [0.05, 0.7])
-def test_the_loss_is_the_equation(
-    temperature: float, margin: float, symmetric: bool, repeated: bool
-) -> None:
+def test_the_loss_is_the_equation(temperature: float, margin: float, symmetric: bool, repeated: bool) -> None:
     source, target = torch.randn(2, 7, 5, dtype=torch.float64)
     source_identity = [1, 2, 1, 4, 5, 6, 7] if repeated else None  # 0 and 2 share a source
     target_identity = [1, 2, 3, 4, 2, 2, 7] if repeated else None  # 1, 4 and 5 share a target
@@ -196,9 +192,7 @@ def test_a_zero_vector_stays_finite() -> None:
 def test_the_objective_passes_on_its_settings(mask_repeated: bool) -> None:
     source, target = torch.randn(2, 4, 5)
     source_identity, target_identity = torch.tensor([1, 1, 2, 3]), torch.tensor([1, 2, 3, 3])
-    settings = TranslationRanking.Settings(
-        temperature=0.2, margin=0.1, symmetric=True, mask_repeated=mask_repeated
-    )
+    settings = TranslationRanking.Settings(temperature=0.2, margin=0.1, symmetric=True, mask_repeated=mask_repeated)
     objective = TranslationRanking(settings, cast(Parts, None))  # it builds nothing
     loss = objective.sentence_loss(SentencePairs(source, target, source_identity, target_identity))
     identities = (source_identity, target_identity) if mask_repeated else ()
