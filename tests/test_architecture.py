@@ -20,28 +20,42 @@ MOST_LINES = 350
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "logs": set(),
-    "recomputing": set(),  # what the backward pass makes again: ground floor, as packing
-    "packing": {"errors", "recomputing"},  # how a batch lies in memory: ground floor, like errors
+    "settings": {"errors"},  # how settings are declared and read: free of torch
+    "recomputing": set(),  # activations computed again in the backward pass
+    "packing": {"errors", "recomputing"},  # how a batch lies in memory
+    "tensors": {"errors", "recomputing", "packing"},  # fast tensor work
     "pages": set(),  # charts and the shell of report pages: text from numbers
-    "objectives": {"errors", "packing"},
-    "models": {"errors", "recomputing", "packing", "objectives"},
+    "objectives": {"errors", "settings", "packing", "tensors"},
+    "models": {"errors", "settings", "recomputing", "packing", "tensors", "objectives"},
     "data": {"errors"},
     "mining": {"errors", "pages", "data", "models"},
     "alignment": {"errors", "packing", "data", "models"},  # aligners read words as data has them, with states of models
     "evaluation": {"errors", "packing", "data", "models", "mining"},
-    "training": {"errors", "logs", "data", "models", "objectives", "evaluation", "publishing"},
-    "finetuning": {"errors", "logs", "data", "models", "objectives", "evaluation", "training"},  # runs as training has
     "publishing": {"errors", "models"},
-    "comparison": {
+    "training": {
         "errors",
         "logs",
+        "settings",
+        "tensors",
+        "data",
+        "models",
+        "objectives",
+        "evaluation",
+        "publishing",
+    },
+    "finetuning": {"errors", "logs", "settings", "data", "models", "evaluation", "training"},
+    "comparison": {  # several runs side by side
+        "errors",
+        "logs",
+        "settings",
         "packing",
         "pages",
         "data",
         "models",
+        "objectives",
         "evaluation",
         "training",
-    },  # several runs side by side
+    },
 }
 EVERY_ROOM_BELOW_THE_CLI = set(MAY_IMPORT)
 MAY_IMPORT["cli"] = EVERY_ROOM_BELOW_THE_CLI

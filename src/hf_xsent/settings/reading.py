@@ -112,8 +112,14 @@ def typed(where: str, value: Any, hint: Any) -> Any:
         raise RecipeError(f"{where} {value!r} is unknown: use {', '.join(choices)}{nearest(value, choices)}")
     found = _converted(value, kinds)
     if found is _NOT:
-        raise RecipeError(f"{where} takes {described(hint)}, not {value!r}")
+        raise RecipeError(f"{where} takes {described(hint)}, not {shortened(value)}")
     return found
+
+
+def shortened(value: Any, longest: int = 100) -> str:
+    """Return the repr of a value, cut for an error message."""
+    text = repr(value)
+    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 _NOT = object()  # the value is of none of these types

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hf_xsent.errors import ModelError, RecipeError
+from hf_xsent.errors import ModelError
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import quiet_loading
 
@@ -45,14 +45,6 @@ class Teacher:
         return {name: one for name, one in batch.items() if name != "target_texts"} | {
             "teacher_vectors": vectors.to(device)
         }
-
-
-def check_teacher(name_or_path: str | None, objectives: Mapping[str, float] | Sequence[str]) -> None:
-    """A teacher and the objective that reads it come together."""
-    if name_or_path is None and "distillation" in objectives:
-        raise RecipeError("distillation has no teacher: give --teacher, a Hub id or a folder")
-    if name_or_path is not None and "distillation" not in objectives:
-        raise RecipeError("nothing reads the teacher: add distillation to --objectives")
 
 
 def _open(name_or_path: str, device: torch.device) -> Callable[[list[str]], Any]:

@@ -42,7 +42,7 @@ class AlignmentTrainer(SavingTrainer):
 
     ``alpha`` mixes the languages of ``train_dataset``; ``eval_dataset`` is bitext too, of which retrieval accuracy@1 is
     measured in both directions (``eval_accuracy``, and ``eval_accuracy_de`` for each language); without it, nothing is
-    measured and the last weights stay. ``teacher`` is whom the objective distillation learns from.
+    measured and the last weights stay. ``teacher`` gives the embeddings that an objective learns, where one needs them.
     """
 
     loss_is_scaled_for_ga = False  # ours is the mean of each batch: the Trainer divides it when gradients accumulate
