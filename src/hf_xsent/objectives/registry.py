@@ -38,7 +38,7 @@ OBJECTIVES = {  # name in recipes: file and class
 def check_name(name: str) -> None:
     """Raise one sentence if there is no objective of this name."""
     if name not in OBJECTIVES:
-        raise RecipeError(f"unknown objective {name!r}: use {', '.join(OBJECTIVES)}{nearest(name, OBJECTIVES)}")
+        raise RecipeError(f"unknown objective {name!r}: use {', '.join(OBJECTIVES)}{nearest(str(name), OBJECTIVES)}")
 
 
 def objective_class(name: str) -> type[Objective]:
@@ -87,7 +87,8 @@ def _settings(name: str, stated: Any) -> ObjectiveSettings:
     """The settings of one objective, each of its declared type and within its range."""
     kind, where = objective_class(name).Settings, f"objectives.{name}."
     if isinstance(stated, kind):
-        return stated  # read before, and frozen
+        check_settings(stated, where)
+        return stated  # frozen
     if stated is None or (isinstance(stated, int | float | str) and not isinstance(stated, bool)):
         stated = {} if stated is None else {"weight": stated}
     if not isinstance(stated, Mapping):

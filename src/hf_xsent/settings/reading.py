@@ -17,7 +17,7 @@ import yaml
 
 from hf_xsent.errors import RecipeError, nearest
 
-_EXPONENT = re.compile(r"[+-]?\d+[eE][+-]?\d+")
+_EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[str | None, dict[str, list[str]]]:
@@ -176,7 +176,7 @@ def _is_enum(kind: Any) -> bool:
 
 
 def _parsed(text: str) -> Any:
-    """What YAML reads; YAML 1.1 takes 5e-5 for text."""
+    """What YAML reads; YAML 1.1 takes 5e-5 and 1.5e5 for text."""
     try:
         return float(text) if _EXPONENT.fullmatch(text) else yaml.safe_load(text)
     except yaml.YAMLError:
