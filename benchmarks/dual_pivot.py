@@ -30,7 +30,9 @@ TRAINING: dict[str, Any] = {
 }
 WAYS: dict[str, dict[str, Any]] = {
     "supervised": {"objectives": {"triplet_ranking": 1.0}},
-    "unsupervised": {"objectives": {"adversarial": 1.0, "cycle": 10.0}, "triplet_negatives": 2, "triplet_margin": 0.2},
+    "unsupervised": {
+        "objectives": {"adversarial": 1.0, "cycle": {"weight": 10.0, "negatives": 2, "margin": 0.2}},
+    },
 }
 
 
@@ -79,7 +81,7 @@ def main() -> None:
                 if features:
                     cache = RandomFeatures(Path(folder) / way, model, tokenizer)
                     texts = ([f"s{n}" for n in range(options.pairs)], [f"t{n}" for n in range(options.pairs)])
-                    rows: Any = TextSides({"de": texts}, shuffle_independently=not model.config.needs_pairs)
+                    rows: Any = TextSides({"de": texts}, shuffle_independently=not model.config.needs.pairs)
                 else:
                     rows = load_bitext(options.data, max_pairs=5000)
                 trainer = DualPivotTrainer(model, training, rows, processing_class=tokenizer, features=cache)

@@ -16,7 +16,7 @@ from training_run import Run
 from hf_xsent import AlignmentTrainer
 from hf_xsent.errors import OutputError, TrainingError
 
-DAP = {"objectives": ["translation_ranking=1", "representation_translation=0.8"], "pairs_per_chunk": 2}
+DAP = {"objectives": {"translation_ranking": 1, "representation_translation": 0.8}, "pairs_per_chunk": 2}
 
 
 def test_a_run_killed_twice_ends_bit_by_bit_as_the_uninterrupted_one(run: Run) -> None:

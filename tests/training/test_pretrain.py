@@ -162,8 +162,8 @@ def test_languages_get_their_embeddings(run: Run) -> None:
         ({"columns": ["0"]}, RecipeError, "columns takes two names or numbers"),
         ({"max_length": 257}, RecipeError, "max_length 257 does not fit: this encoder takes 2 to 256 tokens"),
         ({"method": "dab"}, RecipeError, "unknown method 'dab': use dap"),
-        ({"objectives": ["translation"]}, RecipeError, "unknown objective 'translation'"),
-        ({"objectives": ["translation_ranking=0"]}, RecipeError, "the weight of objective 'translation_ranking' is 0"),
+        ({"objectives": {"translation": 1}}, RecipeError, "unknown objective 'translation'"),
+        ({"objectives": {"translation_ranking": 0}}, RecipeError, "the weight of objective 'translation_ranking' is 0"),
         ({"pooling": "last"}, RecipeError, "unknown pooling 'last': use one of cls, mean, max"),
         ({"temperature": -1.5}, RecipeError, "temperature -1.5 is not positive"),
         (
@@ -173,26 +173,26 @@ def test_languages_get_their_embeddings(run: Run) -> None:
         ),
         ({"matryoshka_dims": [0]}, RecipeError, "matryoshka_dims has 0"),
         (
-            {"objectives": ["representation_translation=1"], "matryoshka_dims": [16]},
+            {"objectives": {"representation_translation": 1}, "matryoshka_dims": [16]},
             RecipeError,
             "matryoshka_dims cuts the vectors of translation_ranking",
         ),
-        ({"start_share": 1.0}, RecipeError, "start_share 1.0 is not a share"),
+        ({"share_of_start": 1.0}, RecipeError, "share_of_start 1.0 is not a share"),
         ({"lora_rank": 4, "lora_targets": ["qery"]}, RecipeError, "did you mean 'query'"),
-        ({"objectives": ["distillation=1"]}, RecipeError, "distillation has no teacher: give --teacher"),
+        ({"objectives": {"distillation": 1}}, RecipeError, "distillation has no teacher: give --teacher"),
         ({"teacher": "x"}, RecipeError, "nothing reads the teacher: add distillation to --objectives"),
         (
-            {"objectives": ["distillation=1"], "teacher": "{folder}/nowhere"},
+            {"objectives": {"distillation": 1}, "teacher": "{folder}/nowhere"},
             ModelError,
             "the teacher cannot be opened: '{folder}/nowhere' is no folder",
         ),
         (
-            {"objectives": ["distillation"], "teacher": "x", "distillation_measure": "euclid"},
+            {"objectives": {"distillation": 1}, "teacher": "x", "distillation_measure": "euclid"},
             RecipeError,
             "unknown distillation_measure 'euclid': use one of mse, cosine",
         ),
         (
-            {"objectives": ["distillation"], "teacher": "x", "training_mlp": True},
+            {"objectives": {"distillation": 1}, "teacher": "x", "training_mlp": True},
             RecipeError,
             "distillation trains the vectors that stay, and training_mlp others",
         ),
@@ -207,7 +207,7 @@ def test_languages_get_their_embeddings(run: Run) -> None:
             "early_stopping_patience counts dev measurements, but eval_strategy is no",
         ),
         (
-            {"objectives": ["representation_translation=1"], "rtl_layers": 9},
+            {"objectives": {"representation_translation": 1}, "rtl_layers": 9},
             RecipeError,
             "rtl_layers 9 does not fit: this encoder has 3 layers",
         ),
@@ -311,7 +311,7 @@ leave(0)
             "lora_rank": 2,
             "frozen_layers": 1,
             "distinct_batches": True,
-            "objectives": ["translation_ranking=1", "distillation=1"],
+            "objectives": {"translation_ranking": 1, "distillation": 1},
         },
     ],
 )
@@ -354,7 +354,7 @@ def test_cleaning_rules_are_set_by_name_and_checked():
 
 # DAP, TLM and what comes after the last step
 
-DAP = ["translation_ranking=1", "representation_translation=0.8"]
+DAP = {"translation_ranking": 1, "representation_translation": 0.8}
 
 
 def _head(folder: Path) -> Any:
@@ -386,7 +386,7 @@ def test_other_directions_learn_the_languages_of_the_data(run: Run) -> None:
 
 
 def test_translation_language_modelling_trains_beside_ranking(run: Run) -> None:
-    run.start(objectives=["translation_ranking=1", "translation_language_modeling=0.8"])
+    run.start(objectives={"translation_ranking": 1, "translation_language_modeling": 0.8})
     assert any("loss_translation_language_modeling" in line for line in run.metrics)
 
 
@@ -398,7 +398,7 @@ def test_a_share_of_the_start_stays(run: Run) -> None:
     settings: dict[str, Any] = {"dev_pairs": 0, "save_strategy": "no", "eval_strategy": "no"}
     run.start(**settings)
     trained = load_file(run.out / "model.safetensors")
-    run.start("--overwrite", "true", start_share=0.25, **settings)
+    run.start("--overwrite", "true", share_of_start=0.25, **settings)
     start = load_file(Path(run.settings["model"]) / "model.safetensors")
     moved = 0
     for name, weight in load_file(run.out / "model.safetensors").items():

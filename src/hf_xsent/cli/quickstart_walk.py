@@ -38,7 +38,7 @@ SPECIAL_TOKENS = {
     "mask_token": "<mask>",
 }
 POOLING, MAX_LENGTH = "mean", 64
-OBJECTIVES = {"translation_ranking": 1.0}  # needs no masked-language head to start from
+OBJECTIVES = {"translation_ranking": {"symmetric": True}}  # needs no masked-language head to start from
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,7 @@ def walk(arguments: argparse.Namespace) -> dict[str, Any]:
 
     _say("2. Preparing the encoder")
     start = arguments.model or new_encoder(train, output / "start")
-    model = XlmrWithRTLHead.from_backbone(
-        start, pooling=POOLING, max_length=MAX_LENGTH, symmetric=True, objectives=OBJECTIVES
-    )
+    model = XlmrWithRTLHead.from_backbone(start, pooling=POOLING, max_length=MAX_LENGTH, objectives=OBJECTIVES)
     tokenizer = load_tokenizer(start)
     print(f"{start}: {model.num_parameters() / 1e6:.1f} million weights")
 

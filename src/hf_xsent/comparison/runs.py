@@ -112,12 +112,21 @@ def run_folder(runs: Path, method: str, pooling: str, seed: int | None, model: s
     decides |= {key: _bitext_content(recipe, key) for key in ("data", "dev") if recipe.get(key)}
     decides |= {"unpaired": [file_content(file) for file in recipe["unpaired"]]} if recipe.get("unpaired") else {}
     decides |= {"features": "none"} if recipe.get("features") == "none" else {}  # float32 in each step
+    if isinstance(recipe.get("objectives"), Mapping):
+        decides["objectives"] = {name: _by_content(settings) for name, settings in recipe["objectives"].items()}
     decides.pop("links", None)  # are part of the data
     content = digest([file_content(model), pooling, seed, decides])[:8]
     for known in sorted(runs.glob(f"*-{content}")):
         return known  # whatever the method was called then
     name = re.sub(r"[^a-z0-9.]+", "-", f"{method} {pooling} {'' if seed is None else seed}".lower()).strip("-")
     return runs / f"{name}-{content}"
+
+
+def _by_content(settings: Any) -> Any:
+    """Replace the teacher of an objective by a hash of its files."""
+    if isinstance(settings, Mapping) and settings.get("teacher"):
+        return {**settings, "teacher": file_content(settings["teacher"])}
+    return settings
 
 
 def file_content(name: str) -> str:

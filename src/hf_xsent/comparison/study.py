@@ -97,8 +97,10 @@ def _change(content: dict[str, Any], change: str) -> None:
         raise RecipeError(f"--set takes key=value, such as budget.steps=100, not {change!r}")
     *above, last = key.split(".")
     place = content
-    for part in above:
+    for before, part in zip(["", *above], above, strict=False):
         inner = place.get(part)
+        if before == "objectives" and isinstance(inner, int | float):
+            inner = {"weight": inner}
         place[part] = place = dict(inner) if isinstance(inner, Mapping) else {}
     try:
         place[last] = yaml.safe_load(value)
@@ -162,9 +164,12 @@ def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: 
         _known(str(recipe), from_file, recipe_keys())
         from_file = {key: value for key, value in from_file.items() if key not in STUDY_KEYS}
     settings = from_file | {"data": content["data"]} | shared | changes
-    chosen = settings.get("objectives")
-    if isinstance(chosen, dict):  # a study chooses them by weight; what the recipe says of each remains
-        settings["objectives"] = merge_objectives(from_file.get("objectives") or {}, chosen)
+    if isinstance(settings.get("objectives"), dict):  # a study chooses them; what the recipe says of each remains
+        objectives: dict[str, Any] = {}
+        for stated in (from_file, shared, changes):
+            if isinstance(stated.get("objectives"), dict):
+                objectives = merge_objectives(objectives, stated["objectives"])
+        settings["objectives"] = objectives
     return Method(name, True, settings, poolings, seeds)
 
 
