@@ -91,7 +91,7 @@ def ours(turn: Turn, bf16: bool = False, **settings: Any) -> None:
     import torch
 
     from hf_xsent import DapConfig, XlmrWithRTLHead
-    from hf_xsent.training.memory import keep_freed_memory
+    from hf_xsent.compat import keep_freed_memory
 
     keep_freed_memory()
     torch.manual_seed(0)

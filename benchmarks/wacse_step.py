@@ -47,8 +47,8 @@ def ours(turn: Turn, objectives: dict[str, Any]) -> None:
     import torch
 
     from hf_xsent import WacseConfig
+    from hf_xsent.compat import keep_freed_memory
     from hf_xsent.models.wacse import WacseForPreTraining
-    from hf_xsent.training.memory import keep_freed_memory
 
     keep_freed_memory()
     torch.manual_seed(0)

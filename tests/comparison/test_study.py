@@ -88,6 +88,7 @@ def test_values_are_set_from_the_command_line(study: StudyFile):
         ({"tasks": {"tatoeba": {"data": "x", "languages": ["de", False]}}}, "tatoeba.languages takes codes, not False"),
         ({"tasks": {"tatoeba": {"data": "x", "groups": 3}}}, "tatoeba: unknown option 'groups'; did you mean 'group'"),
         ({"tasks": {"retrieval": {"data": "x", "max_pairs": "a"}}}, "tasks.retrieval.max_pairs does not take 'a'"),
+        ({"plot": "layer"}, "plot: unknown key 'layer'; did you mean 'layers'"),
         ({"keep_models": "some"}, "keep_models takes bool, not 'some'"),
     ],
 )  # fmt: skip

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hf_xsent.objectives.vocabulary import sample_vocabulary, vocabulary_cross_entropy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
+
+from hf_xsent.tensors.chunked_softmax import chunked_cross_entropy, sample_vocabulary
 
 Parts = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -27,10 +28,10 @@ def _gradients(loss: Tensor, parts: Parts) -> tuple[Tensor, ...]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(rows=st.integers(1, 12), size=st.integers(2, 30), at_a_time=st.integers(1, 400))
-def test_loss_and_gradients_are_exact_whatever_the_chunks(rows: int, size: int, at_a_time: int) -> None:
+@given(rows=st.integers(1, 12), size=st.integers(2, 30), at_once=st.integers(1, 400))
+def test_loss_and_gradients_are_exact_whatever_the_chunks(rows: int, size: int, at_once: int) -> None:
     parts = _parts(rows, size)
-    loss = vocabulary_cross_entropy(*parts, scores_at_a_time=at_a_time)
+    loss = chunked_cross_entropy(*parts, logits_at_once=at_once)
     expected = _all_at_once(*parts)
     torch.testing.assert_close(loss, expected, rtol=1e-12, atol=1e-12)
     for ours, theirs in zip(_gradients(loss, parts), _gradients(expected, parts), strict=True):
@@ -39,41 +40,74 @@ def test_loss_and_gradients_are_exact_whatever_the_chunks(rows: int, size: int, 
 
 def test_no_rows_cost_nothing_and_leave_zero_gradients() -> None:
     parts = _parts(0, 5)
-    loss = vocabulary_cross_entropy(*parts)
+    loss = chunked_cross_entropy(*parts)
     assert loss.item() == 0
     assert not any(gradient.any() for gradient in _gradients(loss, parts))
 
 
 def test_scores_beyond_exp_do_not_overflow() -> None:
     states, weight, bias, labels = _parts(4, 9, torch.float32)
-    loss = vocabulary_cross_entropy(states * 1000, weight, bias, labels)
+    loss = chunked_cross_entropy(states * 1000, weight, bias, labels)
     assert loss.isfinite()
     torch.testing.assert_close(loss, _all_at_once(states * 1000, weight, bias, labels))
 
 
 def test_frozen_parts_get_no_gradient() -> None:
     states, weight, bias, labels = _parts(4, 9)
-    loss = vocabulary_cross_entropy(states, weight.detach(), bias.detach(), labels)
+    loss = chunked_cross_entropy(states, weight.detach(), bias.detach(), labels)
     (gradient,) = torch.autograd.grad(loss, [states])
     (expected,) = torch.autograd.grad(_all_at_once(states, weight, bias, labels), [states])
     torch.testing.assert_close(gradient, expected)
 
 
-@pytest.mark.parametrize("autocast", [False, True])
-def test_bfloat16_stays_within_its_stated_error(autocast: bool) -> None:
-    states, weight, bias, labels = _parts(64, 500, torch.float32)
-    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        loss = vocabulary_cross_entropy(states, weight, bias, labels, dtype=None if autocast else torch.bfloat16)
+def test_bfloat16_of_autocast_stays_close_to_float32() -> None:
+    parts = states, weight, bias, labels = _parts(64, 500, torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = chunked_cross_entropy(states, weight, bias, labels)
     expected = _all_at_once(states, weight, bias, labels)
-    parts = (states, weight, bias, labels)
+    assert loss.dtype == torch.float32
     assert 0 < (loss - expected).abs() / expected < 1e-3
     for ours, theirs in zip(_gradients(loss, parts), _gradients(expected, parts), strict=True):
         assert ours.dtype == torch.float32
         assert (ours - theirs).norm() / theirs.norm() < 1e-2
 
 
+@settings(max_examples=40, deadline=None)
+@given(rows=st.integers(1, 12), size=st.integers(2, 30), at_once=st.integers(1, 400))
+def test_logits_are_edited_in_place_whatever_the_chunks(rows: int, size: int, at_once: int) -> None:
+    parts = states, weight, bias, labels = _parts(rows, size)
+    masked = (torch.rand(rows, size) < 0.4).scatter(1, labels[:, None], False)
+    added = torch.randn(rows, size, dtype=torch.float64)
+
+    def edit_logits(logits: Tensor, chunk: slice) -> None:
+        logits.add_(added[chunk]).masked_fill_(masked[chunk], -torch.inf)
+
+    loss = chunked_cross_entropy(*parts, logits_at_once=at_once, edit_logits=edit_logits)
+    logits = (F.linear(states, weight, bias) + added).masked_fill(masked, -torch.inf)
+    expected = F.cross_entropy(logits, labels, reduction="sum")
+    torch.testing.assert_close(loss, expected, rtol=1e-12, atol=1e-12)
+    for ours, theirs in zip(_gradients(loss, parts), _gradients(expected, parts), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+def test_a_single_backward_pass_gives_the_same_gradients_and_a_second_one_fails() -> None:
+    parts = _parts(7, 9)
+    loss = chunked_cross_entropy(*parts, logits_at_once=20, single_backward=True)
+    expected = _gradients(_all_at_once(*parts), parts)
+    torch.testing.assert_close(torch.autograd.grad(3 * loss, parts[:3], retain_graph=True), expected)
+    with pytest.raises(AttributeError, match="gradients"):
+        torch.autograd.grad(loss, parts[:3])
+
+
+def test_a_second_backward_pass_gives_the_same_gradients() -> None:
+    parts = _parts(7, 9)
+    loss = chunked_cross_entropy(*parts, logits_at_once=20)
+    first = torch.autograd.grad(3 * loss, parts[:3], retain_graph=True)
+    torch.testing.assert_close(torch.autograd.grad(3 * loss, parts[:3]), first)
+
+
 def test_a_sampled_softmax_is_right_on_average() -> None:
-    """The mean of the estimated sums of exponentials is the whole sum, and the right pieces are always in."""
+    """The mean of the estimated sums of exponentials is the whole sum, and the labels are always included."""
     size, count = 200, 40
     scores = torch.randn(size, dtype=torch.float64)
     labels = torch.tensor([3, 3, 150])

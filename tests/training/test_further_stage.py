@@ -73,7 +73,9 @@ def test_a_head_of_other_layers_starts_from_the_encoder(run: Run) -> None:
 
 def test_another_method_starts_from_the_encoder_alone(run: Run) -> None:
     run.start(objectives=DAP)
-    model = MoCoAlignedBert.from_backbone(str(run.out), max_length=24, objectives={MOCO: {"queue_size": 8, "projection": 4}})
+    model = MoCoAlignedBert.from_backbone(
+        str(run.out), max_length=24, objectives={MOCO: {"queue_size": 8, "projection": 4}}
+    )
     learnt = load_file(run.out / "model.safetensors")
     for name, weight in model.encoder.named_parameters():
         assert torch.equal(weight, learnt[f"encoder.{name}"])

@@ -175,7 +175,7 @@ def test_the_best_checkpoint_brings_its_own_queue(ppa: Run) -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"pairs_per_chunk": 2}, "momentum contrast takes its wrong answers from a queue.*gradient_accumulation_steps"),
+        ({"pairs_per_chunk": 2}, "momentum contrast takes its negatives from a queue.*gradient_accumulation_steps"),
         ({"lora_rank": 2}, "no lora_rank"),
     ],
 )

@@ -297,6 +297,7 @@ from hf_xsent.training.pretrain import main
 trainer = main(sys.argv[1:])
 weights = sum(weight.double().sum().item() for weight in trainer.model.parameters())
 print(json.dumps({"rank": trainer.args.process_index, "processes": trainer.args.world_size, "weights": weights}))
+del trainer  # leave() ends the process group that nothing holds
 leave(0)
 """
 

@@ -19,8 +19,9 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, set_see
 from hf_xsent.cli.quickstart_report import write_report
 from hf_xsent.data.bitext import Bitext, load_bitext, resolve_sources
 from hf_xsent.errors import DataError, MissingExtraError, nearest
-from hf_xsent.evaluation.report import render_table, write_json
+from hf_xsent.evaluation.report import render_table
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
+from hf_xsent.files import write_json
 from hf_xsent.logs import quiet_logs
 from hf_xsent.models.dap import XlmrWithRTLHead
 from hf_xsent.models.embedder import SentenceEmbedder

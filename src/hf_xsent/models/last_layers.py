@@ -1,4 +1,4 @@
-"""A head of transformer layers: a copy of an encoder's embedding module and of its last K layers."""
+"""A head of transformer layers: a copy of an encoder's last K layers, and of its embedding module where it is used."""
 
 from __future__ import annotations
 
@@ -17,13 +17,19 @@ from hf_xsent.packing import PackedSentences
 class LastLayers(nn.Module):
     """K transformer layers over packed vectors; of the encoder's word table only the [MASK] row is copied."""
 
-    def __init__(self, encoder_config: PreTrainedConfig, count: int, attention_dropout: bool = True) -> None:
+    def __init__(
+        self, encoder_config: PreTrainedConfig, count: int, embeddings: bool = True, attention_dropout: bool = True
+    ) -> None:
         super().__init__()
         self.encoder = _last_layers(encoder_config, count, attention_dropout)
+        self.embeddings = embeddings
+        if not embeddings:
+            self.encoder.embeddings.requires_grad_(False)  # every trained weight takes part in every step
 
-    def forward(self, vectors: Tensor, packed: PackedSentences, tokens: Tensor, embed: bool = False) -> Tensor:
-        """Return the M × d outputs of ``tokens``; ``embed`` passes the vectors through the embedding module first."""
-        return backbone_of(self.encoder).encode_vectors(vectors[None], packed, tokens=tokens, embedded=not embed)
+    def forward(self, vectors: Tensor, packed: PackedSentences, tokens: Tensor) -> Tensor:
+        """Return the M × d outputs of ``tokens`` from T × d vectors."""
+        embedded = not self.embeddings
+        return backbone_of(self.encoder).encode_vectors(vectors[None], packed, tokens=tokens, embedded=embedded)
 
     def mask_embeddings(self, packed: PackedSentences) -> Tensor:
         """Return the M × d embeddings of [MASK] at the packed positions."""

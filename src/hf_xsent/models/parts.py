@@ -40,9 +40,9 @@ class EncoderParts:
         """Build another encoder of the same config."""
         return build_encoder(self.encoder_config)
 
-    def last_layers(self, count: int, attention_dropout: bool = True) -> LastLayers:
-        """Build transformer layers like the encoder's last, with its embedding module."""
-        return LastLayers(self.encoder_config, count, attention_dropout)
+    def last_layers(self, count: int, embeddings: bool = True, attention_dropout: bool = True) -> LastLayers:
+        """Build transformer layers like the encoder's last, after its embedding module or without it."""
+        return LastLayers(self.encoder_config, count, embeddings, attention_dropout)
 
     def masked_language_head(self, **options: Any) -> MaskedLanguageHead:
         """Build a masked-language head."""

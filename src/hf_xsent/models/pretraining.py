@@ -143,14 +143,14 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         cached: CachedBatch | None = None,
         **_: object,
     ) -> AlignmentOutput:
-        """The losses of a batch of pairs; ``language_ids`` (2N) are those of all sources, then of all targets.
+        """Compute the losses of a batch of pairs; ``language_ids`` (2N) are those of all sources, then of all targets.
 
-        ``teacher_vectors`` (N × d) are what distillation's teacher makes of the targets. Objectives over words read the
-        number of each token's word (as wide as the ids, -1 for none) and ``links``, the pairs of word numbers that
-        translate each other (N × L × 2, filled up with -1).
+        ``teacher_vectors`` (N × d) are a teacher's embeddings of the targets. Objectives over words read the number of
+        each token's word (as wide as the ids, -1 for none) and ``links``, the pairs of word numbers that translate each
+        other (N × L × 2, padded with -1).
 
-        With ``cached`` the pairs are a chunk of a larger batch, whose sentence losses are known: their gradients come
-        in through the vectors, and token losses are taken as shares of the whole batch's.
+        With ``cached`` the pairs are a chunk of a larger batch whose sentence losses are known: their gradients enter
+        through the embeddings, and token losses are divided by the counts of the whole batch.
         """
         batch = {
             "source_input_ids": source_input_ids,

@@ -56,8 +56,8 @@ class Parts(Protocol):
     def encoder(self) -> nn.Module:
         """Build another encoder of the same config."""
 
-    def last_layers(self, count: int, attention_dropout: bool = True) -> Any:
-        """Build ``count`` transformer layers like the encoder's last, with its embedding module."""
+    def last_layers(self, count: int, embeddings: bool = True, attention_dropout: bool = True) -> Any:
+        """Build ``count`` transformer layers like the encoder's last, after its embedding module or without it."""
 
     def masked_language_head(self, **options: Any) -> Any:
         """Build a masked-language head; options as of ``MaskedLanguageHead``."""

@@ -28,6 +28,7 @@ OBJECTIVES = {  # name in recipes: file and class
     "aligned_word_prediction": "word_alignment:AlignedWordPrediction",
     "word_translation_ranking": "word_alignment:WordTranslationRanking",
     "distillation": "distillation:Distillation",
+    "mexma": "mexma:Mexma",
     "triplet_ranking": "triplet:TripletRanking",
     "adversarial": "adversarial:Adversarial",
     "cycle": "adversarial:CycleConsistency",
@@ -37,7 +38,7 @@ OBJECTIVES = {  # name in recipes: file and class
 def check_name(name: str) -> None:
     """Raise one sentence if there is no objective of this name."""
     if name not in OBJECTIVES:
-        raise RecipeError(f"unknown objective {name!r}: use {', '.join(OBJECTIVES)}{nearest(name, OBJECTIVES)}")
+        raise RecipeError(f"unknown objective {name!r}: use {', '.join(OBJECTIVES)}{nearest(str(name), OBJECTIVES)}")
 
 
 def objective_class(name: str) -> type[Objective]:
@@ -69,7 +70,11 @@ def _stated(value: Any) -> dict[str, Any]:
 def write_objectives(objectives: Mapping[str, Any], recipe: bool = False) -> dict[str, dict[str, Any]]:
     """Return the settings as plain data: those that config.json holds, or those that a recipe states."""
     return {
-        name: {one.name: getattr(settings, one.name) for one in fields(settings) if _written(one, recipe)}
+        name: {
+            one.name: getattr(settings, one.name)
+            for one in fields(settings)
+            if _written(one, recipe) and not (recipe and getattr(settings, one.name) is None)
+        }
         for name, settings in objectives.items()
     }
 
@@ -81,8 +86,9 @@ def _written(one: Field[Any], recipe: bool) -> bool:
 def _settings(name: str, stated: Any) -> ObjectiveSettings:
     """The settings of one objective, each of its declared type and within its range."""
     kind, where = objective_class(name).Settings, f"objectives.{name}."
-    if isinstance(stated, ObjectiveSettings):
-        stated = {one.name: getattr(stated, one.name) for one in fields(stated)}
+    if isinstance(stated, kind):
+        check_settings(stated, where)
+        return stated  # frozen
     if stated is None or (isinstance(stated, int | float | str) and not isinstance(stated, bool)):
         stated = {} if stated is None else {"weight": stated}
     if not isinstance(stated, Mapping):

@@ -231,6 +231,6 @@ class RepresentationTranslation(TokenObjective):
             masks = masks + self.language_embeddings(rows.languages)
         order = torch.cat(((~rows.masked).nonzero(), rows.masked.nonzero())).squeeze(1).argsort()
         row = torch.cat((states.at(rows.visible), masks))[order]  # [enc(x); m]
-        hidden = self.layers(row, rows.packed, rows.masked.nonzero().squeeze(1), embed=True)
+        hidden = self.layers(row, rows.packed, rows.masked.nonzero().squeeze(1))
         loss: Tensor = self.prediction(hidden, rows.labels)
         return loss

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, field, fields
-from typing import Any
+from typing import Any, get_type_hints
 
 from hf_xsent.errors import RecipeError, nearest
 
@@ -56,6 +56,16 @@ def derived(default: Any = None, saved: bool = True) -> Any:
 def declared(kind: type) -> dict[str, Field[Any]]:
     """List the settings of a dataclass that a recipe may set, by name."""
     return {one.name: one for one in fields(kind) if one.init and not is_derived(one)}
+
+
+def types_of(kind: type, names: Iterable[str]) -> dict[str, Any]:
+    """Return the types of these fields, each read in the module of the class that declares it."""
+    found: dict[str, Any] = {}
+    for name in names:
+        owner = next(one for one in kind.__mro__ if name in one.__dict__.get("__annotations__", {}))
+        alone = {"__annotations__": {name: owner.__annotations__[name]}, "__module__": owner.__module__}
+        found |= get_type_hints(type(owner.__name__, (), alone))
+    return found
 
 
 def is_derived(one: Field[Any]) -> bool:
@@ -122,8 +132,8 @@ def _outside(one: Field[Any], value: Any) -> str:
     choices = one.metadata.get(_CHOICES, ())
     if choices and value not in choices:
         return f"is unknown: use {', '.join(choices)}{nearest(str(value), choices)}"
-    bounds: Mapping[str, float] = one.metadata.get(_RANGE, {})
-    if not bounds:
+    if not isinstance(value, int | float):
         return ""
+    bounds: Mapping[str, float] = one.metadata.get(_RANGE, {})
     inside = all(_COMPARED[name][0](value, bound) for name, bound in bounds.items())
-    return "" if math.isfinite(value) and inside else f"is not {range_of(one)}"
+    return "" if math.isfinite(value) and inside else f"is not {range_of(one) or 'finite'}"

@@ -17,7 +17,7 @@ import yaml
 
 from hf_xsent.errors import RecipeError, nearest
 
-_EXPONENT = re.compile(r"[+-]?\d+[eE][+-]?\d+")
+_EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[str | None, dict[str, list[str]]]:
@@ -112,8 +112,14 @@ def typed(where: str, value: Any, hint: Any) -> Any:
         raise RecipeError(f"{where} {value!r} is unknown: use {', '.join(choices)}{nearest(value, choices)}")
     found = _converted(value, kinds)
     if found is _NOT:
-        raise RecipeError(f"{where} takes {described(hint)}, not {value!r}")
+        raise RecipeError(f"{where} takes {described(hint)}, not {shortened(value)}")
     return found
+
+
+def shortened(value: Any, longest: int = 100) -> str:
+    """Return the repr of a value, cut for an error message."""
+    text = repr(value)
+    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 _NOT = object()  # the value is of none of these types
@@ -170,7 +176,7 @@ def _is_enum(kind: Any) -> bool:
 
 
 def _parsed(text: str) -> Any:
-    """What YAML reads; YAML 1.1 takes 5e-5 for text."""
+    """What YAML reads; YAML 1.1 takes 5e-5 and 1.5e5 for text."""
     try:
         return float(text) if _EXPONENT.fullmatch(text) else yaml.safe_load(text)
     except yaml.YAMLError:

@@ -7,8 +7,6 @@ from dataclasses import Field, asdict, dataclass, fields
 from functools import cache
 from typing import Any, get_type_hints
 
-import torch
-
 from hf_xsent.errors import RecipeError, nearest
 from hf_xsent.models import METHODS
 from hf_xsent.models.config import AlignmentConfig
@@ -19,7 +17,7 @@ from hf_xsent.objectives.registry import (
     read_objectives,
     write_objectives,
 )
-from hf_xsent.settings.declaring import check_settings, declared, takes_names
+from hf_xsent.settings.declaring import check_settings, declared, takes_names, types_of
 from hf_xsent.settings.reading import (
     Names,
     check_known,
@@ -72,8 +70,7 @@ def read_recipe(arguments: Sequence[str]) -> Recipe:
     config_class, model_class, _ = METHODS[method]
     objectives, flags = _objectives(config_class, stated.pop(_OBJECTIVES, None), flags, where)
     settings = [name for name in config_class.setting_names() if name != _OBJECTIVES]
-    types = get_type_hints(config_class, localns={"torch": torch})  # PreTrainedConfig's hints name it unimported
-    hints = {name: hint for name, hint in types.items() if name in settings}
+    hints = types_of(config_class, settings)
     others = {one: kind for kind in _PARTS for one in _hints(kind)}
     _check_method(method, [*stated, *flags], {*hints, *others})
     values = read_values(stated, flags, hints | {name: _hints(kind)[name] for name, kind in others.items()}, where)
@@ -108,7 +105,7 @@ def _build(kind: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _hints(kind: Any) -> dict[str, Any]:
-    types = get_type_hints(kind)
+    types = types_of(kind, [one.name for one in _fields(kind)])
     return {one.name: Names if takes_names(one) else types[one.name] for one in _fields(kind)}
 
 

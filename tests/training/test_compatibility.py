@@ -9,7 +9,7 @@ import pytest
 from hf_xsent import AlignmentTrainingArguments
 from hf_xsent.errors import HfXsentError
 from hf_xsent.finetuning.trainer import FineTuningArguments
-from hf_xsent.training.support import check_momentum_contrast
+from hf_xsent.training.compatibility import check_momentum_contrast
 
 ZERO_3 = {"zero_optimization": {"stage": 3}}
 

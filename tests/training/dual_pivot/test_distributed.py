@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoModelForPreTraining
 
 from hf_xsent import DualPivotForPreTraining
-from hf_xsent.training.dual_pivot import Critic
+from hf_xsent.training.dual_pivot.trainer import Critic
 
 MIXES: dict[str, dict[str, Any]] = {
     "pairs": {"triplet_ranking": {"margin": 0.5}},
