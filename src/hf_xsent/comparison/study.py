@@ -20,7 +20,7 @@ NEEDED = ("model", "data", "budget", "methods", "tasks")
 KEYS = (*NEEDED, "title", "recipe", "settings", "poolings", "seeds", "keep_models", "plot")
 OF_A_METHOD = ("recipe", "train", "poolings", "seeds")  # beside the keys of a recipe
 UNTRAINED_KEYS = ("max_length",)  # settings of an encoder as it is
-UNTRAINED_PIVOT_KEYS = (*UNTRAINED_KEYS, "method", "layers", "features", "features_dtype")
+UNTRAINED_PIVOT_KEYS = (*UNTRAINED_KEYS, "method", "layers", "features")
 BUDGETS = ("steps", "pairs", "minutes")
 STUDY_KEYS = {  # keys of a recipe that the study sets, and the keys of the study to use instead
     "model": "model",
