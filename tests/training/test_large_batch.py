@@ -87,7 +87,9 @@ def test_chunks_give_the_loss_and_gradients_of_the_whole_batch(
 ) -> None:
     batch = _batch(tiny_encoders, pairs, mix)
     whole, chunked = (
-        _gradients(_trainer(tiny_encoders, tmp_path, mix, {"dropout": 0.0}, pairs_per_chunk=chunk), batch, dropout=False)
+        _gradients(
+            _trainer(tiny_encoders, tmp_path, mix, {"dropout": 0.0}, pairs_per_chunk=chunk), batch, dropout=False
+        )
         for chunk in (None, 5)
     )
     torch.testing.assert_close(chunked[0], whole[0], atol=1e-5, rtol=1e-5)

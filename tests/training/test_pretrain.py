@@ -164,7 +164,11 @@ def test_languages_get_their_embeddings(run: Run) -> None:
         ({"max_length": 257}, RecipeError, "max_length 257 does not fit: this encoder takes 2 to 256 tokens"),
         ({"method": "dab"}, RecipeError, "unknown method 'dab': use "),
         ({"objectives": {"translation": 1}}, RecipeError, "unknown objective 'translation'"),
-        ({"objectives": {"translation_ranking": 0}}, RecipeError, "objectives.translation_ranking.weight 0.0 is not above 0"),
+        (
+            {"objectives": {"translation_ranking": 0}},
+            RecipeError,
+            "objectives.translation_ranking.weight 0.0 is not above 0",
+        ),
         ({"pooling": "last"}, RecipeError, "pooling 'last' is unknown: use cls, mean, max, sum"),
         (
             {"objectives": {"translation_ranking": {"temperature": -1.5}}},
@@ -180,7 +184,11 @@ def test_languages_get_their_embeddings(run: Run) -> None:
         ({"objectives": {"matryoshka": 1}}, RecipeError, "objectives.matryoshka.dims is missing: list the widths"),
         ({"share_of_start": 1.0}, RecipeError, "share_of_start 1.0 is not at least 0, below 1"),
         ({"lora_rank": 4, "lora_targets": ["qery"]}, RecipeError, "did you mean 'query'"),
-        ({"objectives": {"distillation": 1}}, RecipeError, "an objective learns from a teacher: give its setting teacher"),
+        (
+            {"objectives": {"distillation": 1}},
+            RecipeError,
+            "an objective learns from a teacher: give its setting teacher",
+        ),
         (
             {"objectives": {"distillation": {"teacher": "{folder}/nowhere"}}},
             ModelError,
@@ -189,7 +197,7 @@ def test_languages_get_their_embeddings(run: Run) -> None:
         (
             {"objectives": {"distillation": {"teacher": "x"}}, "training_mlp": True},
             RecipeError,
-            "distillation trains the vectors that stay, and training_mlp others",
+            "distillation trains the embeddings that remain, training_mlp others",
         ),
         ({"lora_alpha": 4}, RecipeError, "give lora_rank, too"),
         ({"frozen_layers": 4}, RecipeError, "frozen_layers 4 does not fit: this encoder has 3 layers"),
@@ -224,6 +232,8 @@ def test_a_mistake_is_told_before_the_model_is_loaded(
     def filled(value: Any) -> Any:
         if isinstance(value, list):
             return [filled(one) for one in value]
+        if isinstance(value, dict):
+            return {key: filled(one) for key, one in value.items()}
         return value.format(folder=run.folder) if isinstance(value, str) else value
 
     with pytest.raises(kind) as error:
@@ -236,7 +246,10 @@ def test_a_mistake_is_told_before_the_model_is_loaded(
 @pytest.mark.usefixtures("_no_model_is_loaded")
 @pytest.mark.parametrize(
     ("changes", "told"),
-    [({"alpha": 2}, "alpha 2.0 is not at least 0, at most 1"), ({"languages": ["de", "en"]}, "language 'fr' has no embedding")],
+    [
+        ({"alpha": 2}, "alpha 2.0 is not at least 0, at most 1"),
+        ({"languages": ["de", "en"]}, "language 'fr' of the data has no embedding"),
+    ],
 )
 def test_settings_that_do_not_fit_the_bitext_are_told_before_the_model_is_loaded(
     run: Run, changes: dict[str, Any], told: str

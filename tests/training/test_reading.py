@@ -227,7 +227,10 @@ def test_an_objective_is_added_by_its_weight(first: bool) -> None:
         (["--objectives", f"{TR}=much"], f"^--objectives {TR} takes a number, not 'much'$"),
         (["--objectives", f"{TR}=0"], rf"^objectives.{TR}.weight 0.0 is not above 0$"),
         (["--objectives"], "^objectives is empty: name at least one of"),
-        (["--objectives.translation.weight", "1"], "unknown objective 'translation' in --objectives.translation.weight"),
+        (
+            ["--objectives.translation.weight", "1"],
+            "unknown objective 'translation' in --objectives.translation.weight",
+        ),
         ([f"--objectives.{TR}.temprature", "1"], f"{TR} has no setting 'temprature'; did you mean 'temperature'"),
         ([f"--objectives.{TR}.temperature", "warm"], f"--objectives.{TR}.temperature takes a number, not 'warm'"),
         ([f"--objectives.{TR}.temperature"], f"--objectives.{TR}.temperature needs a value"),
@@ -427,7 +430,9 @@ def test_every_flag_of_help_is_one_that_recipes_and_flags_take(shown: str) -> No
             assert key in declared(objective_class(name).Settings)
         else:
             assert flag in recipe_keys()
-    assert {f"objectives.{name}.{key}" for name in OBJECTIVES for key in declared(objective_class(name).Settings)} <= flags
+    assert {
+        f"objectives.{name}.{key}" for name in OBJECTIVES for key in declared(objective_class(name).Settings)
+    } <= flags
     assert {key for config, _, _ in METHODS.values() for key in config.setting_names()} <= flags
     assert {*SHOWN_TRAINING_ARGUMENTS} <= flags
     assert {one.name for one in fields(TrainingSettings)} - {*HIDDEN_TRAINING_SETTINGS} <= flags

@@ -166,9 +166,9 @@ def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: 
     settings = from_file | {"data": content["data"]} | shared | changes
     if isinstance(settings.get("objectives"), dict):  # a study chooses them; what the recipe says of each remains
         objectives: dict[str, Any] = {}
-        for stated in (from_file, shared, changes):
-            if isinstance(stated.get("objectives"), dict):
-                objectives = merge_objectives(objectives, stated["objectives"])
+        for layer in (from_file, shared, changes):
+            if isinstance(layer.get("objectives"), dict):
+                objectives = merge_objectives(objectives, layer["objectives"])
         settings["objectives"] = objectives
     return Method(name, True, settings, poolings, seeds)
 

@@ -163,7 +163,9 @@ def described(hint: Any) -> str:
     """Name a type as an error names it: ``a number``, ``a list``."""
     words = {bool: "true or false", int: "a whole number", float: "a number", str: "text", dict: "a mapping"}
     kinds = [get_origin(kind) or kind for kind in _members(hint) if kind is not type(None)]
-    return " or ".join(dict.fromkeys("a list" if kind in (list, tuple) else words.get(kind, str(kind)) for kind in kinds))
+    return " or ".join(
+        dict.fromkeys("a list" if kind in (list, tuple) else words.get(kind, str(kind)) for kind in kinds)
+    )
 
 
 def _members(hint: Any) -> tuple[Any, ...]:

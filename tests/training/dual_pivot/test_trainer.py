@@ -40,9 +40,7 @@ def _weights(run: Run) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("way", [{}, UNSUPERVISED], ids=["pairs", "no pairs"])
-def test_features_train_what_the_encoder_trains(
-    way: dict[str, Any], run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_features_train_what_the_encoder_trains(way: dict[str, Any], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pretrain, "FeatureCache", partial(FeatureCache, dtype="float32"))  # as the encoder computes
     run.start(**way)
     by_features, metrics = _weights(run), run.metrics
