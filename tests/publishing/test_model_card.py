@@ -47,7 +47,7 @@ def run_folder(tmp_path: Path) -> Path:
     recipe = {
         "model": "FacebookAI/xlm-roberta-base",
         "method": "dap",
-        "objectives": ["translation_ranking=1.0", "representation_translation=0.8"],
+        "objectives": {"translation_ranking": 1.0, "representation_translation": {"weight": 0.8, "head_layers": 2}},
         "data": ["de=/home/me/secret/pairs.tsv", "nb=train/nb-en.tsv"],
         "output_dir": "/home/me/runs/mine",
     }
