@@ -29,10 +29,9 @@ def test_a_student_comes_nearer_to_its_teacher_who_leaves_no_trace(
     run: Run, encoder_folders: dict[str, Path], pairs: Pairs, settings: dict[str, Any]
 ) -> None:
     folder = encoder_folders["xlm-roberta"]  # another tokenizer than the student's
-    run.start(
-        objectives={"distillation": {"teacher": str(folder)}}, pooling="mean", max_steps=30, eval_steps=30, save_steps=30,
-        max_length=64, **settings
-    )  # fmt: skip
+    objectives = {"distillation": {"teacher": str(folder)}}
+    steps = {"max_steps": 30, "eval_steps": 30, "save_steps": 30}
+    run.start(objectives=objectives, pooling="mean", max_length=64, **steps, **settings)
     teacher, student, start = (
         SentenceEmbedder.from_pretrained(str(one), pooling="mean", device="cpu")
         for one in (folder, run.out, run.settings["model"])

@@ -110,8 +110,7 @@ def with_features(run: Run, embedder: SentenceEmbedder) -> SupportsEncode:
     folder, model = run.recipe.get("features"), embedder.model
     if folder in (None, "none") or not isinstance(model, DualPivotForSentenceEmbedding):
         return embedder
-    dtype = run.recipe.get("features_dtype", "float16")
-    return CachedEncoder(FeatureCache(folder, model, embedder.tokenizer, dtype), model)
+    return CachedEncoder(FeatureCache(folder, model, embedder.tokenizer), model)
 
 
 def _end_with_parent(parent: int) -> None:

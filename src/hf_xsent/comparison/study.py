@@ -20,7 +20,7 @@ NEEDED = ("model", "data", "budget", "methods", "tasks")
 KEYS = (*NEEDED, "title", "recipe", "settings", "poolings", "seeds", "keep_models", "plot")
 OF_A_METHOD = ("recipe", "train", "poolings", "seeds")  # beside the keys of a recipe
 UNTRAINED_KEYS = ("max_length",)  # settings of an encoder as it is
-UNTRAINED_PIVOT_KEYS = (*UNTRAINED_KEYS, "method", "layers", "features", "features_dtype")
+UNTRAINED_PIVOT_KEYS = (*UNTRAINED_KEYS, "method", "layers", "features")
 BUDGETS = ("steps", "pairs", "minutes")
 STUDY_KEYS = {  # keys of a recipe that the study sets, and the keys of the study to use instead
     "model": "model",
@@ -166,9 +166,9 @@ def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: 
     settings = from_file | {"data": content["data"]} | shared | changes
     if isinstance(settings.get("objectives"), dict):  # a study chooses them; what the recipe says of each remains
         objectives: dict[str, Any] = {}
-        for stated in (from_file, shared, changes):
-            if isinstance(stated.get("objectives"), dict):
-                objectives = merge_objectives(objectives, stated["objectives"])
+        for layer in (from_file, shared, changes):
+            if isinstance(layer.get("objectives"), dict):
+                objectives = merge_objectives(objectives, layer["objectives"])
         settings["objectives"] = objectives
     return Method(name, True, settings, poolings, seeds)
 
