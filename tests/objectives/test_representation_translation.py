@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from hf_xsent.models.vocabulary import RestrictedVocabulary
 from torch import Tensor, nn
-from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoModel, AutoTokenizer
 
-from hf_xsent import XlmrWithRTLHead
+from hf_xsent import DapConfig, XlmrWithRTLHead
 from hf_xsent.data.collators import PairCollator
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.models.families import backbone_of
+from hf_xsent.objectives import representation_translation
+from hf_xsent.objectives.representation_translation import (
+    RepresentationTranslation,
+    RepresentationTranslationSettings,
+    word_pieces,
+)
 from hf_xsent.packing import fingerprints
 
 Pairs = list[tuple[str, str]]
-RTL = {"representation_translation": 1.0}
+RTL = "representation_translation"
 
 
 def _batch(folder: Path, pairs: Pairs, max_length: int = 64, **settings: Any) -> dict[str, Tensor]:
@@ -26,9 +33,10 @@ def _batch(folder: Path, pairs: Pairs, max_length: int = 64, **settings: Any) ->
     return PairCollator(AutoTokenizer.from_pretrained(folder), max_length=max_length, **settings)(examples)
 
 
-def _model(folder: Path, **settings: Any) -> Any:
-    defaults: dict[str, Any] = {"objectives": RTL, "max_length": 64}
-    return XlmrWithRTLHead.from_backbone(str(folder), **defaults | settings).eval()
+def _model(folder: Path, *, languages: list[str] | None = None, **settings: Any) -> Any:
+    """Build a model of RTL alone with these settings."""
+    objectives = {RTL: settings}
+    return XlmrWithRTLHead.from_backbone(str(folder), objectives=objectives, max_length=64, languages=languages).eval()
 
 
 def _shake(model: nn.Module) -> None:
@@ -46,10 +54,10 @@ def _states(model: Any, ids: Tensor) -> Tensor:
     return model.encoder(input_ids=ids[None]).last_hidden_state[0]
 
 
-def _head_by_hand(model: Any, known: Tensor, wanted: Tensor, start: int, language: int | None = None) -> Tensor:
-    """Scores of each wanted token but [CLS], for one pair, whole rows through whole layers."""
-    head = model.objectives["representation_translation"].head
-    encoder, family = head.encoder, model.config.encoder_config.model_type
+def _head_by_hand(model: Any, known: Tensor, predicted: Tensor, start: int, language: int | None = None) -> Tensor:
+    """Scores of each predicted token but [CLS], for one pair, whole rows through whole layers."""
+    head = model.objectives[RTL]
+    encoder, family = head.layers.encoder, model.config.encoder_config.model_type
     first = {"xlm-roberta": 2}.get(family, 0)
 
     def embed(vectors: Tensor, positions: Tensor) -> Tensor:
@@ -60,7 +68,7 @@ def _head_by_hand(model: Any, known: Tensor, wanted: Tensor, start: int, languag
             inputs_embeds=vectors[None], token_type_ids=types, position_ids=positions[None] + first
         )
 
-    own = torch.arange(1, len(wanted))
+    own = torch.arange(1, len(predicted))
     masks = embed(encoder.get_input_embeddings().weight.expand(len(own), -1), own)[0]
     if language is not None:
         masks = masks + head.language_embeddings.weight[language]
@@ -81,9 +89,11 @@ def _head_by_hand(model: Any, known: Tensor, wanted: Tensor, start: int, languag
     return prediction.transform(hidden[0, len(known) - 1 :]) @ prediction.words.weight.T + prediction.bias
 
 
-def _by_hand(model: Any, known: list[Tensor], wanted: list[Tensor], start: int, language: int | None = None) -> Tensor:
-    scores = [_head_by_hand(model, a, b, start, language) for a, b in zip(known, wanted, strict=True)]
-    return nn.functional.cross_entropy(torch.cat(scores), torch.cat([ids[1:] for ids in wanted]))
+def _by_hand(
+    model: Any, known: list[Tensor], predicted: list[Tensor], start: int, language: int | None = None
+) -> Tensor:
+    scores = [_head_by_hand(model, a, b, start, language) for a, b in zip(known, predicted, strict=True)]
+    return nn.functional.cross_entropy(torch.cat(scores), torch.cat([ids[1:] for ids in predicted]))
 
 
 def test_the_loss_and_its_gradients_are_the_equations(tiny_encoders: Path, pairs: Pairs) -> None:
@@ -94,7 +104,7 @@ def test_the_loss_and_its_gradients_are_the_equations(tiny_encoders: Path, pairs
     expected.backward()
     gradients = {name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None}
     model.zero_grad()
-    loss = model(**batch).losses["representation_translation"]
+    loss = model(**batch).losses[RTL]
     model(**batch).loss.backward()
     torch.testing.assert_close(loss, expected.detach(), atol=1e-5, rtol=0)
     ours = {name: one.grad for name, one in model.named_parameters() if one.grad is not None}
@@ -105,8 +115,8 @@ def test_the_loss_and_its_gradients_are_the_equations(tiny_encoders: Path, pairs
         torch.testing.assert_close(one, theirs, atol=atol, rtol=0, msg=lambda m, n=name: f"{n}: {m}")
 
 
-def test_the_other_direction_rebuilds_sources_with_their_language(tiny_encoders: Path, pairs: Pairs) -> None:
-    model = _model(tiny_encoders, rtl_direction="target_to_source", rtl_languages=["de", "en"])
+def test_the_other_direction_predicts_sources_with_their_language(tiny_encoders: Path, pairs: Pairs) -> None:
+    model = _model(tiny_encoders, direction="target_to_source", predicted_languages=["de", "en"])
     _shake(model)
     batch = _batch(tiny_encoders, pairs, languages=["de", "en"])
     expected = _by_hand(model, _rows(batch, "target"), _rows(batch, "source"), start=64, language=0)
@@ -114,7 +124,7 @@ def test_the_other_direction_rebuilds_sources_with_their_language(tiny_encoders:
 
 
 def test_both_directions_take_half_of_the_batch_each(tiny_encoders: Path, pairs: Pairs) -> None:
-    model = _model(tiny_encoders, rtl_direction="both", rtl_languages=["de", "en"])
+    model = _model(tiny_encoders, direction="both", predicted_languages=["de", "en"])
     _shake(model)
     batch = _batch(tiny_encoders, pairs, languages=["de", "en"])
     source, target = _rows(batch, "source"), _rows(batch, "target")
@@ -126,28 +136,37 @@ def test_both_directions_take_half_of_the_batch_each(tiny_encoders: Path, pairs:
     torch.testing.assert_close(model(**batch).loss, (there + back) / 2, atol=1e-5, rtol=0)
 
 
-def test_the_numbering_of_the_authors_starts_at_the_padded_length(
-    encoder_folders: dict[str, Path], pairs: Pairs
-) -> None:
-    model = _model(encoder_folders["bert"], rtl_positions="padded")
+def test_padded_positions_start_at_the_padded_length(encoder_folders: dict[str, Path], pairs: Pairs) -> None:
+    model = _model(encoder_folders["bert"], positions="padded")
     batch = _batch(encoder_folders["bert"], pairs)
     width = max(batch["source_input_ids"].shape[1], batch["target_input_ids"].shape[1])
     expected = _by_hand(model, _rows(batch, "source"), _rows(batch, "target"), start=width)
     torch.testing.assert_close(model(**batch).loss, expected, atol=1e-5, rtol=0)
 
 
-def test_with_a_ratio_shown_tokens_are_no_labels(encoder_folders: dict[str, Path], pairs: Pairs) -> None:
-    """Seeing half of the target makes the rest another task; its loss counts the masked half only."""
-    model = _model(encoder_folders["bert"], rtl_ratio=0.5)
+def test_with_a_masked_share_visible_tokens_are_no_labels(encoder_folders: dict[str, Path], pairs: Pairs) -> None:
+    """The head sees the states of half of the target's tokens; the loss counts the other half only."""
+    model = _model(encoder_folders["bert"], masked_share=0.5)
     batch = _batch(encoder_folders["bert"], pairs)
-    seen = []
-    head = model.objectives["representation_translation"].head
-    head.register_forward_pre_hook(lambda _, rows: seen.append(rows[0]))
+    seen = _watch_head(model)
     model(**batch)
-    (rows,) = seen
+    ((vectors, packed, masked), (hidden, labels)) = seen
     targets = sum(len(ids) - 1 for ids in _rows(batch, "target"))
-    assert 0.3 * targets < len(rows.labels) < 0.7 * targets
-    assert len(rows.shown) + len(rows.labels) == len(rows.packed.input_ids)
+    assert 0.3 * targets < len(labels) < 0.7 * targets
+    assert len(hidden) == len(masked) == len(labels)
+    assert len(vectors) == len(packed.input_ids) == targets + sum(len(ids) - 1 for ids in _rows(batch, "source"))
+    assert torch.equal(packed.input_ids[masked], labels)
+    (sampled,) = model.encode_pairs(batch).sampled[RTL]
+    assert sampled.count == len(sampled.rows.labels)
+    assert len(sampled.rows.visible) + len(sampled.rows.labels) == len(sampled.rows.packed.input_ids)
+
+
+def _watch_head(model: Any) -> list[tuple[Any, ...]]:
+    """Record what the layers and the projection of the head receive."""
+    seen: list[tuple[Any, ...]] = []
+    for part in (model.objectives[RTL].layers, model.objectives[RTL].prediction):
+        part.register_forward_pre_hook(lambda _, inputs: seen.append(inputs))
+    return seen
 
 
 # What must not matter
@@ -168,174 +187,215 @@ def test_neither_padding_nor_company_nor_order_counts(tiny_encoders: Path, pairs
 
 
 def test_cls_takes_no_part(encoder_folders: dict[str, Path], pairs: Pairs) -> None:
-    """No gradient reaches what only [CLS] has: the word vector of its piece matters through attention alone."""
+    """The head reads no [CLS] of either side."""
     model = _model(encoder_folders["bert"])
     batch = _batch(encoder_folders["bert"], pairs)
-    seen = []
-    model.objectives["representation_translation"].head.register_forward_pre_hook(
-        lambda _, rows: seen.append(rows[0].packed.input_ids)
-    )
+    seen = _watch_head(model)
     model(**batch)
-    cls = batch["source_input_ids"][0, 0]
-    assert cls not in seen[0]
-    assert len(seen[0]) == sum(len(ids) - 1 for side in ("source", "target") for ids in _rows(batch, side))
+    vectors, packed, _ = seen[0]
+    assert batch["source_input_ids"][0, 0] not in packed.input_ids
+    assert len(vectors) == sum(len(ids) - 1 for side in ("source", "target") for ids in _rows(batch, side))
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_ranking_is_the_same_beside_rtl(tiny_encoders: Path, pairs: Pairs, pooling: str) -> None:
     batch = _batch(tiny_encoders, pairs)
-    alone = _model(tiny_encoders, pooling=pooling, objectives={"translation_ranking": 1.0})
-    beside = _model(tiny_encoders, pooling=pooling, objectives={"translation_ranking": 1.0, **RTL})
-    ranking = [model(**batch).losses["translation_ranking"] for model in (alone, beside)]
+    ranking = []
+    for objectives in ({"translation_ranking": 1.0}, {"translation_ranking": 1.0, RTL: 1.0}):
+        model = XlmrWithRTLHead.from_backbone(str(tiny_encoders), pooling=pooling, objectives=objectives, max_length=64)
+        ranking.append(model.eval()(**batch).losses["translation_ranking"])
     torch.testing.assert_close(*ranking, atol=1e-5, rtol=0)
 
 
-# How it starts
+# A restricted vocabulary, and what else the data decides
 
 
-def test_the_head_starts_as_the_encoder_ends(tiny_encoders: Path, encoder_folders: dict[str, Path]) -> None:
-    folder = encoder_folders[f"{tiny_encoders.name}-mlm"]
-    model = _model(folder, rtl_layers=2)
-    head = model.objectives["representation_translation"].head
-    checkpoint = AutoModelForMaskedLM.from_pretrained(folder)
-    layers = backbone_of(head.encoder).layers
-    assert len(layers) == 2
-    for own, theirs in zip(layers, backbone_of(model.encoder).layers[-2:], strict=True):
-        for (name, weight), other in zip(own.state_dict().items(), theirs.state_dict().values(), strict=True):
-            assert torch.equal(weight, other), name
-            assert weight.data_ptr() != other.data_ptr(), "a copy, not the encoder's own"
-    words = checkpoint.get_input_embeddings().weight
-    assert torch.equal(head.prediction.words.weight, words)
-    assert torch.equal(head.encoder.get_input_embeddings().weight[0], words[model.config.mask_token_id])
-    dense = next(one for name, one in checkpoint.named_parameters() if "dense.weight" in name and "layer" not in name)
-    assert torch.equal(head.prediction.dense.weight, dense)
+@dataclass
+class _Corpus:
+    """Training data of German-English pairs (``objectives.base.Corpus``)."""
+
+    pairs: Pairs
+    languages: tuple[str, ...] = ("en", "de")
+
+    def sentences(self, side: str) -> Iterator[str]:
+        return (pair[side == "target"] for pair in self.pairs)
 
 
-def test_it_opens_again_as_it_was_saved(tiny_encoders: Path, tmp_path: Path, pairs: Pairs) -> None:
-    vocabulary = _vocabulary(tiny_encoders, pairs)
-    model = _model(tiny_encoders, vocabulary=vocabulary, rtl_layers=1)
-    _shake(model)
-    model.save_pretrained(tmp_path)
-    again = XlmrWithRTLHead.from_pretrained(tmp_path).eval()
-    batch = _batch(tiny_encoders, pairs)
-    torch.testing.assert_close(again(**batch).loss, model(**batch).loss)
-    sentences = AutoModel.from_pretrained(tmp_path)
-    assert not any("objectives" in name for name in sentences.state_dict())
+def _fitted(folder: Path, pairs: Pairs, languages: list[str] | None = None, **settings: Any) -> Any:
+    """Return the config of RTL after it has seen the data."""
+    config = DapConfig(objectives={RTL: settings}, max_length=64, languages=languages)
+    return config.fit(_Corpus(pairs), AutoTokenizer.from_pretrained(folder))
 
 
-# A restricted vocabulary
+def _restricted(folder: Path, pairs: Pairs, **settings: Any) -> Any:
+    config = _fitted(folder, pairs, restrict_vocabulary=True, **settings)
+    return XlmrWithRTLHead.from_backbone(str(folder), config=config).eval()
 
 
-def _vocabulary(folder: Path, pairs: Pairs) -> RestrictedVocabulary:
-    return RestrictedVocabulary.of([target for _, target in pairs], AutoTokenizer.from_pretrained(folder))
+def _pieces(folder: Path, sentences: list[str]) -> tuple[int, ...]:
+    return word_pieces(sentences, AutoTokenizer.from_pretrained(folder))
+
+
+def test_word_pieces_are_those_of_the_sentences_and_the_special_ones(tiny_encoders: Path, pairs: Pairs) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(tiny_encoders)
+    sentences = [target for _, target in pairs]
+    expected = {*tokenizer.all_special_ids, *(one for text in sentences for one in tokenizer(text)["input_ids"])}
+    found = word_pieces(iter(sentences), tokenizer)
+    assert found == tuple(sorted(expected)) and tokenizer.mask_token_id in found
+    assert word_pieces([], tokenizer) == tuple(sorted(tokenizer.all_special_ids))
+
+
+def test_many_sentences_are_tokenized_in_parts(
+    encoder_folders: dict[str, Path], pairs: Pairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentences = [target for _, target in pairs]
+    whole = _pieces(encoder_folders["bert"], sentences)
+    monkeypatch.setattr(representation_translation, "_SENTENCES_AT_ONCE", 3)
+    assert _pieces(encoder_folders["bert"], sentences) == whole
+
+
+@pytest.mark.parametrize(
+    ("direction", "sides"), [("source_to_target", [1]), ("target_to_source", [0]), ("both", [0, 1])]
+)
+def test_the_vocabulary_is_that_of_the_predicted_sides(
+    encoder_folders: dict[str, Path], pairs: Pairs, direction: str, sides: list[int]
+) -> None:
+    folder = encoder_folders["bert"]
+    settings = _fitted(folder, pairs, direction=direction, restrict_vocabulary=True).objectives[RTL]
+    expected = _pieces(folder, [pair[side] for side in sides for pair in pairs])
+    assert (settings.vocabulary_ids, settings.vocabulary_size) == (expected, len(expected))
+    whole = _fitted(folder, pairs, direction=direction).objectives[RTL]
+    assert (whole.vocabulary_ids, whole.vocabulary_size) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "languages", "expected"),
+    [
+        ({"direction": "both"}, None, ["de", "en"]),  # those of the data, sorted
+        ({"direction": "target_to_source", "predicted_languages": ["en", "de"]}, None, ["en", "de"]),
+        ({"direction": "both"}, ["en", "de"], None),  # those of the encoder
+        ({}, None, None),
+    ],
+)
+def test_predicted_languages_are_those_of_the_data_unless_stated(
+    encoder_folders: dict[str, Path],
+    pairs: Pairs,
+    settings: dict[str, Any],
+    languages: list[str] | None,
+    expected: list[str] | None,
+) -> None:
+    config = _fitted(encoder_folders["bert"], pairs, languages, **settings)
+    assert config.objectives[RTL].predicted_languages == expected
+    model = XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"]), config=config)
+    embeddings = model.objectives[RTL].language_embeddings
+    assert (None if embeddings is None else embeddings.num_embeddings) == (2 if settings else None)
 
 
 def test_a_restricted_vocabulary_is_the_softmax_over_its_pieces(tiny_encoders: Path, pairs: Pairs) -> None:
-    vocabulary = _vocabulary(tiny_encoders, pairs)
-    whole, restricted = _model(tiny_encoders), _model(tiny_encoders, vocabulary=vocabulary)
-    assert len(vocabulary.ids) < whole.config.encoder_config.vocab_size
+    ids = _pieces(tiny_encoders, [target for _, target in pairs])
+    whole, restricted = _model(tiny_encoders), _restricted(tiny_encoders, pairs)
+    assert len(ids) < whole.config.encoder_config.vocab_size
     assert not any(len(one) == whole.config.encoder_config.vocab_size for one in restricted.objectives.parameters())
     with torch.no_grad():  # pieces outside can no longer be chosen
         outside = torch.ones(whole.config.encoder_config.vocab_size, dtype=torch.bool)
-        outside[list(vocabulary.ids)] = False
-        whole.objectives["representation_translation"].head.prediction.bias[outside] = -1e9
+        outside[list(ids)] = False
+        whole.objectives[RTL].prediction.bias[outside] = -1e9
     batch = _batch(tiny_encoders, pairs)
     torch.testing.assert_close(restricted(**batch).loss, whole(**batch).loss, atol=1e-5, rtol=0)
 
 
 def test_pieces_that_the_vocabulary_lacks_count_as_unknown(encoder_folders: dict[str, Path], pairs: Pairs) -> None:
     folder = encoder_folders["bert"]
-    vocabulary = _vocabulary(folder, pairs[:4])
-    model = _model(folder, vocabulary=vocabulary)
+    model = _restricted(folder, pairs[:4])
     batch = _batch(folder, pairs)
-    known = torch.tensor(vocabulary.ids)
+    known = torch.tensor(_pieces(folder, [target for _, target in pairs[:4]]))
     assert not torch.isin(batch["target_input_ids"], known).all(), "else the test says nothing"
-    prediction = model.objectives["representation_translation"].head.prediction
-    labels = prediction._rows_of(batch["target_input_ids"].flatten())
+    labels = model.objectives[RTL].prediction._rows_of(batch["target_input_ids"].flatten())
     unknown = AutoTokenizer.from_pretrained(folder).unk_token_id
-    told = known[labels]
     expected = torch.where(
         torch.isin(batch["target_input_ids"].flatten(), known), batch["target_input_ids"].flatten(), unknown
     )
-    assert torch.equal(told, expected)
+    assert torch.equal(known[labels], expected)
     assert model(**batch).loss.isfinite()
 
 
-def test_a_vocabulary_of_another_tokenizer_is_refused(
-    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
-) -> None:
-    _vocabulary(encoder_folders["bert"], pairs).write(tmp_path / "english.json")
-    with pytest.raises(ModelError, match="was made with another tokenizer"):
-        RestrictedVocabulary.read(
-            tmp_path / "english.json", AutoTokenizer.from_pretrained(encoder_folders["xlm-roberta"])
-        )
-    again = RestrictedVocabulary.read(tmp_path / "english.json", AutoTokenizer.from_pretrained(encoder_folders["bert"]))
-    assert again == _vocabulary(encoder_folders["bert"], pairs)
-
-
-@pytest.mark.parametrize(
-    ("text", "told"), [("{}", "is no vocabulary"), ("no json", "is no vocabulary"), (None, "cannot read")]
-)
-def test_a_file_that_is_no_vocabulary_is_refused(
-    encoder_folders: dict[str, Path], tmp_path: Path, text: str | None, told: str
-) -> None:
-    if text is not None:
-        (tmp_path / "english.json").write_text(text)
-    with pytest.raises(ModelError, match=told):
-        RestrictedVocabulary.read(tmp_path / "english.json", AutoTokenizer.from_pretrained(encoder_folders["bert"]))
-
-
-# Every other objective in the same model
-
-
-@pytest.mark.parametrize("objective", ["translation_language_modeling", "masked_language_modeling"])
-@pytest.mark.parametrize("own_words", [False, True])
-def test_masked_language_modelling_learns(tiny_encoders: Path, pairs: Pairs, objective: str, own_words: bool) -> None:
-    model = _model(tiny_encoders, objectives={objective: 1.0}, tlm_own_words=own_words).train()
+def test_a_saved_model_opens_with_its_restricted_vocabulary(tiny_encoders: Path, tmp_path: Path, pairs: Pairs) -> None:
+    model = _restricted(tiny_encoders, pairs, head_layers=1)
+    _shake(model)
+    model.save_pretrained(tmp_path)
+    assert "vocabulary_ids" not in (tmp_path / "config.json").read_text()  # the weights hold them
+    again = XlmrWithRTLHead.from_pretrained(tmp_path).eval()
+    assert torch.equal(again.objectives[RTL].prediction.vocabulary, model.objectives[RTL].prediction.vocabulary)
     batch = _batch(tiny_encoders, pairs)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
-    losses = []
-    for _ in range(60):
-        loss = model(**batch).loss
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
-    assert sum(losses[-10:]) < 0.8 * sum(losses[:10])
+    torch.testing.assert_close(again(**batch).loss, model(**batch).loss)
+    sentences = AutoModel.from_pretrained(tmp_path)
+    assert not any("objectives" in name for name in sentences.state_dict())
 
 
 def test_a_sampled_softmax_trains_the_head(encoder_folders: dict[str, Path], pairs: Pairs) -> None:
     folder = encoder_folders["bert"]
-    model = _model(folder, vocabulary_sample=20)
+    model = _model(folder, sampled_pieces=20)
     batch = _batch(folder, pairs)
     whole = _model(folder)(**batch).loss
     sampled = torch.stack([model(**batch).loss for _ in range(30)]).mean()
     assert (sampled - whole).abs() < 0.5
 
 
-# What is refused
+# Errors
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "error"),
     [
-        ({"rtl_layers": 4}, "rtl_layers 4 does not fit: this encoder has 3 layers to start from"),
-        ({"rtl_layers": 0}, "rtl_layers 0 does not fit"),
-        ({"rtl_ratio": 0.0}, "rtl_ratio 0.0 is not above 0 and at most 1"),
-        ({"rtl_ratio": 1.5}, "rtl_ratio 1.5 is not above 0 and at most 1"),
-        ({"rtl_direction": "back"}, "unknown rtl_direction 'back'"),
-        ({"rtl_positions": "own"}, "unknown rtl_positions 'own'"),
-        ({"rtl_direction": "both"}, "rtl_direction both rebuilds several languages: list them under rtl_languages"),
-        ({"rtl_direction": "both", "rtl_languages": ["de"], "languages": ["de", "en"]}, "rtl_languages must be the"),
-        ({"max_length": 200}, "max_length 200 leaves the RTL head no positions for both sentences: use at most 128"),
-        ({"vocabulary_sample": 0}, "vocabulary_sample 0 is not positive"),
-        ({"masked_share": 1.0}, "masked_share 1.0 is not between 0 and 1"),
+        ({"head_layers": 4}, "head_layers 4 does not fit: this encoder has 3 layers to copy"),
+        ({"head_layers": 0}, f"objectives.{RTL}.head_layers 0 is not at least 1"),
+        ({"masked_share": 0.0}, f"objectives.{RTL}.masked_share 0.0 is not above 0, at most 1"),
+        ({"masked_share": 1.5}, f"objectives.{RTL}.masked_share 1.5 is not above 0, at most 1"),
+        (
+            {"direction": "back"},
+            f"objectives.{RTL}.direction 'back' is unknown: use source_to_target, target_to_source",
+        ),
+        ({"positions": "own"}, f"objectives.{RTL}.positions 'own' is unknown: use fixed, padded"),
+        ({"sampled_pieces": 0}, f"objectives.{RTL}.sampled_pieces 0 is not at least 1"),
+        (
+            {"direction": "both"},
+            f"direction both predicts several languages: list them as objectives.{RTL}.predicted_languages",
+        ),
+        (
+            {"direction": "both", "predicted_languages": ["de"], "languages": ["de", "en"]},
+            "predicted_languages must be the same list as languages, where both are given",
+        ),
     ],
 )
-def test_settings_that_cannot_work_are_refused_at_start(
-    encoder_folders: dict[str, Path], settings: dict[str, Any], told: str
+def test_settings_that_cannot_work_are_an_error_at_the_start(
+    encoder_folders: dict[str, Path], settings: dict[str, Any], error: str
 ) -> None:
-    with pytest.raises(RecipeError) as error:
+    with pytest.raises(RecipeError) as raises:
         _model(encoder_folders["bert"], **settings)
-    assert str(error.value).startswith(told)
-    assert "\n" not in str(error.value)
+    assert str(raises.value).startswith(error)
+    assert "\n" not in str(raises.value)
+
+
+def test_sentences_too_long_for_the_heads_positions_are_an_error(encoder_folders: dict[str, Path]) -> None:
+    error = "^max_length 200 leaves the RTL head too few positions for both sentences: use at most 128$"
+    with pytest.raises(RecipeError, match=error):
+        XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"]), objectives={RTL: 1.0}, max_length=200)
+
+
+def test_a_head_with_languages_needs_language_ids(encoder_folders: dict[str, Path], pairs: Pairs) -> None:
+    model = _model(encoder_folders["bert"], direction="both", predicted_languages=["de", "en"])
+    with pytest.raises(ModelError, match="^the RTL head has language embeddings: pass language_ids$"):
+        model(**_batch(encoder_folders["bert"], pairs))
+
+
+@pytest.mark.parametrize(
+    ("changes", "continues"),
+    [
+        ({"weight": 0.1, "masked_share": 0.5, "positions": "padded", "restrict_vocabulary": True}, True),
+        ({"head_layers": 1}, False),
+        ({"predicted_languages": ["de", "fr"]}, False),
+    ],
+)
+def test_a_head_continues_with_as_many_layers_and_the_same_languages(changes: dict[str, Any], continues: bool) -> None:
+    earlier = RepresentationTranslationSettings(predicted_languages=["de", "en"])
+    assert RepresentationTranslation.continues(replace(earlier, **changes), earlier) == continues
