@@ -20,13 +20,13 @@ from hf_xsent.errors import HfXsentError
 from hf_xsent.training.dual_pivot.features import CachedEncoder
 
 STUDIES = sorted((Path(__file__).parents[2] / "benchmarks" / "studies").glob("*.yaml"))
-UNSUPERVISED = {"objectives": {"adversarial": 1, "cycle": 10}, "triplet_negatives": 2, "triplet_margin": 0.2}
+UNSUPERVISED = {"objectives": {"adversarial": 1, "cycle": {"weight": 10, "negatives": 2, "margin": 0.2}}}
 
 
 @pytest.fixture
 def pivots(study: StudyFile) -> StudyFile:
     one_layer = {"layer_mix": False, "objectives": {"triplet_ranking": 1}}
-    settings = {"method": "dual-pivot", "features": str(study.path.parent / "features"), "features_dtype": "float32"}
+    settings = {"method": "dual-pivot", "features": str(study.path.parent / "features")}
     study.content |= {
         "recipe": None,
         "settings": study.content["settings"] | settings,

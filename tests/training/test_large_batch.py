@@ -85,10 +85,11 @@ def _gradients(trainer: AlignmentTrainer, batch: dict[str, Tensor], dropout: boo
 def test_chunks_give_the_loss_and_gradients_of_the_whole_batch(
     tiny_encoders: Path, tmp_path: Path, pairs: Pairs, mix: str
 ) -> None:
-    settings = {"dropout": 0.0, **MIXES[mix]}
-    batch = _batch(tiny_encoders, pairs, settings)
+    batch = _batch(tiny_encoders, pairs, mix)
     whole, chunked = (
-        _gradients(_trainer(tiny_encoders, tmp_path, settings, pairs_per_chunk=chunk), batch, dropout=False)
+        _gradients(
+            _trainer(tiny_encoders, tmp_path, mix, {"dropout": 0.0}, pairs_per_chunk=chunk), batch, dropout=False
+        )
         for chunk in (None, 5)
     )
     torch.testing.assert_close(chunked[0], whole[0], atol=1e-5, rtol=1e-5)
@@ -103,9 +104,9 @@ def test_random_choices_are_the_same_in_both_passes(
     encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs, mix: str
 ) -> None:
     """With dropout and masks: the gradient is that of the chunks' own losses, computed by hand in one graph."""
-    folder, settings = encoder_folders["bert"], MIXES[mix]
-    trainer = _trainer(folder, tmp_path, settings, pairs_per_chunk=6)
-    batch = _batch(folder, pairs, settings)
+    folder = encoder_folders["bert"]
+    trainer = _trainer(folder, tmp_path, mix, pairs_per_chunk=6)
+    batch = _batch(folder, pairs, mix)
     loss, gradients = _gradients(trainer, batch, dropout=True)
 
     model = trainer.model
@@ -138,9 +139,9 @@ def test_random_choices_are_the_same_in_both_passes(
 
 
 def test_the_next_step_draws_new_numbers(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:
-    folder, settings = encoder_folders["bert"], MIXES["TR"]
-    trainer = _trainer(folder, tmp_path, settings, pairs_per_chunk=4)
-    batch = _batch(folder, pairs, settings)
+    folder = encoder_folders["bert"]
+    trainer = _trainer(folder, tmp_path, "TR", pairs_per_chunk=4)
+    batch = _batch(folder, pairs, "TR")
     _gradients(trainer, batch, dropout=True)
     before = torch.get_rng_state()
     trainer.training_step(trainer.model, dict(batch))
@@ -151,12 +152,11 @@ def test_rows_of_the_word_table_are_added_in_place(
     encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
 ) -> None:
     """One whole gradient of the table is made, by the first chunk."""
-    settings = MIXES["TR"]
-    trainer = _trainer(encoder_folders["bert"], tmp_path, settings, pairs_per_chunk=4)
+    trainer = _trainer(encoder_folders["bert"], tmp_path, "TR", pairs_per_chunk=4)
     words = trainer.model.backbone.word_embeddings
     rows_alone: list[bool] = []
     words.weight.register_hook(lambda gradient: rows_alone.append(gradient.is_sparse))
-    _, gradients = _gradients(trainer, _batch(encoder_folders["bert"], pairs, settings), dropout=False)
+    _, gradients = _gradients(trainer, _batch(encoder_folders["bert"], pairs, "TR"), dropout=False)
     assert rows_alone == [False, True, True, True]
     assert not words.sparse and words.weight.grad.layout is torch.strided
     assert any(torch.equal(one, words.weight.grad) for one in gradients.values())
@@ -166,12 +166,12 @@ def test_rows_of_the_word_table_are_added_in_place(
 def test_both_passes_compute_in_the_same_precision(
     encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs, precision: str
 ) -> None:
-    trainer = _trainer(encoder_folders["bert"], tmp_path, MIXES["TR"], pairs_per_chunk=6, bf16=precision == "bf16")
+    trainer = _trainer(encoder_folders["bert"], tmp_path, "TR", pairs_per_chunk=6, bf16=precision == "bf16")
     seen: list[Tensor] = []
     trainer.model.backbone.layers[0].register_forward_hook(
         lambda module, arguments, output: seen.append(module.attention.self.query(arguments[0]))
     )
     trainer.accelerator.prepare_model(trainer.model)  # as train does
-    _gradients(trainer, _batch(encoder_folders["bert"], pairs, MIXES["TR"]), dropout=False)
+    _gradients(trainer, _batch(encoder_folders["bert"], pairs, "TR"), dropout=False)
     assert {one.dtype for one in seen} == {torch.bfloat16 if precision == "bf16" else torch.float32}
     assert len(seen) == 2 * 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from training_run import Run
 
 from hf_xsent.errors import DataError, OutputError, RecipeError, TrainingError
 from hf_xsent.training import pretrain
+from hf_xsent.training.dual_pivot.features import FeatureCache
 from hf_xsent.training.dual_pivot.trainer import CRITIC_FILE, DualPivotTrainer
 
 Pairs = list[tuple[str, str]]
@@ -38,7 +40,8 @@ def _weights(run: Run) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("way", [{}, UNSUPERVISED], ids=["pairs", "no pairs"])
-def test_features_train_what_the_encoder_trains(way: dict[str, Any], run: Run) -> None:
+def test_features_train_what_the_encoder_trains(way: dict[str, Any], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pretrain, "FeatureCache", partial(FeatureCache, dtype="float32"))  # as the encoder computes
     run.start(**way)
     by_features, metrics = _weights(run), run.metrics
     run.start("--overwrite", **way, features="none")
