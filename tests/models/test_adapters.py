@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead, export_sentence_transformer
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import MissingExtraError, RecipeError
 from hf_xsent.models.adapters import check_adapters, plain_weights
 

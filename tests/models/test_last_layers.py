@@ -11,7 +11,7 @@ from hf_xsent import XlmrWithRTLHead
 from hf_xsent.models.families import backbone_of
 from hf_xsent.models.last_layers import LastLayers
 from hf_xsent.models.loading import load_encoder
-from hf_xsent.packing import pack
+from hf_xsent.tensors.packing import pack
 
 
 def test_the_head_starts_as_a_copy_of_the_encoders_end(tiny_encoders: Path, encoder_folders: dict[str, Path]) -> None:

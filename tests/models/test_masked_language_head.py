@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from hf_xsent import XlmrWithRTLHead
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.models.masked_language_head import MaskedLanguageHead, load_masked_language_head
 
 

@@ -19,7 +19,7 @@ from hf_xsent import (
     XlmrWithRTLHead,
     export_sentence_transformer,
 )
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import RecipeError
 from hf_xsent.models import input_shuffling
 from hf_xsent.models.backbone import Backbone

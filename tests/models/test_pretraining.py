@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
 from hf_xsent import XlmrWithRTLHead
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import RecipeError
 from hf_xsent.models.alignment import AlignmentForSentenceEmbedding
 from hf_xsent.models.config import AlignmentConfig

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import AutoModel, AutoTokenizer
 
 from hf_xsent import DapConfig, XlmrWithRTLHead
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.models.families import backbone_of
 from hf_xsent.objectives import representation_translation
@@ -22,7 +22,7 @@ from hf_xsent.objectives.representation_translation import (
     RepresentationTranslationSettings,
     word_pieces,
 )
-from hf_xsent.packing import fingerprints
+from hf_xsent.tensors.packing import fingerprints
 
 Pairs = list[tuple[str, str]]
 RTL = "representation_translation"

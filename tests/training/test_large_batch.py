@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import AutoTokenizer
 
 from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.training.large_batch import split_batch
 

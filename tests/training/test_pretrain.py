@@ -17,7 +17,7 @@ from training_run import Pairs, Run
 from transformers import AutoModel, AutoTokenizer, BertConfig, DistilBertConfig
 
 from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead
-from hf_xsent.data.cleaning import CleaningRules
+from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
 from hf_xsent.training.bitext import cleaning_rules
 from hf_xsent.training.pretrain import main

@@ -21,9 +21,9 @@ from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone
 from hf_xsent.models.families import backbone_of, family
 from hf_xsent.models.loading import build_encoder, load_encoder, load_encoder_config
-from hf_xsent.packing import PackedSentences, pack, pool, unpack
 from hf_xsent.settings.declaring import check_settings, declared, is_derived
 from hf_xsent.settings.model import EncoderSettings
+from hf_xsent.tensors.packing import PackedSentences, pack, pool, unpack
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -26,8 +26,8 @@ from hf_xsent.errors import RecipeError
 from hf_xsent.objectives.base import Needs, Parts, Start, TokenObjective
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, TokenStates
 from hf_xsent.objectives.settings import VocabularySettings
-from hf_xsent.packing import PackedSentences, join
 from hf_xsent.settings.declaring import setting
+from hf_xsent.tensors.packing import PackedSentences, join
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.objectives.base import Corpus, Needs, Parts, Start, TokenObjective
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, TokenStates
 from hf_xsent.objectives.settings import VocabularySettings
-from hf_xsent.packing import PackedSentences, join
 from hf_xsent.settings.declaring import derived, setting
+from hf_xsent.tensors.packing import PackedSentences, join
 
 logger = logging.getLogger(__name__)
 
