@@ -17,6 +17,10 @@ from typing import Any
 from turns import Turn, take_turns
 
 VOCABULARY, RESTRICTED, PAIRS, LONGEST = 119_547, 30_000, 32, 32
+DAP_RESTRICTED = {
+    "translation_ranking": 1.0,
+    "representation_translation": {"weight": 0.8, "vocabulary_size": RESTRICTED},
+}
 
 
 def lengths(generator: Any) -> Any:
@@ -87,7 +91,7 @@ def ours(turn: Turn, bf16: bool = False, **settings: Any) -> None:
     import torch
 
     from hf_xsent import DapConfig, XlmrWithRTLHead
-    from hf_xsent.training.memory import keep_freed_memory
+    from hf_xsent.compat import keep_freed_memory
 
     keep_freed_memory()
     torch.manual_seed(0)
@@ -108,7 +112,7 @@ def tr(turn: Turn) -> None:
 
 def dap_restricted(turn: Turn) -> None:
     """Ours, with a vocabulary of 30,000 pieces."""
-    ours(turn, rtl_vocabulary_size=RESTRICTED)
+    ours(turn, objectives=DAP_RESTRICTED)
 
 
 def dap_full(turn: Turn) -> None:
@@ -118,7 +122,7 @@ def dap_full(turn: Turn) -> None:
 
 def dap_bf16(turn: Turn) -> None:
     """Ours, restricted, under autocast to bfloat16."""
-    ours(turn, bf16=True, rtl_vocabulary_size=RESTRICTED)
+    ours(turn, bf16=True, objectives=DAP_RESTRICTED)
 
 
 CONTENDERS = {"padded TR": padded, "TR": tr, "DAP restricted": dap_restricted, "DAP full": dap_full}

@@ -18,9 +18,21 @@ from typing import Any
 import numpy as np
 import torch
 
+TRAINING: dict[str, Any] = {
+    "per_device_train_batch_size": 32,
+    "learning_rate": 1e-3,
+    "lr_scheduler_type": "constant",
+    "warmup_steps": 0,
+    "max_grad_norm": 0.0,
+    "save_strategy": "no",
+    "eval_strategy": "no",
+    "logging_steps": 500,
+}
 WAYS: dict[str, dict[str, Any]] = {
     "supervised": {"objectives": {"triplet_ranking": 1.0}},
-    "unsupervised": {"objectives": {"adversarial": 1.0, "cycle": 10.0}, "triplet_negatives": 2, "triplet_margin": 0.2},
+    "unsupervised": {
+        "objectives": {"adversarial": 1.0, "cycle": {"weight": 10.0, "negatives": 2, "margin": 0.2}},
+    },
 }
 
 
@@ -35,12 +47,11 @@ def main() -> None:
     options = parser.parse_args()
 
     from hf_xsent import AlignmentTrainingArguments, DualPivotForPreTraining, load_bitext
-    from hf_xsent.data.sides import Sides
+    from hf_xsent.data.sides import TextSides
     from hf_xsent.logs import quiet_logs
     from hf_xsent.models.loading import load_tokenizer
-    from hf_xsent.training.dual_pivot import DualPivotTrainer
-    from hf_xsent.training.features import FeatureCache, LayerSums
-    from hf_xsent.training.pivot_study import TRAINING
+    from hf_xsent.training.dual_pivot.features import FeatureCache, LayerSums
+    from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
 
     class RandomFeatures(FeatureCache):
         """The shape and the files of real features, without the encoder's hours."""
@@ -70,7 +81,7 @@ def main() -> None:
                 if features:
                     cache = RandomFeatures(Path(folder) / way, model, tokenizer)
                     texts = ([f"s{n}" for n in range(options.pairs)], [f"t{n}" for n in range(options.pairs)])
-                    rows: Any = Sides({"de": texts}, apart=not model.config.needs_pairs)
+                    rows: Any = TextSides({"de": texts}, shuffle_independently=not model.config.needs.pairs)
                 else:
                     rows = load_bitext(options.data, max_pairs=5000)
                 trainer = DualPivotTrainer(model, training, rows, processing_class=tokenizer, features=cache)

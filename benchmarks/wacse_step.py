@@ -19,7 +19,7 @@ from turns import Turn, take_turns
 
 RANKING, WTR = {"translation_ranking": 0.8}, {"word_translation_ranking": 0.18}
 AWP = {"aligned_word_prediction": 0.02}
-CHEAP = {"awp_share": 0.25, "vocabulary_sample": 8000}
+CHEAP_AWP = {"aligned_word_prediction": {"weight": 0.02, "masked_share": 0.25, "sampled_pieces": 8000}}
 
 
 def linked_batch(step: int) -> dict[str, Any]:
@@ -42,17 +42,17 @@ def linked_batch(step: int) -> dict[str, Any]:
     return pairs
 
 
-def ours(turn: Turn, objectives: dict[str, float], **settings: Any) -> None:
+def ours(turn: Turn, objectives: dict[str, Any]) -> None:
     """The model of WACSE with some of its objectives."""
     import torch
 
     from hf_xsent import WacseConfig
+    from hf_xsent.compat import keep_freed_memory
     from hf_xsent.models.wacse import WacseForPreTraining
-    from hf_xsent.training.memory import keep_freed_memory
 
     keep_freed_memory()
     torch.manual_seed(0)
-    config = WacseConfig(encoder_config=encoder_config(), mask_token_id=103, objectives=objectives, **settings)
+    config = WacseConfig(encoder_config=encoder_config(), mask_token_id=103, objectives=objectives)
     model = WacseForPreTraining(config).train()
     train(turn, model, lambda pairs: model(**pairs).loss, linked_batch)
 
@@ -69,12 +69,12 @@ def wtr(turn: Turn) -> None:
 
 def awp(turn: Turn) -> None:
     """With aligned word prediction."""
-    ours(turn, RANKING | AWP, **CHEAP)
+    ours(turn, RANKING | CHEAP_AWP)
 
 
 def wacse(turn: Turn) -> None:
     """With both."""
-    ours(turn, RANKING | AWP | WTR, **CHEAP)
+    ours(turn, RANKING | CHEAP_AWP | WTR)
 
 
 def whole(turn: Turn) -> None:

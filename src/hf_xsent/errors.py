@@ -29,7 +29,7 @@ class OutputError(HfXsentError):
 
 
 class TrainingError(HfXsentError):
-    """A run broke on the way: a loss or gradient that is no number."""
+    """A run broke on the way: a loss or gradient that is NaN or infinite."""
 
 
 class Stopped(HfXsentError):

@@ -9,16 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
-from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-# What torch's graph calls a function, and how its result follows from what the graph keeps of its inputs.
-_ELEMENTWISE: dict[str, Callable[[Any], Tensor]] = {
-    "GeluBackward0": lambda node: functional.gelu(node._saved_self, approximate=node._saved_approximate),
-    "SiluBackward0": lambda node: functional.silu(node._saved_self),
-    "MulBackward0": lambda node: node._saved_self * node._saved_other,
-}
-_RESHAPING = {"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0"}
+from hf_xsent.compat import ELEMENTWISE_NODES, RESHAPING_NODES
 
 
 def recomputed(function: Callable[..., Tensor], *inputs: Any, random: bool = False) -> Tensor:
@@ -36,9 +29,9 @@ def activations_recomputed() -> AbstractContextManager[Any]:
 
 def _pack(tensor: Tensor) -> Any:
     node: Any = tensor.grad_fn
-    while node is not None and node.name() in _RESHAPING:
+    while node is not None and node.name() in RESHAPING_NODES:
         node = node.next_functions[0][0]
-    if node is None or node.name() not in _ELEMENTWISE or not all(before for before, _ in node.next_functions):
+    if node is None or node.name() not in ELEMENTWISE_NODES or not all(before for before, _ in node.next_functions):
         return tensor  # the graph keeps an input only where all others are learnt, too
     return node, tensor.shape
 
@@ -48,4 +41,4 @@ def _unpack(kept: Any) -> Tensor:
         return kept
     node, shape = kept
     with torch.no_grad():
-        return _ELEMENTWISE[node.name()](node).reshape(shape)
+        return ELEMENTWISE_NODES[node.name()](node).reshape(shape)

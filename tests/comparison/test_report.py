@@ -23,7 +23,7 @@ from hf_xsent.comparison.runs import Run
 from hf_xsent.comparison.study import Budget, Study
 from hf_xsent.data.bucc import BuccSet
 from hf_xsent.evaluation.mining_f1 import BuccTask
-from hf_xsent.evaluation.report import write_json
+from hf_xsent.files import write_json
 
 SCORES = {  # by method, pooling and seed
     ("none", "mean", None): 87.06,

@@ -51,7 +51,7 @@ def test_the_hub_gives_the_same_records(folder: Path, monkeypatch: pytest.Monkey
     datasets = pytest.importorskip("datasets")
     rows = {"sentence1": ["Hallo", "Ja\u2028", ""], "sentence2": ["Hello", "Yes", "No"]}
     monkeypatch.setattr(datasets, "get_dataset_config_names", lambda repo: ["cmn-eng", "deu-eng", "other"])
-    monkeypatch.setattr(datasets, "load_dataset", lambda repo, config, split: rows)
+    monkeypatch.setattr(datasets, "load_dataset", lambda repo, config, split, **_: rows)
     assert load_tatoeba("owner/tatoeba", ["de"]) == load_tatoeba(folder, ["de"])
     rows["sentence2"] = ["Hello", None, "No"]
     with pytest.raises(

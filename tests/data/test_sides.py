@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hf_xsent.data.bitext import Bitext, load_bitext
-from hf_xsent.data.sides import Sides
+from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError
 
 Pairs = list[tuple[str, str]]
@@ -28,7 +28,7 @@ def _bitext(folder: Path, pairs: Pairs) -> Bitext:
 
 def test_together_rows_are_those_of_the_bitext(pairs: Pairs, tmp_path: Path) -> None:
     bitext = _bitext(tmp_path, pairs)
-    sides = Sides.of_bitext(bitext)
+    sides = TextSides.of_bitext(bitext)
     assert sides.ranges == bitext.ranges and len(sides) == 16
     assert sides.__getitems__([11, 3, 0]) == bitext.__getitems__([11, 3, 0])
     assert (sides.identities(np.arange(16)) == bitext.identities(np.arange(16))).all()
@@ -36,19 +36,19 @@ def test_together_rows_are_those_of_the_bitext(pairs: Pairs, tmp_path: Path) -> 
 
 def test_apart_every_sentence_stays_and_no_order_does(pairs: Pairs, tmp_path: Path) -> None:
     bitext = _bitext(tmp_path, pairs)
-    apart = Sides.of_bitext(bitext, apart=True)
+    apart = TextSides.of_bitext(bitext, shuffle_independently=True)
     rows = apart.__getitems__(range(16))
     for language, some in (("de", pairs[:10]), ("fr", pairs[10:])):
         of_language = [row for row in rows if row["language"] == language]
         for side, number in (("source", 0), ("target", 1)):
             assert sorted(row[side] for row in of_language) == sorted(pair[number] for pair in some)
     assert sum((row["source"], row["target"]) in pairs for row in rows) < 8
-    assert rows == Sides.of_bitext(bitext, apart=True).__getitems__(range(16))
+    assert rows == TextSides.of_bitext(bitext, shuffle_independently=True).__getitems__(range(16))
 
 
 def test_of_two_files_the_longer_sets_the_rows(tmp_path: Path) -> None:
     german, english = [f"Satz {n}" for n in range(7)], [f"sentence {n}" for n in range(3)]
-    sides = Sides.of_files(_write(tmp_path / "de", german), _write(tmp_path / "en", english), tmp_path / "cache")
+    sides = TextSides.of_files(_write(tmp_path / "de", german), _write(tmp_path / "en", english), tmp_path / "cache")
     rows = sides.__getitems__(range(len(sides)))
     assert sorted(row["source"] for row in rows) == german
     assert {row["target"] for row in rows} == {*english}
@@ -57,7 +57,7 @@ def test_of_two_files_the_longer_sets_the_rows(tmp_path: Path) -> None:
 
 def test_an_empty_file_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="en holds no sentence: 1 lines, 1 of them empty"):
-        Sides.of_files(_write(tmp_path / "de", ["Satz"]), _write(tmp_path / "en", [""]), tmp_path / "cache")
+        TextSides.of_files(_write(tmp_path / "de", ["Satz"]), _write(tmp_path / "en", [""]), tmp_path / "cache")
 
 
 @pytest.mark.parametrize("second", ["de", "copy", "shuffled"])
@@ -66,11 +66,11 @@ def test_the_same_file_for_both_languages_is_told(second: str, tmp_path: Path) -
     de = _write(tmp_path / "de", lines)
     other = {"de": lines, "copy": lines, "shuffled": lines[::-1]}[second]
     with pytest.raises(DataError, match="hold the same sentences: give one file of each language"):
-        Sides.of_files(de, _write(tmp_path / second, other), tmp_path / "cache")
+        TextSides.of_files(de, _write(tmp_path / second, other), tmp_path / "cache")
 
 
 def test_bitext_with_equal_sides_is_told(tmp_path: Path) -> None:
     _write(tmp_path / "de.tsv", [f"Satz {n}\tSatz {n}" for n in range(5)])
     bitext = load_bitext({"de": str(tmp_path / "de.tsv")}, cleaning=None, cache_dir=tmp_path / "cache")
     with pytest.raises(DataError, match="both sides of 'de' hold the same sentences"):
-        Sides.of_bitext(bitext)
+        TextSides.of_bitext(bitext)

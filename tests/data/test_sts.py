@@ -99,7 +99,7 @@ def test_the_hub_gives_the_same_records(tmp_path: Path, monkeypatch: pytest.Monk
     datasets = pytest.importorskip("datasets")
     columns = {key: [row[key] for row in _rows()] for key in _rows()[0]}
     monkeypatch.setattr(datasets, "get_dataset_config_names", lambda repo: ["en-ar", "de-en", "nl-en"])
-    monkeypatch.setattr(datasets, "load_dataset", lambda repo, config, split: columns)
+    monkeypatch.setattr(datasets, "load_dataset", lambda repo, config, split, **_: columns)
     (tmp_path / "de-en.jsonl").write_text("".join(json.dumps(row) + "\n" for row in _rows()))
     assert load_sts22("owner/sts22") == load_sts22(tmp_path)
     assert [one.pair for one in load_sts17("owner/sts17")] == ["ar-en"]

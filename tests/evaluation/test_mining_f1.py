@@ -190,7 +190,7 @@ def test_the_hub_gives_the_same_records(tmp_path: Path, monkeypatch: pytest.Monk
     _write(tmp_path)
     rows = {"sentence1": [["你好 ", "猫"]], "sentence2": [["dog", "hello"]], "gold": [[[1, 2]]]}
     monkeypatch.setattr(datasets, "get_dataset_config_names", lambda repo: ["zh-en"])
-    monkeypatch.setattr(datasets, "load_dataset", lambda repo, config, split: rows)
+    monkeypatch.setattr(datasets, "load_dataset", lambda repo, config, split, **_: rows)
     (hub,), (local,) = find_bucc("owner/bucc"), find_bucc(tmp_path)
     assert (hub.pair, hub.sources, hub.targets, hub.gold) == (local.pair, local.sources, local.targets, local.gold)
     rows["gold"] = [[[0, 2]]]

@@ -19,11 +19,12 @@ from hf_xsent.evaluation import vectors
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.published import published_figures, published_lines
 from hf_xsent.evaluation.registry import TASKS
-from hf_xsent.evaluation.report import Report, read_reports, render_table, sweep_table, write_json
+from hf_xsent.evaluation.report import Report, read_reports, render_table, sweep_table
 from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.runner import describe, evaluate_tasks
 from hf_xsent.evaluation.similarity import Sts17Task
 from hf_xsent.evaluation.task import EvaluationTask
+from hf_xsent.files import write_json
 from hf_xsent.models.sentence_encoder import SentenceEncoder, View
 
 
@@ -225,8 +226,8 @@ def test_json_holds_no_figure_that_is_no_number(tmp_path: Path):
 def test_a_full_disk_is_told_before_encoding(
     embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(vectors.shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10, 10, 0))
-    with pytest.raises(HfXsentError, match="has 0 MiB free: choose fewer layers"):
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: shutil._ntuple_diskusage(10, 10, 0))
+    with pytest.raises(HfXsentError, match="has 0 bytes free but the vectors need .*: choose fewer layers"):
         list(evaluate_tasks(embedder, tasks, {}))
     assert encoded.passes == 0
 

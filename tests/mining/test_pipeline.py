@@ -134,8 +134,8 @@ def test_vectors_of_another_model_are_not_mixed_in(files: tuple[Path, Path], tmp
 def test_a_full_disk_is_told_before_the_work(
     files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
-    with pytest.raises(OutputError, match="MiB free, but the vectors need"):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
+    with pytest.raises(OutputError, match=r"has 1\.0 kB free but the vectors need \d"):
         mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work")
     assert not list((tmp_path / "work").rglob("*.npy"))
 
@@ -143,8 +143,8 @@ def test_a_full_disk_is_told_before_the_work(
 def test_a_disk_too_full_for_the_sentences_is_told_before_they_are_copied(
     files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline.shutil, "disk_usage", lambda _: SimpleNamespace(free=100))
-    with pytest.raises(OutputError, match="MiB free, but copies of the sentences need at least"):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=100))
+    with pytest.raises(OutputError, match="has 100 bytes free but copies of the sentences need"):
         mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work")
     assert not list((tmp_path / "work").rglob("*.arrow"))
 

@@ -41,9 +41,7 @@ def at_the_hub(hub: LocalHub, tmp_path: Path) -> Command:
 
     def start(code: str | tuple[str, ...], token: str | None = TOKEN) -> subprocess.CompletedProcess[str]:
         if isinstance(code, tuple):
-            code = (
-                f"import sys; sys.argv = {['hf-xsent', *code]!r}; from hf_xsent.cli.main import main; sys.exit(main())"
-            )
+            code = f"import sys; from hf_xsent_cli import main; sys.exit(main({list(code)!r}))"
         kept = ("HF_", "HUGGING")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(kept)} | {
             "HF_ENDPOINT": hub.url,

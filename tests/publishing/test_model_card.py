@@ -15,7 +15,8 @@ from huggingface_hub import ModelCard
 from hf_xsent.cli.main import main
 from hf_xsent.errors import DataError, ModelError, OutputError
 from hf_xsent.evaluation.registry import TASKS
-from hf_xsent.evaluation.report import Report, write_json
+from hf_xsent.evaluation.report import Report
+from hf_xsent.files import write_json
 from hf_xsent.publishing.card_fields import check_card
 from hf_xsent.publishing.evaluation_tables import read_tables
 from hf_xsent.publishing.model_card import facts_of_run, render_card

@@ -13,7 +13,7 @@ from local_hub import TOKEN, LocalHub
 from transformers import AutoTokenizer
 
 from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead, load_bitext
-from hf_xsent.training.card import write_run_card
+from hf_xsent.training.checkpoints import write_run_card
 
 SOURCE = Path(__file__).parents[2] / "src"
 

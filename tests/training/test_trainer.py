@@ -40,7 +40,6 @@ def _arguments(folder: Path, **settings: Any) -> AlignmentTrainingArguments:
         "load_best_model_at_end": False,
         "save_strategy": "no",
         "report_to": "none",
-        "keep_freed_memory": False,
     }
     return AlignmentTrainingArguments(**defaults | settings)
 

@@ -41,7 +41,6 @@ def flags(tmp_path: Path, encoder_folders: dict[str, Path], pairs: Pairs) -> dic
         "eval_strategy": "no",
         "use_cpu": True,
         "report_to": "none",
-        "keep_freed_memory": False,
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from hf_xsent.data.word_links import Link, best_first
 from hf_xsent.data.words import Words, words_of_pieces
 from hf_xsent.errors import ModelError
+from hf_xsent.models.batching import batches_by_length, pad_rows
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.families import family
 from hf_xsent.models.sentence_encoder import SentenceEncoder
@@ -69,7 +70,8 @@ class EmbeddingAligner:
             return []
         sides = [_Pieces(self.tokenizer, side, self.longest) for side in (sources, targets)]
         links: list[list[Link]] = [[] for _ in sources]
-        for rows in self._batches(*sides):
+        lengths = [2 * max(len(a), len(b)) for a, b in zip(sides[0].ids, sides[1].ids, strict=True)]
+        for rows in batches_by_length(lengths, self.tokens_per_batch):
             similarities, there = self._similarities(sides, rows)
             linked = mutual_links(similarities, there, self.rounds)
             pair, *places = (one.tolist() for one in linked.nonzero().T)
@@ -83,25 +85,12 @@ class EmbeddingAligner:
                 links[row] = best_first(some)
         return links
 
-    def _batches(self, source: _Pieces, target: _Pieces) -> Iterator[list[int]]:
-        lengths = [max(len(a), len(b)) for a, b in zip(source.ids, target.ids, strict=True)]
-        order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
-        start = 0
-        while start < len(order):
-            count = max(1, self.tokens_per_batch // (2 * lengths[order[start]]))
-            yield order[start : start + count]
-            start += count
-
     def _similarities(self, sides: Sequence[_Pieces], rows: list[int]) -> tuple[Tensor, Tensor]:
         """Cosines of all source with all target pieces of each pair, N × S × T, and which of them are of words."""
         ids = [side.ids[row] for side in sides for row in rows]
         of_words = [[len(some) > 0 for some in side.words[row]] for side in sides for row in rows]
-        width = max(map(len, ids))
-        mask = torch.arange(width) < torch.tensor([len(row) for row in ids])[:, None]
-        padded, kept = torch.zeros(mask.shape, dtype=torch.long), torch.zeros(mask.shape, dtype=torch.bool)
-        padded[mask] = torch.tensor([piece for row in ids for piece in row])
-        kept[mask] = torch.tensor([flag for row in of_words for flag in row])
-        padded, mask, kept = (one.to(self.model.device) for one in (padded, mask.long(), kept))
+        (padded, mask), (kept, _) = pad_rows(ids), pad_rows(of_words)
+        padded, mask, kept = (one.to(self.model.device) for one in (padded, mask.long(), kept.bool()))
         packed = pack([padded], [mask])
         states = F.normalize(self.model.backbone.encode(packed, self.layer).float(), dim=-1)
         source, target = unpack(states, packed, mask).chunk(2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -15,12 +14,13 @@ import torch
 from tqdm import tqdm
 
 from hf_xsent.alignment.aligners import AlignerSettings, WordAligner
-from hf_xsent.data.outputs import check_writable
+from hf_xsent.data.compression import is_jsonl, strip_compression
 from hf_xsent.data.readers import check_source, read_items, read_pairs
-from hf_xsent.data.sources import BitextSource, is_jsonl, source_files, strip_compression
+from hf_xsent.data.sources import BitextSource, source_files
 from hf_xsent.data.word_links import format_links
 from hf_xsent.data.words import split_words
 from hf_xsent.errors import DataError, OutputError
+from hf_xsent.files import check_writable, digest, file_stamp, write_text
 from hf_xsent.models.fingerprint import fingerprint_model
 
 PAIRS_PER_PART = 2000
@@ -79,10 +79,9 @@ def _raised(item: tuple[str, str, str | None] | DataError) -> tuple[str, str, st
 
 
 def _fingerprint(source: BitextSource, settings: AlignerSettings) -> str:
-    stamps = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in source_files(source)]
+    stamps = [file_stamp(path) for path in source_files(source)]
     model = None if settings.model is None else fingerprint_model(settings.model)
-    text = json.dumps([asdict(source), stamps, asdict(settings), model, PAIRS_PER_PART])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return digest([asdict(source), stamps, asdict(settings), model, PAIRS_PER_PART])
 
 
 def _parts(source: BitextSource, whole: bool) -> Iterator[list[tuple[str, str]]]:
@@ -101,9 +100,7 @@ def _part(folder: Path, number: int) -> Path:
 
 
 def _write_part(folder: Path, number: int, lines: Sequence[str]) -> None:
-    part = _part(folder, number).with_suffix(f".part{os.getpid()}")
-    part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    part.replace(_part(folder, number))
+    write_text(_part(folder, number), (f"{line}\n" for line in lines))
 
 
 def _start_worker(settings: AlignerSettings, device: str | None, processes: int) -> None:
@@ -133,12 +130,14 @@ def _check_output(source: BitextSource, output: str | Path) -> None:
 def _write(source: BitextSource, output: str | Path, lines: Iterator[str]) -> int:
     output = Path(output)
     jsonl = is_jsonl(output.name)
-    part = output.with_name(output.name + ".part")
     linked = 0
-    with part.open("w", encoding="utf-8", newline="\n") as file:
+
+    def written() -> Iterator[str]:
+        nonlocal linked
         for (text, translation), links in zip(read_pairs(source), lines, strict=True):
             record = {"source": text, "target": translation, "links": links}
-            file.write((json.dumps(record, ensure_ascii=False) if jsonl else links) + "\n")
+            yield (json.dumps(record, ensure_ascii=False) if jsonl else links) + "\n"
             linked += bool(links)
-    part.replace(output)
+
+    write_text(output, written())
     return linked

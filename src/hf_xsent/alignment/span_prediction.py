@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,6 +11,7 @@ from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrai
 from hf_xsent.data.word_links import Link, best_first
 from hf_xsent.data.words import Words
 from hf_xsent.errors import ModelError
+from hf_xsent.models.batching import batches_by_length
 from hf_xsent.models.loading import load_tokenizer, quiet_loading
 
 if TYPE_CHECKING:
@@ -30,14 +31,18 @@ class SpanAligner:
     learns = False
 
     def __init__(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, threshold: float = 0.9, questions: int = 64
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        threshold: float = 0.9,
+        characters_per_batch: int = 16384,
     ) -> None:
         if not tokenizer.is_fast:
             raise ModelError("aligning words needs a fast tokenizer, which tells where in the text its pieces stand")
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.threshold = threshold
-        self.questions = questions
+        self.characters_per_batch = characters_per_batch
 
     @classmethod
     def from_pretrained(cls, name_or_path: str, threshold: float = 0.9, device: str | None = None) -> Self:
@@ -68,13 +73,14 @@ class SpanAligner:
         return [best_first(some) for some in kept]
 
     @torch.inference_mode()
-    def _answers(self, questions: Sequence[str], contexts: Sequence[str]) -> Iterator[tuple[int, int, float]]:
+    def _answers(self, questions: Sequence[str], contexts: Sequence[str]) -> list[tuple[int, int, float]]:
         """Where in its context each answer starts and ends, and how probable it is."""
-        for first in range(0, len(questions), self.questions):
-            rows = slice(first, first + self.questions)
+        found = [(0, 0, 0.0)] * len(questions)
+        lengths = [len(question) + len(context) for question, context in zip(questions, contexts, strict=True)]
+        for numbers in batches_by_length(lengths, self.characters_per_batch):
             encoded = self.tokenizer(
-                list(questions[rows]),
-                list(contexts[rows]),
+                [questions[number] for number in numbers],
+                [contexts[number] for number in numbers],
                 truncation=True,
                 max_length=_LONGEST_QUESTION_AND_CONTEXT,
                 padding=True,
@@ -96,7 +102,9 @@ class SpanAligner:
             best = spans.flatten(1).max(1)
             width = spans.shape[2]
             for row, (probability, place) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True)):
-                yield int(offsets[row, place // width, 0]), int(offsets[row, place % width, 1]), probability
+                start_of_answer, end_of_answer = offsets[row, place // width, 0], offsets[row, place % width, 1]
+                found[numbers[row]] = int(start_of_answer), int(end_of_answer), probability
+        return found
 
 
 def _question(words: Words, number: int) -> str:

@@ -37,11 +37,11 @@ def run(arguments: argparse.Namespace) -> None:
     from pathlib import Path
 
     from hf_xsent.data.benchmarks import load_tatoeba
-    from hf_xsent.data.outputs import check_writable
     from hf_xsent.errors import RecipeError
     from hf_xsent.evaluation.analysis import alignment_gap
-    from hf_xsent.evaluation.report import render_table, versions, write_json
+    from hf_xsent.evaluation.report import render_table, versions
     from hf_xsent.evaluation.runner import describe
+    from hf_xsent.files import check_writable, write_json
     from hf_xsent.models.embedder import SentenceEmbedder
     from hf_xsent.pages.scatter import write_scatter
 

@@ -28,11 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Read a batch, measure each method, print the table."""
     from hf_xsent.data.bitext import load_bitext
-    from hf_xsent.data.outputs import check_writable
     from hf_xsent.errors import RecipeError
-    from hf_xsent.evaluation.cost import check_methods, training_cost
-    from hf_xsent.evaluation.report import render_table, versions, write_json
+    from hf_xsent.evaluation.report import render_table, versions
+    from hf_xsent.files import check_writable, write_json
     from hf_xsent.logs import quiet_logs
+    from hf_xsent.training.measuring import check_methods, training_cost
 
     quiet_logs()
     if arguments.pairs < 2 or arguments.repeats < 1:

@@ -149,11 +149,12 @@ def _languages(values: Iterable[str], tasks: list[str]) -> dict[str, list[str]]:
 def _sources(arguments: argparse.Namespace) -> dict[str, str]:
     """Where each task is read; the empty name is for the folder that holds all others."""
     from hf_xsent.errors import RecipeError
+    from hf_xsent.files import is_local
 
     sources: dict[str, str] = {"tatoeba": arguments.tatoeba} if arguments.tatoeba else {}
     for one in arguments.data:
         name, equals, source = one.partition("=")
-        if not equals or Path(one).exists():
+        if not equals or is_local(one):
             name, source = "", one
         if name in sources:
             raise RecipeError(f"--data names two sources for {name or 'all tasks'}: {sources[name]} and {source}")

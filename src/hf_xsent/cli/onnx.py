@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.data.benchmarks import load_tatoeba
     from hf_xsent.errors import RecipeError
     from hf_xsent.evaluation.retrieval import retrieval_by_language
-    from hf_xsent.models.encodes import Encodes
+    from hf_xsent.models.encodes import SupportsEncode
     from hf_xsent.publishing.onnx import export_onnx, quantize_onnx
 
     if arguments.int8 and arguments.tatoeba is None:
@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> None:
     sets = load_tatoeba(arguments.tatoeba, arguments.languages) if arguments.int8 else []
     pairs = {one.language: (one.sources[:count], one.targets[:count]) for one in sets}
 
-    def accuracy(model: Encodes) -> float:
+    def accuracy(model: SupportsEncode) -> float:
         each = retrieval_by_language(model, pairs)
         return sum(one.mean for one in each.values()) / len(each)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 from hf_xsent.objectives.registry import OBJECTIVES, declared_settings
 from hf_xsent.settings.declaring import declared, help_of, metavar_of
@@ -51,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_settings(
-    parser: argparse.ArgumentParser | argparse._ArgumentGroup,
+    parser: Any,
     title: str,
     kinds: Iterable[type],
     prefix: str = "",

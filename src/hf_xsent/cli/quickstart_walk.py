@@ -19,8 +19,9 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, set_see
 from hf_xsent.cli.quickstart_report import write_report
 from hf_xsent.data.bitext import Bitext, load_bitext, resolve_sources
 from hf_xsent.errors import DataError, MissingExtraError, nearest
-from hf_xsent.evaluation.report import render_table, write_json
+from hf_xsent.evaluation.report import render_table
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
+from hf_xsent.files import write_json
 from hf_xsent.logs import quiet_logs
 from hf_xsent.models.dap import XlmrWithRTLHead
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -37,7 +38,7 @@ SPECIAL_TOKENS = {
     "mask_token": "<mask>",
 }
 POOLING, MAX_LENGTH = "mean", 64
-OBJECTIVES = {"translation_ranking": 1.0}  # needs no masked-language head to start from
+OBJECTIVES = {"translation_ranking": {"symmetric": True}}  # needs no masked-language head to start from
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,7 @@ def walk(arguments: argparse.Namespace) -> dict[str, Any]:
 
     _say("2. Preparing the encoder")
     start = arguments.model or new_encoder(train, output / "start")
-    model = XlmrWithRTLHead.from_backbone(
-        start, pooling=POOLING, max_length=MAX_LENGTH, symmetric=True, objectives=OBJECTIVES
-    )
+    model = XlmrWithRTLHead.from_backbone(start, pooling=POOLING, max_length=MAX_LENGTH, objectives=OBJECTIVES)
     tokenizer = load_tokenizer(start)
     print(f"{start}: {model.num_parameters() / 1e6:.1f} million weights")
 

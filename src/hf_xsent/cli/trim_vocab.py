@@ -41,8 +41,9 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.data.lines import lines
     from hf_xsent.data.sources import source_files
     from hf_xsent.errors import DataError
-    from hf_xsent.evaluation.report import render_table, write_json
+    from hf_xsent.evaluation.report import render_table
     from hf_xsent.evaluation.retrieval import retrieval_by_language
+    from hf_xsent.files import write_json
     from hf_xsent.models.embedder import SentenceEmbedder
     from hf_xsent.publishing.vocabulary_trimming import trim_vocabulary
 

@@ -1,10 +1,11 @@
-"""The report of a study as one HTML page: tables that sort, cost against accuracy, learning curves, languages."""
+"""Render the report of a study as one HTML page: tables that sort, cost against accuracy, curves, languages."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from os.path import commonprefix
 from statistics import mean
 from typing import Any
 
@@ -19,7 +20,7 @@ PUBLISHED_NOTE = "In italics: published by papers, from other encoders, data and
 
 
 def render_page(results: Results) -> str:
-    """The whole file."""
+    """Render the whole file."""
     names = dict.fromkeys(run["method"] for run in results["runs"])
     methods = {name: number for number, name in enumerate(names)}  # and its colour
     sections = [
@@ -46,7 +47,7 @@ def describe(results: Results) -> str:
 
 
 def _summary(results: Results) -> str:
-    """What was compared, and the best of each task."""
+    """Say what was compared, and the best of each task."""
     best = []
     for task, about in results["tasks"].items():
         scored = {name_of(row): _headline(results, row, task)[0] for row in finished(results)}
@@ -96,9 +97,35 @@ def _task_section(results: Results, task: str, methods: Mapping[str, int]) -> st
         task_table(results, task).html(),
         f"<h3>Cost against accuracy: {escape(first)}</h3>",
         point_chart(f"{task}: cost against accuracy", marks, "CPU minutes of training"),
+        _plot(results, task),
         *_bars(rows, task, about["main"], methods),
     ]
     return _section(task, "\n".join(parts))
+
+
+def _plot(results: Results, task: str) -> str:
+    """Draw the headline figure over the plotted setting: one curve for the rows that differ in it alone."""
+    setting, about = results.get("plot"), results["tasks"][task]
+    recipes = {(run["method"], run["pooling"]): run["recipe"] for run in results["runs"]}
+    points: dict[str, list[tuple[float, float]]] = {}
+    names: dict[str, list[str]] = {}
+    for row in finished(results):
+        recipe = recipes[row["method"], row["pooling"]]
+        value = recipe.get(setting)
+        value = value[0] if isinstance(value, list) and len(value) == 1 else value
+        if isinstance(value, int | float):
+            others = json.dumps([row["pooling"], {**recipe, setting: None}], sort_keys=True, default=str)
+            points.setdefault(others, []).append((value, _headline(results, row, task)[0]))
+            names.setdefault(others, []).append(row["method"])
+    curves = {
+        commonprefix(names[others]).strip(" ,"): (number, sorted(some))
+        for number, (others, some) in enumerate(points.items())
+        if len(some) > 1
+    }
+    if not curves:
+        return ""
+    title = f"{task}, {column_name(about, about['columns'][0])}, by {setting}"
+    return f"<h3>{escape(title)}</h3>\n{curve_chart(title, curves, str(setting), named=True)}"
 
 
 def _bars(rows: Sequence[Mapping[str, Any]], task: str, main: str, methods: Mapping[str, int]) -> Iterator[str]:

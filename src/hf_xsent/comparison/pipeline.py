@@ -1,4 +1,4 @@
-"""A study from its file to its report: everything is checked, then each run goes through a process of its own."""
+"""Carry a study from its file to its report: check everything, then run each method in a process of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from hf_xsent.comparison.planning import check_data, check_methods, pairs_per_second, plan_runs
@@ -19,14 +18,15 @@ from hf_xsent.comparison.study import Study, read_study
 from hf_xsent.comparison.supervision import carry_out, stopped_by_sigterm
 from hf_xsent.comparison.tasks import read_task
 from hf_xsent.errors import OutputError, TrainingError
+from hf_xsent.files import lock
 
 logger = logging.getLogger(__name__)
 
 
 def compare(file: str | Path, output: str | Path, changes: Sequence[str] = ()) -> dict[str, Any]:
-    """Run what is missing of the study, report anew after each run, and give the report as data.
+    """Run what is missing of the study, write the report after each run, and return it as data.
 
-    A run that fails is told there, and tried again the next time; the others go on meanwhile.
+    A failed run is in the report, and the next call tries it again; the others go on meanwhile.
     """
     study, output = read_study(file, changes), Path(output)
     with _alone_in(output), stopped_by_sigterm():
@@ -38,13 +38,13 @@ def compare(file: str | Path, output: str | Path, changes: Sequence[str] = ()) -
 
 
 def list_runs(file: str | Path, output: str | Path, changes: Sequence[str] = ()) -> list[Run]:
-    """What ``compare`` would do, after all of its checks; a budget in minutes has some steps trained for the pace."""
+    """List the runs of ``compare`` after all its checks; a budget in minutes trains some steps to measure the pace."""
     with _alone_in(Path(output)):
         return _prepare(read_study(file, changes), Path(output))
 
 
 def _prepare(study: Study, output: Path) -> list[Run]:
-    """The runs of a study, after every check that training and the tasks make of what they are given."""
+    """Plan the runs of a study, after all checks of training and of the tasks."""
     cache_dir = output / "cache"
     variants = check_methods(study, cache_dir)
     identities = {name: read_task(name, options, cache_dir).fingerprint for name, options in study.tasks.items()}
@@ -57,7 +57,7 @@ def _prepare(study: Study, output: Path) -> list[Run]:
 
 
 def _work_off(study: Study, runs: Sequence[Run], output: Path) -> None:
-    """One run after the other, with a bar over the steps of all."""
+    """Run one after the other, with a bar over the steps of all."""
     left = [run for run in runs if not run.finished]
     logger.info("%d of %d runs are left to do", len(left), len(runs))
     with tqdm(total=sum(run.steps for run in left), unit="step", desc="comparing", disable=None) as bar:
@@ -75,7 +75,7 @@ def _work_off(study: Study, runs: Sequence[Run], output: Path) -> None:
 
 
 def _pace(trial: Run) -> float:
-    """Pairs a second, from a short run that is kept for the next time."""
+    """Measure pairs per second by a short run, whose metrics the next call reads again."""
     pace = pairs_per_second(trial)
     if pace is None:
         logger.info("a few steps to learn the pace of %s", trial.name)
@@ -89,12 +89,8 @@ def _pace(trial: Run) -> float:
 
 @contextmanager
 def _alone_in(output: Path) -> Iterator[None]:
-    """Two comparisons in one folder would train the same runs."""
+    """Lock the folder: two comparisons in it would train the same runs."""
     if output.is_file():
         raise OutputError(f"the output folder {output} is a file: choose another name")
-    output.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(output / "lock", timeout=0):
-            yield
-    except Timeout as error:
-        raise OutputError(f"another comparison works in {output}: wait for it, or choose another folder") from error
+    with lock(output / "lock", f"another comparison works in {output}: wait for it, or choose another folder"):
+        yield

@@ -6,16 +6,14 @@ from pathlib import Path
 
 from hf_xsent.comparison.page import PUBLISHED_NOTE, describe, render_page
 from hf_xsent.comparison.tables import Results, cost_table, state_table, task_table
-from hf_xsent.evaluation.report import write_json
+from hf_xsent.files import write_json, write_text
 
 
 def write_reports(output: Path, results: Results) -> None:
     """The same three times: for programs, for text, for browsers."""
     write_json(output / "report.json", results)
     for name, text in (("report.md", render_markdown(results)), ("report.html", render_page(results))):
-        part = output / f"{name}.part"
-        part.write_text(text, encoding="utf-8")
-        part.replace(output / name)
+        write_text(output / name, text)
 
 
 def render_markdown(results: Results) -> str:

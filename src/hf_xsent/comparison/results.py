@@ -1,4 +1,4 @@
-"""The runs' figures gathered: means and deviations over seeds, learning curves, costs, and what papers published."""
+"""Gather the figures of runs: means and deviations over seeds, learning curves, costs, and what papers published."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hf_xsent.comparison.runs import PLACES, Run
+from hf_xsent.comparison.runs import LOCATION_KEYS, Run
 from hf_xsent.comparison.study import Study
 from hf_xsent.comparison.tasks import MEASURED
 from hf_xsent.evaluation.published import published_figures
@@ -16,7 +16,7 @@ COSTS = ("cpu_seconds", "seconds", "peak_mib")
 
 
 def collect(study: Study, runs: Sequence[Run]) -> dict[str, Any]:
-    """All that a report shows, as data."""
+    """Collect all that a report shows, as data."""
     records = [_record(run) for run in runs]
     summary = [_summary(some) for some in _together(records)]
     return {
@@ -27,6 +27,7 @@ def collect(study: Study, runs: Sequence[Run]) -> dict[str, Any]:
         "summary": summary,
         "published": _published(study.tasks, records),
         "runs": records,
+        "plot": study.plot,
         "versions": versions(),
     }
 
@@ -49,7 +50,7 @@ def _record(run: Run) -> dict[str, Any]:
         "cost": {cost: trained[cost] for cost in COSTS if cost in trained},
         "scores": {task: scores for task in run.tasks if (scores := run.scores(task)) is not None},
         "curves": _curves(metrics),
-        "recipe": {key: value for key, value in run.recipe.items() if key not in PLACES},
+        "recipe": {key: value for key, value in run.recipe.items() if key not in LOCATION_KEYS},
     }
 
 
@@ -72,7 +73,7 @@ def _together(records: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def _summary(some: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One row of the comparison: what the finished ones among these runs come to."""
+    """Summarise the finished runs among these as one row."""
     done = [record for record in some if record["state"] == "finished"]
     tasks = list(done[0]["scores"]) if done else []
     return {
@@ -97,7 +98,7 @@ def mean_and_sd(values: Iterable[float]) -> list[float | None]:
 
 
 def _over_seeds(seeds: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str, list[float | None]]]:
-    """Of figures by group or language, those that every seed has."""
+    """Average those figures by group or language that every seed has."""
     return {
         group: {
             name: mean_and_sd(one[group][name] for one in seeds)
@@ -109,7 +110,7 @@ def _over_seeds(seeds: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[
 
 
 def _task(name: str, options: dict[str, Any], records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What its numbers are, and its columns: the whole set by each figure, each group by the main one."""
+    """Describe a task and its columns: the whole set by each figure, each group by the main one."""
     scores = next((one["scores"][name] for one in records if name in one["scores"]), None)
     if scores is None:
         return {"options": options, "columns": []}

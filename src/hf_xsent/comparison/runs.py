@@ -1,24 +1,22 @@
-"""One run of a study, a folder each: what it shall do, what it has done, how it failed. Named and known by content."""
+"""Keep one run of a study in a folder, named by content: its job, its results, its failure."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.bitext import resolve_sources
 from hf_xsent.data.sources import source_files
-from hf_xsent.evaluation.report import write_json
+from hf_xsent.files import digest, file_digest, is_local, write_json
 from hf_xsent.training.callbacks import METRICS_FILE
 
 JOB_FILE, FAILURE_FILE, LOG_FILE = "run.json", "failure.json", "log.txt"
 _MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt")
-PLACES = ("cache_dir", "output_dir", "report_to")  # where things go decides nothing of what comes out
+LOCATION_KEYS = ("cache_dir", "features", "output_dir", "report_to")  # name folders, which change no result
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Run:
     pooling: str
     seed: int | None  # None: nothing is trained
     model: str  # the start
-    recipe: dict[str, Any]  # of hf-xsent pretrain; of an untrained method max_length at most
+    recipe: dict[str, Any]  # of hf-xsent pretrain; of an untrained method its length and layers at most
     tasks: dict[str, dict[str, Any]]  # options by name
     identities: dict[str, str]  # of the tasks
     keep_model: bool
@@ -92,7 +90,7 @@ class Run:
         return _read_json(self.folder / FAILURE_FILE)
 
     def begin(self) -> None:
-        """Write down what its process shall do; an earlier failure is forgotten."""
+        """Write down the job of its process, and delete an earlier failure."""
         write_json(self.folder / JOB_FILE, {**asdict(self), "folder": str(self.folder)})
         (self.folder / FAILURE_FILE).unlink(missing_ok=True)
 
@@ -109,26 +107,35 @@ class Run:
 
 
 def run_folder(runs: Path, method: str, pooling: str, seed: int | None, model: str, recipe: Mapping[str, Any]) -> Path:
-    """A readable name and a hash of all that decides the trained model: settings, start and data, by content."""
-    decides = {key: value for key, value in recipe.items() if key not in PLACES}
+    """Name a run readably, with a hash of all that decides its model: settings, start and data, by content."""
+    decides = {key: value for key, value in recipe.items() if key not in LOCATION_KEYS}
     decides |= {key: _bitext_content(recipe, key) for key in ("data", "dev") if recipe.get(key)}
-    decides |= {key: file_content(recipe[key]) for key in ("teacher",) if recipe.get(key)}
+    decides |= {"unpaired": [file_content(file) for file in recipe["unpaired"]]} if recipe.get("unpaired") else {}
+    decides |= {"features": "none"} if recipe.get("features") == "none" else {}  # float32 in each step
+    if isinstance(recipe.get("objectives"), Mapping):
+        decides["objectives"] = {name: _by_content(settings) for name, settings in recipe["objectives"].items()}
     decides.pop("links", None)  # are part of the data
-    text = json.dumps([file_content(model), pooling, seed, decides], sort_keys=True, default=str)
-    content = hashlib.sha256(text.encode()).hexdigest()[:8]
+    content = digest([file_content(model), pooling, seed, decides])[:8]
     for known in sorted(runs.glob(f"*-{content}")):
         return known  # whatever the method was called then
     name = re.sub(r"[^a-z0-9.]+", "-", f"{method} {pooling} {'' if seed is None else seed}".lower()).strip("-")
     return runs / f"{name}-{content}"
 
 
+def _by_content(settings: Any) -> Any:
+    """Replace the teacher of an objective by a hash of its files."""
+    if isinstance(settings, Mapping) and settings.get("teacher"):
+        return {**settings, "teacher": file_content(settings["teacher"])}
+    return settings
+
+
 def file_content(name: str) -> str:
-    """A hash of the file, or of the model's files in the folder, of that name; of a Hub id the id itself."""
+    """Hash a file, or the model files of a folder; a Hub id stands for itself."""
     path = Path(name)
     if path.is_dir():
         files = sorted({file for pattern in _MODEL_FILES for file in path.glob(pattern)})
-        return _hash_text(*(f"{file.name} {_hash_file(file)}" for file in files))
-    return _hash_file(path) if path.is_file() else name
+        return digest("\n".join(f"{file.name} {file_digest(file)}" for file in files))
+    return file_digest(path) if is_local(path) else name
 
 
 def _bitext_content(recipe: Mapping[str, Any], key: str) -> list[list[str]]:
@@ -140,27 +147,9 @@ def _bitext_content(recipe: Mapping[str, Any], key: str) -> list[list[str]]:
     for language, some in sources.items():
         for source in some:
             files = [*source_files(source), *([Path(source.links)] if source.links else [])]
-            hashes = [_hash_file(file) for file in files] or [source.path]  # a Hub id has no files here
+            hashes = [file_digest(file) for file in files] or [source.path]  # a Hub id has no files here
             found.append([language, *map(str, columns), *hashes])
     return found
-
-
-def _hash_file(path: Path) -> str:
-    stat = path.stat()
-    return _hash_unchanged(path, stat.st_size, stat.st_mtime_ns)
-
-
-@cache
-def _hash_unchanged(path: Path, size: int, changed: int) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()[:16]
-
-
-def _hash_text(*parts: str) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

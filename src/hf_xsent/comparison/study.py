@@ -1,4 +1,4 @@
-"""A study: the YAML file that names methods, budget, seeds, poolings and tasks, read and checked key by key."""
+"""Read a study, the YAML file that names methods, budget, seeds, poolings and tasks, and check it key by key."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from hf_xsent.settings.reading import read_mapping
 from hf_xsent.training.reading import recipe_keys
 
 NEEDED = ("model", "data", "budget", "methods", "tasks")
-KEYS = (*NEEDED, "title", "recipe", "settings", "poolings", "seeds", "keep_models")
+KEYS = (*NEEDED, "title", "recipe", "settings", "poolings", "seeds", "keep_models", "plot")
 OF_A_METHOD = ("recipe", "train", "poolings", "seeds")  # beside the keys of a recipe
+UNTRAINED_KEYS = ("max_length",)  # settings of an encoder as it is
+UNTRAINED_PIVOT_KEYS = (*UNTRAINED_KEYS, "method", "layers", "features")
 BUDGETS = ("steps", "pairs", "minutes")
-VARIED = {  # what the study itself sets in each recipe, and by which key
+STUDY_KEYS = {  # keys of a recipe that the study sets, and the keys of the study to use instead
     "model": "model",
     "pooling": "poolings",
     "seed": "seeds",
@@ -32,7 +34,7 @@ VARIED = {  # what the study itself sets in each recipe, and by which key
 
 @dataclass(frozen=True)
 class Budget:
-    """What every trained method gets: so many steps, so many pairs, or so many minutes of training."""
+    """The training of every method: a number of steps, of pairs, or of minutes."""
 
     unit: str
     amount: float
@@ -43,7 +45,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Method:
-    """One row of the comparison; untrained, it is the start as it is."""
+    """One row of the comparison; untrained, it is the encoder as it is, or an average of its layers (dual pivot)."""
 
     name: str
     trained: bool
@@ -54,7 +56,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Study:
-    """What the file says, checked."""
+    """The checked content of the file."""
 
     title: str
     model: str
@@ -62,10 +64,11 @@ class Study:
     methods: tuple[Method, ...]
     tasks: dict[str, dict[str, Any]]  # options by name
     keep_models: bool
+    plot: str | None = None  # the setting over which accuracy is drawn
 
 
 def read_study(path: str | Path, changes: Sequence[str] = ()) -> Study:
-    """The study of a YAML file, with ``key=value`` changes, such as ``budget.steps=10``; all mistakes are told here."""
+    """Read and check a study file, with ``key=value`` changes such as ``budget.steps=10``."""
     path = Path(path)
     content = _read(path)
     for change in changes:
@@ -94,8 +97,10 @@ def _change(content: dict[str, Any], change: str) -> None:
         raise RecipeError(f"--set takes key=value, such as budget.steps=100, not {change!r}")
     *above, last = key.split(".")
     place = content
-    for part in above:
+    for before, part in zip(["", *above], above, strict=False):
         inner = place.get(part)
+        if before == "objectives" and isinstance(inner, int | float):
+            inner = {"weight": inner}
         place[part] = place = dict(inner) if isinstance(inner, Mapping) else {}
     try:
         place[last] = yaml.safe_load(value)
@@ -121,6 +126,8 @@ def _study(content: Mapping[str, Any], path: Path) -> Study:
     )
     tasks = {name: _mapping(f"tasks.{name}", options) for name, options in _mapping("tasks", content["tasks"]).items()}
     check_tasks(tasks)
+    if content.get("plot") is not None:
+        _known("plot", {_is("plot", content["plot"], str): None}, recipe_keys())
     return Study(
         title=_is("title", content.get("title", path.stem), str),
         model=_is("model", content["model"], str),
@@ -128,11 +135,12 @@ def _study(content: Mapping[str, Any], path: Path) -> Study:
         methods=methods,
         tasks=tasks,
         keep_models=_is("keep_models", content.get("keep_models", True), bool),
+        plot=content.get("plot"),
     )
 
 
 def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: dict[str, Any], path: Path) -> Method:
-    """The method's recipe file, changed by the study's settings, changed by the method's own."""
+    """Lay the study's settings over the method's recipe file, and the method's own settings over both."""
     at = f"methods.{name}"
     trained = _is(f"{at}.train", own.get("train", True), bool)
     poolings, seeds = _several(f"{at}.poolings", own["poolings"]), _several(f"{at}.seeds", own["seeds"])
@@ -144,28 +152,32 @@ def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: 
     changes = {key: value for key, value in own.items() if key not in OF_A_METHOD}
     _check_settings(at, changes, [*recipe_keys(), *OF_A_METHOD])
     if not trained:
-        if stated := [key for key in changes if key != "max_length"]:
-            raise RecipeError(f"{at}.{stated[0]}: an untrained method has no recipe; only max_length can be given")
-        changes = {key: value for key, value in (shared | changes).items() if key == "max_length"}
-        return Method(name, False, changes, poolings, ())
+        settings = shared | changes
+        known = UNTRAINED_PIVOT_KEYS if settings.get("method") == "dual-pivot" else UNTRAINED_KEYS
+        if stated := [key for key in changes if key not in known]:
+            raise RecipeError(f"{at}.{stated[0]}: an untrained method has no recipe; give {' or '.join(known)} alone")
+        return Method(name, False, {key: settings[key] for key in known if key in settings}, poolings, ())
     from_file: dict[str, Any] = {}
     if own["recipe"] is not None:
         recipe = path.parent / _is(f"{at}.recipe", own["recipe"], str)
         from_file = read_mapping(recipe)
         _known(str(recipe), from_file, recipe_keys())
-        from_file = {key: value for key, value in from_file.items() if key not in VARIED}
+        from_file = {key: value for key, value in from_file.items() if key not in STUDY_KEYS}
     settings = from_file | {"data": content["data"]} | shared | changes
-    chosen = settings.get("objectives")
-    if isinstance(chosen, dict):  # a study chooses them by weight; what the recipe says of each remains
-        settings["objectives"] = merge_objectives(from_file.get("objectives") or {}, chosen)
+    if isinstance(settings.get("objectives"), dict):  # a study chooses them; what the recipe says of each remains
+        objectives: dict[str, Any] = {}
+        for layer in (from_file, shared, changes):
+            if isinstance(layer.get("objectives"), dict):
+                objectives = merge_objectives(objectives, layer["objectives"])
+        settings["objectives"] = objectives
     return Method(name, True, settings, poolings, seeds)
 
 
 def _check_settings(at: str, settings: Mapping[str, Any], known: Sequence[str]) -> None:
     _known(at, settings, known)
     for key in settings:
-        if key in VARIED:
-            raise RecipeError(f"{at}.{key}: every run gets its own from the study: use {VARIED[key]}")
+        if key in STUDY_KEYS:
+            raise RecipeError(f"{at}.{key}: every run gets its own from the study: use {STUDY_KEYS[key]}")
 
 
 def _budget(stated: Mapping[str, Any]) -> Budget:

@@ -1,4 +1,4 @@
-"""The process of a run seen from outside: started, watched, stopped with us, and how it ended."""
+"""Start the process of a run, watch it, stop it with ours, and say how it ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STOPPED = "stopped: the same command goes on from here"
 
 
 def carry_out(run: Run, watch: Callable[[Run], None] = lambda run: None) -> bool:
-    """Let the run's process train and measure; True if it could. What it says is kept in ``log.txt`` beside it."""
+    """Train and measure the run in a process, which writes to ``log.txt``; return whether it succeeded."""
     run.begin()
     log = run.folder / LOG_FILE
     began_at = log.stat().st_size if log.is_file() else 0
@@ -45,7 +45,7 @@ def carry_out(run: Run, watch: Callable[[Run], None] = lambda run: None) -> bool
 
 
 def _watched(process: subprocess.Popen[bytes], watch: Callable[[], None]) -> int:
-    """Its exit code; whatever ends us ends it, too, after it has saved."""
+    """Wait for the exit code; whatever ends this process ends that one, too, after it has saved."""
     with process:
         try:
             while process.poll() is None:
@@ -63,18 +63,18 @@ def _watched(process: subprocess.Popen[bytes], watch: Callable[[], None]) -> int
 
 
 def _reason(code: int, said: str) -> str:
-    """The sentence of an error of ours, or the last line of any other; signals by name."""
+    """Return the sentence of an error of ours, or the last line of any other; signals by name."""
     if code < 0:
         name = signal.Signals(-code).name
         return f"killed by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     ours = [line.partition("hf-xsent: ")[2] for line in lines if "hf-xsent: " in line]
-    return (ours or lines or ["it said nothing"])[-1]
+    return (ours or lines or ["it wrote nothing"])[-1]
 
 
 @contextmanager
 def stopped_by_sigterm() -> Iterator[None]:
-    """SIGTERM, as machines on loan send it, becomes an error of ours that lets the run at work save itself."""
+    """Turn SIGTERM, which spot machines send, into an error of ours that lets the current run save."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""The tables of a report: one a task, one of costs, one of what is not there yet."""
+"""Build the tables of a report: one for each task, one of costs, one of unfinished runs."""
 
 from __future__ import annotations
 

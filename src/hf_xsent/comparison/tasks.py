@@ -1,4 +1,4 @@
-"""What methods are compared on: the evaluation tasks, and retrieval among pairs of one's own."""
+"""Load what methods are compared on: the evaluation tasks, and retrieval among pairs of one's own."""
 
 from __future__ import annotations
 

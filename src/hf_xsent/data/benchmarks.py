@@ -10,10 +10,11 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import cast
 
-from hf_xsent.data.hub import hub_configs, hub_sentences, is_hub_id
+from hf_xsent.data.hub import hub_configs, hub_sentences
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.lines import lines
 from hf_xsent.errors import DataError, nearest
+from hf_xsent.files import is_hub_id
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def load_tatoeba(source: str | PathLike[str], languages: Iterable[str] | None = 
             raise DataError(f"{folder} has no files tatoeba.xxx-eng.xxx and tatoeba.xxx-eng.eng; name their folder")
         return [_tatoeba_set(name, *_read_folder(folder, name)) for name in _select(names, languages)]
     repo = fspath(source)
-    if not is_hub_id(repo):
+    if not is_hub_id(repo, owner=True):
         raise DataError(f"no such folder: {repo}; give the folder of the Tatoeba files, or a data set as owner/name")
     return [_tatoeba_set(name, *_read_hub(repo, name)) for name in _select(_hub_names(repo), languages)]
 

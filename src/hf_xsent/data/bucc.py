@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 
-from hf_xsent.data.hub import hub_columns, hub_configs, is_hub_id
+from hf_xsent.data.hub import hub_columns, hub_configs
 from hf_xsent.data.lines import lines
 from hf_xsent.errors import DataError, nearest
+from hf_xsent.files import is_hub_id
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def find_bucc(source: str | PathLike[str], pairs: Iterable[str] | None = None) -
             raise DataError(f"{folder} has no files such as zh-en.training.gold beside zh-en.training.zh and .en")
         return [load_bucc(folder, pair, split) for pair in _select(splits, pairs) for split in splits[pair]]
     repo = fspath(source)
-    if not is_hub_id(repo):
+    if not is_hub_id(repo, owner=True):
         raise DataError(f"no such folder: {repo}; give the folder of the BUCC files, or a data set as owner/name")
     there = [config for config in hub_configs(repo) if config.count("-") == 1]
     return [_read_hub(repo, pair) for pair in _select(there, pairs)]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
@@ -21,6 +19,7 @@ from hf_xsent.data.readers import Item, OnError, read_items
 from hf_xsent.data.repeats import RepeatFinder, hash_texts
 from hf_xsent.data.sources import BitextSource, source_files
 from hf_xsent.errors import DataError
+from hf_xsent.files import digest, file_stamp, lock, move_into_place, write_json, writing
 
 logger = logging.getLogger(__name__)
 
@@ -40,11 +39,9 @@ class Recipe:
 
     def fingerprint(self) -> str:
         """Hash the recipe with its files' sizes and times; of a Hub data set the id and revision must do."""
-        links = [Path(source.links) for source in self.sources if source.links is not None]
-        files = [path.resolve() for source in self.sources for path in source_files(source)] + links
-        stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-        text = json.dumps([FORMAT_VERSION, asdict(self), stamps], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        files = [path for source in self.sources for path in source_files(source)]
+        files += [Path(source.links) for source in self.sources if source.links is not None]
+        return digest([FORMAT_VERSION, asdict(self), [file_stamp(path) for path in files]])
 
     def folder(self, cache_dir: Path) -> Path:
         """Name the folder of the cached pairs."""
@@ -69,23 +66,14 @@ def read_counts(folder: Path) -> CleaningCounts | None:
 
 def build(recipe: Recipe, folder: Path) -> None:
     """Read, clean and write one language's pairs; other processes that want the same folder wait for it."""
-    from filelock import FileLock
-
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock"):
+    with lock(f"{folder}.lock"):
         if read_counts(folder) is not None:
             return
-        part = folder.with_name(folder.name + ".part")
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
-        try:
+        with writing(folder, folder=True) as part:
             counts = _write_pairs(recipe, part)
             counts.require_pairs(" and ".join(source.path for source in recipe.sources))
             info = {"language": recipe.language, "counts": asdict(counts), "recipe": asdict(recipe)}
-            (part / "info.json").write_text(json.dumps(info, ensure_ascii=False, indent=1), encoding="utf-8")
-            part.rename(folder)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+            write_json(part / "info.json", info)
 
 
 def _write_pairs(recipe: Recipe, part: Path) -> CleaningCounts:
@@ -102,7 +90,7 @@ def _write_pairs(recipe: Recipe, part: Path) -> CleaningCounts:
         counts.remove("repeated", writer.rows - distinct)
         counts.remove("max_pairs", distinct - counts.kept)
         if counts.kept == writer.rows:
-            candidates.rename(part / "pairs.arrow")
+            move_into_place(candidates, part / "pairs.arrow")
         else:
             _copy_kept(candidates, part / "pairs.arrow", first, counts.kept)
     finally:
@@ -212,20 +200,20 @@ def _copy_kept(path: Path, target: Path, first: npt.NDArray[np.bool_] | None, ke
 
 def side_hashes(pairs: Path) -> npt.NDArray[np.uint64]:
     """Rows × 2, for source and target, of a cached file of pairs; written beside it once and memory-mapped."""
-    from filelock import FileLock
     from tqdm import tqdm
 
     path = pairs.with_name("sides.npy")
-    with FileLock(f"{path}.lock"):
+    with lock(f"{path}.lock"):
         if not path.is_file():
-            part, batches = path.with_name("sides.part.npy"), read_batches(pairs)
-            shape = (sum(map(len, batches)), 2)
-            hashes, row = np.lib.format.open_memmap(part, mode="w+", dtype=np.uint64, shape=shape), 0
-            for batch in tqdm(batches, desc="hashing sentences", unit=" batches", delay=2, disable=None):
-                for side in range(2):
-                    hashes[row : row + len(batch), side] = [hash_texts(text) for text in batch.column(side).to_pylist()]
-                row += len(batch)
-            hashes.flush()
-            part.replace(path)
+            batches = read_batches(pairs)
+            with writing(path) as part:
+                shape = (sum(map(len, batches)), 2)
+                hashes, row = np.lib.format.open_memmap(part, mode="w+", dtype=np.uint64, shape=shape), 0
+                for batch in tqdm(batches, desc="hashing sentences", unit=" batches", delay=2, disable=None):
+                    for side in range(2):
+                        texts = batch.column(side).to_pylist()
+                        hashes[row : row + len(batch), side] = [hash_texts(text) for text in texts]
+                    row += len(batch)
+                hashes.flush()
     mapped: npt.NDArray[np.uint64] = np.load(path, mmap_mode="r")
     return mapped

@@ -20,12 +20,21 @@ _CHUNK_BYTES = 1 << 16
 @contextmanager
 def open_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a file by its suffix; damage met while reading it becomes a `DataError`."""
-    openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".zst": _open_zstd}
     try:
-        with openers.get(path.suffix.lower(), open)(path, "rb") as file:
+        with _OPENERS.get(path.suffix.lower(), open)(path, "rb") as file:
             yield file
     except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read to its end ({error}); is the file whole?") from error
+
+
+def strip_compression(name: str) -> str:
+    """Take the compression suffix off a file name."""
+    return next((name[: -len(suffix)] for suffix in _OPENERS if name.lower().endswith(suffix)), name)
+
+
+def is_jsonl(name: str) -> bool:
+    """Whether a file of this name holds JSON lines."""
+    return strip_compression(name).lower().endswith((".jsonl", ".ndjson", ".json"))
 
 
 def _open_zstd(path: Path, _mode: str) -> IO[bytes]:
@@ -71,3 +80,6 @@ class _ZstdFile(io.RawIOBase):
             raise OSError(str(error)) from error
         if not frame.eof:
             raise EOFError("the file ended within a frame")
+
+
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".zst": _open_zstd}

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from hf_xsent.errors import DataError
-
-_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+(:[\w.-]+)?")
-
-
-def is_hub_id(source: str) -> bool:
-    """Whether this is such as ``owner/name`` or ``owner/name:config``; ask for files first."""
-    return _ID.fullmatch(source) is not None
 
 
 def hub_configs(repo: str) -> list[str]:
@@ -26,13 +19,21 @@ def hub_configs(repo: str) -> list[str]:
         raise DataError(f"{repo}: neither a folder nor a data set within reach ({_first_line(error)})") from error
 
 
-def hub_rows(source: str, split: str) -> Any:
-    """The rows of one split of ``owner/name:config``, as mappings."""
+def hub_rows(source: str, split: str, streaming: bool = False) -> Any:
+    """The rows of one split of ``owner/name:config@revision``, as mappings."""
     import datasets
 
-    name, _, config = source.partition(":")
+    name, _, revision = source.partition("@")
+    name, _, config = name.partition(":")
+    with data_set_errors(source, split):
+        return datasets.load_dataset(name, config or None, split=split, revision=revision or None, streaming=streaming)
+
+
+@contextmanager
+def data_set_errors(source: str, split: str) -> Iterator[None]:
+    """Raise a ``DataError`` for whatever the libraries raise where a data set cannot be opened."""
     try:
-        return datasets.load_dataset(name, config or None, split=split)
+        yield
     except Exception as error:  # network, access and naming errors of several libraries
         raise DataError(
             f"{source}: neither a file nor a data set whose split {split!r} opens ({_first_line(error)})"

@@ -9,10 +9,11 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.hub import hub_rows, is_hub_id
+from hf_xsent.data.compression import is_jsonl, strip_compression
+from hf_xsent.data.hub import hub_rows
 from hf_xsent.data.lines import lines
-from hf_xsent.data.sources import strip_compression
 from hf_xsent.errors import DataError, nearest
+from hf_xsent.files import is_hub_id
 
 LABELS = ("entailment", "neutral", "contradiction")  # in the order of the numbers that data sets on the Hub have
 XNLI_LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
@@ -75,7 +76,7 @@ def load_xnli(
             raise DataError(f"{folder} has no file xnli.{split}.tsv, nor such as {split}-de.tsv: name XNLI's folder")
         if not places:
             found = _pairs_by_language(str(published[0]), split)
-    elif is_hub_id(fspath(source)):
+    elif is_hub_id(fspath(source), owner=True):
         places = {language: f"{fspath(source)}:{language}" for language in XNLI_LANGUAGES}
     else:
         raise DataError(f"no such folder: {source}; give the folder of XNLI's files, or facebook/xnli")
@@ -103,8 +104,8 @@ def _pairs_by_language(source: str, split: str) -> dict[str, list[InferencePair]
     """All pairs by what the column ``language`` says, or under ``_UNNAMED`` where there is none."""
     path, found = Path(source), dict[str, list[InferencePair]]()
     if path.is_file():
-        rows = (_jsonl_rows if Path(strip_compression(path.name)).suffix in (".jsonl", ".json") else _tsv_rows)(path)
-    elif is_hub_id(source):
+        rows = (_jsonl_rows if is_jsonl(path.name) else _tsv_rows)(path)
+    elif is_hub_id(source, owner=True):
         rows = _hub_rows(source, split)
     else:
         raise DataError(f"no such file: {source}; give a file of premises, hypotheses and labels, or a Hub id")

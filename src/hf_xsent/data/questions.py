@@ -11,10 +11,10 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.compression import open_file
-from hf_xsent.data.hub import hub_rows, is_hub_id
-from hf_xsent.data.sources import strip_compression
+from hf_xsent.data.compression import open_file, strip_compression
+from hf_xsent.data.hub import hub_rows
 from hf_xsent.errors import DataError
+from hf_xsent.files import is_hub_id
 
 MLQA_LANGUAGES = ("ar", "de", "en", "es", "hi", "vi", "zh")
 XQUAD_LANGUAGES = ("ar", "de", "el", "en", "es", "hi", "ro", "ru", "th", "tr", "vi", "zh")
@@ -54,7 +54,7 @@ def load_questions(source: str | PathLike[str], split: str = "train") -> list[Qu
     source = fspath(source)
     if Path(source).is_file():
         questions = list(_squad_questions(Path(source)))
-    elif is_hub_id(source):
+    elif is_hub_id(source, owner=True):
         questions = list(_hub_questions(source, split))
     else:
         raise DataError(f"no such file: {source}; give a file in SQuAD's format, or a Hub id such as rajpurkar/squad")
@@ -129,7 +129,7 @@ def _load_sets(
                 places[context, match.groupdict().get("question", context)] = str(path)
         if not places:
             raise DataError(f"{folder} has no files of {benchmark} named like {pattern}; name their folder")
-    elif is_hub_id(name):
+    elif is_hub_id(name, owner=True):
         places = {pair: f"{name}:{config(*pair)}" for pair in hub}
     else:
         raise DataError(f"no such folder: {name}; give the folder of the files of {benchmark}, or a Hub id")

@@ -15,12 +15,14 @@ from typing import Any, Literal, cast
 from hf_xsent.data.catalogs import mo_entries, po_entries
 from hf_xsent.data.columns import choose_columns, record_names, record_value, schema_names
 from hf_xsent.data.compression import open_file
+from hf_xsent.data.hub import data_set_errors, hub_rows
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.lines import lines_or_errors
 from hf_xsent.data.sources import BitextSource, source_files, source_format
 from hf_xsent.data.tmx import tmx_units
 from hf_xsent.data.word_links import LinkLine, checked_links, with_links
 from hf_xsent.errors import DataError, nearest
+from hf_xsent.files import is_local
 
 logger = logging.getLogger(__name__)
 
@@ -182,21 +184,13 @@ def _read_datasets(source: BitextSource) -> Iterator[Row | DataError]:
 def _open_dataset(source: BitextSource) -> Any:
     import datasets
 
-    path = Path(source.path)
-    name, _, revision = source.path.partition("@")
-    name, _, config = name.partition(":")
-    try:
-        if not path.exists():
-            return datasets.load_dataset(
-                name, config or None, split=source.split, revision=revision or None, streaming=True
-            )
-        if not any((path / name).exists() for name in ("dataset_info.json", "dataset_dict.json", "state.json")):
-            return datasets.load_dataset(str(path), split=source.split, streaming=True)
-        loaded = datasets.load_from_disk(str(path))
-    except Exception as error:  # the libraries below raise many kinds; each means that the data set cannot be had
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        wanted = f"neither a file nor a data set whose split {source.split!r} opens"
-        raise DataError(f"{source.path}: {wanted} ({reason})") from error
+    if not is_local(source.path):
+        return hub_rows(source.path, source.split, streaming=True)
+    with data_set_errors(source.path, source.split):
+        files = ("dataset_info.json", "dataset_dict.json", "state.json")
+        if not any((Path(source.path) / name).exists() for name in files):
+            return datasets.load_dataset(source.path, split=source.split, streaming=True)
+        loaded = datasets.load_from_disk(source.path)
     if isinstance(loaded, datasets.DatasetDict):
         if source.split not in loaded:
             raise DataError(f"{source.path}: no split {source.split!r}, only {', '.join(loaded)}")

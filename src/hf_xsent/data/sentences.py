@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -12,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from filelock import FileLock
 from tqdm import tqdm
 
 from hf_xsent.data.cache import read_batches
 from hf_xsent.data.lines import lines
 from hf_xsent.data.repeats import RepeatFinder, hash_texts
 from hf_xsent.errors import DataError
+from hf_xsent.files import digest, file_stamp, lock, write_json, writing
 
 ROWS_PER_BATCH = 1 << 16
 _HASHES_AT_ONCE = 4096
@@ -91,19 +90,15 @@ def load_sentences(path: str | Path, folder: Path, max_characters: int = 1000) -
     path = Path(path)
     if not path.is_file():
         raise DataError(f"no such file: {path}")
-    stamp = [str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns, max_characters]
-    fingerprint = hashlib.sha256(json.dumps(stamp).encode()).hexdigest()[:16]
-    folder.mkdir(parents=True, exist_ok=True)
+    fingerprint = digest([*file_stamp(path), max_characters])
     info, table = folder / f"{fingerprint}.json", folder / f"{fingerprint}.arrow"
-    with FileLock(folder / "lock"):  # of several processes one reads, the others wait
+    with lock(folder / "lock"):  # of several processes one reads, the others wait
         if not info.is_file():
             counts = _write(path, table, max_characters)
             if not counts.kept:
                 table.unlink()
                 raise DataError(f"{path} holds no sentence: {counts.lines} lines, {counts.empty} of them empty")
-            part = info.with_suffix(".part.json")
-            part.write_text(json.dumps(asdict(counts)), encoding="utf-8")
-            part.replace(info)
+            write_json(info, asdict(counts))
     return Sentences(table, SentenceCounts(**json.loads(info.read_text(encoding="utf-8"))), fingerprint)
 
 
@@ -118,12 +113,10 @@ def _write(path: Path, table: Path, max_characters: int) -> SentenceCounts:
         counts = dict.fromkeys(("empty", "too_long", "repeated", "kept"), 0)
         kept = _kept(path, finder.first_rows(), max_characters, counts)
         schema = pa.schema([("text", pa.string()), ("line", pa.int64())])
-        part = table.with_suffix(".part")
-        with pa.OSFile(str(part), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+        with writing(table) as part, pa.OSFile(str(part), "wb") as file, pa.ipc.new_file(file, schema) as writer:
             while rows := list(islice(kept, ROWS_PER_BATCH)):
                 columns = [pa.array(column) for column in zip(*rows, strict=True)]
                 writer.write_batch(pa.record_batch(columns, schema=schema))
-        part.replace(table)
         return SentenceCounts(finder.rows, **counts)
     finally:
         finder.close()

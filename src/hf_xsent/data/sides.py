@@ -1,4 +1,4 @@
-"""The two sides of bitext as lists of their own, translations row by row or shuffled apart, and unpaired text files."""
+"""Read both sides of bitext as two lists, row by row or each in an order of its own, and unpaired text files."""
 
 from __future__ import annotations
 
@@ -70,34 +70,37 @@ class FileReport:
         return {path: asdict(sentences.counts) for path, sentences in self.files.items()}
 
 
-class Sides:
+class TextSides:
     """Sentences of each language and of the target's, as rows of ``{"source", "target", "language"}``.
 
-    ``apart`` shuffles both sides of a language on their own, so that a row holds no translations any more; the longer
-    side sets how many rows there are, and the shorter one is gone through again.
+    With ``shuffle_independently`` each side of a language has an order of its own, so that a row holds no translations;
+    there are as many rows as the longer side has sentences, and the shorter side repeats.
     """
 
     def __init__(
         self,
         texts: Mapping[str, tuple[Sequence[str], Sequence[str]]],
-        apart: bool = False,
+        shuffle_independently: bool = False,
         seed: int = 0,
         report: Any = None,
     ) -> None:
         self.texts = dict(texts)
-        self.apart = apart
+        self.shuffle_independently = shuffle_independently
         self.report = report
         sizes = [max(map(len, sides)) for sides in self.texts.values()]
         self._starts = np.cumsum([0, *sizes])
         starts = self._starts.tolist()
         self.ranges = dict(zip(self.texts, map(range, starts[:-1], starts[1:]), strict=True))
         self._orders = [
-            [Permutation(len(side), (seed, 2 * number + which)) if apart else None for which, side in enumerate(sides)]
+            [
+                Permutation(len(side), (seed, 2 * number + which)) if shuffle_independently else None
+                for which, side in enumerate(sides)
+            ]
             for number, sides in enumerate(self.texts.values())
         ]
 
     @classmethod
-    def of_bitext(cls, bitext: Bitext, apart: bool = False, seed: int = 0) -> Sides:
+    def of_bitext(cls, bitext: Bitext, shuffle_independently: bool = False, seed: int = 0) -> TextSides:
         """Both sides of all languages; a language whose sides are the same is refused."""
         texts = {
             language: (BitextSide(bitext, language, "source"), BitextSide(bitext, language, "target"))
@@ -107,23 +110,25 @@ class Sides:
             rows = np.linspace(0, len(source) - 1, min(_ROWS_COMPARED, len(source)), dtype=int).tolist()
             if all(source[row] == target[row] for row in rows):
                 raise DataError(f"both sides of {language!r} hold the same sentences: they must be of two languages")
-        return cls(texts, apart, seed, bitext.report)
+        return cls(texts, shuffle_independently, seed, bitext.report)
 
     @classmethod
-    def first(cls, rows: Bitext | Sides, count: int) -> Sides:
+    def first(cls, rows: Bitext | TextSides, count: int) -> TextSides:
         """The first so many sentences of each side; bitext stays row by row."""
-        sides = rows if isinstance(rows, Sides) else cls.of_bitext(rows)
+        sides = rows if isinstance(rows, TextSides) else cls.of_bitext(rows)
         texts = {language: (source[:count], target[:count]) for language, (source, target) in sides.texts.items()}
-        return cls(texts, sides.apart)
+        return cls(texts, sides.shuffle_independently)
 
     @classmethod
-    def of_files(cls, source: str | Path, target: str | Path, folder: Path, seed: int = 0) -> Sides:
+    def of_files(cls, source: str | Path, target: str | Path, folder: Path, seed: int = 0) -> TextSides:
         """Two files of one sentence a line, in no common order; ``folder`` keeps what was read."""
         files = {str(path): load_sentences(path, folder) for path in (source, target)}
         sides = [FileSide(one) for one in files.values()]
         if len(sides) < 2 or _same(*sides):
             raise DataError(f"{source} and {target} hold the same sentences: give one file of each language")
-        return cls({Path(source).name: (sides[0], sides[1])}, apart=True, seed=seed, report=FileReport(files))
+        return cls(
+            {Path(source).name: (sides[0], sides[1])}, shuffle_independently=True, seed=seed, report=FileReport(files)
+        )
 
     @property
     def languages(self) -> dict[str, int]:

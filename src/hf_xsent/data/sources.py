@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
 
+from hf_xsent.data.compression import strip_compression
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.words import SPLITTERS
 from hf_xsent.errors import DataError, nearest
+from hf_xsent.files import is_hub_id, is_local
 
-COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
 FORMATS = ("tsv", "moses", "tmx", "po", "mo", "jsonl", "parquet", "datasets")
 _SUFFIX_FORMATS = {
     ".tsv": "tsv", ".txt": "tsv", ".tab": "tsv", ".tmx": "tmx", ".po": "po", ".pot": "po", ".mo": "mo", ".gmo": "mo",
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet",
 }  # fmt: skip
-_HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?(:[\w.-]+)?(@[\w./-]+)?")
 
 PathOrName = str | PathLike[str]
 
@@ -45,16 +45,6 @@ class BitextSource:
     link_words: str = "script"
 
 
-def strip_compression(name: str) -> str:
-    """Take the compression suffix off a file name."""
-    return next((name[: -len(suffix)] for suffix in COMPRESSIONS if name.lower().endswith(suffix)), name)
-
-
-def is_jsonl(name: str) -> bool:
-    """Whether a file of this name holds JSON lines."""
-    return strip_compression(name).lower().endswith((".jsonl", ".ndjson", ".json"))
-
-
 def source_format(source: BitextSource) -> str:
     """Name the format of a source: the one it states, or the one its name tells; a DataError where neither helps."""
     if source.format is not None:
@@ -74,7 +64,7 @@ def source_format(source: BitextSource) -> str:
         return _SUFFIX_FORMATS[suffix]
     if moses_files(source):
         return "moses"
-    if Path(strip_compression(source.path)).suffix.lower() in _SUFFIX_FORMATS or not _HUB_ID.fullmatch(source.path):
+    if Path(strip_compression(source.path)).suffix.lower() in _SUFFIX_FORMATS or not is_hub_id(source.path):
         raise DataError(f"no such file or folder: {source.path}{_nearest_file(path)}")
     return "datasets"
 
@@ -111,7 +101,7 @@ def source_files(source: BitextSource) -> list[Path]:
             raise DataError(f"no Moses pair {source.path}.{language} and {source.path}.{target}; "
                             "name both files with a comma between them")  # fmt: skip
         files = list(pair)
-    elif kind == "datasets" and not Path(source.path).exists():
+    elif kind == "datasets" and not is_local(source.path):
         return []
     elif Path(source.path).is_dir():
         return sorted(path for path in Path(source.path).rglob("*") if path.is_file())

@@ -10,9 +10,10 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.hub import check_texts, hub_columns, hub_configs, is_hub_id
+from hf_xsent.data.hub import check_texts, hub_columns, hub_configs
 from hf_xsent.data.lines import lines
 from hf_xsent.errors import DataError, nearest
+from hf_xsent.files import is_hub_id
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def load_sts22(source: str | PathLike[str], pairs: Iterable[str] | None = None) 
 def _load_hub(
     benchmark: str, repo: str, configs: dict[str, str], known: Iterable[str], pairs: Iterable[str] | None
 ) -> list[StsSet]:
-    if not is_hub_id(repo):
+    if not is_hub_id(repo, owner=True):
         raise DataError(
             f"no such folder: {repo}; give the folder of the {benchmark} files, or a data set as owner/name"
         )

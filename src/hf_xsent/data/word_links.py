@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hf_xsent.data.compression import is_jsonl
 from hf_xsent.data.lines import lines
-from hf_xsent.data.sources import is_jsonl
 from hf_xsent.data.words import Words, split_words
 from hf_xsent.errors import DataError
 

@@ -107,16 +107,3 @@ def read_reports(path: str | Path) -> list[Report]:
         return [Report(**run) for run in runs]
     except (ValueError, TypeError, KeyError) as error:
         raise OutputError(f"{path} exists and holds no results of this command: choose another file") from error
-
-
-def write_json(path: str | Path, content: Mapping[str, Any]) -> None:
-    """Whole or not at all: a reader never sees half a file."""
-    path = Path(path)
-    try:
-        text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
-    except ValueError as error:
-        raise OutputError(f"{path} is not written: a figure is not finite, which JSON cannot hold") from error
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_text(text + "\n", encoding="utf-8")
-    part.replace(path)

@@ -15,7 +15,7 @@ from hf_xsent.data.benchmarks import TatoebaSet, load_tatoeba, tatoeba_groups
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.task import Encode, Figures, Scores, fingerprint, means
 from hf_xsent.mining.neighbours import nearest_both_ways
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.encodes import SupportsEncode
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -67,7 +67,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def retrieval_by_language(
-    model: Encodes,
+    model: SupportsEncode,
     pairs: Mapping[str, tuple[Sequence[str], Sequence[str]]],
     progress: bool = True,
     target_language: str | None = None,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from hf_xsent.data.outputs import check_writable
 from hf_xsent.errors import ModelError, OutputError
-from hf_xsent.evaluation.report import Report, read_reports, write_json
+from hf_xsent.evaluation.report import Report, read_reports
 from hf_xsent.evaluation.task import EvaluationTask
 from hf_xsent.evaluation.vectors import SentenceVectors
+from hf_xsent.files import check_writable, write_json
 from hf_xsent.models.fingerprint import fingerprint_model
 
 if TYPE_CHECKING:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
+
+from hf_xsent.files import digest
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -51,10 +52,7 @@ class EvaluationTask(Protocol):
 
 def fingerprint(texts: Iterable[str]) -> str:
     """A hash of records."""
-    digest = hashlib.sha256()
-    for text in texts:
-        digest.update(text.encode() + b"\n")
-    return digest.hexdigest()[:16]
+    return digest(text + "\n" for text in texts)
 
 
 def means(languages: Mapping[str, Figures], groups: Mapping[str, Sequence[str]]) -> dict[str, Figures]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hf_xsent.errors import OutputError
 from hf_xsent.evaluation.task import Encode
+from hf_xsent.files import check_free_space
 from hf_xsent.models.encodes import check_finite
 
 if TYPE_CHECKING:
@@ -26,12 +25,9 @@ class SentenceVectors:
         self._views = list(views)
         self._rows: dict[str, int] = {}  # of those encoded so far
         shape = (max(1, len(set(sentences))), embedder.width)  # of all that will be asked for
-        needed, free = len(self._views) * shape[0] * shape[1] * 4, shutil.disk_usage(tempfile.gettempdir()).free
-        if needed > free:
-            raise OutputError(
-                f"the vectors take {needed >> 20:,} MiB but {tempfile.gettempdir()} has {free >> 20:,} MiB free: "
-                "choose fewer layers at once, or set TMPDIR to a larger disk"
-            )
+        needed = len(self._views) * shape[0] * shape[1] * 4
+        cure = "choose fewer layers at once, or set TMPDIR to a larger disk"
+        check_free_space(tempfile.gettempdir(), needed, "the vectors", cure)
         self._vectors = {}
         for view in self._views:
             with tempfile.TemporaryFile() as file:

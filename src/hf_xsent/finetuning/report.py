@@ -9,7 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.evaluation.report import render_table, versions, write_json
+from hf_xsent.evaluation.report import render_table, versions
+from hf_xsent.files import write_json, write_text
 from hf_xsent.finetuning.trainer import Scores
 
 RESULTS, TABLE = "results.json", "results.txt"
@@ -62,5 +63,5 @@ class FineTuningReport:
 def write_reports(folder: Path, reports: list[FineTuningReport], settings: Mapping[str, Any]) -> None:
     """Both files into the folder of the run."""
     content = {"settings": dict(settings), "reports": [one.to_dict() for one in reports], "versions": versions()}
-    (folder / TABLE).write_text("\n\n".join(one.table() for one in reports) + "\n", encoding="utf-8")
+    write_text(folder / TABLE, "\n\n".join(one.table() for one in reports) + "\n")
     write_json(folder / RESULTS, content)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from transformers import AutoConfig, PreTrainedTokenizerBase, set_seed
+from transformers import PreTrainedTokenizerBase, set_seed
 
 from hf_xsent.errors import DataError, ModelError, RecipeError, nearest
 from hf_xsent.finetuning.report import RESULTS, TABLE, FineTuningReport, write_reports
@@ -18,7 +18,7 @@ from hf_xsent.logs import quiet_logs
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer, quiet_loading
 from hf_xsent.models.task_model import task_model, without_padding
-from hf_xsent.training.output_folder import RECIPE_FILE, prepare_output_folder, remove_old_run, write_recipe
+from hf_xsent.training.checkpoints import RECIPE_FILE, prepare_output_folder, remove_old_run, write_recipe
 from hf_xsent.training.reading import read_dataclasses
 
 logger = logging.getLogger(__name__)
@@ -160,10 +160,13 @@ def _setting(options: Any) -> str:
 
 
 def _fine_tuned(name_or_path: str, kind: Any) -> Any:
-    """A model whose head is trained."""
+    """Open a model of this kind whose head is trained."""
+    untrained = f"{name_or_path!r} is not fine-tuned for this task: give --train, data to train it on"
     with quiet_loading():
-        architectures = AutoConfig.from_pretrained(name_or_path).architectures or []
-        wanted = {one.__name__ for one in kind._model_mapping.values()}
-        if not wanted & {*architectures}:
-            raise ModelError(f"{name_or_path!r} is not fine-tuned for this task: give --train, data to train it on")
-        return kind.from_pretrained(name_or_path, use_safetensors=True)
+        try:
+            model, info = kind.from_pretrained(name_or_path, use_safetensors=True, output_loading_info=True)
+        except ValueError as error:  # an encoder for which there is no model of this kind
+            raise ModelError(untrained) from error
+    if info["missing_keys"]:
+        raise ModelError(untrained)
+    return model

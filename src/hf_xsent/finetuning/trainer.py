@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 import torch
 from huggingface_hub import ModelCardData
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
-from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
-from hf_xsent.training.memory import keep_freed_memory
-from hf_xsent.training.saving import SavingTrainer
-from hf_xsent.training.support import check_one_device
+from hf_xsent.compat import keep_freed_memory
+from hf_xsent.files import is_local
+from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
+from hf_xsent.training.checkpoints import SavingTrainer
+from hf_xsent.training.compatibility import check_one_device
 
 Scores = dict[str, dict[str, float]]  # of each test set, by name
 Features = Mapping[str, Sequence[int]]  # input_ids and perhaps token_type_ids of one row
@@ -153,7 +153,7 @@ class FineTuner(SavingTrainer):
                 license=stated.get("license"),
                 library_name="transformers",
                 tags=["hf-xsent"],
-                base_model=None if Path(start).exists() else start,
+                base_model=None if is_local(start) else start,
             )
             folder = Path(str(self.args.output_dir))
             text = _CARD.format(
@@ -180,14 +180,10 @@ def metrics_of(scores: Scores, prefix: str) -> dict[str, float]:
 
 def pad(rows: Sequence[Features], padding: int) -> dict[str, Tensor]:
     """Rows of different lengths as the model takes them; the padding is never computed."""
-    ids = [torch.tensor(row["input_ids"]) for row in rows]
-    batch = {
-        "input_ids": pad_sequence(ids, batch_first=True, padding_value=padding),
-        "attention_mask": pad_sequence([torch.ones_like(one) for one in ids], batch_first=True),
-    }
+    ids, mask = pad_rows([row["input_ids"] for row in rows], padding)
+    batch = {"input_ids": ids, "attention_mask": mask.long()}
     if "token_type_ids" in rows[0]:
-        types = [torch.tensor(row["token_type_ids"]) for row in rows]
-        batch["token_type_ids"] = pad_sequence(types, batch_first=True)
+        batch["token_type_ids"], _ = pad_rows([row["token_type_ids"] for row in rows])
     return batch
 
 
@@ -196,18 +192,8 @@ def predictions(
     model: PreTrainedModel, rows: Sequence[Features], padding: int, doing: str
 ) -> Iterator[tuple[list[int], Any]]:
     """What the model says of all rows, a batch of similar lengths at a time, each with the numbers of its rows."""
-    order = sorted(range(len(rows)), key=lambda row: len(rows[row]["input_ids"]), reverse=True)
-    training = model.training
-    model.eval()
-    try:
-        with tqdm(total=len(rows), desc=doing, unit="row", disable=None) as bar:
-            start = 0
-            while start < len(order):
-                count = max(1, TOKENS_PER_BATCH // len(rows[order[start]]["input_ids"]))
-                numbers = order[start : start + count]
-                batch = pad([rows[number] for number in numbers], padding)
-                yield numbers, model(**{name: one.to(model.device) for name, one in batch.items()})
-                start += count
-                bar.update(len(numbers))
-    finally:
-        model.train(training)
+    module: torch.nn.Module = model
+    with evaluating(module):
+        for numbers in batches_by_length([len(row["input_ids"]) for row in rows], TOKENS_PER_BATCH, doing, "row"):
+            batch = pad([rows[number] for number in numbers], padding)
+            yield numbers, model(**{name: one.to(model.device) for name, one in batch.items()})

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hf_xsent.files import write_text
 from hf_xsent.pages.charts import histogram, standalone
 
 
@@ -14,6 +15,4 @@ def write_histogram(path: str | Path, scores: np.ndarray, threshold: float | Non
     low, high = (float(np.quantile(scores, share)) for share in (0.001, 0.999)) if len(scores) else (0.0, 1.0)
     high = max(high, low + 1e-6)
     counts, edges = np.histogram(scores, bins=60, range=(low, high))
-    part = Path(f"{path}.part")
-    part.write_text(standalone(histogram(title, counts.tolist(), edges.tolist(), threshold)), encoding="utf-8")
-    part.replace(path)
+    write_text(path, standalone(histogram(title, counts.tolist(), edges.tolist(), threshold)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -12,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from hf_xsent.data.outputs import check_writable
 from hf_xsent.data.sentences import Sentences, load_sentences
-from hf_xsent.errors import DataError, OutputError
+from hf_xsent.errors import DataError
+from hf_xsent.files import check_free_space, check_writable
 from hf_xsent.mining.calibration import best_threshold, read_gold
 from hf_xsent.mining.histogram import write_histogram
 from hf_xsent.mining.index import import_faiss, index_memory, nearest_by_index
@@ -24,7 +23,7 @@ from hf_xsent.mining.search import SearchOptions, search_shards, search_tasks
 from hf_xsent.mining.tables import one_line, write_table
 from hf_xsent.mining.tasks import Processes, RunTasks
 from hf_xsent.mining.vectors import VectorStore
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.encodes import SupportsEncode
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +92,7 @@ def mine_files(
     source: str | Path,
     target: str | Path,
     output: str | Path,
-    model: Encodes,
+    model: SupportsEncode,
     identity: dict[str, str],
     work: str | Path,
     settings: MiningSettings | None = None,
@@ -149,20 +148,14 @@ def _check_outputs(output: str | Path, work: Path, settings: MiningSettings, inp
         check_writable(settings.plot, [*read, output])
     if not any((work / "sentences").glob("*.arrow")):
         copies = sum(Path(path).stat().st_size for path in inputs if Path(path).is_file())
-        _check_room(work, copies, "copies of the sentences need at least", "give another --work folder")
+        check_free_space(work, copies, "copies of the sentences", "give another --work folder")
 
 
-def _check_room(work: Path, needed: int, what: str, mend: str) -> None:
-    free = shutil.disk_usage(work).free
-    if needed > free:
-        raise OutputError(f"{work} has {free / 2**20:.0f} MiB free, but {what} {needed / 2**20:.0f}: {mend}")
-
-
-def _look_ahead(model: Encodes, stores: list[VectorStore], work: Path, settings: MiningSettings) -> None:
+def _look_ahead(model: SupportsEncode, stores: list[VectorStore], work: Path, settings: MiningSettings) -> None:
     """Say what the run will take, and what can be known not to go well."""
     estimate, width = estimate_run(model, stores, work, settings)
     logger.info("this takes %s", estimate)
-    _check_room(work, estimate.disk_bytes, "the vectors need", "give another --work folder or --vectors float16")
+    check_free_space(work, estimate.disk_bytes, "the vectors", "give another --work folder or --vectors float16")
     if (
         settings.index is None
         and settings.precision == "bfloat16"
@@ -174,7 +167,7 @@ def _look_ahead(model: Encodes, stores: list[VectorStore], work: Path, settings:
 
 
 def estimate_run(
-    model: Encodes, stores: list[VectorStore], work: Path, settings: MiningSettings
+    model: SupportsEncode, stores: list[VectorStore], work: Path, settings: MiningSettings
 ) -> tuple[Estimate, int]:
     """Encode a sample of either side and multiply a block, and count on; gives the vectors' width as well."""
     seconds, disk, width = 0.0, 0, 0

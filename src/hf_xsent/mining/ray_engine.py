@@ -13,7 +13,7 @@ from tqdm import tqdm
 from hf_xsent.errors import MissingExtraError, OutputError
 from hf_xsent.mining.search import SearchShard
 from hf_xsent.mining.tasks import Task
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.encodes import SupportsEncode
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class RayEngine:
     address: str = "auto"
     device: str = "cpu"
 
-    def __call__(self, tasks: Sequence[Task], doing: str, model: Encodes | None = None) -> None:
+    def __call__(self, tasks: Sequence[Task], doing: str, model: SupportsEncode | None = None) -> None:
         """Run what is missing, in any order."""
         ray = self._connect()
         missing = [task for task in tasks if not task.path.is_file()]
@@ -63,7 +63,7 @@ class RayEngine:
         return ray
 
 
-def _run(task: Task, model: Encodes | None, device: str) -> None:
+def _run(task: Task, model: SupportsEncode | None, device: str) -> None:
     """In a worker, to which Ray shows no GPU but the task's own."""
     if task.path.is_file():  # of a worker that was lost, the file may be there all the same
         return
@@ -75,7 +75,7 @@ def _run(task: Task, model: Encodes | None, device: str) -> None:
 
 
 @contextmanager
-def _on_cpu(model: Encodes | None) -> Iterator[None]:
+def _on_cpu(model: SupportsEncode | None) -> Iterator[None]:
     """For a while, so that what is packed then can be opened where there is no such GPU."""
     module = _module(model)
     weight = None if module is None else next(module.parameters(), None)
@@ -90,7 +90,7 @@ def _on_cpu(model: Encodes | None) -> Iterator[None]:
         module.to(home)
 
 
-def _module(model: Encodes | None) -> nn.Module | None:
+def _module(model: SupportsEncode | None) -> nn.Module | None:
     """What of a model lies on a device."""
     inner = getattr(model, "model", model)
     return inner if isinstance(inner, nn.Module) else None

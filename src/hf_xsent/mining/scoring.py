@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from hf_xsent.data.outputs import check_writable
 from hf_xsent.data.readers import check_source, read_pairs
 from hf_xsent.data.sources import BitextSource, source_files
+from hf_xsent.files import check_writable
 from hf_xsent.mining.margin import margin_score
 from hf_xsent.mining.neighbours import Vectors, nearest_one_way
 from hf_xsent.mining.tables import one_line, write_table
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.encodes import SupportsEncode
 
 COLUMNS = ("score", "cosine", "source", "target")
 _PAIRS_AT_ONCE = 1 << 14
@@ -25,7 +25,7 @@ _PAIRS_AT_ONCE = 1 << 14
 def score_pairs(
     source: BitextSource,
     output: str | Path,
-    model: Encodes,
+    model: SupportsEncode,
     pools: tuple[Vectors, Vectors] | None = None,
     k: int = 4,
     margin: str = "ratio",
@@ -46,7 +46,7 @@ def score_pairs(
 
 def _rows(
     pairs: list[tuple[str, str]],
-    model: Encodes,
+    model: SupportsEncode,
     pools: tuple[Vectors, Vectors] | None,
     k: int,
     margin: str,

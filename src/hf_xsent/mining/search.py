@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from hf_xsent.files import write_arrays
 from hf_xsent.mining.best import Neighbours
 from hf_xsent.mining.neighbours import check_vectors, nearest_among
-from hf_xsent.mining.tasks import Processes, RunTasks, claim, save
+from hf_xsent.mining.tasks import Processes, RunTasks, claim
 from hf_xsent.mining.vectors import ShardedVectors, VectorStore
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.encodes import SupportsEncode
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class SearchShard:
         """Where the neighbours lie."""
         return self.folder / f"{self.number:05d}.npz"
 
-    def run(self, model: Encodes | None = None) -> None:
+    def run(self, model: SupportsEncode | None = None) -> None:
         """Compare and write."""
         options, first = self.options, self.number * len(ShardedVectors(self.targets[:1]))
         of_source, of_target = nearest_among(
@@ -58,7 +59,7 @@ class SearchShard:
             "target_cosines": of_target.cosines.numpy(),
             "target_numbers": of_target.numbers.numpy(),
         }
-        save(self.path, found)
+        write_arrays(self.path, found)
 
 
 def search_tasks(work: Path, source: VectorStore, target: VectorStore, options: SearchOptions) -> list[SearchShard]:

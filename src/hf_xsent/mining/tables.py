@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+
+from hf_xsent.files import write_text
 
 
 def write_table(output: str | Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> int:
-    """Write the table whole or not at all; gives how many rows follow the header."""
-    output = Path(output)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    part = output.with_name(output.name + ".part")
+    """Write the table; return the number of rows below the header."""
     count = 0
-    try:
-        with part.open("w", encoding="utf-8", newline="\n") as file:
-            file.write("\t".join(header) + "\n")
-            for row in rows:
-                file.write("\t".join(row) + "\n")
-                count += 1
-        part.replace(output)
-    finally:
-        part.unlink(missing_ok=True)
+
+    def lines() -> Iterator[str]:
+        nonlocal count
+        yield "\t".join(header) + "\n"
+        for row in rows:
+            yield "\t".join(row) + "\n"
+            count += 1
+
+    write_text(output, lines())
     return count
 
 

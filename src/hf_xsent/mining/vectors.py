@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hf_xsent.data.sentences import Sentences
-from hf_xsent.mining.tasks import Processes, RunTasks, claim, save
-from hf_xsent.models.encodes import Encodes, check_finite
+from hf_xsent.files import write_arrays
+from hf_xsent.mining.tasks import Processes, RunTasks, claim
+from hf_xsent.models.encodes import SupportsEncode, check_finite
 from hf_xsent.models.fingerprint import fingerprint_model
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class VectorStore:
         done = sum(path.is_file() * self.sentences.batch_length(number) for number, path in enumerate(self.paths))
         return len(self.sentences) - done
 
-    def encode(self, model: Encodes, run: RunTasks | None = None) -> ShardedVectors:
+    def encode(self, model: SupportsEncode, run: RunTasks | None = None) -> ShardedVectors:
         """Encode what is missing, and open all."""
         tasks = [EncodeShard(self, number) for number in range(len(self.paths))]
         (run or Processes())(tasks, "encoding", model)
@@ -102,12 +103,12 @@ class EncodeShard:
         """Where the shard lies."""
         return self.store.paths[self.number]
 
-    def run(self, model: Encodes | None) -> None:
+    def run(self, model: SupportsEncode | None) -> None:
         """Encode and write."""
         assert model is not None
         vectors = model.encode(self.store.sentences.batch(self.number)).astype(self.store.dtype)
         check_finite(vectors, self.store.dtype, self._name)
-        save(self.path, vectors)
+        write_arrays(self.path, vectors)
 
     def _name(self, row: int) -> str:
         text, line = self.store.sentences[self.number * self.store.sentences.rows_per_batch + row]

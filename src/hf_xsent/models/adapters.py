@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from hf_xsent.compat import mark_initialized
 from hf_xsent.errors import MissingExtraError, RecipeError, nearest
 from hf_xsent.models.loading import build_encoder
 
@@ -24,7 +25,7 @@ def add_adapters(encoder: PreTrainedModel, rank: int, alpha: float, targets: Seq
     peft.inject_adapter_in_model(config, encoder)
     for name, module in encoder.named_modules():
         if ".lora_" in name:
-            module._is_hf_initialized = True  # else transformers draws them anew
+            mark_initialized(module)
 
 
 def check_adapters(targets: Sequence[str] | None, config: PreTrainedConfig) -> None:

@@ -18,6 +18,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedC
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from hf_xsent.compat import attention_of, has_hooks, set_attention
 from hf_xsent.errors import RecipeError
 from hf_xsent.packing import PackedSentences, packed_attention
 from hf_xsent.recomputing import activations_recomputed
@@ -137,7 +138,8 @@ class Backbone(ABC):
         """As ``encode``, from 1 × T × d vectors in the place of word vectors, or of the first layer's input."""
         count = len(self.layers)
         layer = count if layer is None else layer
-        whole = tokens is None or layer == 0 or _is_watched(self.layers[layer - 1])
+        # FSDP, ZeRO-3 and probes hook into the call of a layer: then it must run as a whole.
+        whole = tokens is None or layer == 0 or has_hooks(self.layers[layer - 1])
         hidden = next(islice(self._states(words, packed, embedded), layer if whole else layer - 1, None))
         if tokens is None:
             return hidden
@@ -178,16 +180,16 @@ class Backbone(ABC):
 
         A checkpointed layer is called again in the backward pass, by torch: ours stays in place for that.
         """
-        chosen = self.config._attn_implementation
+        chosen = attention_of(self.config)
         if "flash" in (chosen or ""):
             yield
             return
-        self.config._attn_implementation = PACKED_ATTENTION
+        set_attention(self.config, PACKED_ATTENTION)
         try:
             yield
         finally:
             if not (layer.training and layer.gradient_checkpointing):
-                self.config._attn_implementation = chosen
+                set_attention(self.config, chosen)
 
     @staticmethod
     def _attend_from(
@@ -199,11 +201,6 @@ class Backbone(ABC):
         query, key, value = (x.squeeze(0).unflatten(-1, (heads, -1)) for x in (query, key, value))
         context = packed_attention(query, key, value, packed.runs, **options).flatten(1)
         return (context if tokens is packed.first_tokens else context[tokens])[None]
-
-
-def _is_watched(layer: Layer) -> bool:
-    """Sharding (FSDP, ZeRO-3) and probes hook into the call of a layer: then it must run as a whole."""
-    return bool(layer._forward_pre_hooks or layer._forward_hooks)
 
 
 def check_frozen_layers(layers: int, config: PreTrainedConfig) -> None:

@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
 
+from hf_xsent.compat import attention_of
 from hf_xsent.errors import ModelError, RecipeError
+from hf_xsent.files import is_hub_id, is_local
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.fingerprint import fingerprint_model
 from hf_xsent.models.loading import load_encoder
@@ -93,8 +95,7 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
     def from_backbone(cls, name_or_path: str, **options: Any) -> Self:
         """Start from any pretrained encoder, which the saved model will refer to by this name or folder."""
         model = super().from_backbone(name_or_path, **options)
-        folder = Path(name_or_path)
-        model.config.encoder_name = str(folder.resolve()) if folder.is_dir() else name_or_path
+        model.config.encoder_name = str(Path(name_or_path).resolve()) if is_local(name_or_path) else name_or_path
         model.config.encoder_fingerprint = fingerprint_model(name_or_path)
         model.freeze()
         return model
@@ -149,10 +150,6 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
         """The encoder has no gradients."""
         for weight in self.trained_weights():
             weight.grad = None
-
-    def floating_point_ops(self, *_: Any, **__: Any) -> int:
-        """Not counted: the Trainer asks each step, and the answer would take longer than the step."""
-        return 0
 
     @property
     def mixing_weights(self) -> Tensor:
@@ -258,17 +255,17 @@ def _pooled_layers(states: Any, packed: PackedSentences) -> Tensor:
 def _referenced_encoder(config: DualPivotConfig, dtype: Any) -> PreTrainedModel:
     """The encoder that the extraction was trained on, or one sentence."""
     name = str(config.encoder_name)
-    looks_local = Path(name).is_absolute()
-    if looks_local and not Path(name).is_dir():
+    local = not is_hub_id(name)
+    if local and not is_local(name):
         raise ModelError(
             f"the frozen encoder of this model is not at {name}: put it there, or its new place into encoder_name of "
             "the model's config.json"
         )
-    revision = None if looks_local else str(config.encoder_fingerprint).rpartition("@")[2]
-    if looks_local and fingerprint_model(name) != config.encoder_fingerprint:
+    revision = None if local else str(config.encoder_fingerprint).rpartition("@")[2]
+    if local and fingerprint_model(name) != config.encoder_fingerprint:
         raise ModelError(f"the encoder in {name} is another one than this model was trained on: put that one back")
     options: dict[str, Any] = {} if revision in (None, "None") else {"revision": revision}
-    attention = config.encoder_config._attn_implementation
+    attention = attention_of(config.encoder_config)
     if attention is not None:
         options["attn_implementation"] = attention
     return load_encoder(name, dtype=torch.float32 if dtype == "auto" else dtype, **options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,14 +11,12 @@ from transformers import AutoModelForPreTraining
 from hf_xsent.errors import RecipeError
 from hf_xsent.models.loading import one_sentence, quiet_loading
 from hf_xsent.models.masked_language_head import MaskedLanguageHead
+from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.objectives.registry import objective_class
-
-if TYPE_CHECKING:
-    from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 
 
 @torch.no_grad()
-def load_matching_heads(model: SentenceEncoderForPreTraining, name_or_path: str) -> None:
+def load_matching_heads(model: SentenceEncoder, name_or_path: str) -> None:
     """Load heads, language embeddings and extraction of an earlier model, where both models have the same.
 
     Heads over word pieces load the pieces that both know.

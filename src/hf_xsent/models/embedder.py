@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from tqdm import tqdm
+from torch import Tensor
 from transformers import AutoModel, PreTrainedTokenizerBase
-from transformers.utils import cached_file
 
 from hf_xsent.errors import ModelError, nearest
+from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
 from hf_xsent.models.families import family
-from hf_xsent.models.loading import load_config, load_tokenizer, one_sentence, quiet_loading
+from hf_xsent.models.loading import load_config, load_tokenizer, model_file, one_sentence, quiet_loading
 from hf_xsent.models.sentence_encoder import SentenceEncoder, SentenceEncoderConfig, View
 from hf_xsent.packing import POOLINGS
 
@@ -28,7 +25,7 @@ _SENTENCES_PER_TOKENIZER_CALL = 4096
 
 
 class SentenceEmbedder:
-    """Encodes sentences through the lean path: sorted by length, packed, a bounded number of tokens at a time."""
+    """Encode sentences through the lean path: sorted by length, packed, a bounded number of tokens at a time."""
 
     def __init__(
         self,
@@ -133,18 +130,12 @@ class SentenceEmbedder:
             raise ModelError("encode takes a list of sentences: put the one sentence into a list")
         self.check_views(views)
         ids = self._tokenize(sentences)
-        order = sorted(range(len(ids)), key=lambda i: len(ids[i]), reverse=True)  # longest first: memory peaks at once
         vectors = [np.empty((len(ids), self.width), np.float32) for _ in views] if into is None else list(into)
-        bar = tqdm(total=len(ids), desc="encoding", unit="sentence", disable=None if show_progress else True)
-        start = 0
-        with bar, _evaluating(self.model):
-            while start < len(order):
-                count = max(1, self.tokens_per_batch // len(ids[order[start]]))
-                rows = order[start : start + count]
+        doing = "encoding" if show_progress else None
+        with evaluating(self.model):
+            for rows in batches_by_length([len(one) for one in ids], self.tokens_per_batch, doing):
                 for whole, some in zip(vectors, self._embed([ids[i] for i in rows], views, language), strict=True):
                     whole[rows] = some[:, : self.width].float().cpu().numpy()
-                start += count
-                bar.update(len(rows))
         return vectors
 
     def _tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
@@ -156,10 +147,7 @@ class SentenceEmbedder:
 
     def _embed(self, ids: list[list[int]], views: Sequence[View], language: str | None) -> list[Tensor]:
         device = self.model.device
-        longest = max(map(len, ids))
-        mask = torch.arange(longest) < torch.tensor([len(row) for row in ids])[:, None]
-        padded = torch.zeros(mask.shape, dtype=torch.long)
-        padded[mask] = torch.tensor([token for row in ids for token in row])
+        padded, mask = pad_rows(ids)
         languages = None
         if self.model.config.languages:
             languages = torch.full((len(ids),), self._language_id(language), device=device)
@@ -188,18 +176,6 @@ def _device(device: str | torch.device | None) -> torch.device:
         reason = str(error).splitlines()[0]
         raise ModelError(f"the device {str(device)!r} is not to be had here, try cpu or cuda: {reason}") from error
     return chosen
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout; afterwards each part is in the mode it was in, also after an error."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
 
 
 def _open_plain(name_or_path: str, dtype: torch.dtype, stated: dict[str, Any]) -> SentenceEncoder:
@@ -256,13 +232,8 @@ def _is_map(name_or_path: str, module: str, settings: dict[str, Any]) -> bool:
 
 def _stated(name_or_path: str, file: str) -> Any:
     """A JSON file of a model folder or Hub id; None where there is none."""
-    found = cached_file(
-        name_or_path,
-        file,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
-    )
-    return None if found is None else json.loads(Path(found).read_text(encoding="utf-8"))
+    found = model_file(name_or_path, file)
+    return None if found is None else json.loads(found.read_text(encoding="utf-8"))
 
 
 def _pooling(config: dict[str, Any]) -> str:

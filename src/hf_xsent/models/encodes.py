@@ -12,7 +12,7 @@ from hf_xsent.errors import DataError
 _ROWS_AT_ONCE = 4096
 
 
-class Encodes(Protocol):
+class SupportsEncode(Protocol):
     """SentenceEmbedder and SentenceTransformer have it."""
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:

@@ -8,11 +8,10 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers.utils import cached_file
 
 from hf_xsent.errors import ModelError
 from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForSentenceEmbedding
-from hf_xsent.models.loading import load_encoder
+from hf_xsent.models.loading import load_encoder, model_file
 
 MIX, MAP = "WeightedLayerPooling", "Dense"
 
@@ -42,7 +41,7 @@ def open_extraction(
 
 
 def _tensor(name_or_path: str, module: str, name: str) -> Tensor:
-    found = cached_file(name_or_path, f"{module}/model.safetensors", _raise_exceptions_for_missing_entries=False)
+    found = model_file(name_or_path, f"{module}/model.safetensors")
     tensors = {} if found is None else load_file(found)
     if name not in tensors:
         raise ModelError(f"{name_or_path!r} has no {name} in {module}/model.safetensors: is it whole?")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from huggingface_hub import hf_hub_download
 
 from hf_xsent.errors import ModelError
-from hf_xsent.models.loading import load_config
+from hf_xsent.files import digest, is_local
+from hf_xsent.models.loading import one_sentence
 
 _SAMPLES, _SAMPLE_BYTES = 64, 4096
 _MODEL_FILES = ("*.safetensors", "config.json", "tokenizer*", "vocab*", "*.model")
@@ -21,18 +23,21 @@ def fingerprint_model(name_or_path: str) -> str:
 
     Of large files, 64 pieces spread over them must do. Of folders within only sentence-transformers' modules count.
     """
-    folder = Path(name_or_path)
-    if not folder.is_dir():
-        return f"{name_or_path}@{getattr(load_config(name_or_path), '_commit_hash', None)}"
-    digest = hashlib.sha256()
+    if not is_local(name_or_path):
+        with one_sentence(name_or_path, "readable config.json"):
+            config = Path(hf_hub_download(name_or_path, "config.json"))
+        return f"{name_or_path}@{config.parent.name}"  # the Hub's cache: snapshots/<commit>/config.json
+    return digest(_samples(Path(name_or_path)))
+
+
+def _samples(folder: Path) -> Iterator[str | bytes]:
     for path in sorted({path for pattern in _MODEL_FILES for path in folder.glob(pattern)} | _modules(folder)):
         size = path.stat().st_size
-        digest.update(f"{path.relative_to(folder).as_posix()} {size}\n".encode())
+        yield f"{path.relative_to(folder).as_posix()} {size}\n"
         with path.open("rb") as file:
             for start in np.linspace(0, max(0, size - _SAMPLE_BYTES), _SAMPLES, dtype=int).tolist():
                 file.seek(start)
-                digest.update(file.read(_SAMPLE_BYTES))
-    return digest.hexdigest()[:16]
+                yield file.read(_SAMPLE_BYTES)
 
 
 def _modules(folder: Path) -> set[Path]:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import hf_hub_download
+from huggingface_hub.errors import EntryNotFoundError
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -21,6 +23,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from hf_xsent.errors import ModelError
+from hf_xsent.files import is_local
 from hf_xsent.models.families import family
 
 
@@ -43,7 +46,7 @@ def load_encoder(name_or_path: str, dtype: torch.dtype = torch.float32, **option
     if is_ours(config):
         encoder.merge_adapters()
         encoder = encoder.encoder
-        encoder.config._name_or_path = ""  # its weights are no longer those of the encoder that has this name
+        encoder.config.name_or_path = ""  # its weights are no longer those of the encoder that has this name
     return encoder
 
 
@@ -59,6 +62,17 @@ def load_encoder_config(name_or_path: str) -> PreTrainedConfig:
     return config.encoder_config if is_ours(config) else config
 
 
+def model_file(name_or_path: str, file: str) -> Path | None:
+    """Find a file of a model folder or Hub id; None where there is none, or none without a network."""
+    if Path(name_or_path).is_dir():
+        path = Path(name_or_path) / file
+        return path if path.is_file() else None
+    try:
+        return Path(hf_hub_download(name_or_path, file))
+    except EntryNotFoundError:
+        return None
+
+
 def is_ours(config: PreTrainedConfig) -> bool:
     """Whether it is of a model of ours, which holds an encoder, rather than of an encoder."""
     return hasattr(config, "encoder_config")
@@ -67,8 +81,7 @@ def is_ours(config: PreTrainedConfig) -> bool:
 def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
     """The tokenizer of a model folder or Hub id."""
     files = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model")
-    folder = Path(name_or_path)
-    if folder.is_dir() and not any((folder / file).is_file() for file in files):
+    if is_local(name_or_path) and not any((Path(name_or_path) / file).is_file() for file in files):
         raise ModelError(f"the model folder {name_or_path!r} holds no tokenizer: save one into it (tokenizer.json)")
     with one_sentence(name_or_path, "readable tokenizer"):
         return AutoTokenizer.from_pretrained(name_or_path)
@@ -81,7 +94,7 @@ def one_sentence(name_or_path: str, what: str) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        if Path(name_or_path).is_dir():
+        if is_local(name_or_path):
             raise ModelError(f"the model folder {name_or_path!r} has no {what}: {reason}") from error
         raise ModelError(f"{name_or_path!r} is no folder, and as a Hub id it gives no {what}: {reason}") from error
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,7 +14,9 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
 
+from hf_xsent.compat import attention_of
 from hf_xsent.errors import ModelError, RecipeError, nearest
+from hf_xsent.files import is_local
 from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone
 from hf_xsent.models.families import backbone_of, family
@@ -121,9 +122,9 @@ class SentenceEncoder(PreTrainedModel):
         if stated.dropout is not None:
             options |= dict.fromkeys(family(load_encoder_config(name_or_path)).dropouts, stated.dropout)
         encoder = load_encoder(name_or_path, dtype=dtype, **options)
-        if Path(name_or_path).is_dir():
-            encoder.config._name_or_path = ""  # a path of this machine is nobody else's business
-        chosen = {"attn_implementation": encoder.config._attn_implementation}  # else the config would reset it
+        if is_local(name_or_path):
+            encoder.config.name_or_path = ""  # a path of this machine is nobody else's business
+        chosen = {"attn_implementation": attention_of(encoder.config)}  # else the config would reset it
         return cls(stated.replaced(encoder_config=encoder.config, **chosen), encoder=encoder)
 
     @classmethod

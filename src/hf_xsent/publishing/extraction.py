@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from hf_xsent.files import write_json
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 
 WEIGHTED_LAYERS = "sentence_transformers.models.WeightedLayerPooling"
@@ -29,7 +30,7 @@ def write_weighted_layers(model: DualPivotForSentenceEmbedding, folder: Path) ->
     _write(folder, stated, {"layer_weights": model.mixing_weights.detach()})
     path = folder.parent / "config.json"
     encoder = json.loads(path.read_text(encoding="utf-8")) | {"output_hidden_states": True}
-    path.write_text(json.dumps(encoder, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(path, encoder)
 
 
 def write_dense(linear_map: torch.nn.Linear, folder: Path) -> None:
@@ -45,7 +46,7 @@ def write_dense(linear_map: torch.nn.Linear, folder: Path) -> None:
 
 def _write(folder: Path, config: dict[str, object], weights: dict[str, Tensor]) -> None:
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    write_json(folder / "config.json", config)
     save_file(
         {name: one.float().cpu().contiguous() for name, one in weights.items()}, str(folder / "model.safetensors")
     )

@@ -13,6 +13,7 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, HTTPError
 from huggingface_hub.utils import validate_repo_id
 
 from hf_xsent.errors import OutputError
+from hf_xsent.files import readable_size
 from hf_xsent.publishing.card_fields import check_card
 
 logger = logging.getLogger(__name__)
@@ -20,7 +21,6 @@ logger = logging.getLogger(__name__)
 _EXPORT = ("modules.json", "config.json", "model.safetensors", "tokenizer_config.json")
 _PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib"}
 _NOT_SENT = {".git", ".cache", ".huggingface"}  # folders that huggingface_hub leaves out
-_UNITS = ("bytes", "kB", "MB", "GB")
 _REFUSALS = {
     401: "the Hub does not accept your token: sign in anew with 'hf auth login'",
     403: "your token may not write there: use one with write access to that organization",
@@ -40,7 +40,7 @@ class Upload:
         """Each file with its size, and all together."""
         rows = {**self.files, f"{len(self.files)} files": sum(self.files.values())}
         width = max(map(len, rows))
-        return "\n".join(f"{name:<{width}}  {_readable(size):>10}" for name, size in rows.items())
+        return "\n".join(f"{name:<{width}}  {readable_size(size):>10}" for name, size in rows.items())
 
 
 def plan_upload(folder: str | Path, repository: str) -> Upload:
@@ -99,11 +99,3 @@ def _one_sentence(repository: str) -> Iterator[None]:
         raise OutputError(
             f"{repository} is not published: {' '.join(str(error).split())} (run the same command to go on)"
         ) from None
-
-
-def _readable(size: float) -> str:
-    for unit in _UNITS[:-1]:
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} {_UNITS[-1]}"

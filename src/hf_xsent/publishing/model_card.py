@@ -19,6 +19,7 @@ from huggingface_hub import (
 )
 
 from hf_xsent.errors import ModelError, OutputError
+from hf_xsent.files import is_local
 from hf_xsent.publishing.evaluation_tables import EvaluationTable
 
 _POOLING_WORDS = {
@@ -160,7 +161,7 @@ def facts_of_run(run: str | Path) -> dict[str, Any]:
     target = str(recipe.get("target_language", "en"))
     return {
         "name": run.resolve().name,
-        "base_model": str(recipe.get("model", "")) if not Path(str(recipe.get("model", ""))).exists() else "",
+        "base_model": "" if is_local(str(recipe.get("model", ""))) else str(recipe.get("model", "")),
         "languages": sorted({*pairs, target} if pairs else set()),
         "dimensions": int(config["encoder_config"]["hidden_size"]),
         "pooling": config["pooling"],

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,13 +19,15 @@ import torch
 from torch import Tensor, nn
 
 from hf_xsent.errors import MissingExtraError, ModelError
+from hf_xsent.files import writing
+from hf_xsent.models.batching import batches_by_length
 from hf_xsent.models.embedder import sentence_transformer_settings
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.encodes import SupportsEncode
 from hf_xsent.models.loading import load_encoder, load_tokenizer
 
 PLAIN, QUANTIZED = "onnx/model.onnx", "onnx/model_quantized.onnx"
 _LARGEST_DIFFERENCE = 1e-4
-_SENTENCES_PER_BATCH = 32
+_CHARACTERS_PER_BATCH = 4096
 _SAMPLES = (["A dog."], ["Ein zweiter, etwas längerer Satz.", "第三句话。", "Третье предложение."] * 2)
 
 
@@ -41,10 +42,8 @@ class OnnxEncoder:
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
         """N × d float32 vectors, row i for sentence i."""
-        order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
         rows: list[Any] = [None] * len(sentences)
-        for start in range(0, len(order), _SENTENCES_PER_BATCH):
-            some = order[start : start + _SENTENCES_PER_BATCH]
+        for some in batches_by_length([len(one) for one in sentences], _CHARACTERS_PER_BATCH):
             for i, vector in zip(some, self._embed([sentences[i] for i in some]), strict=True):
                 rows[i] = vector
         return np.stack(rows)
@@ -78,7 +77,7 @@ def export_onnx(folder: str | Path) -> Path:
     encoder = load_encoder(str(folder), attn_implementation="eager").eval()
     tokenizer = load_tokenizer(str(folder))
     batches = [dict(tokenizer(one, padding=True, return_tensors="pt")) for one in _SAMPLES]
-    with _written_whole(folder / PLAIN) as part:
+    with writing(folder / PLAIN) as part:
         _export(encoder, batches[1], part)
         difference = max(_difference(encoder, part, batch) for batch in batches)
         if difference > _LARGEST_DIFFERENCE:
@@ -87,7 +86,7 @@ def export_onnx(folder: str | Path) -> Path:
 
 
 def quantize_onnx(
-    folder: str | Path, accuracy: Callable[[Encodes], float], largest_drop: float
+    folder: str | Path, accuracy: Callable[[SupportsEncode], float], largest_drop: float
 ) -> tuple[float, float, bool]:
     """Write ``onnx/model_quantized.onnx`` if accuracy (in percent) falls by at most ``largest_drop``.
 
@@ -97,7 +96,7 @@ def quantize_onnx(
     if not (folder / PLAIN).is_file():
         raise ModelError(f"{folder} has no {PLAIN} yet: write it first")
     before = accuracy(OnnxEncoder(folder))
-    with _written_whole(folder / QUANTIZED) as part:
+    with writing(folder / QUANTIZED) as part:
         _quantize(folder / PLAIN, part)
         after = accuracy(OnnxEncoder(folder, os.path.relpath(part, folder)))
         kept = before - after <= largest_drop
@@ -151,17 +150,6 @@ def _quantize(source: Path, target: Path) -> None:
 
     with _quiet():
         quantize_dynamic(str(source), str(target), weight_type=QuantType.QInt8, per_channel=True)
-
-
-@contextmanager
-def _written_whole(path: Path) -> Iterator[Path]:
-    """A place to write to that becomes ``path`` if all goes well and something was written."""
-    path.parent.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as folder:
-        part = Path(folder) / path.name
-        yield part
-        if part.is_file():
-            os.replace(part, path)
 
 
 @contextmanager

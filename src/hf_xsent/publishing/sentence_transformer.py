@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.errors import ModelError, OutputError
+from hf_xsent.files import write_json, writing
 from hf_xsent.models.adapters import plain_weights
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -68,18 +67,10 @@ def export_sentence_transformer(
     if len(embedder.tokenizer) > config.encoder_config.vocab_size:
         raise ModelError("the tokenizer has more pieces than the encoder has embeddings: they do not belong together")
 
-    part = folder.with_name(folder.name + ".part")
-    if part.exists():
-        raise OutputError(f"{part} exists already: remove it if it is what an export that was cut off left behind")
-    part.mkdir(parents=True)
-    try:
+    with writing(folder, folder=True) as part:
         _write(embedder, part, dtype)
         if verify:
             _verify(embedder, part, dtype)
-        shutil.rmtree(folder, ignore_errors=True)
-        part.rename(folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
     return folder
 
 
@@ -106,7 +97,7 @@ def _write(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> None
         )
     plain = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     plain.pop("_name_or_path", None)
-    _write_json(folder / "config.json", plain | {"dtype": str(dtype).removeprefix("torch.")})
+    write_json(folder / "config.json", plain | {"dtype": str(dtype).removeprefix("torch.")})
 
     longest, embedder.tokenizer.model_max_length = embedder.tokenizer.model_max_length, config.max_length
     try:
@@ -115,14 +106,14 @@ def _write(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> None
         embedder.tokenizer.model_max_length = longest
     stated = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     if stated.get("tokenizer_class") == "TokenizersBackend":  # the name that transformers before 5 knows
-        _write_json(folder / "tokenizer_config.json", stated | {"tokenizer_class": "PreTrainedTokenizerFast"})
+        write_json(folder / "tokenizer_config.json", stated | {"tokenizer_class": "PreTrainedTokenizerFast"})
 
     modules = _write_modules(model, folder)
-    _write_json(
+    write_json(
         folder / "modules.json",
         [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (path, kind) in enumerate(modules.items())],
     )
-    _write_json(
+    write_json(
         folder / "sentence_bert_config.json",
         {
             "max_seq_length": config.max_length,
@@ -131,7 +122,7 @@ def _write(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> None
         },
     )
     cut = {} if embedder.width == config.encoder_config.hidden_size else {"truncate_dim": embedder.width}
-    _write_json(
+    write_json(
         folder / "config_sentence_transformers.json",
         {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine", **cut},
     )
@@ -153,7 +144,7 @@ def _write_modules(model: SentenceEncoder, folder: Path) -> dict[str, str]:
     pooling.mkdir()
     stated = "mean" if config.pooling == "sum" else config.pooling  # one direction, and the length says nothing
     flags = {flag: mode == stated for mode, flag in _POOLING_FLAGS.items()}
-    _write_json(pooling / "config.json", {"word_embedding_dimension": config.encoder_config.hidden_size, **flags})
+    write_json(pooling / "config.json", {"word_embedding_dimension": config.encoder_config.hidden_size, **flags})
     if isinstance(model, DualPivotForSentenceEmbedding) and model.linear_map is not None:
         write_dense(model.linear_map, add(DENSE))
     if config.normalize:
@@ -205,7 +196,3 @@ model = SentenceTransformer("path/to/this/folder")
 vectors = model.encode(["A dog runs.", "Ein Hund rennt."])
 ```
 """
-
-
-def _write_json(path: Path, content: dict[str, Any] | Sequence[Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

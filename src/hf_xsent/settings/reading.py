@@ -144,11 +144,11 @@ def _converted(value: Any, kinds: Sequence[Any]) -> Any:
 def _as(kind: Any, value: Any) -> Any:
     """The value as this one type, or ``_NOT``."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if get_origin(kind) is list:
+    if (origin := get_origin(kind)) in (list, tuple):
         if not isinstance(value, list | tuple):
             return _NOT
         items = [_converted(one, _members(get_args(kind)[0])) for one in value]
-        return _NOT if any(one is _NOT for one in items) else items
+        return _NOT if any(one is _NOT for one in items) else origin(items)
     if (get_origin(kind) or kind) is dict:
         return dict(value) if isinstance(value, Mapping) else _NOT
     if kind in (float, str) and number:
@@ -163,7 +163,9 @@ def described(hint: Any) -> str:
     """Name a type as an error names it: ``a number``, ``a list``."""
     words = {bool: "true or false", int: "a whole number", float: "a number", str: "text", dict: "a mapping"}
     kinds = [get_origin(kind) or kind for kind in _members(hint) if kind is not type(None)]
-    return " or ".join(dict.fromkeys("a list" if kind is list else words.get(kind, str(kind)) for kind in kinds))
+    return " or ".join(
+        dict.fromkeys("a list" if kind in (list, tuple) else words.get(kind, str(kind)) for kind in kinds)
+    )
 
 
 def _members(hint: Any) -> tuple[Any, ...]:

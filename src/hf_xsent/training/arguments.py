@@ -10,8 +10,8 @@ from transformers import TrainingArguments
 
 from hf_xsent.errors import RecipeError
 from hf_xsent.settings.declaring import check_settings
+from hf_xsent.training.compatibility import check_one_device, check_support
 from hf_xsent.training.recipe import TrainingSettings
-from hf_xsent.training.support import check_one_device, check_support
 
 
 @dataclass

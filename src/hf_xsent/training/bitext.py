@@ -12,7 +12,7 @@ import yaml
 from hf_xsent.data.bitext import Bitext, load_bitext, resolve_sources
 from hf_xsent.data.cache import default_cache_dir
 from hf_xsent.data.cleaning import CleaningRules
-from hf_xsent.data.sides import Sides
+from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, RecipeError, nearest
 from hf_xsent.training.recipe import DataSettings
 
@@ -42,7 +42,7 @@ def _check_unpaired(arguments: DataSettings) -> None:
             raise DataError(f"no such file: {file}")
 
 
-def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | Sides, Bitext | None]:
+def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bitext | None]:
     """The bitext to train on, and the one to choose checkpoints by: given, or held back from the first."""
     options: dict[str, Any] = {
         "target_language": arguments.target_language,
@@ -52,7 +52,7 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | Sides, Bitext 
     }
     if arguments.unpaired:
         root = Path(arguments.cache_dir) if arguments.cache_dir else default_cache_dir()
-        sides = Sides.of_files(arguments.unpaired[0], arguments.unpaired[1], root / "sentences")
+        sides = TextSides.of_files(arguments.unpaired[0], arguments.unpaired[1], root / "sentences")
         return sides, load_bitext(arguments.dev, cleaning=None, **options) if arguments.dev else None
     train = load_bitext(
         arguments.data or [],

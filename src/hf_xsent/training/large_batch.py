@@ -10,26 +10,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
 
 import torch
 from accelerate.utils import DistributedType
 from torch import Tensor, nn
+from transformers import Trainer
 
 from hf_xsent.models.pretraining import AlignmentOutput, CachedBatch, SentenceEncoderForPreTraining
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.tensors.gathering import sum_over_processes
-
-if TYPE_CHECKING:
-    from hf_xsent.training.trainer import AlignmentTrainer
 
 Batch = Mapping[str, Tensor]
 
 _REPLICATED = (DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
 
 
-def cached_loss(trainer: AlignmentTrainer, model: nn.Module, batch: Batch, pairs_per_chunk: int) -> AlignmentOutput:
-    """The losses of the batch, with the backward pass done for all chunks but the last, whose loss is returned.
+def cached_loss(trainer: Trainer, model: nn.Module, batch: Batch, pairs_per_chunk: int) -> AlignmentOutput:
+    """Compute the losses of the batch, with the backward pass of all chunks but the last, whose loss is returned.
 
     The value of that loss is the whole batch's; its gradient is the last chunk's, so that the Trainer's own backward
     pass finishes the step (and synchronises processes, which the others do not).
@@ -68,7 +65,7 @@ def cached_loss(trainer: AlignmentTrainer, model: nn.Module, batch: Batch, pairs
 def _sentence_gradients(
     model: SentenceEncoderForPreTraining, parts: list[SentencePairs]
 ) -> tuple[Tensor, dict[str, Tensor], list[Tensor]]:
-    """The sentence losses of the whole batch, and their gradients for the vectors of each chunk."""
+    """Compute the sentence losses of the whole batch, and their gradients for the vectors of each chunk."""
     whole = SentencePairs.joined(parts)
     vectors = [whole.source.requires_grad_(), whole.target.requires_grad_()]
     with torch.enable_grad():
@@ -84,7 +81,7 @@ def _sentence_gradients(
 
 
 def split_batch(batch: Batch, pairs_per_chunk: int) -> list[dict[str, Tensor]]:
-    """The batch in chunks."""
+    """Split the batch into chunks."""
     count = len(batch["source_input_ids"])
     chunks = []
     for start in range(0, count, pairs_per_chunk):
@@ -97,7 +94,7 @@ def split_batch(batch: Batch, pairs_per_chunk: int) -> list[dict[str, Tensor]]:
 
 
 class RandomState:
-    """The random numbers to come, on the CPU and on the device, for a second pass."""
+    """Remember the random states of CPU and device, for a second pass."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -105,17 +102,17 @@ class RandomState:
         self.accelerator = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
 
     def restore(self) -> None:
-        """Draw them again."""
+        """Set them back."""
         torch.set_rng_state(self.cpu)
         if self.accelerator is not None:
             torch.cuda.set_rng_state(self.accelerator, self.device)
 
 
 @contextmanager
-def _added_in_place(trainer: AlignmentTrainer, model: SentenceEncoderForPreTraining, final: bool) -> Iterator[None]:
-    """The word table's gradient, once it is there, gets the rows that a chunk has: a second table costs much memory.
+def _added_in_place(trainer: Trainer, model: SentenceEncoderForPreTraining, final: bool) -> Iterator[None]:
+    """Add a chunk's rows to the gradient of the word table, once there is one: a second table costs much memory.
 
-    What exchanges gradients between processes wants a whole one from the last chunk; what shards them, from all.
+    DDP exchanges a dense gradient after the last chunk; engines that shard gradients need a dense one of each.
     """
     words = model.backbone.word_embeddings
     kind = trainer.accelerator.distributed_type
@@ -129,12 +126,12 @@ def _added_in_place(trainer: AlignmentTrainer, model: SentenceEncoderForPreTrain
 
 
 @contextmanager
-def _without_sync(trainer: AlignmentTrainer, model: nn.Module) -> Iterator[None]:
-    """Gradients of this chunk only add up: no exchange between processes, and no step of DeepSpeed's engine."""
-    state, syncs = trainer.accelerator.gradient_state, trainer.accelerator.sync_gradients
+def _without_sync(trainer: Trainer, model: nn.Module) -> Iterator[None]:
+    """Only add up the gradients of this chunk: no exchange between processes, no step of DeepSpeed's engine."""
+    syncs = trainer.accelerator.sync_gradients
     with trainer.accelerator.no_sync(model):
-        state._set_sync_gradients(False)
+        trainer.accelerator.sync_gradients = False
         try:
             yield
         finally:
-            state._set_sync_gradients(syncs)
+            trainer.accelerator.sync_gradients = syncs

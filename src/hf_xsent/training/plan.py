@@ -10,15 +10,15 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.mixing import mixing_probabilities
-from hf_xsent.data.sides import Sides
+from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import RecipeError
 from hf_xsent.models.adapters import check_adapters
 from hf_xsent.models.backbone import check_frozen_layers
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer
 from hf_xsent.training.bitext import check_bitext
-from hf_xsent.training.output_folder import prepare_output_folder
+from hf_xsent.training.checkpoints import prepare_output_folder
+from hf_xsent.training.compatibility import check_momentum_contrast
 from hf_xsent.training.reading import Recipe
-from hf_xsent.training.support import check_momentum_contrast
 from hf_xsent.training.trainer import NO_DEV_TO_STOP_BY
 
 logger = logging.getLogger(__name__)
@@ -64,18 +64,18 @@ class Plan:
         _check_tokenizer(tokenizer, encoder_config, start)
         return cls(replace(recipe, config=config), start, tokenizer, checkpoint)
 
-    def check_data(self, train: Bitext | Sides, dev: Bitext | None) -> None:
+    def check_data(self, train: Bitext | TextSides, dev: Bitext | None) -> None:
         """Check that the data has the links and the languages that the config needs."""
         mixing_probabilities(list(train.languages.values()), self.recipe.data.alpha)  # checks the sizes
-        if not isinstance(train, Sides):
+        if not isinstance(train, TextSides):
             if self.recipe.config.needs.links:
                 _check_links(train)
             self.recipe.config.check_languages(self._languages(train, dev))
 
-    def fitted(self, train: Bitext | Sides, dev: Bitext | None) -> Plan:
+    def fitted(self, train: Bitext | TextSides, dev: Bitext | None) -> Plan:
         """Check the data, and return the plan with what it decides: languages and word pieces."""
         self.check_data(train, dev)
-        if isinstance(train, Sides):
+        if isinstance(train, TextSides):
             return self
         fitted = self.recipe.config.fit(TrainingCorpus(self._languages(train, dev), train), self.tokenizer)
         return replace(self, recipe=replace(self.recipe, config=fitted))

@@ -12,8 +12,8 @@ import torch
 from transformers import PreTrainedTokenizerBase, set_seed
 
 from hf_xsent.data.bitext import Bitext
-from hf_xsent.data.sides import Sides
-from hf_xsent.evaluation.report import write_json
+from hf_xsent.data.sides import TextSides
+from hf_xsent.files import write_json
 from hf_xsent.logs import quiet_logs
 from hf_xsent.models import METHODS
 from hf_xsent.models.dual_pivot import DualPivotForPreTraining
@@ -21,10 +21,10 @@ from hf_xsent.models.loading import load_encoder
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.training.bitext import load_train_and_dev
-from hf_xsent.training.dry_run import StepTimes, forecast, rehearsal, whole_steps
-from hf_xsent.training.dual_pivot import DualPivotTrainer
-from hf_xsent.training.features import FeatureCache
-from hf_xsent.training.output_folder import check_space, remove_old_run, write_recipe
+from hf_xsent.training.checkpoints import check_space, remove_old_run, write_recipe
+from hf_xsent.training.dual_pivot.features import FeatureCache
+from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
+from hf_xsent.training.measuring import StepTimes, forecast, rehearsal, whole_steps
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.reading import Recipe, read_recipe
 from hf_xsent.training.teacher import Teacher
@@ -97,7 +97,7 @@ def trainer_of(recipe: Recipe, model: SentenceEncoderForPreTraining, **parts: An
 def rehearse(
     recipe: Recipe,
     model: SentenceEncoderForPreTraining,
-    train: Bitext | Sides,
+    train: Bitext | TextSides,
     tokenizer: PreTrainedTokenizerBase,
     teacher: Teacher | None,
 ) -> AlignmentTrainer:
@@ -105,7 +105,7 @@ def rehearse(
     training, times = recipe.training, StepTimes()
     steps = whole_steps(training, len(train))
     encoded = isinstance(model, DualPivotForPreTraining) and recipe.data.features != "none"
-    some: Any = Sides.first(train, _SENTENCES_REHEARSED) if encoded else train
+    some: Any = TextSides.first(train, _SENTENCES_REHEARSED) if encoded else train
     with rehearsal(training):
         started = time.perf_counter()
         trainer = trainer_of(
@@ -124,7 +124,7 @@ def rehearse(
     return trainer
 
 
-def prepare(recipe: Recipe, train: Bitext | Sides, model: SentenceEncoderForPreTraining, fresh: bool) -> None:
+def prepare(recipe: Recipe, train: Bitext | TextSides, model: SentenceEncoderForPreTraining, fresh: bool) -> None:
     """Write what describes the run into its folder; a ``fresh`` run first removes an older one."""
     folder = Path(str(recipe.training.output_dir))
     folder.mkdir(parents=True, exist_ok=True)

@@ -125,14 +125,17 @@ def _objectives(config_class: Any, stated: Any, flags: Flags, where: str) -> tup
     base = write_objectives(config_class().objectives, recipe=True)
     if stated is not None and not isinstance(stated, Mapping):
         raise RecipeError(f"{prefix}objectives takes a mapping such as {{translation_ranking: 1.0}}, not {stated!r}")
+    for name, value in (stated or {}).items():
+        if name in OBJECTIVES and isinstance(value, Mapping):
+            check_known(value, declared(objective_class(name).Settings), f"{prefix}objectives.{name}: ")
     chosen: dict[str, Any] = base if stated is None else dict(stated)
     rest = dict(flags)
-    if words := rest.pop(_OBJECTIVES, None):
+    if (words := rest.pop(_OBJECTIVES, None)) is not None:
         chosen = merge_objectives(chosen, dict(_weight(one) for one in words))
     settings = {flag: value for flag, value in rest.items() if flag.startswith(f"{_OBJECTIVES}.")}
     known = {*recipe_keys()}
     settings |= {flag: value for flag, value in rest.items() if flag not in known and flag not in settings}
-    for flag, words in settings.items():
+    for flag, words in sorted(settings.items(), key=lambda item: not item[0].endswith(".weight")):  # adds objectives
         name, key = _place(flag, chosen, known)
         kind = objective_class(name).Settings
         value = value_of_flag(flag, words, get_type_hints(kind)[key])
@@ -167,5 +170,8 @@ def _place(flag: str, chosen: Mapping[str, Any], known: Iterable[str]) -> tuple[
     if owners:
         ways = " or ".join(f"--objectives.{name}.{flag}" for name in owners)
         raise RecipeError(f"--{flag} is a setting of several objectives: write {ways}")
+    elsewhere = [name for name in OBJECTIVES if flag in declared(objective_class(name).Settings)]
+    if elsewhere:
+        raise RecipeError(f"--{flag} is a setting of {' and '.join(elsewhere)}, which this run does not train with")
     words = {setting for settings in owned.values() for setting in settings}
     raise RecipeError(f"unknown flag --{flag}" + nearest(flag, [*known, *words]))

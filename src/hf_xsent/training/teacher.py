@@ -1,4 +1,4 @@
-"""A frozen model whose vectors of the target sentences a student learns to give for both sides."""
+"""Encode target sentences by a frozen teacher, whose vectors the student learns to give for both sides."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hf_xsent.models.loading import quiet_loading
 
 
 class Teacher:
-    """Reads text, so that it may have any tokenizer; never saved with the student.
+    """Encode text by another model, with any tokenizer; it is never saved with the student.
 
     ``encode`` gives one vector a sentence, as SentenceEmbedder's or SentenceTransformer's do.
     """
@@ -26,7 +26,7 @@ class Teacher:
 
     @classmethod
     def load(cls, name_or_path: str, width: int, device: torch.device) -> Teacher:
-        """Any model that SentenceEmbedder or else SentenceTransformer opens, with vectors as wide as the student's."""
+        """Open any model of SentenceEmbedder or SentenceTransformer whose vectors are as wide as the student's."""
         teacher = cls(_open(name_or_path, device))
         try:
             given = len(np.asarray(teacher.encode(["A sentence."]))[0])
@@ -40,7 +40,7 @@ class Teacher:
         return teacher
 
     def __call__(self, batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
-        """The batch with ``teacher_vectors`` in the place of ``target_texts``."""
+        """Replace ``target_texts`` of the batch by ``teacher_vectors``."""
         vectors: Tensor = torch.as_tensor(np.asarray(self.encode(batch["target_texts"]), dtype=np.float32))
         return {name: one for name, one in batch.items() if name != "target_texts"} | {
             "teacher_vectors": vectors.to(device)

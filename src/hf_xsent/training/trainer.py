@@ -1,4 +1,4 @@
-"""The Trainer of transformers, with the losses of a pair model, temperature sampling and dev retrieval accuracy."""
+"""Extend the Trainer of transformers by losses of pairs, temperature sampling and dev retrieval accuracy."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from torch.utils.data import Sampler
 from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
+from hf_xsent.compat import keep_freed_memory
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.collators import PairCollator
 from hf_xsent.data.distinct import DistinctSampler
@@ -22,27 +23,25 @@ from hf_xsent.data.mixing import TemperatureSampler
 from hf_xsent.errors import DataError, RecipeError, TrainingError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.encodes import SupportsEncode
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.training.arguments import AlignmentTrainingArguments
-from hf_xsent.training.callbacks import EndOfStep, EpochOfSampler
-from hf_xsent.training.cost import Cost
+from hf_xsent.training.callbacks import CostCounter, EndOfStep, EpochOfSampler
+from hf_xsent.training.checkpoints import SavingTrainer
+from hf_xsent.training.compatibility import check_momentum_contrast
+from hf_xsent.training.interruption import broken_step
 from hf_xsent.training.large_batch import cached_loss
-from hf_xsent.training.memory import keep_freed_memory
-from hf_xsent.training.saving import SavingTrainer
-from hf_xsent.training.support import check_momentum_contrast
-from hf_xsent.training.survival import broken_step
 from hf_xsent.training.teacher import Teacher
 
 NO_DEV_TO_STOP_BY = "early_stopping_patience needs dev pairs to measure: give --dev, or --dev_pairs above 0"
 
 
 class AlignmentTrainer(SavingTrainer):
-    """Trains any model whose forward returns ``loss`` and ``losses`` from pairs.
+    """Train any model whose forward returns ``loss`` and ``losses`` for pairs.
 
     ``alpha`` mixes the languages of ``train_dataset``; ``eval_dataset`` is bitext too, of which retrieval accuracy@1 is
-    measured in both directions (``eval_accuracy``, and ``eval_accuracy_de`` for each language); without it, nothing is
-    measured and the last weights stay. ``teacher`` gives the embeddings that an objective learns, where one needs them.
+    measured in both directions (``eval_accuracy``, and ``eval_accuracy_de`` for each language); without it, the run
+    ends with its last weights. ``teacher`` gives the embeddings that an objective learns, where one needs them.
     """
 
     loss_is_scaled_for_ga = False  # ours is the mean of each batch: the Trainer divides it when gradients accumulate
@@ -115,12 +114,12 @@ class AlignmentTrainer(SavingTrainer):
         self._batches = 0
         self._pairs = 0
         self._clock = time.perf_counter()
-        self._cost = Cost()
+        self._cost = CostCounter()
         self.add_callback(self._cost)
         self._batch: Mapping[str, Any] = {}
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
-        """As the Trainer's; on a CPU, memory freed in one step is kept for the next."""
+        """Train; on a CPU, reuse freed memory from step to step."""
         if self.args.device.type == "cpu":
             keep_freed_memory()
         self._clock = time.perf_counter()
@@ -133,7 +132,7 @@ class AlignmentTrainer(SavingTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Tensor | tuple[Tensor, AlignmentOutput]:
-        """The weighted sum of the objectives; each is kept for the log."""
+        """Sum the weighted objectives, and add each to the log."""
         if self.teacher is not None:
             inputs = self.teacher(inputs, self.args.device)
         chunk = self.pairs_per_chunk
@@ -144,7 +143,7 @@ class AlignmentTrainer(SavingTrainer):
         self._batch = inputs
         if not outputs.loss.isfinite():
             each = ", ".join(f"{name} {loss.item():g}" for name, loss in outputs.losses.items())
-            raise self._broken(f"the loss is no number ({each})")
+            raise self._broken(f"loss is NaN or infinite ({each})")
         for name, loss in outputs.losses.items():
             self._sums[name] += loss
         self._batches += 1
@@ -152,7 +151,7 @@ class AlignmentTrainer(SavingTrainer):
         return (outputs.loss, outputs) if return_outputs else outputs.loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add each objective's mean since the last log, the pairs a second of all processes, and this one's cost."""
+        """Add each objective's mean since the last log, pairs per second of all processes, and this process's cost."""
         if "loss" in logs and self._batches:
             for name, total in self._sums.items():
                 logs[f"loss_{name}"] = self.accelerator.gather(total / self._batches).mean().item()
@@ -171,7 +170,7 @@ class AlignmentTrainer(SavingTrainer):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "eval",
     ) -> dict[str, float]:
-        """Dev retrieval accuracy@1, per language and as a mean over languages and directions."""
+        """Measure dev retrieval accuracy@1, for each language and as a mean over languages and directions."""
         started = time.perf_counter()
         dev: Any = self.eval_dataset if eval_dataset is None else eval_dataset
         model = self.accelerator.unwrap_model(self.model)
@@ -188,11 +187,11 @@ class AlignmentTrainer(SavingTrainer):
         self._clock += time.perf_counter() - started
         return metrics
 
-    def _dev_encoder(self, model: SentenceEncoderForPreTraining) -> Encodes:
+    def _dev_encoder(self, model: SentenceEncoderForPreTraining) -> SupportsEncode:
         return SentenceEmbedder(model, self.tokenizer)
 
     def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
-        """As the Trainer's, with a learning rate of their own for the objectives' heads."""
+        """Build the Trainer's optimizer, and give the objectives' heads a learning rate of their own."""
         if self.optimizer is not None:  # DeepSpeed asks twice
             return self.optimizer
         optimizer = super().create_optimizer(model)
@@ -208,10 +207,10 @@ class AlignmentTrainer(SavingTrainer):
         return optimizer
 
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
-        """As the Trainer's; gradients that are no numbers never reach the weights (fp16's scaler skips them itself)."""
+        """Stop before NaN or infinite gradients reach the weights; the scaler of fp16 skips such steps itself."""
         norm = super()._get_grad_norm(model, grad_norm)
         if norm is not None and not math.isfinite(float(norm)) and self.accelerator.scaler is None:
-            raise self._broken(f"the gradients are no numbers (norm {float(norm):g})")
+            raise self._broken(f"gradients are NaN or infinite (norm {float(norm):g})")
         return norm
 
     def _broken(self, what: str) -> TrainingError:

@@ -7,7 +7,7 @@ import yaml
 from transformers import TrainingArguments
 
 from hf_xsent.errors import OutputError
-from hf_xsent.training.output_folder import RECIPE_FILE, prepare_output_folder, remove_old_run, write_recipe
+from hf_xsent.training.checkpoints import RECIPE_FILE, prepare_output_folder, remove_old_run, write_recipe
 
 
 def _run(folder: Path, *checkpoints: int) -> Path:

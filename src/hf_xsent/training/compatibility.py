@@ -1,4 +1,4 @@
-"""Which launchers, precisions and options go together; docs/distributed_training.md holds the whole table."""
+"""Check which launchers, precisions and options go together; docs/distributed_training.md holds the whole table."""
 
 from __future__ import annotations
 
@@ -6,20 +6,29 @@ import importlib.util
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
+from transformers import TrainingArguments
 
 from hf_xsent.errors import MissingExtraError, RecipeError
 
-if TYPE_CHECKING:
-    from transformers import TrainingArguments
 
-    from hf_xsent.training.arguments import AlignmentTrainingArguments
+class PairTrainingArguments(Protocol):
+    """The fields of AlignmentTrainingArguments that the checks read."""
+
+    fsdp: Any
+    fsdp_config: Any
+    deepspeed: Any
+    use_cpu: bool
+    bf16: bool
+    fp16: bool
+    pairs_per_chunk: int | None
+    share_of_start: float
 
 
-def check_support(arguments: AlignmentTrainingArguments) -> None:
-    """Refuse, before anything starts, what would fail later or quietly do something else."""
+def check_support(arguments: PairTrainingArguments) -> None:
+    """Refuse, before anything starts, options that would fail later or silently do something else."""
     for flag in ("fsdp", "deepspeed"):
         if os.environ.get(f"ACCELERATE_USE_{flag.upper()}", "false") == "true" and not getattr(arguments, flag):
             raise RecipeError(f"accelerate launch was told of {flag}, the script was not: give --{flag} to the script")
@@ -46,7 +55,7 @@ def check_support(arguments: AlignmentTrainingArguments) -> None:
 
 
 def check_one_device(arguments: TrainingArguments) -> None:
-    """Several GPUs in one process would be torch's DataParallel, which splits batches and losses."""
+    """Refuse several GPUs in one process: torch's DataParallel would split batches and losses."""
     if arguments.n_gpu > 1:
         raise RecipeError(
             f"one process sees {arguments.n_gpu} GPUs: start one for each (torchrun --nproc_per_node "
@@ -54,13 +63,13 @@ def check_one_device(arguments: TrainingArguments) -> None:
         )
 
 
-def check_momentum_contrast(arguments: AlignmentTrainingArguments, contrasts: bool) -> None:
-    """What the momentum encoder and its queue do not go with."""
+def check_momentum_contrast(arguments: PairTrainingArguments, contrasts: bool) -> None:
+    """Refuse what the momentum encoder and its queue do not go with."""
     if not contrasts:
         return
     if arguments.pairs_per_chunk is not None:
         raise RecipeError(
-            "momentum contrast takes its wrong answers from a queue, so that a larger batch has no more of them: "
+            "momentum contrast takes its negatives from a queue, so that a larger batch has no more of them: "
             "instead of --pairs_per_chunk use --gradient_accumulation_steps, which is the same here"
         )
     if arguments.deepspeed and (arguments.bf16 or arguments.fp16):
@@ -80,7 +89,7 @@ def _zero_stage(config: Any) -> int:
 
 
 def _settings(config: Any) -> dict[str, Any]:
-    """From a file, from JSON text, or as given."""
+    """Read settings from a file, from JSON text, or as given."""
     if not isinstance(config, str | Path):
         return dict(config)
     try:

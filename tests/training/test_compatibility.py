@@ -9,7 +9,7 @@ import pytest
 from hf_xsent import AlignmentTrainingArguments
 from hf_xsent.errors import HfXsentError
 from hf_xsent.finetuning.trainer import FineTuningArguments
-from hf_xsent.training.support import check_momentum_contrast
+from hf_xsent.training.compatibility import check_momentum_contrast
 
 ZERO_3 = {"zero_optimization": {"stage": 3}}
 
@@ -48,7 +48,7 @@ def test_fsdp_on_a_cpu_would_quietly_be_ddp_and_is_refused(tmp_path: Path) -> No
     [
         ({"pairs_per_chunk": 8}, "leave out --pairs_per_chunk"),
         ({"fsdp_config": {"version": 1}}, "use version 2"),
-        ({"start_share": 0.2}, "leave it out, or use DDP"),
+        ({"share_of_start": 0.2}, "leave it out, or use DDP"),
     ],
 )
 def test_fsdp_is_refused_where_it_cannot_be_right(

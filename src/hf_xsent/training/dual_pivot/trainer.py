@@ -1,4 +1,4 @@
-"""The trainer over a frozen encoder: batches of features, and a critic with an optimizer of its own."""
+"""Train over a frozen encoder: batches of features, and a critic with an optimizer of its own."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from transformers import PreTrainedTokenizerBase
 from transformers.trainer_utils import TrainOutput
 
 from hf_xsent.data.bitext import Bitext
-from hf_xsent.data.sides import Sides
+from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import RecipeError, TrainingError
 from hf_xsent.models.dual_pivot import DualPivotForPreTraining
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.encodes import SupportsEncode
 from hf_xsent.tensors.gathering import process_count
 from hf_xsent.training.arguments import AlignmentTrainingArguments
-from hf_xsent.training.features import CachedEncoder, FeatureCache, FeatureRows
+from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, FeatureRows
 from hf_xsent.training.trainer import AlignmentTrainer
 
 CRITIC_FILE = "critic_optimizer.pt"
 
 
 class Critic:
-    """κ steps of the critic for each of the encoder, by an Adam of its own, on what the encoder gives at that step.
+    """Train the critic κ steps for each step of the encoder, by an Adam of its own, on that step's vectors.
 
     The data-parallel wrapper never sees the critic's weights as trainable, so its gradients are averaged here.
     """
@@ -38,7 +38,7 @@ class Critic:
         self.optimizer = torch.optim.Adam([self.weight], lr=learning_rate)
 
     def train(self, source: Tensor, target: Tensor) -> None:
-        """Let it learn from these vectors, which stay as they are."""
+        """Take κ steps on these vectors, without gradients for them."""
         for _ in range(self.steps):
             weight = self.weight.detach().requires_grad_()
             (gradient,) = torch.autograd.grad(self.objective.critic_loss(source, target, weight), weight)
@@ -52,16 +52,16 @@ class Critic:
 
 
 class DualPivotTrainer(AlignmentTrainer):
-    """Trains the extraction on bitext, or on both its sides shuffled apart where no objective needs pairs.
+    """Train the extraction on bitext, or on its sides shuffled independently where no objective needs pairs.
 
-    With ``features`` every sentence is encoded once, before the first step; without, the encoder runs in each step.
+    With ``features`` each sentence is encoded once, before the first step; without, the encoder runs in each step.
     """
 
     def __init__(
         self,
         model: DualPivotForPreTraining,
         args: AlignmentTrainingArguments,
-        train_dataset: Bitext | Sides | None = None,
+        train_dataset: Bitext | TextSides | None = None,
         eval_dataset: Bitext | None = None,
         processing_class: PreTrainedTokenizerBase | None = None,
         features: FeatureCache | None = None,
@@ -80,8 +80,10 @@ class DualPivotTrainer(AlignmentTrainer):
         self.features = features
         rows: Any = train_dataset
         if isinstance(train_dataset, Bitext):
-            rows = Sides.of_bitext(train_dataset, apart=not model.config.needs.pairs, seed=args.seed)
-        if rows is not None and model.config.needs.pairs and getattr(rows, "apart", False):
+            rows = TextSides.of_bitext(
+                train_dataset, shuffle_independently=not model.config.needs.pairs, seed=args.seed
+            )
+        if rows is not None and model.config.needs.pairs and getattr(rows, "shuffle_independently", False):
             raise RecipeError("unpaired files train adversarial and cycle alone: triplet_ranking needs bitext (--data)")
         if rows is not None and features is not None:
             encoding: Any = features.embedder.model
@@ -93,17 +95,17 @@ class DualPivotTrainer(AlignmentTrainer):
         super().__init__(model, args, rows, eval_dataset, processing_class, **kwargs)
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
-        """Steps over features are so small that a second thread costs more than it gives."""
+        """Train; over features on one thread, because a second one slows such small steps down."""
         with _threads(self._threads if self.features is None else 1):
             return super().train(*args, **kwargs)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """Dev sentences go through the encoder, which has use for all threads."""
+        """Measure on dev with all threads, which the encoder can use."""
         with _threads(self._threads):
             return super().evaluate(*args, **kwargs)
 
     def training_step(self, model: torch.nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
-        """The critic first, then the encoder."""
+        """Train the critic first, then the extraction."""
         if self.critic is not None:
             inputs = self._prepare_inputs(inputs)
             with torch.no_grad(), self.compute_loss_context_manager():
@@ -111,7 +113,7 @@ class DualPivotTrainer(AlignmentTrainer):
             self.critic.train(pairs.source.float(), pairs.target.float())
         return super().training_step(model, inputs, *args, **kwargs)
 
-    def _dev_encoder(self, model: Any) -> Encodes:
+    def _dev_encoder(self, model: Any) -> SupportsEncode:
         return super()._dev_encoder(model) if self.features is None else CachedEncoder(self.features, model)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
@@ -126,7 +128,7 @@ class DualPivotTrainer(AlignmentTrainer):
             self.critic.optimizer.load_state_dict(dict(state))
 
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
-        """Of the few weights that are trained, without a look at the encoder's."""
+        """Take the norm over the few trained weights alone, without a look at the encoder's."""
         if grad_norm is None:
             weights = self._extraction.trained_weights()
             grad_norm = torch.nn.utils.get_total_norm([one.grad for one in weights if one.grad is not None])

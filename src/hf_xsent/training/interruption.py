@@ -1,28 +1,26 @@
-"""How a run ends when it cannot go on: a signal, a full disk, a loss that is no number. What was saved stays."""
+"""End a run that cannot go on: SIGTERM saves a checkpoint, a NaN or infinite loss names its step and sentences."""
 
 from __future__ import annotations
 
 import json
 import signal
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from hf_xsent.errors import OutputError, TrainingError
+from hf_xsent.errors import TrainingError
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 
 SIDES = ("source", "target")
 
 
 class StopOnSigterm(TrainerCallback):
-    """SIGTERM, as machines on loan send it, lets the step finish and asks for a checkpoint: ``requested`` on all."""
+    """On SIGTERM, which spot machines send, finish the step and save a checkpoint: ``requested`` on all processes."""
 
     def __init__(self) -> None:
         self.received = self.requested = False
@@ -31,13 +29,13 @@ class StopOnSigterm(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Listen; only a main thread may."""
+        """Install the signal handler, which only a main thread may."""
         self.received = self.requested = False
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGTERM, self._receive)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """All processes stop after the same step, whoever was told."""
+        """Stop all processes after the same step, whichever received the signal."""
         told = self.received
         if args.world_size > 1:
             flag = torch.tensor(int(told), device=args.device)
@@ -49,27 +47,13 @@ class StopOnSigterm(TrainerCallback):
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Give the signal back."""
+        """Restore the earlier signal handler."""
         if self._before is not None:
             signal.signal(signal.SIGTERM, self._before)
             self._before = None
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self.received = True
-
-
-@contextmanager
-def explained_write_errors(folder: str | Path, what: str) -> Iterator[None]:
-    """A full disk or a folder that went away ends in one sentence that says what is left."""
-    try:
-        yield
-    except (OSError, SafetensorError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "write" not in str(error):  # torch.save's way to say it
-            raise
-        raise OutputError(
-            f"cannot write {what} into {folder} ({error}): make room and go on with --resume "
-            "from the last whole checkpoint, if one was saved"
-        ) from error
 
 
 def broken_step(
@@ -80,7 +64,7 @@ def broken_step(
     tokenizer: PreTrainedTokenizerBase,
     file: Path,
 ) -> TrainingError:
-    """Says at which step and with which sentences a run broke; the process's batch is kept in the file."""
+    """Build the error that names the step and the sentences, and write the process's batch to ``file``."""
     sides = [tokenizer.batch_decode(batch[f"{side}_input_ids"], skip_special_tokens=True) for side in SIDES]
     pairs = list(zip(*sides, strict=True))
     weights = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
@@ -89,7 +73,7 @@ def broken_step(
     records = ({**dict(zip(SIDES, pair, strict=True)), "suspect": pair in suspects} for pair in pairs)
     lines = (json.dumps(record, ensure_ascii=False) for record in records)
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    state = f"the weights were broken already, {weights[0]} first" if weights else "the weights before it are sound"
+    state = f"weights are NaN or infinite already, {weights[0]} first" if weights else "the weights are sound"
     return TrainingError(
         f"step {step}: {what}, in a batch of {len(pairs)} pairs; look first at {suspects[0]!r} (all in {file}); "
         f"{state}: lower the learning rate or leave these sentences out, and --resume the last checkpoint"
@@ -98,7 +82,7 @@ def broken_step(
 
 @torch.no_grad()
 def _without_vector(batch: Mapping[str, Any], model: SentenceEncoderForPreTraining) -> list[int]:
-    """The pairs of which a sentence has a vector that is no number."""
+    """Find the pairs with a NaN or infinite sentence vector."""
     sentences = model.encode_pairs(batch).sentences
     sound = sentences.source.isfinite().all(-1) & sentences.target.isfinite().all(-1)
     return (~sound).nonzero().flatten().tolist()

@@ -12,9 +12,12 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoModelForPreTraining
 
 from hf_xsent import DualPivotForPreTraining
-from hf_xsent.training.dual_pivot import Critic
+from hf_xsent.training.dual_pivot.trainer import Critic
 
-MIXES: dict[str, dict[str, float]] = {"pairs": {"triplet_ranking": 1.0}, "no pairs": {"adversarial": 1.0, "cycle": 5.0}}
+MIXES: dict[str, dict[str, Any]] = {
+    "pairs": {"triplet_ranking": {"margin": 0.5}},
+    "no pairs": {"adversarial": 1.0, "cycle": {"weight": 5.0, "margin": 0.5}},
+}
 
 
 def _batch(rows: slice) -> dict[str, torch.Tensor]:
@@ -53,9 +56,7 @@ def _learnt(rank: int, folder: str) -> dict[str, torch.Tensor]:
 @pytest.mark.slow
 @pytest.mark.parametrize("mix", MIXES)
 def test_two_processes_learn_what_one_does(mix: str, encoder_folders: dict[str, Path], tmp_path: Path) -> None:
-    whole = DualPivotForPreTraining.from_backbone(
-        str(encoder_folders["bert"]), objectives=MIXES[mix], triplet_margin=0.5
-    )
+    whole = DualPivotForPreTraining.from_backbone(str(encoder_folders["bert"]), objectives=MIXES[mix])
     with torch.no_grad():
         for weight in whole.trained_weights():
             weight.add_(torch.randn_like(weight))

@@ -1,11 +1,8 @@
-"""Layer sums of sentences, encoded once and memory-mapped: all that training over a frozen encoder ever reads."""
+"""Encode sentences into layer sums once, memory-mapped: all that training over a frozen encoder reads."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from filelock import FileLock
 from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.data.repeats import hash_texts
-from hf_xsent.data.sides import Sides
-from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError
+from hf_xsent.data.sides import TextSides
+from hf_xsent.errors import DataError, ModelError, RecipeError
+from hf_xsent.files import check_free_space, claim, digest, lock, move_into_place
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.sentence_encoder import View
@@ -29,12 +26,11 @@ from hf_xsent.models.sentence_encoder import View
 logger = logging.getLogger(__name__)
 
 DTYPES = ("float16", "float32")
-_SENTENCES_A_BLOCK = 2048  # what a run that is killed encodes again, at most
-_STAMP = "made-from.json"
+_SENTENCES_A_BLOCK = 2048  # a killed run encodes at most so many again
 
 
 class LayerSumEmbedder(SentenceEmbedder):
-    """Gives (L + 1) · d numbers a sentence, its layer sums, where others give a vector."""
+    """Encode a sentence as (L + 1) · d numbers, its layer sums, instead of one vector."""
 
     model: DualPivotForSentenceEmbedding
 
@@ -52,7 +48,7 @@ class LayerSumEmbedder(SentenceEmbedder):
 
 @dataclass(frozen=True)
 class LayerSums:
-    """What the encoder made of a list of sentences, memory-mapped."""
+    """Layer sums of a list of sentences, memory-mapped."""
 
     key: str  # of the sentences
     sums: npt.NDArray[Any]  # N × (L + 1) × d
@@ -60,9 +56,9 @@ class LayerSums:
 
 
 class FeatureCache:
-    """A folder of layer sums of one encoder; lists of sentences are known by what they hold.
+    """Keep layer sums of one encoder in a folder; a hash of their content names lists of sentences.
 
-    A list that is not there yet is encoded; what a killed run had encoded of it is kept.
+    A list that is missing is encoded, from where a killed run stopped.
     """
 
     def __init__(
@@ -81,43 +77,28 @@ class FeatureCache:
         self.dtype = np.dtype(dtype)
         encoder, max_length = model.config.encoder_fingerprint, model.config.max_length
         self.stamp = {"encoder": encoder, "max_length": max_length, "dtype": dtype}
-        self._claim(self.stamp)
-
-    def _claim(self, stamp: dict[str, Any]) -> None:
-        """Say in the folder whose features it holds; one of others is refused."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / _STAMP
-        with FileLock(self.folder / "lock"):
-            if not path.is_file():
-                path.with_suffix(".part").write_text(json.dumps(stamp, indent=1), encoding="utf-8")
-                path.with_suffix(".part").replace(path)
-        found = json.loads(path.read_text(encoding="utf-8"))
-        for name, value in stamp.items():
-            if found.get(name) != value:
-                raise OutputError(
-                    f"{self.folder} holds features of another {name} ({found.get(name)}, not {value}): "
-                    "give another folder for features, or delete it"
-                )
+        claim(self.folder, self.stamp, "features", "give another folder for features")
 
     def layer_sums(self, sentences: Sequence[str]) -> LayerSums:
-        """Those of these sentences, encoded now if they are not here."""
+        """Return the layer sums of these sentences, encoded now if they are missing."""
         if not len(sentences):
             raise DataError("there is no sentence to encode")
         key, identities = _known_by(sentences)
         path = self.folder / f"{key}.npy"
         if not path.is_file():
-            with FileLock(self.folder / f"{key}.lock"):  # of several processes one encodes, the others wait
+            with lock(self.folder / f"{key}.lock"):  # of several processes one encodes, the others wait
                 if not path.is_file():
                     self._encode(sentences, path)
         return LayerSums(key, np.load(path, mmap_mode="r"), identities)
 
     def _encode(self, sentences: Sequence[str], path: Path) -> None:
-        """Block by block into a file under another name; how far it came is written down after each."""
+        """Encode block by block into a file under another name, and write the progress down after each."""
         part, progress = path.with_suffix(".part"), path.with_suffix(".progress")
         done = int(progress.read_text() or 0) if part.is_file() and progress.is_file() else 0
         shape = (len(sentences), *self.embedder.shape)
         if not done:
-            self._check_space(int(np.prod(shape)) * self.dtype.itemsize)
+            cure = "give another folder or float16, or train through the encoder (--features none)"
+            check_free_space(self.folder, int(np.prod(shape)) * self.dtype.itemsize, "these features", cure)
             np.lib.format.open_memmap(part, mode="w+", dtype=self.dtype, shape=shape).flush()
         sums = np.lib.format.open_memmap(part, mode="r+")
         logger.info("%s lacks features of %d sentences: encoding them", self.folder, len(sentences) - done)
@@ -130,16 +111,8 @@ class FeatureCache:
                 sums.flush()
                 progress.write_text(str(start + len(block)))
                 bar.update(len(block))
-        part.replace(path)
+        move_into_place(part, path)
         progress.unlink()
-
-    def _check_space(self, needed: int) -> None:
-        free = shutil.disk_usage(self.folder).free
-        if free < needed:
-            raise OutputError(
-                f"{self.folder} has {free / 2**30:.1f} GiB free but these features need {needed / 2**30:.1f}: "
-                "give another folder or float16, or train through the encoder (--features none)"
-            )
 
     def _check_finite(self, sums: npt.NDArray[Any], sentences: Sequence[str]) -> None:
         wrong = ~np.isfinite(sums).all((1, 2))
@@ -151,23 +124,22 @@ class FeatureCache:
 
 
 def _known_by(sentences: Sequence[str]) -> tuple[str, npt.NDArray[np.uint64]]:
-    """A hash of all sentences in their order, and one of each."""
-    digest, identities = hashlib.sha256(), np.empty(len(sentences), dtype=np.uint64)
-    for start, block in _blocks(sentences):
-        digest.update("".join(f"{len(text)} {text}\n" for text in block).encode("utf-8", "surrogatepass"))
-        identities[start : start + len(block)] = [hash_texts(text) for text in block]
-    return digest.hexdigest()[:16], identities
+    """Hash all sentences in their order, and each of them."""
+    identities = np.empty(len(sentences), dtype=np.uint64)
 
+    def blocks() -> Iterator[str]:
+        for start in range(0, len(sentences), _SENTENCES_A_BLOCK):
+            block = sentences[start : start + _SENTENCES_A_BLOCK]
+            identities[start : start + len(block)] = [hash_texts(text) for text in block]
+            yield "".join(f"{len(text)} {text}\n" for text in block)
 
-def _blocks(sentences: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
-    for start in range(0, len(sentences), _SENTENCES_A_BLOCK):
-        yield start, sentences[start : start + _SENTENCES_A_BLOCK]
+    return digest(blocks()), identities
 
 
 class FeatureRows:
-    """Rows of ``Sides`` as whole batches of features, cut straight out of the memory maps."""
+    """Read whole batches of features for rows of ``TextSides``, straight out of the memory maps."""
 
-    def __init__(self, sides: Sides, cache: FeatureCache) -> None:
+    def __init__(self, sides: TextSides, cache: FeatureCache) -> None:
         self.sides = sides
         self.ranges = sides.ranges
         self.features = {language: [cache.layer_sums(side) for side in both] for language, both in sides.texts.items()}
@@ -179,7 +151,7 @@ class FeatureRows:
         return len(self.sides)
 
     def __getitems__(self, rows: Sequence[int]) -> dict[str, Tensor]:
-        """A batch, as the model's forward takes it; the data loader has nothing left to collate."""
+        """Return a batch as the model's forward takes it; the data loader has nothing left to collate."""
         count = len(rows)
         sums: npt.NDArray[Any] | None = None
         identities = np.empty((2, count), dtype=np.uint64)
@@ -202,14 +174,14 @@ class FeatureRows:
 
 
 class CachedEncoder:
-    """Encodes through the cache, for evaluation: any number of extractions over one encoder, which runs once."""
+    """Encode through the cache, for evaluation: any number of extractions over one encoder, which runs once."""
 
     def __init__(self, cache: FeatureCache, model: DualPivotForSentenceEmbedding) -> None:
         self.cache, self.model = cache, model
 
     @torch.inference_mode()
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
-        """One vector a sentence."""
+        """Return one vector for each sentence."""
         sums, device = self.cache.layer_sums(sentences).sums, self.model.device
         vectors = [
             self.model.extract(torch.from_numpy(sums[start : start + _SENTENCES_A_BLOCK].copy()).to(device))

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from hf_xsent import DualPivotForPreTraining
-from hf_xsent.data.sides import Sides
+from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, ModelError, OutputError
 from hf_xsent.models.loading import load_tokenizer
 from hf_xsent.objectives.adversarial import Adversarial
-from hf_xsent.training import features as features_module
-from hf_xsent.training.dual_pivot import Critic
-from hf_xsent.training.features import CachedEncoder, FeatureCache, FeatureRows
+from hf_xsent.training.dual_pivot import features as features_module
+from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, FeatureRows
+from hf_xsent.training.dual_pivot.trainer import Critic
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_what_cannot_be_is_told(cache: FeatureCache, model: DualPivotForPreTrain
     with pytest.raises(DataError, match="there is no sentence to encode"):
         cache.layer_sums([])
     with pytest.raises(DataError, match="both sides of 'de' hold the same sentences"):
-        FeatureRows(Sides({"de": (["Brot", "Milch"], ["Brot", "Milch"])}), cache)
+        FeatureRows(TextSides({"de": (["Brot", "Milch"], ["Brot", "Milch"])}), cache)
     with torch.no_grad():
         model.encoder.embeddings.word_embeddings.weight.fill_(torch.inf)
     with pytest.raises(DataError, match="'Brot' has a feature that is not finite in float32"):
@@ -95,13 +95,13 @@ def test_what_cannot_be_is_told(cache: FeatureCache, model: DualPivotForPreTrain
         FeatureCache(tmp_path / "unnamed", model, cache.embedder.tokenizer)
 
 
-@pytest.mark.parametrize("apart", [False, True])
-def test_batches_hold_the_features_of_their_rows(apart: bool, cache: FeatureCache) -> None:
+@pytest.mark.parametrize("shuffle_independently", [False, True])
+def test_batches_hold_the_features_of_their_rows(shuffle_independently: bool, cache: FeatureCache) -> None:
     texts = {
         "de": (["Brot", "Milch", "Wo ist der Bahnhof?"], ["bread", "milk", "Where is the station?"]),
         "fr": (["Elle habite à Paris.", "Il fait froid."], ["She lives in Paris."]),
     }
-    sides = Sides(texts, apart)
+    sides = TextSides(texts, shuffle_independently)
     rows = [4, 0, 3, 2]
     batch = FeatureRows(sides, cache).__getitems__(rows)
     pairs = sides.__getitems__(rows)

@@ -1,25 +1,34 @@
-"""What methods cost: operations of a forward pass and the time of a training step, for a pair of sentences each."""
+"""Measure what training takes: methods beside each other, for a pair of sentences; a recipe, by a dry run."""
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 from tqdm import tqdm
+from transformers import TrainerCallback
+from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
+from hf_xsent.compat import cpu_attention
 from hf_xsent.data.collators import PairCollator
 from hf_xsent.errors import DataError, RecipeError, nearest
 from hf_xsent.models.loading import load_tokenizer
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
+from hf_xsent.training.arguments import AlignmentTrainingArguments
+from hf_xsent.training.callbacks import peak_memory_mib
 
 if TYPE_CHECKING:
     from hf_xsent.data.bitext import Pair
 
+DRY_RUN_STEPS = 3  # the first one sets up and does not count
 METHODS: dict[str, dict[str, Any]] = {
     "tr": {"translation_ranking": 1.0},
     "tr+mlm": {"translation_ranking": 1.0, "masked_language_modeling": 1.0},
@@ -40,12 +49,12 @@ def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
 
 
 # PyTorch has no formula for the attention that a CPU takes.
-_FORMULAS = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention}
+_FORMULAS = {cpu_attention(): _attention}
 
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """Of one pair of sentences."""
+    """The cost of one pair of sentences."""
 
     method: str
     forward_gflops: float
@@ -58,7 +67,7 @@ class TrainingCost:
 
 
 def check_methods(methods: Sequence[str], pairs: Sequence[Pair]) -> None:
-    """Tell of what cannot be measured before any model is opened."""
+    """Refuse what cannot be measured, before any model is opened."""
     for method in methods:
         if method not in METHODS:
             raise RecipeError(f"unknown method {method!r}: use {', '.join(METHODS)}{nearest(method, METHODS)}")
@@ -76,7 +85,7 @@ def training_cost(
     repeats: int = 5,
     device: str | torch.device = "cpu",
 ) -> list[TrainingCost]:
-    """Each method on the same batch of pairs; medians over ``repeats`` steps after one that does not count."""
+    """Measure each method on the same batch of pairs; medians over ``repeats`` steps after one that does not count."""
     check_methods(methods, pairs)
     collate = PairCollator(load_tokenizer(name_or_path), max_length, links=bool(_NEEDS_LINKS & set(methods)))
     batch = {
@@ -134,3 +143,66 @@ def _seconds(work: Any) -> float:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter() - started
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What the whole run takes."""
+
+    steps: int
+    seconds_per_step: float
+    pairs_per_second: float
+    peak_mib: int
+
+    def __str__(self) -> str:
+        hours = self.steps * self.seconds_per_step / 3600
+        return (
+            f"{self.steps:,} steps of {self.seconds_per_step:.2f} s, {self.pairs_per_second:.1f} pairs/s: "
+            f"about {hours:.1f} hours; peak memory {self.peak_mib:,} MiB"
+        )
+
+
+class StepTimes(TrainerCallback):
+    """Time each step."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def on_step_begin(self, *_: Any, **__: Any) -> None:
+        """Start the clock."""
+        self._started = time.perf_counter()
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        """Stop it when the device is done."""
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        self.seconds.append(time.perf_counter() - self._started)
+
+
+@contextmanager
+def rehearsal(arguments: AlignmentTrainingArguments) -> Iterator[None]:
+    """Run a few steps, and measure and save nothing, in a folder that is deleted."""
+    with TemporaryDirectory() as folder:
+        arguments.output_dir = folder
+        arguments.max_steps = DRY_RUN_STEPS
+        arguments.eval_strategy = IntervalStrategy.NO
+        arguments.save_strategy = SaveStrategy.NO
+        arguments.eval_on_start = arguments.load_best_model_at_end = False
+        arguments.early_stopping_patience = None
+        arguments.report_to = []
+        yield
+
+
+def whole_steps(arguments: AlignmentTrainingArguments, pairs: int) -> int:
+    """Return the number of steps of the whole run."""
+    if arguments.max_steps > 0:
+        return arguments.max_steps
+    a_step = arguments.train_batch_size * arguments.world_size * arguments.gradient_accumulation_steps
+    return math.ceil(arguments.num_train_epochs * pairs / a_step)
+
+
+def forecast(arguments: AlignmentTrainingArguments, steps: int, times: StepTimes) -> Forecast:
+    """Estimate the whole run from the steps that were run."""
+    seconds = statistics.median(times.seconds[1:] or times.seconds)
+    a_step = arguments.train_batch_size * arguments.world_size * arguments.gradient_accumulation_steps
+    return Forecast(steps, seconds, a_step / seconds, peak_memory_mib())
