@@ -28,6 +28,7 @@ MIXES: dict[str, dict[str, Any]] = {
     "TR of several widths": {"matryoshka": {"symmetric": True, "dims": [32, 8]}},
     "TR + distillation": TR | {"distillation": 5.0},
     "RTL alone": {"representation_translation": 1.0},
+    "TR + MEXMA": TR | {"mexma": {"head_layers": 1, "masked_share": 0.4, "koleo_weight": 0.1}},
     "WACSE": {
         "translation_ranking": {"weight": 0.8, "symmetric": True},
         "aligned_word_prediction": 0.1,
