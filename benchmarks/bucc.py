@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hf_xsent.data.bucc import load_bucc
+from hf_xsent.data.benchmarks.bucc import load_bucc
 from hf_xsent.mining.calibration import best_threshold
 from hf_xsent.mining.margin import mine_bitext
 from hf_xsent.models.embedder import SentenceEmbedder

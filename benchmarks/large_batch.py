@@ -73,8 +73,8 @@ def loader(options: argparse.Namespace, pairs: int) -> float:
     from torch.utils.data import BatchSampler, DataLoader
 
     from hf_xsent.data.bitext import load_bitext
-    from hf_xsent.data.collators import PairCollator
-    from hf_xsent.data.mixing import TemperatureSampler
+    from hf_xsent.data.sampling.collators import PairCollator
+    from hf_xsent.data.sampling.mixing import TemperatureSampler
     from hf_xsent.models.loading import load_tokenizer
 
     bitext: Any = load_bitext(options.data, cache_dir=options.cache)

@@ -24,7 +24,7 @@ TR = {"translation_ranking": 1.0}
 def sample_pairs(data: str, number: int) -> Pairs:
     """Pairs of all languages by size^0.5, in a fixed order."""
     from hf_xsent.data.bitext import load_bitext
-    from hf_xsent.data.mixing import TemperatureSampler
+    from hf_xsent.data.sampling.mixing import TemperatureSampler
 
     bitext = load_bitext(data)
     sampler = TemperatureSampler(bitext.ranges, alpha=0.5, seed=0, num_samples=number)

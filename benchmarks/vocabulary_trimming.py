@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hf_xsent.data.benchmarks import load_tatoeba
+from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.evaluation.retrieval import retrieval_by_language
 from hf_xsent.models.embedder import SentenceEmbedder

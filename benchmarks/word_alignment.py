@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.alignment.aligners import AlignerSettings, WordAligner
-from hf_xsent.data.gold_links import GoldPair, load_gold_links
-from hf_xsent.data.readers import read_pairs
-from hf_xsent.data.sources import BitextSource
-from hf_xsent.data.word_links import Link
-from hf_xsent.data.words import Words, split_words
+from hf_xsent.data.benchmarks.gold_links import GoldPair, load_gold_links
+from hf_xsent.data.readers.formats import read_pairs
+from hf_xsent.data.readers.sources import BitextSource
+from hf_xsent.data.words.links import Link
+from hf_xsent.data.words.splitting import Words, split_words
 from hf_xsent.evaluation.word_alignment import alignment_scores
 
 

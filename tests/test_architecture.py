@@ -13,6 +13,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from package_tree import PAGE, package_tree, tree_in_the_page
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src"
@@ -23,20 +24,18 @@ MOST_LINES = 350
 GROUND = {"errors", "logs", "compat", "files", "settings"}  # any room may import these
 MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(GROUND, {"errors", "settings"}),
-    "recomputing": set(),  # activations computed again in the backward pass
-    "packing": {"recomputing"},  # how a batch lies in memory
-    "tensors": {"recomputing", "packing"},  # fast tensor work
+    "tensors": set(),  # fast tensor work: how a batch lies in memory, kernels, gathering
     "pages": set(),  # charts and the shell of report pages: text from numbers
-    "objectives": {"packing", "tensors"},
-    "models": {"recomputing", "packing", "tensors", "objectives"},
+    "objectives": {"tensors"},
+    "models": {"tensors", "objectives"},
     "data": set(),
     "mining": {"pages", "data", "models"},
-    "alignment": {"packing", "data", "models"},  # aligners read words as data has them, with states of models
-    "evaluation": {"packing", "data", "models", "mining"},
+    "alignment": {"tensors", "data", "models"},  # aligners read words as data has them, with states of models
+    "evaluation": {"tensors", "data", "models", "mining"},
     "publishing": {"models"},
     "training": {"tensors", "data", "models", "objectives", "evaluation", "publishing"},
-    "finetuning": {"data", "models", "evaluation", "training"},
-    "comparison": {"packing", "pages", "data", "models", "objectives", "evaluation", "training"},
+    "finetuning": {"tensors", "data", "models", "evaluation", "training"},
+    "comparison": {"tensors", "pages", "data", "models", "objectives", "evaluation", "training"},
 }
 MAY_IMPORT = {room: rooms if room in GROUND else rooms | GROUND for room, rooms in MAY_IMPORT.items()}
 EVERY_ROOM_BELOW_THE_CLI = set(MAY_IMPORT)
@@ -261,3 +260,24 @@ def test_a_broken_rule_is_told(module: str, source: str, told: str):
 )
 def test_a_kept_rule_is_silent(module: str, source: str):
     assert broken_import_rules(source, module) == []
+
+
+def test_the_tree_in_the_docs_is_the_package():
+    assert tree_in_the_page() == package_tree(), "run python tests/helpers/package_tree.py"
+
+
+def method_files() -> list[tuple[str, list[str]]]:
+    """Each method of docs/architecture.md with the files to read."""
+    section = PAGE.read_text("utf-8").partition("## The methods against their papers")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| ") and ".py" in line]
+    return [(name.strip(), re.findall(r"`([\w/]+\.py)`", files)) for name, files in rows]
+
+
+@pytest.mark.parametrize(("method", "files"), method_files())
+def test_a_method_is_read_in_at_most_four_files(method: str, files: list[str]):
+    assert 1 <= len(files) <= 4, method
+    assert all((PACKAGE / file).is_file() for file in files), method
+
+
+def test_every_method_of_the_models_is_in_the_docs():
+    assert {name for name, _ in method_files()} == {"TR", "DAP", "PPA", "WACSE", "dual pivot", "MEXMA"}

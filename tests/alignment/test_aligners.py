@@ -12,7 +12,7 @@ from hf_xsent.alignment.aligners import AlignerSettings
 from hf_xsent.alignment.embedding import EmbeddingAligner, mutual_links
 from hf_xsent.alignment.span_prediction import SpanAligner
 from hf_xsent.alignment.statistical import StatisticalAligner, grow_diag_final_and
-from hf_xsent.data.words import Words, split_words
+from hf_xsent.data.words.splitting import Words, split_words
 from hf_xsent.errors import MissingExtraError, ModelError, RecipeError
 
 Pairs = list[tuple[str, str]]

@@ -11,7 +11,7 @@ from hf_xsent.alignment.aligners import AlignerSettings
 from hf_xsent.alignment.embedding import EmbeddingAligner
 from hf_xsent.cli.main import main
 from hf_xsent.data.bitext import load_bitext
-from hf_xsent.data.sources import BitextSource
+from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError, OutputError
 
 Pairs = list[tuple[str, str]]

@@ -21,7 +21,7 @@ from hf_xsent.comparison.report import render_markdown
 from hf_xsent.comparison.results import collect, mean_and_sd
 from hf_xsent.comparison.runs import Run
 from hf_xsent.comparison.study import Budget, Study
-from hf_xsent.data.bucc import BuccSet
+from hf_xsent.data.benchmarks.bucc import BuccSet
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.files import write_json
 

@@ -9,8 +9,8 @@ import pytest
 
 from hf_xsent.data import cache
 from hf_xsent.data.bitext import Bitext, load_bitext
-from hf_xsent.data.cleaning import CleaningRules
-from hf_xsent.data.repeats import normalise
+from hf_xsent.data.cleaning.repeats import normalise
+from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.errors import DataError
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hf_xsent.data.bucc import BuccSet, find_bucc, load_bucc
+from hf_xsent.data.benchmarks.bucc import BuccSet, find_bucc, load_bucc
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.mining.calibration import at_threshold, best_threshold

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hf_xsent.data.benchmarks import TatoebaSet, load_tatoeba, tatoeba_groups
+from hf_xsent.data.benchmarks.tatoeba import TatoebaSet, load_tatoeba, tatoeba_groups
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, TatoebaTask, accuracy_at_1, retrieval_by_language
 

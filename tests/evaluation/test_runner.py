@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from hf_xsent import SentenceEmbedder
-from hf_xsent.data.benchmarks import TatoebaSet
-from hf_xsent.data.bucc import BuccSet
-from hf_xsent.data.sts import StsSet
+from hf_xsent.data.benchmarks.bucc import BuccSet
+from hf_xsent.data.benchmarks.sts import StsSet
+from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError
 from hf_xsent.evaluation import vectors
 from hf_xsent.evaluation.mining_f1 import BuccTask

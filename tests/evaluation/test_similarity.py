@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from hf_xsent import SentenceEmbedder
-from hf_xsent.data.sts import STS22_PAIRS, StsSet
+from hf_xsent.data.benchmarks.sts import STS22_PAIRS, StsSet
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.similarity import Sts17Task, Sts22Task, cosines, spearman
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hf_xsent.data.sources import BitextSource
+from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError, OutputError
 from hf_xsent.mining import scoring
 from hf_xsent.mining.best import Neighbours

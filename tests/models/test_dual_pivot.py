@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,8 +12,9 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
 from hf_xsent import DualPivotForPreTraining, DualPivotForSentenceEmbedding, SentenceEmbedder
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import ModelError, RecipeError
+from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import View
 
 Pairs = list[tuple[str, str]]
@@ -71,11 +73,15 @@ def test_single_layers_without_mix_or_map_are_the_plain_sums(tiny_encoders: Path
     assert model.mixing_weights.tolist() == [0, 0, 1, 0]
 
 
-@pytest.mark.parametrize("objectives", [{"triplet_ranking": 1.0}, UNSUPERVISED], ids=["pairs", "no pairs"])
+@pytest.mark.parametrize(
+    "objectives",
+    [{"triplet_ranking": {"margin": 0.3}}, {"adversarial": 1.0, "cycle": {"weight": 5.0, "margin": 0.3}}],
+    ids=["pairs", "no pairs"],
+)
 def test_features_give_the_losses_and_gradients_of_the_encoder(
-    objectives: dict[str, float], tiny_encoders: Path, pairs: Pairs
+    objectives: dict[str, Any], tiny_encoders: Path, pairs: Pairs
 ) -> None:
-    model = _model(tiny_encoders, objectives=objectives, triplet_margin=0.3)
+    model = _model(tiny_encoders, objectives=objectives)
     batch = _batch(tiny_encoders, pairs)
     through = model(**batch)
     through.loss.backward()
@@ -145,13 +151,17 @@ def test_another_or_no_encoder_in_its_place_is_told(tiny_encoders: Path, tmp_pat
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"pooling": "mean"}, "dual pivot sums the tokens"),
-        ({"objectives": {"representation_translation": 1.0}}, "representation_translation trains it"),
+        ({"pooling": "mean"}, "^pooling 'mean' is unknown: use sum"),
+        (
+            {"objectives": {"representation_translation": 1.0}},
+            "^dual pivot freezes the encoder, which representation_translation trains: use objectives over sentences",
+        ),
+        ({"objectives": {"momentum_contrast": 1.0}}, "^dual pivot freezes the encoder, which momentum_contrast trains"),
         ({"layers": [4]}, r"layers \[4\] do not exist: this encoder has 0 \(embeddings\) to 3"),
         ({"layers": []}, r"layers \[\] do not exist"),
-        ({"lora_rank": 2}, "leave lora_rank out"),
+        ({"lora_rank": 2}, "drop lora_rank"),
         ({"layer_mix": False, "linear_map": False}, "nothing is left to train"),
-        ({"critic_steps": 0}, "must be positive"),
+        ({"objectives": {"adversarial": {"critic_steps": 0}}}, "adversarial.critic_steps 0 is not at least 1"),
     ],
 )
 def test_settings_that_cannot_be_are_told(
@@ -159,3 +169,8 @@ def test_settings_that_cannot_be_are_told(
 ) -> None:
     with pytest.raises(RecipeError, match=told):
         DualPivotForPreTraining.from_backbone(str(encoder_folders["xlm-roberta"]), **settings)
+
+
+def test_objectives_over_a_frozen_encoder_need_dual_pivot(encoder_folders: dict[str, Path]) -> None:
+    with pytest.raises(RecipeError, match="^adversarial trains over a frozen encoder: use method dual-pivot"):
+        SentenceEncoderForPreTraining.from_backbone(str(encoder_folders["bert"]), objectives=UNSUPERVISED)

@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel
 
 from hf_xsent.models import backbone
 from hf_xsent.models.families import backbone_of, family
-from hf_xsent.packing import pack
+from hf_xsent.tensors.packing import pack
 
 NARROWING = ("output.dense", "Wo")  # what reads the activations, in layers of BERT and of ModernBERT
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from hf_xsent.objectives.masked_language import MaskedLanguageModeling, Masking, TranslationLanguageModeling
 from hf_xsent.objectives.pairs import PairTokens, TokenStates
-from hf_xsent.packing import PackedSentences, pack
+from hf_xsent.tensors.packing import PackedSentences, pack
 
 MASK, CLS, SEP = 4, 2, 3
 SIZE = 50

@@ -98,7 +98,7 @@ def test_settings_read_without_torch_are_those_of_the_class(name: str) -> None:
 
 def test_settings_are_read_without_torch() -> None:
     code = (
-        "import sys; sys.argv = ['bin/hf-xsent']\n"
+        "import sys, hf_xsent_cli\n"
         "from hf_xsent.objectives.registry import OBJECTIVES, declared_settings\n"
         "print(*(declared_settings(name).__name__ for name in OBJECTIVES))\n"
         "sys.exit('torch' in sys.modules and 'torch was imported')"

@@ -47,7 +47,10 @@ def run_folder(tmp_path: Path) -> Path:
     recipe = {
         "model": "FacebookAI/xlm-roberta-base",
         "method": "dap",
-        "objectives": {"translation_ranking": 1.0, "representation_translation": {"weight": 0.8, "head_layers": 2}},
+        "objectives": {
+            "translation_ranking": {"weight": 1.0, "temperature": 0.05},
+            "representation_translation": {"weight": 0.8, "head_layers": 2},
+        },
         "data": ["de=/home/me/secret/pairs.tsv", "nb=train/nb-en.tsv"],
         "output_dir": "/home/me/runs/mine",
     }
@@ -87,6 +90,15 @@ def test_a_card_tells_what_the_run_and_the_evaluation_left(exported: Path, run_f
     entries = yaml.safe_load((exported / ".eval_results" / "hf-xsent.yaml").read_text("utf-8"))
     assert entries[0]["dataset"] == {"id": "mteb/tatoeba-bitext-mining", "task_id": "tatoeba"}
     assert entries[0]["value"] == 85.0
+
+
+@pytest.mark.parametrize("settings", [1.0, {"weight": 0.5, "temperature": 0.02}])
+def test_a_card_of_ranking_alone_names_translation_ranking(settings: Any) -> None:
+    recipe = {"method": "alignment", "objectives": {"translation_ranking": settings}}
+    text = str(render_card(card_facts(recipe=recipe)))
+    assert "It was trained by translation ranking" in text and "feng2022labse" in text
+    mixed = {"method": "alignment", "objectives": {"translation_ranking": settings, "distillation": 1.0}}
+    assert "It was trained by the objectives that the recipe" in str(render_card(card_facts(recipe=mixed)))
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hf_xsent.packing import PackedSentences, pack
+from hf_xsent.tensors.packing import PackedSentences, pack
 from hf_xsent.tensors.word_grid import (
     WordLinks,
     linked_words,

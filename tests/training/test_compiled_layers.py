@@ -11,7 +11,7 @@ import torch
 from transformers import AutoTokenizer
 
 from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import RecipeError
 
 Pairs = list[tuple[str, str]]

@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoTokenizer
 
 from hf_xsent import XlmrWithRTLHead
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.tensors.gathering import gather_rows
 from hf_xsent.training.large_batch import cached_loss
 
@@ -33,12 +33,16 @@ MIXES: dict[str, dict[str, Any]] = {
         "aligned_word_prediction": 0.1,
         "word_translation_ranking": 0.1,
     },
+    "MEXMA": {"mexma": {"head_layers": 1, "koleo_weight": 0.1}},
 }
 
 
 def _model(folder: str, mix: str) -> XlmrWithRTLHead:
     torch.manual_seed(0)
-    return XlmrWithRTLHead.from_backbone(folder, max_length=64, dropout=0.0, objectives=MIXES[mix]).double()
+    model = XlmrWithRTLHead.from_backbone(folder, max_length=64, dropout=0.0, objectives=MIXES[mix]).double()
+    if "mexma" in MIXES[mix]:  # mask the same tokens however the batch is split
+        model.objectives["mexma"].masking = lambda ids: (torch.where(ids % 3 == 0, 4, ids), ids % 3 == 0)
+    return model
 
 
 def _batch(folder: str, pairs: Pairs) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import AutoTokenizer
 
 from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.training.large_batch import split_batch
 
@@ -28,6 +28,7 @@ MIXES: dict[str, dict[str, Any]] = {
     "TR of several widths": {"matryoshka": {"symmetric": True, "dims": [32, 8]}},
     "TR + distillation": TR | {"distillation": 5.0},
     "RTL alone": {"representation_translation": 1.0},
+    "TR + MEXMA": TR | {"mexma": {"head_layers": 1, "masked_share": 0.4, "koleo_weight": 0.1}},
     "WACSE": {
         "translation_ranking": {"weight": 0.8, "symmetric": True},
         "aligned_word_prediction": 0.1,

@@ -19,10 +19,10 @@ from training_run import Run
 from transformers import AutoTokenizer
 
 from hf_xsent import MoCoAlignedBert
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import RecipeError
 from hf_xsent.models import input_shuffling
-from hf_xsent.packing import fingerprints
+from hf_xsent.tensors.packing import fingerprints
 
 Pairs = list[tuple[str, str]]
 SCRIPT = Path(__file__).parents[2] / "trainer_scripts/run_pretrain.py"

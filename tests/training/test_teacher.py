@@ -10,7 +10,7 @@ from sentence_transformers.models import Dense, Pooling, Transformer
 from transformers import AutoTokenizer, DistilBertConfig, DistilBertModel
 
 from hf_xsent import DapForSentenceEmbedding
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import ModelError
 from hf_xsent.training.teacher import Teacher
 

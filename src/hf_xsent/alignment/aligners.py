@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from hf_xsent.data.word_links import Link
-from hf_xsent.data.words import Words
+from hf_xsent.data.words.links import Link
+from hf_xsent.data.words.splitting import Words
 from hf_xsent.errors import RecipeError, nearest
 
 ALIGNERS = ("embedding", "statistical", "span")

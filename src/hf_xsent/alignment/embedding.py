@@ -10,14 +10,14 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
-from hf_xsent.data.word_links import Link, best_first
-from hf_xsent.data.words import Words, words_of_pieces
+from hf_xsent.data.words.links import Link, best_first
+from hf_xsent.data.words.splitting import Words, words_of_pieces
 from hf_xsent.errors import ModelError
 from hf_xsent.models.batching import batches_by_length, pad_rows
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.families import family
 from hf_xsent.models.sentence_encoder import SentenceEncoder
-from hf_xsent.packing import pack, unpack
+from hf_xsent.tensors.packing import pack, unpack
 
 if TYPE_CHECKING:
     from typing_extensions import Self

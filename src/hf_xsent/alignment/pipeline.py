@@ -14,11 +14,11 @@ import torch
 from tqdm import tqdm
 
 from hf_xsent.alignment.aligners import AlignerSettings, WordAligner
-from hf_xsent.data.compression import is_jsonl, strip_compression
-from hf_xsent.data.readers import check_source, read_items, read_pairs
-from hf_xsent.data.sources import BitextSource, source_files
-from hf_xsent.data.word_links import format_links
-from hf_xsent.data.words import split_words
+from hf_xsent.data.readers.compression import is_jsonl, strip_compression
+from hf_xsent.data.readers.formats import check_source, read_items, read_pairs
+from hf_xsent.data.readers.sources import BitextSource, source_files
+from hf_xsent.data.words.links import format_links
+from hf_xsent.data.words.splitting import split_words
 from hf_xsent.errors import DataError, OutputError
 from hf_xsent.files import check_writable, digest, file_stamp, write_text
 from hf_xsent.models.fingerprint import fingerprint_model

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xsent.data.word_links import Link, best_first
-from hf_xsent.data.words import Words
+from hf_xsent.data.words.links import Link, best_first
+from hf_xsent.data.words.splitting import Words
 from hf_xsent.errors import ModelError
 from hf_xsent.models.batching import batches_by_length
 from hf_xsent.models.loading import load_tokenizer, quiet_loading

@@ -7,8 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hf_xsent.data.word_links import Link, parse_links
-from hf_xsent.data.words import Words
+from hf_xsent.data.words.links import Link, parse_links
+from hf_xsent.data.words.splitting import Words
 from hf_xsent.errors import MissingExtraError
 
 _MOST_WORDS = 1000  # of a sentence, of which eflomal takes no more

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Align, or convert; say how many pairs have links."""
     from hf_xsent.alignment.aligners import AlignerSettings
     from hf_xsent.alignment.pipeline import align_file, convert_links
-    from hf_xsent.data.sources import resolve_sources
+    from hf_xsent.data.readers.sources import resolve_sources
     from hf_xsent.errors import RecipeError
 
     columns = None

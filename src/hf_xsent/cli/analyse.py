@@ -10,7 +10,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hf_xsent.data.benchmarks import TatoebaSet
+    from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
     from hf_xsent.models.embedder import SentenceEmbedder
     from hf_xsent.pages.scatter import Panel
 
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Compare sentences, project words, write both."""
     from pathlib import Path
 
-    from hf_xsent.data.benchmarks import load_tatoeba
+    from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
     from hf_xsent.errors import RecipeError
     from hf_xsent.evaluation.analysis import alignment_gap
     from hf_xsent.evaluation.report import render_table, versions

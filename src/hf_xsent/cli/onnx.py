@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Export, compare, quantize, measure."""
-    from hf_xsent.data.benchmarks import load_tatoeba
+    from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
     from hf_xsent.errors import RecipeError
     from hf_xsent.evaluation.retrieval import retrieval_by_language
     from hf_xsent.models.encodes import SupportsEncode

@@ -32,9 +32,9 @@ def run(arguments: argparse.Namespace) -> None:
     """Open the model, encode pools if there are any, score."""
     from pathlib import Path
 
-    from hf_xsent.data.readers import check_source
+    from hf_xsent.data.readers.formats import check_source
+    from hf_xsent.data.readers.sources import resolve_sources, source_files
     from hf_xsent.data.sentences import load_sentences
-    from hf_xsent.data.sources import resolve_sources, source_files
     from hf_xsent.errors import DataError, RecipeError
     from hf_xsent.files import check_writable
     from hf_xsent.logs import quiet_logs

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.bitext import resolve_sources
-from hf_xsent.data.sources import source_files
+from hf_xsent.data.readers.sources import source_files
 from hf_xsent.files import digest, file_digest, is_local, write_json
 from hf_xsent.training.callbacks import METRICS_FILE
 

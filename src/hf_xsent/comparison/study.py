@@ -12,8 +12,8 @@ import yaml
 from hf_xsent.comparison.tasks import check_tasks
 from hf_xsent.errors import RecipeError, nearest
 from hf_xsent.objectives.registry import merge_objectives
-from hf_xsent.packing import POOLINGS
 from hf_xsent.settings.reading import read_mapping
+from hf_xsent.tensors.packing import POOLINGS
 from hf_xsent.training.reading import recipe_keys
 
 NEEDED = ("model", "data", "budget", "methods", "tasks")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hf_xsent.data.benchmarks import TatoebaSet
+from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.errors import RecipeError, nearest
 from hf_xsent.evaluation.registry import TASKS, load_tasks, tatoeba_group

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hf_xsent.data import cache
-from hf_xsent.data.cleaning import CleaningReport, CleaningRules
-from hf_xsent.data.readers import OnError, check_source, read_pairs
-from hf_xsent.data.repeats import hash_texts
-from hf_xsent.data.sources import Bitexts, BitextSource, resolve_sources
+from hf_xsent.data.cleaning.repeats import hash_texts
+from hf_xsent.data.cleaning.rules import CleaningReport, CleaningRules
+from hf_xsent.data.readers.formats import OnError, check_source, read_pairs
+from hf_xsent.data.readers.sources import Bitexts, BitextSource, resolve_sources
 from hf_xsent.errors import DataError
 
 __all__ = ["Bitext", "BitextSource", "check_source", "load_bitext", "read_pairs", "resolve_sources"]

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hf_xsent.data.cleaning import CleaningCounts, CleaningRules
-from hf_xsent.data.readers import Item, OnError, read_items
-from hf_xsent.data.repeats import RepeatFinder, hash_texts
-from hf_xsent.data.sources import BitextSource, source_files
+from hf_xsent.data.cleaning.repeats import RepeatFinder, hash_texts
+from hf_xsent.data.cleaning.rules import CleaningCounts, CleaningRules
+from hf_xsent.data.readers.formats import Item, OnError, read_items
+from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, file_stamp, lock, move_into_place, write_json, writing
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from tqdm import tqdm
 
 from hf_xsent.data.cache import read_batches
-from hf_xsent.data.lines import lines
-from hf_xsent.data.repeats import RepeatFinder, hash_texts
+from hf_xsent.data.cleaning.repeats import RepeatFinder, hash_texts
+from hf_xsent.data.readers.lines import lines
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, file_stamp, lock, write_json, writing
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from hf_xsent.data.words import split_words, units
+from hf_xsent.data.words.splitting import split_words, units
 from hf_xsent.errors import DataError, RecipeError, nearest
 from hf_xsent.evaluation.retrieval import accuracy_at_1, unit
-from hf_xsent.packing import pack, unpack
+from hf_xsent.tensors.packing import pack, unpack
 
 if TYPE_CHECKING:
     from hf_xsent.models.embedder import SentenceEmbedder

@@ -8,7 +8,7 @@ from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, ClassVar
 
-from hf_xsent.data.bucc import TRAINING_SPLITS, BuccSet, find_bucc, split_place
+from hf_xsent.data.benchmarks.bucc import TRAINING_SPLITS, BuccSet, find_bucc, split_place
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.task import Encode, Figures, Scores, fingerprint, means
 from hf_xsent.mining.calibration import MiningF1, at_threshold, best_threshold

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hf_xsent.data.bucc import BuccSet
-from hf_xsent.data.sts import STS17_TRACKS
+from hf_xsent.data.benchmarks.bucc import BuccSet
+from hf_xsent.data.benchmarks.sts import STS17_TRACKS
 from hf_xsent.errors import DataError, MissingExtraError
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.retrieval import TatoebaTask

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from hf_xsent.data.questions import QuestionSet
+from hf_xsent.data.benchmarks.questions import QuestionSet
 
 # MLQA's articles. Of its Arabic rule the first branch can never match; the second takes the letters out anywhere.
 _MLQA_ARTICLES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from os import PathLike
 
-from hf_xsent.data.benchmarks import tatoeba_groups
+from hf_xsent.data.benchmarks.tatoeba import tatoeba_groups
 from hf_xsent.errors import RecipeError, nearest
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.retrieval import TatoebaTask

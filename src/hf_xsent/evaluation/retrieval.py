@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from tqdm import tqdm
 
-from hf_xsent.data.benchmarks import TatoebaSet, load_tatoeba, tatoeba_groups
+from hf_xsent.data.benchmarks.tatoeba import TatoebaSet, load_tatoeba, tatoeba_groups
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.task import Encode, Figures, Scores, fingerprint, means
 from hf_xsent.mining.neighbours import nearest_both_ways

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from scipy import stats
 
-from hf_xsent.data.sts import STS17_TRACKS, STS22_PAIRS, StsSet, load_sts17, load_sts22
+from hf_xsent.data.benchmarks.sts import STS17_TRACKS, STS22_PAIRS, StsSet, load_sts17, load_sts22
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.retrieval import unit
 from hf_xsent.evaluation.task import Encode, Figures, Scores, fingerprint, means

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hf_xsent.data.gold_links import GoldPair
-from hf_xsent.data.word_links import Link
+from hf_xsent.data.benchmarks.gold_links import GoldPair
+from hf_xsent.data.words.links import Link
 from hf_xsent.errors import DataError
 
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from hf_xsent.data.inference import InferencePair, check_parallel
-from hf_xsent.data.questions import Question, paired_by_id
+from hf_xsent.data.benchmarks.inference import InferencePair, check_parallel
+from hf_xsent.data.benchmarks.questions import Question, paired_by_id
 from hf_xsent.errors import RecipeError
 
 Record = TypeVar("Record")

@@ -9,7 +9,7 @@ from typing import Any
 
 from transformers import AutoModelForQuestionAnswering
 
-from hf_xsent.data.questions import QuestionSet, load_mlqa, load_questions, load_xquad
+from hf_xsent.data.benchmarks.questions import QuestionSet, load_mlqa, load_questions, load_xquad
 from hf_xsent.finetuning.arguments import MlqaArguments
 from hf_xsent.finetuning.code_switching import switch_questions
 from hf_xsent.finetuning.report import FineTuningReport

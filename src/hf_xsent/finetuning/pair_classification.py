@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xsent.data.inference import LABELS, InferencePair
+from hf_xsent.data.benchmarks.inference import LABELS, InferencePair
 from hf_xsent.errors import ModelError
 from hf_xsent.finetuning.trainer import Scores, Task, pad, predictions
 

@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xsent.data.questions import Question, QuestionSet
+from hf_xsent.data.benchmarks.questions import Question, QuestionSet
 from hf_xsent.errors import RecipeError
 from hf_xsent.evaluation.question_answering import score_answers
 from hf_xsent.finetuning.trainer import Scores, Task, pad, predictions

@@ -8,7 +8,7 @@ from itertools import chain
 
 from transformers import AutoModelForSequenceClassification
 
-from hf_xsent.data.inference import LABELS, load_inference, load_xnli
+from hf_xsent.data.benchmarks.inference import LABELS, load_inference, load_xnli
 from hf_xsent.finetuning.arguments import XnliArguments
 from hf_xsent.finetuning.code_switching import switch_inference
 from hf_xsent.finetuning.pair_classification import PairClassification

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from hf_xsent.data.readers import check_source, read_pairs
-from hf_xsent.data.sources import BitextSource, source_files
+from hf_xsent.data.readers.formats import check_source, read_pairs
+from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.files import check_writable
 from hf_xsent.mining.margin import margin_score
 from hf_xsent.mining.neighbours import Vectors, nearest_one_way

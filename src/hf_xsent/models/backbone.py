@@ -20,8 +20,8 @@ from transformers.masking_utils import sdpa_mask
 
 from hf_xsent.compat import attention_of, has_hooks, set_attention
 from hf_xsent.errors import RecipeError
-from hf_xsent.packing import PackedSentences, packed_attention
-from hf_xsent.recomputing import activations_recomputed
+from hf_xsent.tensors.packing import PackedSentences, packed_attention
+from hf_xsent.tensors.recomputing import activations_recomputed
 
 PACKED_ATTENTION = "hf_xsent_packed"
 

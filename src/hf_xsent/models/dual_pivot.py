@@ -25,9 +25,9 @@ from hf_xsent.models.sentence_encoder import SentenceEncoder, SentenceEncoderOut
 from hf_xsent.objectives.base import SentenceObjective
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.registry import objective_class
-from hf_xsent.packing import PackedSentences, fingerprints, pack, pool, unpack
 from hf_xsent.settings.declaring import derived, setting
 from hf_xsent.settings.model import ExtractionSettings
+from hf_xsent.tensors.packing import PackedSentences, fingerprints, pack, pool, unpack
 
 if TYPE_CHECKING:
     from typing_extensions import Self

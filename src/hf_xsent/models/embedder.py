@@ -16,7 +16,7 @@ from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_config, load_tokenizer, model_file, one_sentence, quiet_loading
 from hf_xsent.models.sentence_encoder import SentenceEncoder, SentenceEncoderConfig, View
-from hf_xsent.packing import POOLINGS
+from hf_xsent.tensors.packing import POOLINGS
 
 if TYPE_CHECKING:
     from typing_extensions import Self

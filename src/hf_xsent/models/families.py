@@ -10,7 +10,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from hf_xsent.errors import ModelError
 from hf_xsent.models.backbone import Backbone, Layer
-from hf_xsent.packing import PackedSentences
+from hf_xsent.tensors.packing import PackedSentences
 
 
 class BertBackbone(Backbone):

@@ -11,7 +11,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from hf_xsent.models.adapters import plain_weights
 from hf_xsent.models.families import backbone_of, family
 from hf_xsent.models.loading import build_encoder
-from hf_xsent.packing import PackedSentences
+from hf_xsent.tensors.packing import PackedSentences
 
 
 class LastLayers(nn.Module):

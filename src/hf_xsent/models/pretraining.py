@@ -24,8 +24,8 @@ from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.objectives.base import Objective, SentenceObjective, Start, TokenObjective
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, SentencePairs, TokenStates
 from hf_xsent.objectives.registry import objective_class
-from hf_xsent.packing import PackedSentences, fingerprints, pack, pool
 from hf_xsent.tensors.gathering import mean_over_processes, sum_over_processes
+from hf_xsent.tensors.packing import PackedSentences, fingerprints, pack, pool
 from hf_xsent.tensors.word_grid import WordLinks
 
 if TYPE_CHECKING:

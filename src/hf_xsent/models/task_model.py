@@ -16,7 +16,7 @@ from hf_xsent.errors import ModelError
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.families import backbone_of
 from hf_xsent.models.loading import quiet_loading
-from hf_xsent.packing import pack, unpack
+from hf_xsent.tensors.packing import pack, unpack
 
 
 def task_model(name_or_path: str, kind: Any, **config: Any) -> PreTrainedModel:

@@ -4,6 +4,10 @@
     L_cycle = h(y_s, G(F(y_s))) + h(F(G(y_t)), y_t), h the triplet ranking;    L = L_adv + λ L_cycle
 
 Sentences of the two languages are unpaired: row i of one side says nothing about row i of the other.
+
+>>> source, target, d = torch.eye(2), torch.ones(2, 2), torch.tensor([[0.5, 1.0]])
+>>> torch.allclose(score_difference(source, target, d), (source @ d.T).mean() - (target @ d.T).mean())
+True
 """
 
 from __future__ import annotations

@@ -3,6 +3,11 @@
     L = 1/2N Σ_i ( MSE(x_i, t(y_i)) + MSE(y_i, t(y_i)) ), with t the teacher, frozen.
 
 With English on the target side, an English teacher trains a student of many languages.
+
+>>> x, y, teacher = torch.eye(2), torch.zeros(2, 2), torch.ones(2, 2)
+>>> plain = (F.mse_loss(x, teacher) + F.mse_loss(y, teacher)) / 2
+>>> torch.allclose(distillation_loss(torch.cat((x, y)), teacher), plain)
+True
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F  # noqa: F401 - for the docstring's computation
 
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.objectives.base import SIDES, Needs, SentenceObjective
@@ -28,8 +34,15 @@ class DistillationSettings(ObjectiveSettings):
     teacher: str | None = setting(None, "Learn the embeddings of this model: a Hub id or a folder.", saved=False)
 
 
+def distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
+    """Compute the mean squared distance of the student's 2N embeddings from the teacher's of the N targets."""
+    distances = (student - teacher.repeat(2, 1)).square().mean(1)
+    count = sum_over_processes(torch.tensor(len(distances), device=distances.device))
+    return mean_over_processes(distances.sum(), count)
+
+
 class Distillation(SentenceObjective):
-    """The mean squared distance of the student's 2N embeddings from the teacher's of the N targets, in float32."""
+    """The distance from the teacher's embeddings, in float32 or wider."""
 
     Settings = DistillationSettings
     needs = Needs(embeddings=SIDES, teacher=True)
@@ -46,7 +59,4 @@ class Distillation(SentenceObjective):
             raise ModelError("distillation needs the teacher's embeddings of the targets: pass teacher_vectors")
         with torch.autocast(pairs.source.device.type, enabled=False):
             kind = torch.promote_types(pairs.source.dtype, torch.float32)
-            teacher = pairs.teacher.to(kind).repeat(2, 1)
-            distances = (pairs.both.to(kind) - teacher).square().mean(1)
-        count = sum_over_processes(torch.tensor(len(distances), device=distances.device))
-        return mean_over_processes(distances.sum(), count)
+            return distillation_loss(pairs.both.to(kind), pairs.teacher.to(kind))

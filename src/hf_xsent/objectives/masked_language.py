@@ -3,6 +3,14 @@
     L = -1/|M| Σ_{t in M} log p(w_t | the sentence, or the pair, with the pieces of M masked)
 
 BERT's rule: 15% of the word pieces are in M; of these 80% become [MASK], 10% another piece, 10% stay.
+
+>>> masking = Masking(mask_id=9, vocabulary_size=10, special_ids=(0, 1), probability=0.5)
+>>> ids = torch.randint(10, (10_000,))
+>>> masked, predicted = masking(ids)
+>>> bool((masked[~predicted] == ids[~predicted]).all()), bool(torch.isin(ids[predicted], torch.tensor([0, 1])).any())
+(True, False)
+>>> round(float((masked[predicted] == 9).float().mean()), 1)  # 80% [MASK], and 2% by chance
+0.8
 """
 
 from __future__ import annotations
@@ -18,8 +26,8 @@ from hf_xsent.errors import RecipeError
 from hf_xsent.objectives.base import Needs, Parts, Start, TokenObjective
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, TokenStates
 from hf_xsent.objectives.settings import VocabularySettings
-from hf_xsent.packing import PackedSentences, join
 from hf_xsent.settings.declaring import setting
+from hf_xsent.tensors.packing import PackedSentences, join
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,16 @@
 """Matryoshka representations (Kusupati et al., 2022): the first few numbers of an embedding are a good embedding, too.
 
 L = 1/|D| Σ_{n in D} L_TR(x[:n], y[:n]), translation ranking over embeddings cut to each width n.
+
+>>> x, y = torch.randn(3, 4), torch.randn(3, 4)
+>>> plain = (translation_ranking_loss(x, y) + translation_ranking_loss(x[:, :2], y[:, :2])) / 2
+>>> torch.allclose(matryoshka_loss(translation_ranking_loss, x, y, [4, 2]), plain)
+True
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,8 +19,19 @@ from torch import Tensor
 
 from hf_xsent.errors import RecipeError
 from hf_xsent.objectives.pairs import SentencePairs
-from hf_xsent.objectives.translation_ranking import TranslationRanking, TranslationRankingSettings
+from hf_xsent.objectives.translation_ranking import (
+    TranslationRanking,
+    TranslationRankingSettings,
+    translation_ranking_loss,  # noqa: F401 - for the docstring's computation
+)
 from hf_xsent.settings.declaring import setting
+
+
+def matryoshka_loss(
+    loss: Callable[[Tensor, Tensor], Tensor], source: Tensor, target: Tensor, dims: Sequence[int]
+) -> Tensor:
+    """Compute the mean of a loss over embeddings cut to each width."""
+    return torch.stack([loss(source[:, :n], target[:, :n]) for n in dims]).mean()
 
 
 @dataclass(frozen=True)
@@ -45,5 +62,8 @@ class Matryoshka(TranslationRanking):
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:
         """Compute the mean of L_TR over the widths."""
-        cut = (replace(pairs, source=pairs.source[:, :n], target=pairs.target[:, :n]) for n in self.settings.dims)
-        return torch.stack([super(Matryoshka, self).sentence_loss(one) for one in cut]).mean()
+
+        def ranking(source: Tensor, target: Tensor) -> Tensor:
+            return super(Matryoshka, self).sentence_loss(replace(pairs, source=source, target=target))
+
+        return matryoshka_loss(ranking, pairs.source, pairs.target, self.settings.dims)

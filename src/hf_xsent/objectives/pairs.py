@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from hf_xsent.packing import PackedSentences
+from hf_xsent.tensors.packing import PackedSentences
 from hf_xsent.tensors.word_grid import WordLinks
 
 

@@ -6,6 +6,12 @@
 g is K transformer layers and a vocabulary projection. [CLS] of both sides takes no part; [SEP] is a target. Every
 position sees all source tokens and all other [MASK]s; all targets are predicted at once. Gradients reach the encoder
 through enc(x).
+
+>>> states, words, targets = torch.randn(3, 4), torch.randn(5, 4), torch.tensor([1, 4, 0])  # g's outputs, word table, y
+>>> logits = states @ words.T
+>>> plain = -sum(logits[j].log_softmax(0)[targets[j]] for j in range(3)) / 3
+>>> torch.allclose(F.cross_entropy(logits, targets), plain)
+True
 """
 
 from __future__ import annotations
@@ -18,13 +24,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: F401 - for the docstring's computation
 
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.objectives.base import Corpus, Needs, Parts, Start, TokenObjective
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, TokenStates
 from hf_xsent.objectives.settings import VocabularySettings
-from hf_xsent.packing import PackedSentences, join
 from hf_xsent.settings.declaring import derived, setting
+from hf_xsent.tensors.packing import PackedSentences, join
 
 logger = logging.getLogger(__name__)
 

@@ -3,6 +3,12 @@
     h(a, b) = Σ_n max(0, α - sim(a, b) + sim(a_n, b)) + max(0, α - sim(a, b) + sim(a, b_n))      (section 3.1)
 
 ``sim`` is the cosine. Of the n negatives of each direction one is the hardest of the batch, the others are random.
+
+>>> a, b = torch.eye(2), torch.tensor([[0.6, 0.8], [0.0, 1.0]])
+>>> sim = F.cosine_similarity(a[:, None], b, dim=-1)  # of two pairs, each the other's only negative
+>>> hinges = [(0.2 - sim[i, i] + sim[j, k]).clamp_min(0) for i in (0, 1) for j, k in ((1 - i, i), (i, 1 - i))]
+>>> torch.allclose(triplet_ranking_loss(a, b, margin=0.2), sum(hinges) / 2)
+True
 """
 
 from __future__ import annotations

@@ -132,8 +132,8 @@ def _outside(one: Field[Any], value: Any) -> str:
     choices = one.metadata.get(_CHOICES, ())
     if choices and value not in choices:
         return f"is unknown: use {', '.join(choices)}{nearest(str(value), choices)}"
-    if not isinstance(value, int | float):
-        return ""
     bounds: Mapping[str, float] = one.metadata.get(_RANGE, {})
+    if not bounds:
+        return "is not finite" if isinstance(value, float) and not math.isfinite(value) else ""
     inside = all(_COMPARED[name][0](value, bound) for name, bound in bounds.items())
-    return "" if math.isfinite(value) and inside else f"is not {range_of(one) or 'finite'}"
+    return "" if math.isfinite(value) and inside else f"is not {range_of(one)}"

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from hf_xsent.packing import PackedSentences
+from hf_xsent.tensors.packing import PackedSentences
 
 
 @dataclass(frozen=True)

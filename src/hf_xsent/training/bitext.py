@@ -11,7 +11,7 @@ import yaml
 
 from hf_xsent.data.bitext import Bitext, load_bitext, resolve_sources
 from hf_xsent.data.cache import default_cache_dir
-from hf_xsent.data.cleaning import CleaningRules
+from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, RecipeError, nearest
 from hf_xsent.training.recipe import DataSettings

@@ -18,7 +18,7 @@ from transformers import TrainerCallback
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
 from hf_xsent.compat import cpu_attention
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import DataError, RecipeError, nearest
 from hf_xsent.models.loading import load_tokenizer
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_xsent.data.bitext import Bitext
-from hf_xsent.data.mixing import mixing_probabilities
+from hf_xsent.data.sampling.mixing import mixing_probabilities
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import RecipeError
 from hf_xsent.models.adapters import check_adapters

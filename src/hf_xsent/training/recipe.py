@@ -60,7 +60,7 @@ class DataSettings:
     clean: bool = setting(True, "Apply the cleaning rules; false keeps every pair.")
     rules: list[str] | None = setting(
         None,
-        "Set cleaning rules, such as max_characters=200 copied_share=null; data/cleaning.py lists them.",
+        "Set cleaning rules, such as max_characters=200 copied_share=null; data/cleaning/rules.py lists them.",
         named=True,
     )
     on_error: str = setting(

@@ -17,9 +17,9 @@ from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
 from hf_xsent.compat import keep_freed_memory
 from hf_xsent.data.bitext import Bitext
-from hf_xsent.data.collators import PairCollator
-from hf_xsent.data.distinct import DistinctSampler
-from hf_xsent.data.mixing import TemperatureSampler
+from hf_xsent.data.sampling.collators import PairCollator
+from hf_xsent.data.sampling.distinct import DistinctSampler
+from hf_xsent.data.sampling.mixing import TemperatureSampler
 from hf_xsent.errors import DataError, RecipeError, TrainingError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
 from hf_xsent.models.embedder import SentenceEmbedder

@@ -15,7 +15,7 @@ from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
-from hf_xsent.data.repeats import hash_texts
+from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, ModelError, RecipeError
 from hf_xsent.files import check_free_space, claim, digest, lock, move_into_place

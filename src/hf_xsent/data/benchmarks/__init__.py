@@ -1,0 +1,1 @@
+"""Read the test sets of the field, one file a benchmark."""

@@ -1,0 +1,29 @@
+"""Lines of text files, plain or compressed: the one way in which they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from hf_xsent.data.readers.compression import open_file
+from hf_xsent.errors import DataError
+
+
+def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
+    r"""Yield numbered lines without their end and BOM; only ``\n`` ends a line. A bad one is an error in its place."""
+    with open_file(path) as file:
+        for number, raw in enumerate(file, start=1):
+            if number == 1:
+                raw = raw.removeprefix(b"\xef\xbb\xbf")
+            try:
+                yield number, raw.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError:
+                yield number, DataError(f"{path}:{number}: not UTF-8; convert the file with iconv -t UTF-8")
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The same, where a bad line ends the reading."""
+    for number, line in lines_or_errors(path):
+        if isinstance(line, DataError):
+            raise line
+        yield number, line
