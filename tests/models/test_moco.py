@@ -305,3 +305,9 @@ def test_settings_that_make_no_sense_are_an_error(
 ) -> None:
     with pytest.raises(RecipeError, match=f"^{error}"):
         MoCoAlignedBert.from_backbone(str(encoder_folders["bert-mlm"]), **{"max_length": 64} | settings)
+
+
+def test_a_stated_objective_keeps_what_the_method_says_of_it() -> None:
+    tlm = MoCoConfig(objectives={TLM: 0.5}).objectives[TLM]
+    assert (tlm.weight, tlm.reset_positions) == (0.5, False)
+    assert MoCoConfig(objectives={TLM: {"reset_positions": True}}).objectives[TLM].reset_positions

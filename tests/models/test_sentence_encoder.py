@@ -97,7 +97,12 @@ def test_every_setting_survives_the_round_trip(encoder_folders: dict[str, Path],
         "languages": ["de", "en"],
         "objectives": {
             "translation_ranking": {"weight": 0.5, "temperature": 0.1, "margin": 0.3, "symmetric": True},
-            "representation_translation": {"direction": "both", "predicted_languages": ["de", "en"], "head_layers": 1},
+            "representation_translation": {
+                "weight": 0.8,
+                "direction": "both",
+                "predicted_languages": ["de", "en"],
+                "head_layers": 1,
+            },
         },
         "training_mlp": True,
         "random_input_shuffling": True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from copy import copy
-from dataclasses import field
+from dataclasses import field, fields
 from functools import reduce
 from itertools import chain
 from operator import or_
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 class AlignmentConfig(PairSettings, SentenceEncoderConfig):
     """A sentence encoder and the objectives that align it: ``{name: {weight: 1.0, setting: value, …}, …}``.
 
-    A bare number is the weight. A method is a default of ``objectives`` and little else.
+    A bare number is the weight. A method is a default of ``objectives`` and little else; stated objectives replace the
+    default's choice, but what they do not state of an objective comes from the default, where it is in there.
     """
 
     model_type = "alignment"
@@ -43,7 +44,8 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
     def __post_init__(self, **kwargs: Any) -> None:
         """Read the objectives' settings and check each value by itself."""
         super().__post_init__(**kwargs)
-        self.objectives = read_objectives(self.objectives)
+        preset: Any = next(one.default_factory for one in fields(self) if one.name == "objectives")
+        self.objectives = read_objectives(self.objectives, preset())
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, for config.json."""

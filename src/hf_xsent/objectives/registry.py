@@ -49,11 +49,14 @@ def objective_class(name: str) -> type[Objective]:
     return kind
 
 
-def read_objectives(stated: Mapping[str, Any]) -> dict[str, ObjectiveSettings]:
-    """Build the settings of each objective from ``{name: {setting: value}}`` or ``{name: weight}``."""
+def read_objectives(stated: Mapping[str, Any], preset: Mapping[str, Any] | None = None) -> dict[str, ObjectiveSettings]:
+    """Build the settings of each objective from ``{name: {setting: value}}`` or ``{name: weight}``.
+
+    What is not stated comes from the ``preset`` of a method, where it has the objective, or else from the defaults.
+    """
     if not stated:
         raise RecipeError(f"objectives is empty: name at least one of {', '.join(OBJECTIVES)}")
-    return {name: _settings(name, value) for name, value in stated.items()}
+    return {name: _settings(name, value, (preset or {}).get(name)) for name, value in stated.items()}
 
 
 def merge_objectives(base: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,7 +86,7 @@ def _written(one: Field[Any], recipe: bool) -> bool:
     return not is_derived(one) if recipe else is_saved(one)
 
 
-def _settings(name: str, stated: Any) -> ObjectiveSettings:
+def _settings(name: str, stated: Any, preset: Any) -> ObjectiveSettings:
     """The settings of one objective, each of its declared type and within its range."""
     kind, where = objective_class(name).Settings, f"objectives.{name}."
     if isinstance(stated, kind):
@@ -93,6 +96,7 @@ def _settings(name: str, stated: Any) -> ObjectiveSettings:
         stated = {} if stated is None else {"weight": stated}
     if not isinstance(stated, Mapping):
         raise RecipeError(f"objectives.{name} takes a weight or a mapping of settings, not {stated!r}")
+    stated = _stated(preset) | dict(stated)
     hints, known = get_type_hints(kind), [one.name for one in fields(kind)]
     for key in stated:
         if key not in known:

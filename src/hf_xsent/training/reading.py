@@ -128,7 +128,7 @@ def _objectives(config_class: Any, stated: Any, flags: Flags, where: str) -> tup
     for name, value in (stated or {}).items():
         if name in OBJECTIVES and isinstance(value, Mapping):
             check_known(value, declared(objective_class(name).Settings), f"{prefix}objectives.{name}: ")
-    chosen: dict[str, Any] = base if stated is None else dict(stated)
+    chosen: dict[str, Any] = base if stated is None else merge_objectives(base, stated)
     rest = dict(flags)
     if (words := rest.pop(_OBJECTIVES, None)) is not None:
         chosen = merge_objectives(chosen, dict(_weight(one) for one in words))
