@@ -164,7 +164,7 @@ def test_sets_that_cannot_be_measured_are_told_before() -> None:
         BuccTask([_bucc("de-en", "test", 5, wrong=5)])
     with pytest.raises(DataError, match="at least 4 sentences a side"):
         BuccTask([_bucc("de-en", "test", 1)])
-    with pytest.raises(DataError, match="no BUCC pair was chosen"):
+    with pytest.raises(DataError, match="of BUCC 2018 was chosen"):
         BuccTask([])
 
 

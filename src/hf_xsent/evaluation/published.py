@@ -1,4 +1,4 @@
-"""What papers report for the same groups, to stand beside a table; published.json holds the figures."""
+"""Read the figures that papers report for the same groups, from published.json."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hf_xsent.evaluation.task import EvaluationTask
 
 @cache
 def published_figures() -> list[dict[str, Any]]:
-    """Each with task, group, model, paper, and the figures by our names; with both directions their mean."""
+    """Return each figure with task, group, model and paper; add the mean where both directions are given."""
     text = (files("hf_xsent.evaluation") / "published.json").read_text(encoding="utf-8")
     figures: list[dict[str, Any]] = json.loads(text)
     for one in figures:
@@ -23,9 +23,8 @@ def published_figures() -> list[dict[str, Any]]:
 
 
 def published_lines(task: EvaluationTask, groups: Iterable[str]) -> list[str]:
-    """A line for each published model that was measured on one of these groups."""
-    measured = set(groups)
-    lines = []
+    """Return a line for each published model that was measured on one of these groups."""
+    lines, measured = [], set(groups)
     for one in published_figures():
         if one["task"] == task.name and one["group"] in measured:
             figures = ", ".join(f"{task.headings[key]} {one[key]}" for key in task.headings if key in one)

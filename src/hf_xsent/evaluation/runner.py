@@ -1,4 +1,4 @@
-"""Several tasks on one model, in several views of one encoding, task by task: what is finished is not done again."""
+"""Measure one model on several tasks and in several views of one encoding; skip what is finished."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def describe(embedder: SentenceEmbedder, name_or_path: str | Path) -> dict[str, Any]:
-    """The settings that every reported number states, beside its view."""
+    """Return the settings that every report states in addition to its view."""
     return {
         "model": str(name_or_path),
         "model_fingerprint": fingerprint_model(str(name_or_path)),
@@ -39,10 +39,10 @@ def evaluate_tasks(
     dims: Sequence[int] | None = None,
     output: str | Path | None = None,
 ) -> Iterator[tuple[EvaluationTask, list[Report]]]:
-    """Give each task with its reports, one a view and dimension, as soon as they are there.
+    """Yield each task with its reports, one per view and dimension, as soon as it is measured.
 
-    ``settings`` say what the model is (``describe``). ``output`` is a JSON file of one model, written after each task;
-    what it holds already of the same data and versions is taken from there, and what is not measured now stays in it.
+    ``settings`` describe the model (``describe``). ``output`` is a JSON file of one model, written after each task.
+    Reports in it with the same data and versions are reused; all others of the same model stay in it.
     """
     views = [embedder.view] if views is None else views
     dims = [embedder.width] if dims is None else dims
@@ -59,8 +59,8 @@ def evaluate_tasks(
         stamps = [Report.of(task, stated).stamp for _, _, stated in measured]
         if all(stamp in known for stamp in stamps):
             found[task.name] = [known[stamp] for stamp in stamps]
-    left = [task for task in tasks if task.name not in found]
-    vectors = SentenceVectors(embedder, views, (one for task in left for one in task.sentences()))
+    missing = [task for task in tasks if task.name not in found]
+    vectors = SentenceVectors(embedder, views, (one for task in missing for one in task.sentences()))
     for task in tasks:
         if task.name not in found:
             vectors.add(task.sentences())
@@ -68,14 +68,14 @@ def evaluate_tasks(
             found[task.name] = [Report.of(task, stated, task.score(vectors.of(view, dim))) for view, dim, stated in bar]
         if output is not None:
             done = [report for one in tasks for report in found.get(one.name, [])]
-            renewed = {report.subject for report in done}
-            kept = [report for report in known.values() if report.subject not in renewed]
-            write_json(output, {"runs": [report.to_dict() for report in (*kept, *done)]})
+            replaced = {report.subject for report in done}
+            others = [report for report in known.values() if report.subject not in replaced]
+            write_json(output, {"runs": [report.to_dict() for report in (*others, *done)]})
         yield task, found[task.name]
 
 
 def _known(output: str | Path, settings: Mapping[str, Any]) -> list[Report]:
-    """What the file holds, which must be of this model."""
+    """Read the reports of the file; refuse those of another model."""
     reports, ours = read_reports(output), settings.get("model_fingerprint")
     for report in reports:
         if report.settings.get("model_fingerprint") != ours:
@@ -86,7 +86,7 @@ def _known(output: str | Path, settings: Mapping[str, Any]) -> list[Report]:
 
 
 def _check(embedder: SentenceEmbedder, views: Sequence[View], dims: Sequence[int]) -> None:
-    """Before any sentence is encoded."""
+    """Refuse views and dimensions that the model does not have."""
     embedder.check_views(views)
     for dim in dims:
         if not 1 <= dim <= embedder.width:

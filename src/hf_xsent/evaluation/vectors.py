@@ -1,4 +1,4 @@
-"""The vectors of all sentences of a run: each distinct sentence encoded once, for all tasks, layers and poolings."""
+"""Encode each distinct sentence of a run once, for all tasks, layers and poolings."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class SentenceVectors:
-    """Vectors by view, in nameless files that are mapped into memory and vanish with the process: a sweep has many."""
+    """Embeddings by view, memory-mapped from unnamed temporary files, since a sweep exceeds memory."""
 
     def __init__(self, embedder: SentenceEmbedder, views: Sequence[View], sentences: Iterable[str]) -> None:
         self._embedder = embedder
         self._views = list(views)
-        self._rows: dict[str, int] = {}  # of those encoded so far
-        shape = (max(1, len(set(sentences))), embedder.width)  # of all that will be asked for
+        self._rows: dict[str, int] = {}  # of the sentences encoded so far
+        shape = (max(1, len(set(sentences))), embedder.width)  # of all sentences
         needed = len(self._views) * shape[0] * shape[1] * 4
         cure = "choose fewer layers at once, or set TMPDIR to a larger disk"
         check_free_space(tempfile.gettempdir(), needed, "the vectors", cure)
@@ -34,7 +34,7 @@ class SentenceVectors:
                 self._vectors[view] = np.memmap(file, np.float32, "w+", shape=shape)
 
     def add(self, sentences: Iterable[str]) -> None:
-        """Encode those that were not yet."""
+        """Encode the sentences that are not encoded yet."""
         new = [one for one in dict.fromkeys(sentences) if one not in self._rows]
         if not new:
             return
@@ -47,7 +47,7 @@ class SentenceVectors:
         self._rows |= {one: start + place for place, one in enumerate(new)}
 
     def of(self, view: View, dim: int) -> Encode:
-        """Gives the first ``dim`` numbers of each sentence's vector in this view."""
+        """Return an encoder that looks up the first ``dim`` dimensions of embeddings in this view."""
 
         def encode(sentences: Sequence[str]) -> np.ndarray:
             return np.asarray(self._vectors[view][[self._rows[one] for one in sentences], :dim])
