@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,16 @@ from hf_xsent.data.benchmarks.bucc import BuccSet
 from hf_xsent.data.benchmarks.sts import StsSet
 from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError
-from hf_xsent.evaluation import vectors
 from hf_xsent.evaluation.mining_f1 import BuccTask
-from hf_xsent.evaluation.published import published_figures, published_lines
 from hf_xsent.evaluation.registry import TASKS
-from hf_xsent.evaluation.report import Report, read_reports, render_table, sweep_table
+from hf_xsent.evaluation.report import (
+    Report,
+    published_figures,
+    published_lines,
+    read_reports,
+    render_table,
+    sweep_table,
+)
 from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.runner import describe, evaluate_tasks
 from hf_xsent.evaluation.similarity import Sts17Task
@@ -235,7 +241,7 @@ def test_a_full_disk_is_told_before_encoding(
 def test_nothing_stays_behind(
     embedder: SentenceEmbedder, tasks: list[EvaluationTask], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(vectors.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     """Not even of a run that is killed: its files have no name."""
     next(evaluate_tasks(embedder, tasks, {}))
     assert not any(tmp_path.iterdir())
@@ -277,7 +283,7 @@ def test_a_sweep_is_a_line_for_each_view(tasks: list[EvaluationTask], reports: l
 
 
 def test_reports_come_back_from_their_file(reports: list[Report], tmp_path: Path):
-    write_json(tmp_path / "a.json", {"runs": [report.to_dict() for report in reports]})
+    write_json(tmp_path / "a.json", {"runs": [asdict(report) for report in reports]})
     assert read_reports(tmp_path / "a.json") == reports
     assert read_reports(tmp_path / "none.json") == []
 

@@ -117,7 +117,7 @@ def test_processes_share_the_work(files: tuple[Path, Path], tmp_path: Path) -> N
     assert whole.shape == (60, 24)
     everything = Words().encode([side[row][0] for row in range(60)])
     np.testing.assert_array_equal(whole[5:50], everything[5:50])
-    np.testing.assert_array_equal(whole.rows(np.array([59, 0, 17])), everything[[59, 0, 17]])
+    np.testing.assert_array_equal(whole[np.array([59, 0, 17])], everything[[59, 0, 17]])
 
 
 def test_vectors_of_another_model_are_not_mixed_in(files: tuple[Path, Path], tmp_path: Path) -> None:

@@ -39,7 +39,6 @@ class EmbeddingAligner:
         tokenizer: PreTrainedTokenizerBase,
         layer: int | None = None,
         method: str = "itermax",
-        tokens_per_batch: int = 8192,
     ) -> None:
         depth = len(model.backbone.layers)
         self.layer = round(0.6 * depth) if layer is None else layer
@@ -50,7 +49,7 @@ class EmbeddingAligner:
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.rounds = {"argmax": 1, "itermax": 2}[method]
-        self.tokens_per_batch = tokens_per_batch
+        self.tokens_per_batch = 8192
         self.max_length = family(model.config.encoder_config).max_length(model.config.encoder_config)
 
     @classmethod

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MARK = " ¶ "
 _MAX_ANSWER = 15  # word pieces
+_CHARACTERS_PER_BATCH = 16384
 _MAX_LENGTH = 384  # word pieces of question and context
 
 
@@ -31,19 +32,12 @@ class SpanAligner:
 
     needs_all_pairs = False
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        threshold: float = 0.9,
-        characters_per_batch: int = 16384,
-    ) -> None:
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, threshold: float = 0.9) -> None:
         if not tokenizer.is_fast:
             raise ModelError("aligning words needs the offsets of word pieces: use a model with a fast tokenizer")
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.threshold = threshold
-        self.characters_per_batch = characters_per_batch
 
     @classmethod
     def from_pretrained(cls, name_or_path: str, threshold: float = 0.9, device: str | None = None) -> Self:
@@ -79,7 +73,7 @@ class SpanAligner:
         """Return start, end and probability of each answer in its context."""
         found = [(0, 0, 0.0)] * len(questions)
         lengths = [len(question) + len(context) for question, context in zip(questions, contexts, strict=True)]
-        for numbers in batches_by_length(lengths, self.characters_per_batch):
+        for numbers in batches_by_length(lengths, _CHARACTERS_PER_BATCH):
             encoded = self.tokenizer(
                 [questions[number] for number in numbers],
                 [contexts[number] for number in numbers],

@@ -1,11 +1,13 @@
-"""Report results as tables and JSON, with all that is needed to compare or repeat them."""
+"""Report results as tables and JSON, and read the figures that papers report (published.json)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +49,6 @@ class Report:
     def subject(self) -> str:
         """Return model, view and data as a key, without versions: a new report replaces an older one."""
         return json.dumps([self.task, self.settings, self.data_fingerprint], sort_keys=True)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report for JSON."""
-        return asdict(self)
 
     def table(self, task: EvaluationTask) -> str:
         """Format languages, groups, settings and protocol as text."""
@@ -102,3 +100,24 @@ def read_reports(path: str | Path) -> list[Report]:
         return [Report(**run) for run in runs]
     except (ValueError, TypeError, KeyError) as error:
         raise OutputError(f"{path} exists and holds no results of this command: choose another file") from error
+
+
+@cache
+def published_figures() -> list[dict[str, Any]]:
+    """Return each figure with task, group, model and paper; add the mean where both directions are given."""
+    text = (files("hf_xsent.evaluation") / "published.json").read_text(encoding="utf-8")
+    figures: list[dict[str, Any]] = json.loads(text)
+    for one in figures:
+        if "forward" in one and "backward" in one:
+            one.setdefault("mean", round((one["forward"] + one["backward"]) / 2, 2))
+    return figures
+
+
+def published_lines(task: EvaluationTask, groups: Iterable[str]) -> list[str]:
+    """Return a line for each published model that was measured on one of these groups."""
+    lines, measured = [], set(groups)
+    for one in published_figures():
+        if one["task"] == task.name and one["group"] in measured:
+            figures = ", ".join(f"{task.headings[key]} {one[key]}" for key in task.headings if key in one)
+            lines.append(f"published, {one['group']}: {one['model']} {figures} ({one['paper']})")
+    return lines

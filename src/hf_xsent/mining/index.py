@@ -17,7 +17,6 @@ from hf_xsent.mining.neighbours import (
     check_vectors,
     exact_cosines,
     nearest_one_way,
-    take_rows,
     unit_vectors,
 )
 from hf_xsent.mining.top_k import Neighbours
@@ -42,7 +41,7 @@ def nearest_by_index(
     of_source = _search(_build(target, index, probes), source, target, k)
     of_target = _search(_build(source, index, probes), target, source, k)
     rows = np.linspace(0, len(source) - 1, min(sample, len(source)), dtype=np.int64)
-    exact = nearest_one_way(take_rows(source, rows), target, k)
+    exact = nearest_one_way(source[rows], target, k)
     found = (exact.numbers[:, :, None] == of_source.numbers[rows][:, None, :]).any(2)
     recall = float(found.float().mean())
     level = logging.WARNING if recall < LOW_RECALL else logging.INFO
@@ -91,7 +90,7 @@ def _build(vectors: Vectors, factory: str, probes: int) -> Any:
     faiss, index = import_faiss(), check_index(factory, vectors.shape[1], len(vectors))
     if not index.is_trained:
         rows = np.linspace(0, len(vectors) - 1, min(_TRAINING_ROWS, len(vectors)), dtype=np.int64)
-        index.train(unit_vectors(take_rows(vectors, rows)).numpy())
+        index.train(unit_vectors(vectors[rows]).numpy())
     for start in _blocks(vectors, "building the index"):
         index.add(unit_vectors(vectors[start : start + _ROWS_PER_BLOCK], first_number=start).numpy())
     if faiss.try_extract_index_ivf(index) is not None:
@@ -107,7 +106,7 @@ def _search(index: Any, queries: Vectors, candidates: Vectors, k: int) -> Neighb
         _, numbers[rows] = index.search(unit_vectors(queries[rows]).numpy(), k)
     short = np.flatnonzero((numbers < 0).any(1))
     if len(short):
-        numbers[short] = nearest_one_way(take_rows(queries, short), candidates, k).numbers.numpy()
+        numbers[short] = nearest_one_way(queries[short], candidates, k).numbers.numpy()
     return exact_cosines(torch.from_numpy(numbers), queries, candidates)
 
 

@@ -78,11 +78,6 @@ def bfloat16_gain(width: int, device: str | torch.device = "cpu") -> float:
     return seconds[0] / seconds[1]
 
 
-def take_rows(vectors: Vectors, numbers: np.ndarray) -> np.ndarray | Tensor:
-    """Return the vectors with these numbers."""
-    return vectors.rows(numbers) if isinstance(vectors, ShardedVectors) else vectors[numbers]
-
-
 def exact_cosines(
     numbers: Tensor, queries: Vectors, candidates: Vectors, memory_mib: int = 256, device: str | torch.device = "cpu"
 ) -> Neighbours:
@@ -92,7 +87,7 @@ def exact_cosines(
     step = max(1, _vectors_per_block(memory_mib, queries.shape[1]) // numbers.shape[1])
     for start in range(0, len(numbers), step):
         block = numbers[start : start + step]
-        found = unit_vectors(take_rows(candidates, block.flatten().numpy()), device).view(*block.shape, -1)
+        found = unit_vectors(candidates[block.flatten().numpy()], device).view(*block.shape, -1)
         units = unit_vectors(queries[start : start + step], device)
         cosines[start : start + step] = (found @ units[:, :, None]).squeeze(2).cpu()
     cosines, order = cosines.sort(dim=1, descending=True, stable=True)
@@ -112,7 +107,7 @@ def _refine(
     if rounded.numbers.shape[1] < len(candidates):
         doubtful = (cosines[:, -1] < rounded.cosines[:, -1] + _BFLOAT16_ERROR).nonzero().squeeze(1)
         for rows in doubtful.split(_vectors_per_block(memory_mib, queries.shape[1])) if len(doubtful) else ():
-            exact = nearest_one_way(take_rows(queries, rows.numpy()), candidates, k, memory_mib // 2, device)
+            exact = nearest_one_way(queries[rows.numpy()], candidates, k, memory_mib // 2, device)
             cosines[rows], numbers[rows] = exact.cosines, exact.numbers
     return Neighbours(cosines, numbers)
 

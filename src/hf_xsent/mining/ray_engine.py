@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,8 +32,13 @@ class RayEngine:
         missing = [shard for shard in shards if not shard.path.is_file()]
         gpus = int(self.device.startswith("cuda"))
         run = ray.remote(_run).options(num_gpus=gpus)
-        with _on_cpu(model):
-            shared = ray.put(model)  # send the model once
+        module = _module(model)
+        device = None if module is None else next((weight.device for weight in module.parameters()), None)
+        if module is not None:
+            module.to("cpu")  # workers without this GPU could not unpickle it
+        shared = ray.put(model)  # sent once
+        if module is not None and device is not None:
+            module.to(device)
         waiting = [run.remote(shard, shared, "cuda" if gpus else "cpu") for shard in missing]
         with tqdm(total=len(waiting), desc=description, unit=" shards", disable=None) as bar:
             while waiting:
@@ -70,22 +74,6 @@ def _run(shard: Shard, model: SupportsEncode | None, device: str) -> None:
     if (module := _module(model)) is not None:
         module.to(device)
     shard.run(model)
-
-
-@contextmanager
-def _on_cpu(model: SupportsEncode | None) -> Iterator[None]:
-    """Move the model to the CPU inside the block, so that workers without this GPU can unpickle it."""
-    module = _module(model)
-    weight = None if module is None else next(module.parameters(), None)
-    if module is None or weight is None:
-        yield
-        return
-    device = weight.device
-    module.to("cpu")
-    try:
-        yield
-    finally:
-        module.to(device)
 
 
 def _module(model: SupportsEncode | None) -> nn.Module | None:

@@ -32,7 +32,13 @@ class ShardedVectors:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, rows: slice) -> np.ndarray:
+    def __getitem__(self, rows: slice | np.ndarray) -> np.ndarray:
+        if not isinstance(rows, slice):
+            shards, places = np.divmod(rows, self._rows)
+            found = np.empty((len(rows), self.shape[1]), dtype=self._shards[0].dtype)
+            for number in np.unique(shards):
+                found[shards == number] = self._shards[number][places[shards == number]]
+            return found
         start, stop, _ = rows.indices(len(self))
         parts = []
         while start < stop:
@@ -41,15 +47,6 @@ class ShardedVectors:
             parts.append(part)
             start += len(part)
         return np.concatenate(parts) if len(parts) != 1 else parts[0]
-
-    def rows(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the embeddings with these numbers."""
-        shards, places = np.divmod(numbers, self._rows)
-        found = np.empty((len(numbers), self.shape[1]), dtype=self._shards[0].dtype)
-        for number in np.unique(shards):
-            here = shards == number
-            found[here] = self._shards[number][places[here]]
-        return found
 
 
 @dataclass(frozen=True)

@@ -16,20 +16,15 @@ from hf_xsent.errors import MissingExtraError, RecipeError, nearest
 METRICS = ("translation_retrieval", "bitext_mining_f1", "rank_correlation", "alignment_error_rate")
 
 
-def metric_path(name: str) -> Path:
-    """Return the folder to give to ``evaluate.load``."""
+def load_metric(name: str, **options: Any) -> Any:
+    """Load a metric by its name; ``options`` go to ``evaluate.load``."""
     if name not in METRICS:
         raise RecipeError(f"unknown metric {name!r}: use one of {', '.join(METRICS)}{nearest(name, METRICS)}")
-    return Path(__file__).parent / name
-
-
-def load_metric(name: str, **options: Any) -> Any:
-    """Load a metric by its name."""
     try:
         import evaluate
     except ImportError as error:
         raise MissingExtraError('this needs the library evaluate: pip install "hf-xsent[evaluate]"') from error
-    return evaluate.load(str(metric_path(name)), **options)
+    return evaluate.load(str(Path(__file__).parent / name), **options)
 
 
 def metric_info(metric: type, predictions: Any, references: Any, note: str = "") -> Any:
