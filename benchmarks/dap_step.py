@@ -134,9 +134,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument(
-        "--bf16", action="store_true", help="Also measure bfloat16; slow on CPUs without bfloat16 instructions."
-    )
+    parser.add_argument("--bf16", action="store_true", help="Also measure bfloat16; slow on CPUs without it.")
     parser.add_argument("--output", default="benchmarks/results/dap_step.json")
     options = parser.parse_args()
     contenders = CONTENDERS | ({"DAP restricted, bf16": dap_bf16} if options.bf16 else {})

@@ -2,8 +2,8 @@
 
   OMP_NUM_THREADS=2 python benchmarks/dual_pivot.py --model ENCODER --data de=train/de-en.tsv.xz [--pairs 50000]
 
-Features of the pairs' 100,000 sentences are random numbers of the real shape and type, memory-mapped like real ones; the
-epoch reads every row once, in batches of 32. The encoder's cost is extrapolated from a few batches of the bitext.
+Features of the pairs' 100,000 sentences are random numbers of the real shape and type, memory-mapped like real ones;
+the epoch reads every row once, in batches of 32. The encoder's cost is extrapolated from a few batches of the bitext.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
   python benchmarks/flops.py
 
-The paper pads every sentence to 32 tokens and runs all layers on all tokens; it counts a multiplication and an addition
-as two. torch's FlopCounterMode counts our forward pass at the size of mBERT, first with all sentences of 32 tokens, then
-with real lengths (mean 18) without padding.
+The paper pads every sentence to 32 tokens and runs all layers on all tokens; it counts a multiplication and an
+addition as two. torch's FlopCounterMode counts our forward pass at the size of mBERT, first with all sentences of 32
+tokens, then with real lengths (mean 18) without padding.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
   OMP_WAIT_POLICY=PASSIVE python benchmarks/wacse_step.py
 
 The model, lengths and loop of dap_step.py. Two of three words are one piece long, the others two, and three of four are
-linked to the word at the same position. WACSE masks a quarter of the sentences and samples the softmax, as wacse-small.yaml
-does; "whole" masks all of them and projects onto all word pieces, as the paper does.
+linked to the word at the same position. WACSE masks a quarter of the sentences and samples the softmax, as
+wacse-small.yaml does; "whole" masks all of them and projects onto all word pieces, as the paper does.
 """
 
 from __future__ import annotations

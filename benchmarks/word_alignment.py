@@ -3,9 +3,9 @@
   python benchmarks/word_alignment.py --gold word_alignment --model ENCODER --choose enfr \
     --bitext "train/{language}-en.tsv.xz" --pairs 10000
 
-The layer of the encoder is chosen on --choose and measured on the other sets. The statistical aligner is trained on the
-gold sentences and --pairs pairs of the language's bitext, if it exists; it splits words as ``hf-xsent align-words`` does,
-and its links are mapped to the words of the gold files.
+The layer of the encoder is chosen on --choose and measured on the other sets. The statistical aligner is trained on
+the gold sentences and --pairs pairs of the language's bitext, if it exists; it splits words as ``hf-xsent align-words``
+does, and its links are mapped to the words of the gold files.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def test_a_later_call_adds_to_the_file(
     assert read_reports(output)[0] == first[0]
 
 
-def test_a_figure_of_other_versions_is_measured_anew_and_stands_there_once(
+def test_a_figure_of_other_versions_is_measured_again_and_stands_there_once(
     embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, tmp_path: Path
 ):
     output = tmp_path / "results.json"
@@ -196,7 +196,7 @@ def test_a_file_of_something_else_is_left_alone(
 
 
 @pytest.mark.parametrize(
-    ("views", "dims", "told"),
+    ("views", "dims", "message"),
     [
         ([View(4, "mean")], None, "layer 4 does not exist: this encoder has layers 0 (embeddings) to 3"),
         ([View(1, "men")], None, "unknown pooling 'men': use one of cls, mean, max, sum; did you mean 'mean'"),
@@ -204,12 +204,12 @@ def test_a_file_of_something_else_is_left_alone(
         (None, [0], "dim 0 does not exist"),
     ],
 )
-def test_views_that_do_not_exist_are_told_before_encoding(
-    embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, views: Any, dims: Any, told: str
+def test_views_that_do_not_exist_raise_before_encoding(
+    embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, views: Any, dims: Any, message: str
 ):
     with pytest.raises(ModelError) as error:
         list(evaluate_tasks(embedder, tasks, {}, views, dims))
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert encoded.passes == 0
 
 
@@ -229,7 +229,7 @@ def test_json_holds_no_figure_that_is_no_number(tmp_path: Path):
     assert not any(tmp_path.iterdir())
 
 
-def test_a_full_disk_is_told_before_encoding(
+def test_a_full_disk_raises_before_encoding(
     embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("shutil.disk_usage", lambda folder: shutil._ntuple_diskusage(10, 10, 0))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from hf_xsent.data.benchmarks.bucc import BuccSet
 from hf_xsent.data.benchmarks.sts import STS17_TRACKS
 from hf_xsent.errors import DataError, MissingExtraError
 from hf_xsent.evaluation.mining_f1 import BuccTask
@@ -51,7 +50,11 @@ def _subsets(task: EvaluationTask) -> dict[str, Any]:
         return {name: Dataset.from_dict(columns) for name, columns in pairs.items()}
     if isinstance(task, BuccTask):
         first_splits = {one.pair: one for one in reversed(task.sets)}
-        return {pair: _gold_sources(one) for pair, one in first_splits.items()}
+        return {
+            pair: {"sentence1": [one.sources[source] for source, _ in sorted(one.gold)], "sentence2": one.targets,
+                   "gold": sorted(one.gold)}
+            for pair, one in first_splits.items()
+        }  # fmt: skip
     assert isinstance(task, Sts17Task | Sts22Task)
     subsets = {}
     for one in task.sets:
@@ -59,8 +62,3 @@ def _subsets(task: EvaluationTask) -> dict[str, Any]:
             columns = {"sentence1": one.first, "sentence2": one.second, "score": one.gold}
             subsets[name] = Dataset.from_dict(columns)
     return subsets
-
-
-def _gold_sources(one: BuccSet) -> dict[str, list[Any]]:
-    gold = sorted(one.gold)
-    return {"sentence1": [one.sources[source] for source, _ in gold], "sentence2": one.targets, "gold": gold}

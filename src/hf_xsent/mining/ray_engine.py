@@ -36,9 +36,11 @@ class RayEngine:
         device = None if module is None else next((weight.device for weight in module.parameters()), None)
         if module is not None:
             module.to("cpu")  # workers without this GPU could not unpickle it
-        shared = ray.put(model)  # sent once
-        if module is not None and device is not None:
-            module.to(device)
+        try:
+            shared = ray.put(model)  # sent once
+        finally:
+            if module is not None and device is not None:
+                module.to(device)
         waiting = [run.remote(shard, shared, "cuda" if gpus else "cpu") for shard in missing]
         with tqdm(total=len(waiting), desc=description, unit=" shards", disable=None) as bar:
             while waiting:
