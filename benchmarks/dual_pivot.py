@@ -1,9 +1,9 @@
-"""Dual pivot: an epoch over features beside one through the frozen encoder, in CPU seconds and by the clock.
+"""Measure a dual-pivot epoch over cached features and one through the frozen encoder, in CPU and wall-clock seconds.
 
   OMP_NUM_THREADS=2 python benchmarks/dual_pivot.py --model ENCODER --data de=train/de-en.tsv.xz [--pairs 50000]
 
-Features of the pairs' 100,000 sentences are random numbers of the right shape and type, memory-mapped as real ones are;
-the epoch reads every row once, in batches of 32. The encoder's cost is measured on a few batches of the bitext.
+Features of the pairs' 100,000 sentences are random numbers of the real shape and type, memory-mapped like real ones;
+the epoch reads every row once, in batches of 32. The encoder's cost is extrapolated from a few batches of the bitext.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    """Train an epoch each way, print and keep the figures."""
+    """Train an epoch each way, print and save the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", nargs="+", required=True)
@@ -54,10 +54,10 @@ def main() -> None:
     from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
 
     class RandomFeatures(FeatureCache):
-        """The shape and the files of real features, without the encoder's hours."""
+        """Random features with the shape and files of real ones."""
 
         def layer_sums(self, sentences: Any) -> LayerSums:
-            """One file for each side."""
+            """Write one file per side."""
             numbers = np.random.default_rng(len(list(self.folder.glob("*.npy"))))
             path = self.folder / f"{len(list(self.folder.glob('*.npy')))}.npy"
             shape = (len(sentences), *self.embedder.shape)

@@ -8,7 +8,7 @@ import torch
 
 from hf_xsent.cli.main import main
 from hf_xsent.errors import ModelError
-from hf_xsent.mining.tasks import default_device
+from hf_xsent.mining.shards import default_device
 from hf_xsent.models.embedder import SentenceEmbedder
 
 

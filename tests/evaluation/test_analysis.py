@@ -64,7 +64,7 @@ def test_projections_are_the_same_in_each_run_and_keep_groups_apart(method: str)
     assert between > max(one[:15].std(0).max(), one[15:].std(0).max())
 
 
-def test_bad_projections_are_told() -> None:
+def test_bad_projections_raise() -> None:
     with pytest.raises(RecipeError, match="unknown projection 'tsn': use one of pca, tsne; did you mean 'tsne'"):
         project(np.ones((9, 3)), "tsn")
     with pytest.raises(DataError, match="four vectors at least, not 3"):

@@ -60,7 +60,7 @@ def test_bucc_files_become_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pair", "gold", "told"),
+    ("pair", "gold", "message"),
     [
         ("zh-en", "z1\te9\n", "gold:1: no sentence has the id 'e9'"),
         ("zh-en", "z1 e2\n", "gold:1: no id, tab and text"),
@@ -68,11 +68,11 @@ def test_bucc_files_become_numbers(tmp_path: Path) -> None:
         ("zhen", "", "BUCC pairs are named like de-en, not 'zhen'"),
     ],
 )
-def test_bad_bucc_files_are_told(tmp_path: Path, pair: str, gold: str, told: str) -> None:
+def test_bad_bucc_files_raise(tmp_path: Path, pair: str, gold: str, message: str) -> None:
     _write(tmp_path, gold)
     with pytest.raises(DataError) as error:
         load_bucc(tmp_path, pair, "dev")
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_translations_are_mined_from_vectors(tmp_path: Path) -> None:
@@ -159,12 +159,12 @@ def test_means_are_given_of_all_four_pairs() -> None:
         assert "4 pairs, training" not in few.groups
 
 
-def test_sets_that_cannot_be_measured_are_told_before() -> None:
+def test_sets_that_cannot_be_measured_raise_first() -> None:
     with pytest.raises(DataError, match="de-en, test: there are no gold pairs"):
         BuccTask([_bucc("de-en", "test", 5, wrong=5)])
     with pytest.raises(DataError, match="at least 4 sentences a side"):
         BuccTask([_bucc("de-en", "test", 1)])
-    with pytest.raises(DataError, match="no BUCC pair was chosen"):
+    with pytest.raises(DataError, match="of BUCC 2018 was chosen"):
         BuccTask([])
 
 

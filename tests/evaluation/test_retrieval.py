@@ -160,7 +160,7 @@ def test_a_group_is_the_mean_over_languages_not_over_pairs() -> None:
 
 
 def test_no_language_is_refused() -> None:
-    with pytest.raises(DataError, match="no Tatoeba language was chosen"):
+    with pytest.raises(DataError, match="no language of Tatoeba was chosen"):
         TatoebaTask([])
 
 

@@ -100,8 +100,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _text(task: EvaluationTask, reports: list[Report], sweep: bool) -> str:
-    from hf_xsent.evaluation.published import published_lines
-    from hf_xsent.evaluation.report import sweep_table
+    from hf_xsent.evaluation.report import published_lines, sweep_table
 
     tables = [sweep_table(task, reports)] if sweep else [report.table(task) for report in reports]
     return "\n\n".join("\n".join([table, *published_lines(task, reports[0].groups)]) for table in tables)

@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.logs import quiet_logs
     from hf_xsent.mining.pipeline import MiningSettings, mine_files
     from hf_xsent.mining.ray_engine import RayEngine
-    from hf_xsent.mining.tasks import Processes, default_device
+    from hf_xsent.mining.shards import Processes, default_device
     from hf_xsent.mining.vectors import identify_model
     from hf_xsent.models.embedder import SentenceEmbedder
 

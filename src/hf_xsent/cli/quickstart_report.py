@@ -11,8 +11,7 @@ from typing import Any
 
 from hf_xsent.data.languages import find_language
 from hf_xsent.pages.charts import bar_chart, curve_chart
-from hf_xsent.pages.shell import key, page
-from hf_xsent.pages.tables import Cell, Table
+from hf_xsent.pages.html import Cell, Table, legend, page
 
 BEFORE_AND_AFTER = "before training", "after"
 
@@ -33,7 +32,7 @@ def write_report(path: Path, results: Mapping[str, Any]) -> None:
         steps=results["steps"],
         seconds=results["seconds"],
         model=escape(str(results["model"])),
-        key=key({name: number for number, name in enumerate(BEFORE_AND_AFTER)}),
+        key=legend({name: number for number, name in enumerate(BEFORE_AND_AFTER)}),
         bars=bar_chart("Accuracy before and after, by language", bars, BEFORE_AND_AFTER),
         curve=curve_chart("Training loss by step", {"loss": (1, losses)}, "step", from_zero=True)
         if len(losses) > 1

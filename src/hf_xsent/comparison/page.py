@@ -13,7 +13,7 @@ from hf_xsent.comparison.tables import Results, column_name, cost_table, finishe
 from hf_xsent.data.languages import find_language
 from hf_xsent.errors import HfXsentError
 from hf_xsent.pages.charts import Mark, bar_chart, curve_chart, point_chart
-from hf_xsent.pages.shell import key, page
+from hf_xsent.pages.html import legend, page
 
 DEV_ACCURACY = "eval_accuracy"
 PUBLISHED_NOTE = "In italics: published by papers, from other encoders, data and budgets; the same test sentences."
@@ -140,7 +140,7 @@ def _bars(rows: Sequence[Mapping[str, Any]], task: str, main: str, methods: Mapp
         if not values:
             continue
         chart = bar_chart(f"{task} by language, {pooling} pooling", values, list(methods))
-        yield f"<details><summary>By language, {pooling} pooling</summary>\n{key(methods)}\n{chart}\n</details>"
+        yield f"<details><summary>By language, {pooling} pooling</summary>\n{legend(methods)}\n{chart}\n</details>"
 
 
 def _curve_section(results: Results, methods: Mapping[str, int]) -> str:
@@ -157,7 +157,7 @@ def _curve_section(results: Results, methods: Mapping[str, int]) -> str:
                 drawn.update(curves)
                 title = f"{_curve_name(kind)}, {pooling} pooling"
                 parts.append(f"<h3>{escape(title)}</h3>\n{curve_chart(title, curves, 'step', kind != DEV_ACCURACY)}")
-    named = key({method: colour for method, colour in methods.items() if method in drawn})
+    named = legend({method: colour for method, colour in methods.items() if method in drawn})
     return _section("Learning curves", "\n".join([named, *parts])) if parts else ""
 
 

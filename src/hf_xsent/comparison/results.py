@@ -9,8 +9,7 @@ from typing import Any
 from hf_xsent.comparison.runs import LOCATION_KEYS, Run
 from hf_xsent.comparison.study import Study
 from hf_xsent.comparison.tasks import MEASURED
-from hf_xsent.evaluation.published import published_figures
-from hf_xsent.evaluation.report import versions
+from hf_xsent.evaluation.report import published_figures, versions
 
 COSTS = ("cpu_seconds", "seconds", "peak_mib")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hf_xsent.pages.tables import Cell, Table
+from hf_xsent.pages.html import Cell, Table
 
 Results = Mapping[str, Any]
 MeanAndSd = Sequence[float | None]

@@ -1,4 +1,4 @@
-"""Score pairs that exist already, as a filter for crawled bitext: their cosine and, given pools, their margin."""
+"""Score existing pairs, such as crawled bitext, by their cosine or, given pools, by their margin."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.files import check_writable
 from hf_xsent.mining.margin import margin_score
 from hf_xsent.mining.neighbours import Vectors, nearest_one_way
-from hf_xsent.mining.tables import one_line, write_table
+from hf_xsent.mining.output import one_line, write_table
 from hf_xsent.models.encodes import SupportsEncode
 
 COLUMNS = ("score", "cosine", "source", "target")
-_PAIRS_AT_ONCE = 1 << 14
+_PAIRS_PER_BLOCK = 1 << 14
 
 
 def score_pairs(
@@ -31,16 +31,16 @@ def score_pairs(
     margin: str = "ratio",
     device: str | torch.device = "cpu",
 ) -> int:
-    """Write ``score``, ``cosine`` and both texts for each pair of a file, in its order; gives how many.
+    """Write ``score``, ``cosine`` and both texts of each pair of a file, in its order; return the number of pairs.
 
-    ``pools`` are vectors of source and target sentences among which neighbours are sought: the score is the margin
-    then, else the cosine; they are compared on ``device``. Memory does not grow with the file.
+    With ``pools``, embeddings of source and target sentences, the score is the margin over the ``k`` nearest in the
+    pools (computed on ``device``), else the cosine. Memory does not grow with the file.
     """
     check_writable(output, source_files(source))
     check_source(source)
     pairs = iter(tqdm(read_pairs(source), desc="scoring", unit=" pairs", disable=None))
-    blocks = iter(lambda: list(islice(pairs, _PAIRS_AT_ONCE)), [])
-    rows = (row for some in blocks for row in _rows(some, model, pools, k, margin, device))
+    blocks = iter(lambda: list(islice(pairs, _PAIRS_PER_BLOCK)), [])
+    rows = (row for block in blocks for row in _rows(block, model, pools, k, margin, device))
     return write_table(output, COLUMNS, rows)
 
 
