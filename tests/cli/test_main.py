@@ -180,7 +180,10 @@ def test_a_sweep_over_tasks_is_one_table_each(
         ),
         (["--tasks", "tatoeba,sts17", "--data", "{folder}", "--languages", "de"], "names no task: write tatoeba=de"),
         (["--tasks", "sts17", "--data", "{folder}", "--languages", "sts=de"], "'sts' is not among the tasks sts17"),
-        (["--tasks", "sts17", "--data", "{folder}", "--languages", "sts17="], "--languages 'sts17=' has no language codes"),
+        (
+            ["--tasks", "sts17", "--data", "{folder}", "--languages", "sts17="],
+            "--languages 'sts17=' has no language codes",
+        ),
         (["--tasks", "sts17", "--data", "{folder}", "--layers", "3-1"], "--layers takes numbers and ranges"),
         (["--tasks", "sts17", "--data", "{folder}", "--layers", "-1"], "--layers takes numbers and ranges"),
         (["--tasks", "sts17", "--data", "{folder}"], "'none' is no folder, and as a Hub id"),

@@ -38,7 +38,7 @@ TRAINING = {"pretrain": pretrain, "finetune": finetune}
 class CommandParser(argparse.ArgumentParser):
     """A parser that names numbers N and X, and appends a flag's default to its help."""
 
-    def add_argument(self, *names: str, **settings: Any) -> argparse.Action:  # type: ignore[override]
+    def add_argument(self, *names: str, **settings: Any) -> argparse.Action:
         """Declare a flag; its help says what it does and in which unit."""
         default = settings.get("default")
         if default not in (None, [], argparse.SUPPRESS):

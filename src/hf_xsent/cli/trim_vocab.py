@@ -32,6 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Read the texts, choose pieces, trim, export, measure."""
+    from dataclasses import asdict
+
     from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
     from hf_xsent.data.bitext import load_bitext, resolve_sources
     from hf_xsent.data.readers.lines import lines
@@ -84,4 +86,4 @@ def run(arguments: argparse.Namespace) -> None:
     print(render_table(["", "before", "after"], rows))
     print(f"trimmed: {arguments.folder}")
     if arguments.output:
-        write_json(arguments.output, report.to_dict() | {"tatoeba": accuracies, "languages": languages})
+        write_json(arguments.output, asdict(report) | {"tatoeba": accuracies, "languages": languages})
