@@ -145,8 +145,8 @@ def test_targets_choose_the_layers(encoder_folders: dict[str, Path]) -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"lora_rank": 0}, "lora_rank 0 and lora_alpha None must be positive"),
-        ({"lora_rank": 4, "lora_alpha": -1.0}, "lora_rank 4 and lora_alpha -1.0 must be positive"),
+        ({"lora_rank": 0}, "^lora_rank 0 is not at least 1$"),
+        ({"lora_rank": 4, "lora_alpha": -1.0}, "^lora_alpha -1.0 is not above 0$"),
         ({"lora_alpha": 8.0}, "give lora_rank, too"),
         ({"lora_targets": ["query"]}, "give lora_rank, too"),
     ],

@@ -31,8 +31,11 @@ def _objective(kind: Any, **settings: Any) -> Any:
 
 def test_the_losses_of_critic_and_encoder_are_opposite_mean_differences() -> None:
     objective, pairs = _objective(Adversarial), _pairs()
-    score = objective.critic.weight[0]
-    expected = sum(float(score @ one) for one in pairs.source) / 6 - sum(float(score @ one) for one in pairs.target) / 6
+    score = objective.critic.weight[0].detach()
+    expected = (
+        sum(float(score @ one) for one in pairs.source.detach()) / 6
+        - sum(float(score @ one) for one in pairs.target.detach()) / 6
+    )
     assert objective.critic_loss(pairs.source, pairs.target, objective.critic.weight).item() == pytest.approx(expected)
     assert objective.sentence_loss(pairs).item() == pytest.approx(-expected)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import pytest
+from settings_page import PAGE, settings_page
 
 from hf_xsent.errors import RecipeError
 from hf_xsent.settings.declaring import (
@@ -118,3 +119,7 @@ def test_ranges_are_described_in_words() -> None:
         "at least 0, below 1",
         "",
     ]
+
+
+def test_the_settings_page_of_the_docs_is_true() -> None:
+    assert PAGE.read_text("utf-8") == settings_page(), "run python tests/helpers/settings_page.py"

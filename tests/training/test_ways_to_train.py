@@ -14,6 +14,7 @@ from transformers import AutoModel
 from hf_xsent import SentenceEmbedder
 from hf_xsent.training.reading import read_recipe
 
+STEPS = ("max_steps", "eval_steps", "save_steps")
 DAP = {"translation_ranking": 1, "representation_translation": 0.8}
 
 
@@ -29,8 +30,7 @@ def test_a_student_comes_nearer_to_its_teacher_who_leaves_no_trace(
     run: Run, encoder_folders: dict[str, Path], pairs: Pairs, settings: dict[str, Any]
 ) -> None:
     folder = encoder_folders["xlm-roberta"]  # another tokenizer than the student's
-    objectives = {"distillation": {"teacher": str(folder)}}
-    steps = {"max_steps": 30, "eval_steps": 30, "save_steps": 30}
+    objectives, steps = {"distillation": {"teacher": str(folder)}}, dict.fromkeys(STEPS, 30)
     run.start(objectives=objectives, pooling="mean", max_length=64, **steps, **settings)
     teacher, student, start = (
         SentenceEmbedder.from_pretrained(str(one), pooling="mean", device="cpu")

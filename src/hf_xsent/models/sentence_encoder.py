@@ -21,8 +21,9 @@ from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone
 from hf_xsent.models.families import backbone_of, family
 from hf_xsent.models.loading import build_encoder, load_encoder, load_encoder_config
-from hf_xsent.settings.declaring import check_settings, declared, is_derived
+from hf_xsent.settings.declaring import check_settings, declared, is_derived, types_of
 from hf_xsent.settings.model import EncoderSettings
+from hf_xsent.settings.reading import typed
 from hf_xsent.tensors.packing import PackedSentences, pack, pool, unpack
 
 if TYPE_CHECKING:
@@ -134,6 +135,10 @@ class SentenceEncoder(PreTrainedModel):
         for key in settings:
             if key not in keys:
                 raise RecipeError(f"{cls.config_class.__name__} has no setting {key!r}" + nearest(key, keys))
+        hints = types_of(cls.config_class, settings)
+        settings = {
+            key: value if key == "objectives" else typed(key, value, hints[key]) for key, value in settings.items()
+        }
         try:
             return cls.config_class(**settings) if config is None else config.replaced(**settings)
         except (TypeError, AttributeError, StrictDataclassError) as error:
