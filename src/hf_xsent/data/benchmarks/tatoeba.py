@@ -29,7 +29,7 @@ class TatoebaSet:
 
 def tatoeba_groups() -> dict[str, list[str]]:
     """Give the groups of languages that papers report on (ISO 639-3), by their usual names, such as 14 or 36."""
-    text = (files("hf_xsent.data") / "tatoeba_groups.json").read_text(encoding="utf-8")
+    text = (files("hf_xsent.data.benchmarks") / "tatoeba_groups.json").read_text(encoding="utf-8")
     return cast("dict[str, list[str]]", json.loads(text)["groups"])
 
 
