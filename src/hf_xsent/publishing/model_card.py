@@ -23,9 +23,9 @@ _POOLING_WORDS = {
     "sum": "a weighted sum of layers, summed over the tokens",  # no code: the last states are not enough
 }
 _POOLING_CODE = {
-    "cls": "vectors = states[:, 0]",
-    "mean": 'mask = batch["attention_mask"].unsqueeze(-1)\nvectors = (states * mask).sum(1) / mask.sum(1)',
-    "max": 'mask = batch["attention_mask"].unsqueeze(-1)\nvectors = states.masked_fill(mask == 0, -torch.inf).amax(1)',
+    "cls": "embeddings = states[:, 0]",
+    "mean": 'mask = batch["attention_mask"].unsqueeze(-1)\nembeddings = (states * mask).sum(1) / mask.sum(1)',
+    "max": 'mask = batch["attention_mask"].unsqueeze(-1)\nembeddings = states.masked_fill(mask == 0, -torch.inf).amax(1)',
 }
 _LOCAL_KEYS = ("output_dir", "cache_dir", "logging_dir", "run_name", "hub_token")
 _TAGS = ["feature-extraction", "sentence-similarity", "cross-lingual", "bitext-mining", "hf-xsent"]
