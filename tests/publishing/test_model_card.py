@@ -81,7 +81,7 @@ def test_a_card_states_the_facts_of_the_run_and_the_evaluation(exported: Path, r
         "8 steps (1.50 epochs)",
         "step 6, the best on dev pairs: 91.25%",
         'SentenceTransformer("org/mine")',
-        "scaled to length 1",
+        "normalized to length 1",
         "de=pairs.tsv",
         "li2023dap",
     ):
@@ -98,7 +98,7 @@ def test_a_card_of_ranking_alone_names_translation_ranking(settings: Any) -> Non
     text = str(render_card(card_facts(recipe=recipe)))
     assert "It was trained by translation ranking" in text and "feng2022labse" in text
     mixed = {"method": "alignment", "objectives": {"translation_ranking": settings, "distillation": 1.0}}
-    assert "It was trained by the objectives that the recipe" in str(render_card(card_facts(recipe=mixed)))
+    assert "It was trained with the objectives in the recipe" in str(render_card(card_facts(recipe=mixed)))
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -22,10 +22,11 @@ _POOLING_WORDS = {
     "max": "the maximum over the tokens",
     "sum": "a weighted sum of layers, summed over the tokens",  # no code: the last states are not enough
 }
+_MASK = 'mask = batch["attention_mask"].unsqueeze(-1)\n'
 _POOLING_CODE = {
     "cls": "embeddings = states[:, 0]",
-    "mean": 'mask = batch["attention_mask"].unsqueeze(-1)\nembeddings = (states * mask).sum(1) / mask.sum(1)',
-    "max": 'mask = batch["attention_mask"].unsqueeze(-1)\nembeddings = states.masked_fill(mask == 0, -torch.inf).amax(1)',
+    "mean": f"{_MASK}embeddings = (states * mask).sum(1) / mask.sum(1)",
+    "max": f"{_MASK}embeddings = states.masked_fill(mask == 0, -torch.inf).amax(1)",
 }
 _LOCAL_KEYS = ("output_dir", "cache_dir", "logging_dir", "run_name", "hub_token")
 _TAGS = ["feature-extraction", "sentence-similarity", "cross-lingual", "bitext-mining", "hf-xsent"]
