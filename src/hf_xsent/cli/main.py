@@ -1,4 +1,4 @@
-"""``hf-xsent COMMAND …``: help comes before torch is loaded; an error of ours is one sentence and an exit code."""
+"""Run ``hf-xsent COMMAND …``: show help without loading torch; turn our errors into one sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import argparse
 import gc
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from types import ModuleType
+from typing import Any, NoReturn
 
 from hf_xsent import __version__
 from hf_xsent.cli import (
@@ -28,32 +29,30 @@ from hf_xsent.cli import (
 )
 from hf_xsent.errors import HfXsentError
 
-COMMANDS = (
-    quickstart,
-    pretrain,
-    align_words,
-    finetune,
-    evaluate,
-    analyse,
-    cost,
-    compare,
-    mine,
-    score,
-    export,
-    trim_vocab,
-    onnx,
-    card,
-    publish,
-)
-# Every field of TrainingArguments is a flag of these, too many to list here: they read their flags themselves.
+COMMANDS: tuple[ModuleType, ...] = (quickstart, pretrain, align_words, finetune, evaluate, analyse, cost, compare)
+COMMANDS += (mine, score, export, trim_vocab, onnx, card, publish)
+# Every field of TrainingArguments is also a flag of these, too many to declare: they parse their flags themselves.
 TRAINING = {"pretrain": pretrain, "finetune": finetune}
 
 
+class CommandParser(argparse.ArgumentParser):
+    """A parser that names numbers N and X, and appends a flag's default to its help."""
+
+    def add_argument(self, *names: str, **settings: Any) -> argparse.Action:
+        """Declare a flag; its help says what it does and in which unit."""
+        default = settings.get("default")
+        if default not in (None, [], argparse.SUPPRESS):
+            shown = default if isinstance(default, str | int | float) else " ".join(default)
+            settings["help"] += f" (default: {shown})"
+        if settings.get("type") in (int, float):
+            settings.setdefault("metavar", "N" if settings["type"] is int else "X")
+        return super().add_argument(*names, **settings)
+
+
 def build_parser() -> argparse.ArgumentParser:
-    """Every command with its flags."""
-    parser = argparse.ArgumentParser(
-        prog="hf-xsent", description="Turn a multilingual encoder into a cross-lingual sentence encoder."
-    )
+    """Return the parser of all commands with their flags."""
+    description = "Turn a multilingual encoder into a cross-lingual sentence encoder."
+    parser = CommandParser(prog="hf-xsent", description=description)
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for module in COMMANDS:
@@ -71,7 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code says how it went."""
+    """Run one command and return its exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if arguments and arguments[0] in TRAINING and not {"-h", "--help"} & set(arguments):
@@ -94,13 +93,13 @@ def program(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def leave(exit_code: int) -> NoReturn:
-    """End the process; one of several first ends its process group, whose threads may abort a Python that is ending.
+    """End the process, after destroying the torch process group if there is one.
 
-    destroy_process_group ends gloo's threads only where nothing holds the group: the collector frees the data-parallel
-    model, which is part of reference cycles. Otherwise 2 of 40 small runs end by "terminate called without an active
-    exception" (torch 2.13).
+    A thread of gloo that still runs may abort Python at exit ("terminate called without an active exception": 2 of 40
+    small runs with torch 2.13). destroy_process_group ends the threads only if nothing references the group, so collect
+    garbage first: the data-parallel model is part of reference cycles.
     """
-    distributed = sys.modules.get("torch.distributed")  # a command that needs no torch does not load it here
+    distributed = sys.modules.get("torch.distributed")  # not imported: many commands do not need torch
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         gc.collect()
         distributed.destroy_process_group()

@@ -4,19 +4,18 @@
   hf-xsent pretrain --model xlm-roberta-base --data de=pairs.tsv --output_dir runs/de --max_steps 1000
   torchrun --nproc_per_node 8 trainer_scripts/run_pretrain.py recipe.yaml
 
-A method is a choice of objectives: --objectives translation_ranking=1.0 representation_translation=0.8. Their settings
-are flags such as --objectives.translation_ranking.temperature 0.02, or --temperature 0.02 where one objective alone has
-that setting. Every field of transformers' TrainingArguments is a flag and a recipe key, too; common ones are listed.
+A method is a choice of objectives: --objectives translation_ranking=1.0 representation_translation=0.8. Set
+their settings by --objectives.translation_ranking.temperature 0.02, or --temperature 0.02 if only one has it.
+Every field of transformers' TrainingArguments is also a flag and a recipe key; common ones are listed below.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from hf_xsent.cli.flags import add_settings
 from hf_xsent.objectives.registry import OBJECTIVES, declared_settings
-from hf_xsent.settings.declaring import declared, help_of, metavar_of
 from hf_xsent.settings.model import EncoderSettings, ExtractionSettings, PairSettings
 from hf_xsent.training.recipe import (
     HIDDEN_TRAINING_SETTINGS,
@@ -36,33 +35,19 @@ _GROUPS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what help shows; ``training.reading`` reads the flags themselves."""
+    """Declare the flags for help; ``training.reading`` parses them."""
     parser.usage = "hf-xsent pretrain [recipe.yaml] [--flag value …]"
     parser.add_argument("recipe", nargs="?", help="Read settings from this YAML or JSON file.")
     for title, kinds in _GROUPS.items():
-        add_settings(parser, title, kinds)
-    chosen = parser.add_argument_group("objectives", "The losses to train with; each has settings of its own, below.")
+        add_settings(parser, title, *kinds)
+    chosen = parser.add_argument_group("objectives", "The losses to train with; the settings of each are listed below.")
     chosen.add_argument("--objectives", metavar="NAME=WEIGHT …", help=f"Choose among {', '.join(OBJECTIVES)}.")
     for name in OBJECTIVES:
-        add_settings(parser, f"objectives.{name}", [declared_settings(name)], prefix=f"objectives.{name}.")
+        add_settings(parser, f"objectives.{name}", declared_settings(name), prefix=f"objectives.{name}.")
     training = parser.add_argument_group("training")
     for name, text in SHOWN_TRAINING_ARGUMENTS.items():
         training.add_argument(f"--{name}", metavar="VALUE", help=text)
-    add_settings(training, "", [TrainingSettings], hidden=HIDDEN_TRAINING_SETTINGS)
-
-
-def add_settings(
-    parser: Any,
-    title: str,
-    kinds: Iterable[type],
-    prefix: str = "",
-    hidden: Collection[str] = (),
-) -> None:
-    """Declare a flag for each setting of dataclasses, in a group of this title or in the group itself."""
-    group = parser.add_argument_group(title) if title else parser
-    shown = {name: one for kind in kinds for name, one in declared(kind).items() if name not in hidden}
-    for name, one in shown.items():
-        group.add_argument(f"--{prefix}{name}", metavar=metavar_of(one), help=help_of(one).replace("%", "%%"))
+    add_settings(training, "", TrainingSettings, hidden=HIDDEN_TRAINING_SETTINGS)
 
 
 def run(arguments: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Score the pairs of a bitext file: cosine, and margin where pools of sentences are given.
+"""Score the pairs of a bitext file: cosine, and margin if pools of sentences are given.
 
 hf-xsent score crawled.tsv --model runs/mine --output scored.tsv
 hf-xsent score crawled.tsv --model runs/mine --output scored.tsv --source_pool zh.txt --target_pool en.txt
@@ -8,32 +8,29 @@ from __future__ import annotations
 
 import argparse
 
+from hf_xsent.cli.flags import add_shared, one_source
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags, with nothing loaded."""
-    parser.add_argument("pairs", help="Read pairs here: TSV, Moses pairs, TMX, JSONL or Parquet.")
-    parser.add_argument("--model", required=True, help="Encode with this model: a folder or a Hub id.")
-    parser.add_argument("--output", "-o", required=True, metavar="FILE", help="Write the scored pairs to this TSV.")
-    parser.add_argument(
-        "--language", default="und", help="Name the language of the source side, for files that need it."
-    )
-    parser.add_argument("--columns", nargs=2, metavar=("SOURCE", "TARGET"), help="Name or number the two columns.")
-    parser.add_argument("--source_pool", metavar="FILE", help="Seek neighbours of targets among these sentences.")
-    parser.add_argument("--target_pool", metavar="FILE", help="Seek neighbours of sources among these sentences.")
-    parser.add_argument("--work", metavar="FOLDER", help="Keep the pools' vectors here; default: OUTPUT.work.")
-    parser.add_argument("--max_length", type=int, help="Cut sentences after this many tokens.")
-    parser.add_argument("--k", type=int, default=4, help="Take the margin over so many nearest neighbours.")
-    parser.add_argument("--margin", default="ratio", choices=("ratio", "distance"), help="Score by this margin.")
-    parser.add_argument("--pooling", help="Pool by cls, mean or max; default: as the model states.")
-    parser.add_argument("--device", help="Compute on this device; default: the GPU if there is one.")
+    """Declare the flags without loading torch."""
+    add = parser.add_argument
+    add_shared(parser, "pairs")
+    add("--model", required=True, help="Encode with this model: a folder or a Hub id.")
+    add("--output", "-o", required=True, metavar="FILE", help="Write the scored pairs to this TSV file.")
+    add("--source_pool", metavar="FILE", help="Search the neighbours of targets in this file, one sentence per line.")
+    add("--target_pool", metavar="FILE", help="Search the neighbours of sources in this file, one sentence per line.")
+    add("--work", metavar="FOLDER", help="Cache the pools' embeddings here. (default: OUTPUT.work)")
+    margins = ("ratio", "distance")
+    add("--margin", default="ratio", choices=margins, help="Compare a cosine with its neighbours' by this margin.")
+    add_shared(parser, "--k", "--language", "--columns", "--pooling", "--max_length", "--device")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Open the model, encode pools if there are any, score."""
+    """Load the model, encode the pools if given, score."""
     from pathlib import Path
 
     from hf_xsent.data.readers.formats import check_source
-    from hf_xsent.data.readers.sources import resolve_sources, source_files
+    from hf_xsent.data.readers.sources import source_files
     from hf_xsent.data.sentences import load_sentences
     from hf_xsent.errors import DataError, RecipeError
     from hf_xsent.files import check_writable
@@ -43,33 +40,27 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.models.embedder import SentenceEmbedder
 
     quiet_logs()
-    files = [arguments.source_pool, arguments.target_pool]
-    if any(files) and not all(files):
+    files = [one for one in (arguments.source_pool, arguments.target_pool) if one]
+    if len(files) == 1:
         raise RecipeError("margins need both pools: give --source_pool and --target_pool")
-    columns = None
-    if arguments.columns:
-        left, right = (int(one) if one.isdecimal() else one for one in arguments.columns)
-        columns = (left, right)
-    sources = resolve_sources([f"{arguments.language}={arguments.pairs}"], columns=columns)[arguments.language]
-    if len(sources) > 1:
-        raise RecipeError(f"{arguments.pairs} are {len(sources)} files: score one at a time")
-    check_writable(arguments.output, [*source_files(sources[0]), *filter(None, files)])
-    check_source(sources[0])
+    source = one_source(arguments)
+    check_writable(arguments.output, [*source_files(source), *files])
+    check_source(source)
     work = Path(arguments.work or f"{arguments.output}.work")
-    if all(files):
+    if files:
         check_writable(work / "sentences" / "lock")
     embedder = SentenceEmbedder.from_pretrained(
         arguments.model, pooling=arguments.pooling, max_length=arguments.max_length, device=arguments.device
     )
     pools = None
-    if all(files):
+    if files:
         identity = identify_model(arguments.model, embedder)
         sides = [load_sentences(file, work / "sentences") for file in files]
         for file, side in zip(files, sides, strict=True):
             if len(side) < arguments.k:
-                raise DataError(f"{file} holds {len(side)} sentences, fewer than k = {arguments.k}: lower k")
-        source, target = (VectorStore.open(work, side, identity).encode(embedder) for side in sides)
-        pools = (source, target)
+                raise DataError(f"{file} holds {len(side)} sentences, fewer than k = {arguments.k}: lower --k")
+        sources, targets = (VectorStore.open(work, side, identity).encode(embedder) for side in sides)
+        pools = (sources, targets)
     device = embedder.model.device
-    count = score_pairs(sources[0], arguments.output, embedder, pools, arguments.k, arguments.margin, device)
+    count = score_pairs(source, arguments.output, embedder, pools, arguments.k, arguments.margin, device)
     print(f"{count:,} scored pairs are in {arguments.output}")
