@@ -37,29 +37,29 @@ _OBJECTIVES = "objectives"
 
 @dataclass(frozen=True)
 class Recipe:
-    """One run, complete."""
+    """All settings of one run."""
 
     start: StartSettings
-    config: AlignmentConfig  # of the method; an encoder is added when it is loaded
+    config: AlignmentConfig  # of the method; the encoder's config is added by Plan
     data: DataSettings
     run: RunSettings
     training: AlignmentTrainingArguments
 
     def stated(self) -> dict[str, Any]:
-        """Return all settings but those of training and of the run, as a recipe states them."""
+        """Return the settings of start, model and data as a recipe states them."""
         return asdict(self.start) | self.config.recipe() | asdict(self.data)
 
 
 @cache
 def recipe_keys() -> tuple[str, ...]:
-    """All top-level keys of a training recipe."""
+    """Return all top-level keys of a training recipe."""
     configs = [name for config, _, _ in METHODS.values() for name in config.setting_names()]
     parts = [one.name for kind in (StartSettings, DataSettings, RunSettings) for one in fields(kind)]
     return tuple(dict.fromkeys([*parts, *configs, *(one.name for one in _fields(AlignmentTrainingArguments))]))
 
 
 def read_recipe(arguments: Sequence[str]) -> Recipe:
-    """Read a training run; a flag replaces the recipe's value, and the recipe's the default."""
+    """Read a training run: a flag replaces the recipe's value, which replaces the default."""
     path, flags = split_arguments(arguments)
     stated = {} if path is None else read_mapping(path)
     where = "" if path is None else path
@@ -120,7 +120,10 @@ def _check_method(method: str, stated: Iterable[str], known: set[str]) -> None:
 
 
 def _objectives(config_class: Any, stated: Any, flags: Flags, where: str) -> tuple[dict[str, Any], Flags]:
-    """Read the objectives: the method's, or those that the recipe names, or ``--objectives``; then single settings."""
+    """Choose the objectives of ``--objectives``, the recipe or the method, in this order; then apply flags of settings.
+
+    Return them, or nothing where none is stated, and the other flags.
+    """
     prefix = f"{where}: " if where else ""
     base = write_objectives(config_class().objectives, recipe=True)
     if stated is not None and not isinstance(stated, Mapping):
@@ -152,14 +155,14 @@ def _weight(text: str) -> tuple[str, float]:
 
 
 def _place(flag: str, chosen: Mapping[str, Any], known: Iterable[str]) -> tuple[str, str]:
-    """Find the objective and the setting of ``objectives.NAME.SETTING``, or of a SETTING that one objective has."""
+    """Split a flag into objective and setting: ``objectives.NAME.SETTING``, or a SETTING that one objective has."""
     owned = {name: [*declared(objective_class(name).Settings)] for name in chosen}
     if flag.startswith(f"{_OBJECTIVES}."):
         name, _, key = flag.removeprefix(f"{_OBJECTIVES}.").partition(".")
         if name not in OBJECTIVES:
             raise RecipeError(f"unknown objective {name!r} in --{flag}{nearest(name, OBJECTIVES)}")
         if name not in chosen and key != "weight":
-            raise RecipeError(f"--{flag}: {name} is no objective of this run; add it by --objectives.{name}.weight 1.0")
+            raise RecipeError(f"--{flag}: {name} is not an objective of this run; add --objectives.{name}.weight 1.0")
         settings = [*declared(objective_class(name).Settings)]
         if key not in settings:
             raise RecipeError(f"--{flag}: {name} has no setting {key!r}{nearest(key, settings)}")
