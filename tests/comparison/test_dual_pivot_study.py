@@ -11,9 +11,9 @@ import yaml
 from page_reader import Page
 from study_file import StudyFile
 
-from hf_xsent.comparison.page import render_page
 from hf_xsent.comparison.pipeline import list_runs
 from hf_xsent.comparison.process import measure, open_embedder, train, with_features
+from hf_xsent.comparison.report import render_page
 from hf_xsent.comparison.results import collect
 from hf_xsent.comparison.study import read_study
 from hf_xsent.errors import HfXsentError

@@ -21,7 +21,8 @@ def switch_inference(
     sources: Mapping[str, str], records: Mapping[str, Sequence[InferencePair]]
 ) -> dict[str, list[tuple[InferencePair, ...]]]:
     """Switch the pairs of each language except English; ``sources`` names each language's files for errors."""
-    english, switched = _english(records), {}
+    english = _english(records)
+    switched: dict[str, list[tuple[InferencePair, ...]]] = {}
     for language in [one for one in records if one != "en"]:
         pairs = records[language]
         check_parallel(sources["en"], english, sources[language], pairs)
@@ -36,7 +37,8 @@ def switch_questions(
     sources: Mapping[str, str], records: Mapping[str, Sequence[Question]]
 ) -> dict[str, list[tuple[Question, ...]]]:
     """Switch questions (a) and contexts (b); the answers are those of the context."""
-    english, switched = _english(records), {}
+    english = _english(records)
+    switched: dict[str, list[tuple[Question, ...]]] = {}
     for language in [one for one in records if one != "en"]:
         pairs = paired_by_id(sources[language], records[language], sources["en"], english)
         switched[language] = [

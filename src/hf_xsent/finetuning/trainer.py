@@ -103,15 +103,8 @@ class FineTuner(SavingTrainer):
             args.eval_strategy = IntervalStrategy.NO
         if args.metric_for_best_model == "loss":  # the default of transformers, which no task measures
             args.metric_for_best_model, args.greater_is_better = task.main_score, True
-        sets: Any = eval_dataset
-        super().__init__(
-            model=model,
-            args=args,
-            data_collator=task.collate_groups,
-            train_dataset=list(train_dataset) or None,
-            eval_dataset=sets,
-            processing_class=processing_class,
-        )
+        data: Any = (list(train_dataset) or None, eval_dataset)
+        super().__init__(model, args, task.collate_groups, *data, processing_class)
         self.task = task
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:

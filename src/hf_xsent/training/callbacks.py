@@ -47,8 +47,7 @@ class MetricsFile(TrainerCallback):
 class EpochOfSampler(TrainerCallback):
     """Set the sampler's epoch: in a resumed run of several processes, wrappers hide the sampler from the Trainer."""
 
-    def __init__(self) -> None:
-        self.sampler: Any = None
+    sampler: Any = None
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Set the epoch before its first pair is sampled."""
@@ -100,9 +99,8 @@ class ProgressBar(TrainerCallback):
 class StopOnSigterm(TrainerCallback):
     """On SIGTERM, which spot machines send, finish the step and save a checkpoint: ``requested`` on all processes."""
 
-    def __init__(self) -> None:
-        self.received = self.requested = False
-        self._previous_handler: Any = None
+    received = requested = False
+    _previous_handler: Any = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Install the signal handler, which only the main thread can do."""
@@ -133,13 +131,11 @@ class StopOnSigterm(TrainerCallback):
 class CostCounter(TrainerCallback):
     """Count wall-clock seconds, CPU seconds and peak memory of one process's training, except ``not_counted`` parts."""
 
-    def __init__(self) -> None:
-        self._seconds = self._cpu_seconds = 0.0
-        self._peak_mib = 0.0
+    _seconds = _cpu_seconds = _peak_mib = 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start the clocks; a resumed run continues from its checkpoint's log."""
-        before = next((log for log in reversed(state.log_history) if "cpu_seconds" in log), {})
+        before: dict[str, float] = next((log for log in reversed(state.log_history) if "cpu_seconds" in log), {})
         self._seconds = time.perf_counter() - before.get("seconds", 0.0)
         self._cpu_seconds = time.process_time() - before.get("cpu_seconds", 0.0)
         self._peak_mib = before.get("peak_mib", 0)

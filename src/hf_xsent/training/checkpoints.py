@@ -104,6 +104,8 @@ class SavingTrainer(Trainer):
     Logs go to a progress bar and a file of metrics.
     """
 
+    _writing = False  # a checkpoint
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._stop = StopOnSigterm()
@@ -112,7 +114,6 @@ class SavingTrainer(Trainer):
             self.remove_callback(default)
         self.add_callback(ProgressBar)
         self.add_callback(MetricsFile)
-        self._writing = False
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Save; a final model is moved into the run's folder when it is complete."""

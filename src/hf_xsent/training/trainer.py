@@ -44,6 +44,7 @@ class AlignmentTrainer(SavingTrainer):
     ends with its last weights. ``teacher`` computes the target embeddings of objectives that need them.
     """
 
+    args: AlignmentTrainingArguments
     loss_is_scaled_for_ga = False  # the loss is the mean of each batch: the Trainer must divide accumulated gradients
 
     def __init__(
@@ -70,18 +71,12 @@ class AlignmentTrainer(SavingTrainer):
                 "FSDP splits the weights that dev pairs are encoded with: drop --dev, give --dev_pairs 0, and "
                 "measure the saved model by hf-xsent evaluate"
             )
-        kwargs.setdefault(
-            "data_collator",
-            PairCollator(
-                processing_class,
-                model.config.max_length,
-                model.config.embedded_languages,
-                target_language,
-                target_texts=teacher is not None,
-                links=model.config.needs.links,
-            ),
-        )
-        if model.config.needs.momentum_encoder:
+        config = model.config
+        collator = kwargs.pop("data_collator", None) or PairCollator(
+            processing_class, config.max_length, config.embedded_languages, target_language,
+            target_texts=teacher is not None, links=config.needs.links,
+        )  # fmt: skip
+        if config.needs.momentum_encoder:
             check_momentum_contrast(args)
         if args.frozen_word_embeddings:
             model.backbone.word_embeddings.requires_grad_(False)
@@ -90,14 +85,8 @@ class AlignmentTrainer(SavingTrainer):
             model.backbone.compile_layers()
         if not any(weight.requires_grad for weight in model.parameters()):
             raise RecipeError(f"with frozen_layers {args.frozen_layers} nothing is left to train: freeze fewer")
-        super().__init__(
-            model=model,
-            args=args,
-            train_dataset=train_dataset,
-            eval_dataset=eval_dataset,
-            processing_class=processing_class,
-            **kwargs,
-        )
+        data: Any = (train_dataset, eval_dataset)
+        super().__init__(model, args, collator, *data, processing_class, **kwargs)
         self.add_callback(EndOfStep)
         self._epochs = EpochOfSampler()
         self.add_callback(self._epochs)
