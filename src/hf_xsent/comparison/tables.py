@@ -19,15 +19,10 @@ def task_table(results: Results, task: str) -> Table:
         [Cell(row["method"]), Cell(row["pooling"]), _seeds(row), *(figure(of(row, task, column)) for column in columns)]
         for row in finished(results)
     ]
-    quoted = [
-        [
-            Cell(paper["model"]),
-            Cell(paper["paper"]),
-            Cell(""),
-            *(figure([paper["groups"].get(group, {}).get(name), None], 1) for group, name in columns),
-        ]
-        for paper in results["published"].get(task, [])
-    ]
+    quoted = []
+    for paper in results["published"].get(task, []):
+        figures = (figure([paper["groups"].get(group, {}).get(name), None], 1) for group, name in columns)
+        quoted.append([Cell(paper["model"]), Cell(paper["paper"]), Cell(""), *figures])
     headings = [column_name(about, column) for column in columns]
     return Table(["method", "pooling", "seeds", *headings], [*ours, *quoted], len(quoted))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
@@ -78,7 +78,7 @@ class Plan:
         self.check_data(train, dev)
         if isinstance(train, TextSides):
             return self
-        fitted = self.recipe.config.fit(TrainingCorpus(self._languages(train, dev), train.sentences), self.tokenizer)
+        fitted = self.recipe.config.fit(TrainingCorpus(self._languages(train, dev), train), self.tokenizer)
         return replace(self, recipe=replace(self.recipe, config=fitted))
 
     def _languages(self, train: Bitext, dev: Bitext | None) -> set[str]:
@@ -90,7 +90,11 @@ class TrainingCorpus:
     """The training data as objectives read it before the model is built (``objectives.base.Corpus``)."""
 
     languages: set[str]
-    sentences: Callable[[str], Iterable[str]]  # of one side, source or target
+    bitext: Bitext
+
+    def sentences(self, side: str) -> Iterable[str]:
+        """Return all sentences of one side, source or target."""
+        return self.bitext.sentences(side)
 
 
 def _check_links(train: Bitext) -> None:
