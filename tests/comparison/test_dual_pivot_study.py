@@ -73,16 +73,16 @@ def test_the_folder_of_features_decides_nothing_but_none_does(pivots: StudyFile)
 
 
 @pytest.mark.parametrize(
-    ("method", "told"),
+    ("method", "message"),
     [
         ({"train": False, "layers": [9]}, r"methods.one: layers \[9\] do not exist"),
         ({"train": False, "layers": "all"}, "methods.one.layers takes a list of numbers, not 'all'"),
-        ({"train": False, "poolings": ["cls"]}, "methods.one: dual pivot sums the tokens"),
+        ({"train": False, "poolings": ["cls"]}, "methods.one: pooling 'cls' is unknown: use sum"),
         ({"train": False, "linear_map": False}, "methods.one.linear_map: an untrained method has no recipe"),
     ],
 )
-def test_a_mistake_in_an_untrained_row_is_told(pivots: StudyFile, method: dict[str, Any], told: str) -> None:
-    with pytest.raises(HfXsentError, match=told):
+def test_a_mistake_in_an_untrained_row_raises_an_error(pivots: StudyFile, method: dict[str, Any], message: str) -> None:
+    with pytest.raises(HfXsentError, match=message):
         list_runs(pivots.write(methods={"one": method}), pivots.out)
 
 

@@ -258,7 +258,7 @@ def test_of_a_data_set_on_the_hub_the_validation_split_is_for_dev(
         return [{"id": "1", "question": "What?", "context": "We eat.", "answers": answers}]
 
     for module in ("inference", "questions"):
-        monkeypatch.setattr(f"hf_xsent.data.{module}.hub_rows", rows)
+        monkeypatch.setattr(f"hf_xsent.data.benchmarks.{module}.hub_rows", rows)
     lengths = {"max_question_length": 8, "doc_stride": 4}
     for task, source, more in ((xnli, "org/xnli:en", {}), (mlqa, "org/squad", lengths)):
         flags = [f"--train=en={source}", f"--dev=en={source}", "--overwrite"]

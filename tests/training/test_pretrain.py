@@ -157,7 +157,7 @@ def test_languages_get_their_embeddings(run: Run) -> None:
     [
         ({"model": None}, RecipeError, "no encoder to start from: give --model"),
         ({"data": None}, RecipeError, "no bitext to train on: give --data"),
-        ({"output_dir": None}, RecipeError, "no place for the result: give --output_dir"),
+        ({"output_dir": None}, RecipeError, "no output folder: give --output_dir"),
         ({"data": ["de={folder}/nowhere.tsv"]}, DataError, "nowhere.tsv"),
         ({"dev": ["de={folder}/nowhere.tsv"]}, DataError, "nowhere.tsv"),
         ({"columns": ["0"]}, RecipeError, "columns takes two names or numbers"),
@@ -187,17 +187,17 @@ def test_languages_get_their_embeddings(run: Run) -> None:
         (
             {"objectives": {"distillation": 1}},
             RecipeError,
-            "an objective learns from a teacher: give its setting teacher",
+            "distillation needs a teacher: give its setting teacher",
         ),
         (
             {"objectives": {"distillation": {"teacher": "{folder}/nowhere"}}},
             ModelError,
-            "the teacher cannot be opened: '{folder}/nowhere' is no folder",
+            "the teacher cannot be loaded: '{folder}/nowhere' is no folder",
         ),
         (
             {"objectives": {"distillation": {"teacher": "x"}}, "training_mlp": True},
             RecipeError,
-            "distillation trains the vectors that stay, and training_mlp others",
+            "training_mlp",
         ),
         ({"lora_alpha": 4}, RecipeError, "give lora_rank, too"),
         ({"frozen_layers": 4}, RecipeError, "frozen_layers 4 does not fit: this encoder has 3 layers"),
@@ -246,7 +246,7 @@ def test_a_mistake_is_told_before_the_model_is_loaded(
     ("changes", "told"),
     [
         ({"alpha": 2}, "alpha 2.0 is not at least 0, at most 1"),
-        ({"languages": ["de", "en"]}, "language 'fr' has no embedding"),
+        ({"languages": ["de", "en"]}, "language 'fr' .*has no embedding"),
     ],
 )
 def test_settings_that_do_not_fit_the_bitext_are_told_before_the_model_is_loaded(

@@ -113,20 +113,16 @@ def run_folder(runs: Path, method: str, pooling: str, seed: int | None, model: s
     decides |= {"unpaired": [file_content(file) for file in recipe["unpaired"]]} if recipe.get("unpaired") else {}
     decides |= {"features": "none"} if recipe.get("features") == "none" else {}  # float32, cached is float16
     if isinstance(recipe.get("objectives"), Mapping):
-        decides["objectives"] = {name: _by_content(settings) for name, settings in recipe["objectives"].items()}
+        decides["objectives"] = dict(recipe["objectives"])
+        for name, one in recipe["objectives"].items():
+            if isinstance(one, Mapping) and one.get("teacher"):
+                decides["objectives"][name] = {**one, "teacher": file_content(one["teacher"])}
     decides.pop("links", None)  # part of the hash of the data
     content = digest([file_content(model), pooling, seed, decides])[:8]
     for known in sorted(runs.glob(f"*-{content}")):
         return known  # also if the method had another name
     name = re.sub(r"[^a-z0-9.]+", "-", f"{method} {pooling} {'' if seed is None else seed}".lower()).strip("-")
     return runs / f"{name}-{content}"
-
-
-def _by_content(settings: Any) -> Any:
-    """Replace the teacher of an objective by a hash of its files."""
-    if isinstance(settings, Mapping) and settings.get("teacher"):
-        return {**settings, "teacher": file_content(settings["teacher"])}
-    return settings
 
 
 def file_content(name: str) -> str:

@@ -54,13 +54,6 @@ class TrainingCost:
         return {name: value if isinstance(value, str) else round(value, 3) for name, value in asdict(self).items()}
 
 
-def _model_of(method: str) -> tuple[Any, dict[str, Any]]:
-    """Return the model class of a method, and the settings that differ from its defaults."""
-    if method in _OBJECTIVES:
-        return METHODS["alignment"][1], {"objectives": dict.fromkeys(_OBJECTIVES[method], 1.0)}
-    return METHODS[method][1], {}
-
-
 def _needs_links(method: str) -> bool:
     return method in METHODS and METHODS[method][0]().needs.links
 
@@ -92,7 +85,8 @@ def training_cost(
     }
     costs = []
     for method in tqdm(methods, desc="measuring", unit=" methods", disable=None):
-        kind, settings = _model_of(method)
+        settings = {"objectives": dict.fromkeys(_OBJECTIVES[method], 1.0)} if method in _OBJECTIVES else {}
+        kind: Any = METHODS["alignment" if method in _OBJECTIVES else method][1]
         model = kind.from_backbone(name_or_path, max_length=max_length, **settings).to(device)
         with torch.random.fork_rng():
             torch.manual_seed(0)  # masks decide what is computed: equal calls must count the same operations

@@ -70,7 +70,12 @@ class Plan:
         mixing_probabilities(list(train.languages.values()), self.recipe.data.alpha)  # checks the sizes
         if not isinstance(train, TextSides):
             if self.recipe.config.needs.links:
-                _check_links(train)
+                if not train.linked:
+                    raise RecipeError(
+                        "the objectives need word links, but no pair has any: make them with hf-xsent align-words, "
+                        "and give its JSONL as --data or its lines as --links"
+                    )
+                logger.info("%d of %d pairs have word links", train.linked, len(train))
             self.recipe.config.check_languages(self._languages(train, dev))
 
     def fitted(self, train: Bitext | TextSides, dev: Bitext | None) -> Plan:
@@ -95,16 +100,6 @@ class TrainingCorpus:
     def sentences(self, side: str) -> Iterable[str]:
         """Return all sentences of one side, source or target."""
         return self.bitext.sentences(side)
-
-
-def _check_links(train: Bitext) -> None:
-    """Raise an error if no pair has word links: objectives over words would train nothing."""
-    if not train.linked:
-        raise RecipeError(
-            "the objectives need word links, but no pair has any: make them with hf-xsent align-words, "
-            "and give its JSONL as --data or its lines as --links"
-        )
-    logger.info("%d of %d pairs have word links", train.linked, len(train))
 
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, name: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,7 +119,8 @@ def test_batches_hold_the_features_of_their_rows(shuffle_independently: bool, ca
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_the_critic_takes_its_steps_on_what_stays_as_it_is(steps: int) -> None:
-    objective = Adversarial(4, clip=0.5)
+    parts: Any = SimpleNamespace(encoder_config=SimpleNamespace(hidden_size=4))
+    objective = Adversarial(Adversarial.Settings(critic_steps=steps, clip=0.5), parts)
     torch.nn.init.normal_(objective.critic.weight)
     source, target = torch.randn(2, 6, 4)
     weight = objective.critic.weight.detach().clone().requires_grad_()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -122,8 +122,7 @@ class DualPivotTrainer(AlignmentTrainer):
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
         if self.critic is not None and checkpoint is not None:
-            state: Mapping[str, Any] = torch.load(Path(checkpoint) / CRITIC_FILE, weights_only=True)
-            self.critic.optimizer.load_state_dict(dict(state))
+            self.critic.optimizer.load_state_dict(torch.load(Path(checkpoint) / CRITIC_FILE, weights_only=True))
 
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
         """Compute the norm over the trained weights only, not the encoder's."""
