@@ -75,7 +75,7 @@ def test_momentum_in_half_precision_is_refused(tmp_path: Path, _deepspeed_seems_
 
 
 def test_fp16_on_a_cpu_would_change_nothing_and_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(HfXsentError, match="fp16 needs a GPU.*use --bf16"):
+    with pytest.raises(HfXsentError, match="fp16 needs a GPU; on a CPU use --bf16"):
         AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, fp16=True)
 
 
