@@ -11,9 +11,9 @@ import yaml
 from page_reader import Page
 from study_file import StudyFile
 
-from hf_xsent.comparison.page import render_page
 from hf_xsent.comparison.pipeline import list_runs
 from hf_xsent.comparison.process import measure, open_embedder, train, with_features
+from hf_xsent.comparison.report import render_page
 from hf_xsent.comparison.results import collect
 from hf_xsent.comparison.study import read_study
 from hf_xsent.errors import HfXsentError
@@ -73,7 +73,7 @@ def test_the_folder_of_features_decides_nothing_but_none_does(pivots: StudyFile)
 
 
 @pytest.mark.parametrize(
-    ("method", "told"),
+    ("method", "message"),
     [
         ({"train": False, "layers": [9]}, r"methods.one: layers \[9\] do not exist"),
         ({"train": False, "layers": "all"}, "methods.one.layers takes a list of numbers, not 'all'"),
@@ -81,8 +81,8 @@ def test_the_folder_of_features_decides_nothing_but_none_does(pivots: StudyFile)
         ({"train": False, "linear_map": False}, "methods.one.linear_map: an untrained method has no recipe"),
     ],
 )
-def test_a_mistake_in_an_untrained_row_is_told(pivots: StudyFile, method: dict[str, Any], told: str) -> None:
-    with pytest.raises(HfXsentError, match=told):
+def test_a_mistake_in_an_untrained_row_raises_an_error(pivots: StudyFile, method: dict[str, Any], message: str) -> None:
+    with pytest.raises(HfXsentError, match=message):
         list_runs(pivots.write(methods={"one": method}), pivots.out)
 
 

@@ -73,9 +73,9 @@ def test_values_are_set_from_the_command_line(study: StudyFile):
         ({"budget": {"hours": 1}}, "budget takes one of steps, pairs, minutes"),
         ({"budget": {"steps": 0}}, "budget.steps takes a number above 0, not 0"),
         ({"budget": {"steps": 2.5}}, "budget.steps takes a whole number"),
-        ({"settings": {"seed": 3}}, "settings.seed: every run gets its own from the study: use seeds"),
+        ({"settings": {"seed": 3}}, "settings.seed: the study sets it for each run: use seeds"),
         ({"settings": {"learning_rat": 3}}, "settings: unknown key 'learning_rat'; did you mean 'learning_rate'"),
-        ({"methods": {"TR": {"max_steps": 9}}}, "methods.TR.max_steps: .* own from the study: use budget"),
+        ({"methods": {"TR": {"max_steps": 9}}}, "methods.TR.max_steps: .* study sets it for each run: use budget"),
         ({"methods": {"TR": {"objective": 1}}}, "methods.TR: unknown key 'objective'; did you mean 'objectives'"),
         ({"methods": {"TR": {"poolings": "first"}}}, "methods.TR: unknown pooling 'first': use cls, mean, max"),
         ({"methods": {"TR": {"recipe": "none.yaml"}}}, "cannot read the recipe .*none.yaml"),
@@ -121,7 +121,7 @@ def test_what_recipes_and_tasks_ask_for_is_checked_before_any_run(study: StudyFi
 def test_a_file_that_is_no_study_is_told(tmp_path: Path):
     (tmp_path / "empty.yaml").write_text("")
     (tmp_path / "broken.yaml").write_text("a: [")
-    for name, told in (("empty", "says nothing"), ("broken", "is no YAML"), ("missing", "cannot read the study")):
+    for name, told in (("empty", "holds no settings"), ("broken", "YAML"), ("missing", "cannot read the study")):
         with pytest.raises(RecipeError, match=told):
             read_study(tmp_path / f"{name}.yaml")
 

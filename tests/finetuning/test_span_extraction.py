@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 
 from hf_xsent.data.benchmarks.questions import Question, QuestionSet
 from hf_xsent.errors import RecipeError
-from hf_xsent.finetuning.span_extraction import SpanExtraction, best_span
+from hf_xsent.finetuning.mlqa import SpanExtraction, best_span
 
 CONTEXT = "The dog sleeps in the garden. We eat bread. She lives in Paris. The train arrives late. My sister plays."
 

@@ -34,7 +34,7 @@ def test_a_new_or_empty_folder_is_taken_and_not_made_yet(tmp_path: Path) -> None
 @pytest.mark.parametrize(("resume", "overwrite"), [(False, False), (True, False), (False, True), (True, True)])
 def test_foreign_files_are_refused_whatever_the_flags(tmp_path: Path, resume: bool, overwrite: bool) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(OutputError, match="holds files that are no run of ours: choose an empty folder$"):
+    with pytest.raises(OutputError, match="holds files that hf-xsent did not write: choose an empty folder$"):
         prepare_output_folder(tmp_path, resume, overwrite)
     with pytest.raises(OutputError, match="thesis.txt is a file: choose another name$"):
         prepare_output_folder(tmp_path / "thesis.txt", resume, overwrite)
@@ -43,7 +43,9 @@ def test_foreign_files_are_refused_whatever_the_flags(tmp_path: Path, resume: bo
 
 def test_another_run_is_refused_unless_it_is_said_what_becomes_of_it(tmp_path: Path) -> None:
     run = _run(tmp_path / "run", 5)
-    with pytest.raises(OutputError, match="holds another run: go on with --resume or replace it with --overwrite$"):
+    with pytest.raises(
+        OutputError, match="holds another run: continue it with --resume or replace it with --overwrite$"
+    ):
         prepare_output_folder(run)
     assert prepare_output_folder(run, overwrite=True) is None
     assert (run / "checkpoint-5").is_dir(), "nothing is deleted before the new run is about to start"

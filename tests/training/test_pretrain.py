@@ -125,7 +125,7 @@ def test_a_resumed_run_measures_no_step_twice(run: Run) -> None:
 def test_overwriting_replaces_a_run_and_only_that(run: Run) -> None:
     run.start(max_steps=3)
     (run.out / "notes.txt").write_text("mine")
-    with pytest.raises(OutputError, match="go on with --resume or replace it with --overwrite"):
+    with pytest.raises(OutputError, match="continue it with --resume or replace it with --overwrite"):
         run.start()
     run.start("--overwrite", max_steps=2, eval_steps=1, save_steps=1, save_total_limit=1)
     assert (run.out / "notes.txt").read_text() == "mine"
@@ -157,7 +157,7 @@ def test_languages_get_their_embeddings(run: Run) -> None:
     [
         ({"model": None}, RecipeError, "no encoder to start from: give --model"),
         ({"data": None}, RecipeError, "no bitext to train on: give --data"),
-        ({"output_dir": None}, RecipeError, "no place for the result: give --output_dir"),
+        ({"output_dir": None}, RecipeError, "no output folder: give --output_dir"),
         ({"data": ["de={folder}/nowhere.tsv"]}, DataError, "nowhere.tsv"),
         ({"dev": ["de={folder}/nowhere.tsv"]}, DataError, "nowhere.tsv"),
         ({"columns": ["0"]}, RecipeError, "columns takes two names or numbers"),
@@ -187,12 +187,12 @@ def test_languages_get_their_embeddings(run: Run) -> None:
         (
             {"objectives": {"distillation": 1}},
             RecipeError,
-            "an objective learns from a teacher: give its setting teacher",
+            "distillation needs a teacher: give its setting teacher",
         ),
         (
             {"objectives": {"distillation": {"teacher": "{folder}/nowhere"}}},
             ModelError,
-            "the teacher cannot be opened: '{folder}/nowhere' is no folder",
+            "the teacher cannot be loaded: '{folder}/nowhere' is no folder",
         ),
         (
             {"objectives": {"distillation": {"teacher": "x"}}, "training_mlp": True},
@@ -293,7 +293,7 @@ def test_a_folder_of_other_files_is_never_touched(run: Run) -> None:
     run.out.mkdir()
     (run.out / "thesis.txt").write_text("years of work")
     for flags in ((), ("--overwrite",), ("--resume",)):
-        with pytest.raises(OutputError, match="holds files that are no run of ours"):
+        with pytest.raises(OutputError, match="holds files that hf-xsent did not write"):
             run.start(*flags)
     assert _snapshot(run.out) == {"thesis.txt": b"years of work"}
 
@@ -418,6 +418,6 @@ def test_a_dry_run_tells_what_the_run_would_take_and_leaves_nothing(run: Run, ca
     with caplog.at_level("INFO", logger="hf_xsent"):
         run.start("--dry_run", "true", max_steps=1000)
     assert not run.out.exists()
-    told = caplog.messages[-1]
-    assert told.startswith("1,000 steps of ")
-    assert "pairs/s: about" in told and "peak memory" in told
+    message = caplog.messages[-1]
+    assert message.startswith("1,000 steps of ")
+    assert "pairs/s: about" in message and "peak memory" in message

@@ -208,7 +208,7 @@ def test_a_flag_that_several_objectives_have_is_ambiguous() -> None:
 def test_a_flag_of_an_objective_that_is_not_chosen_names_it() -> None:
     with pytest.raises(RecipeError, match=f"^--head_layers is a setting of {RTL}.*, which this run does not train"):
         _flags("--head_layers", "1")
-    with pytest.raises(RecipeError, match=rf"{RTL} is no objective of this run; add it by --objectives.{RTL}.weight"):
+    with pytest.raises(RecipeError, match=rf"{RTL} is not an objective of this run; add --objectives.{RTL}.weight"):
         _flags(f"--objectives.{RTL}.head_layers", "1")
 
 

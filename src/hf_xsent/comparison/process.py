@@ -1,4 +1,4 @@
-"""Train and measure one run in a process of its own: ``python -m hf_xsent.comparison.process FOLDER``."""
+"""Train and measure one run in a separate process: ``python -m hf_xsent.comparison.process FOLDER``."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ logger = logging.getLogger(__name__)
 
 
 def main(folder: str) -> int:
-    """Return the exit code; the reason of a failure is the last line on standard error."""
+    """Train and measure, and return the exit code; a failure is the last line on standard error."""
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     try:
         quiet_logs()
         run = Run.read(folder)
-        with lock(run.folder / "lock"):  # waits for a process that its parent left, while that saves
+        with lock(run.folder / "lock"):  # waits while a process of a killed comparison saves
             if not run.trained and not run.finished:
                 train(run)
             measure(run)
@@ -52,15 +52,10 @@ def main(folder: str) -> int:
 
 
 def train(run: Run) -> None:
-    """Run ``hf-xsent pretrain --resume`` with the run's recipe, and delete checkpoints when the model is whole."""
+    """Run ``hf-xsent pretrain --resume`` with the run's recipe, and delete checkpoints when the model is complete."""
     recipe = run.folder / "recipe.yaml"
-    settings = run.recipe | {
-        "model": run.model,
-        "pooling": run.pooling,
-        "seed": run.seed,
-        "output_dir": str(run.training),
-    }
-    recipe.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    settings = {"model": run.model, "pooling": run.pooling, "seed": run.seed, "output_dir": str(run.training)}
+    recipe.write_text(yaml.safe_dump(run.recipe | settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
     pretrain([str(recipe), "--resume"])
     for checkpoint in run.training.glob("checkpoint-*"):
         shutil.rmtree(checkpoint)
@@ -94,7 +89,7 @@ def measure(run: Run) -> None:
 
 
 def open_embedder(run: Run) -> SentenceEmbedder:
-    """Open the trained model, or what an untrained method measures."""
+    """Load the trained model, or the encoder of an untrained method."""
     if run.seed is not None:
         return SentenceEmbedder.from_pretrained(str(run.training))
     if run.recipe.get("method") == "dual-pivot":
@@ -106,7 +101,7 @@ def open_embedder(run: Run) -> SentenceEmbedder:
 
 
 def with_features(run: Run, embedder: SentenceEmbedder) -> SupportsEncode:
-    """Let a dual pivot read features from the folder that its recipe names, where all runs find them."""
+    """Let a dual pivot read the features of the folder that its recipe names, which runs share."""
     folder, model = run.recipe.get("features"), embedder.model
     if folder in (None, "none") or not isinstance(model, DualPivotForSentenceEmbedding):
         return embedder
@@ -114,7 +109,7 @@ def with_features(run: Run, embedder: SentenceEmbedder) -> SupportsEncode:
 
 
 def _end_with_parent(parent: int) -> None:
-    """End with a killed comparison: SIGTERM lets training save and end."""
+    """Send this process SIGTERM when the comparison is killed, so that training saves and ends."""
     while os.getppid() == parent:
         time.sleep(1)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,16 +1,23 @@
-"""TrainingArguments with our defaults, checked against the machine."""
+"""Define TrainingArguments with our defaults, and check which launchers, precisions and options go together.
+
+docs/distributed_training.md holds the whole table.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import torch
 from transformers import TrainingArguments
 
-from hf_xsent.errors import RecipeError
+from hf_xsent.errors import MissingExtraError, RecipeError
 from hf_xsent.settings.declaring import check_settings
-from hf_xsent.training.compatibility import check_one_device, check_support
 from hf_xsent.training.recipe import TrainingSettings
 
 
@@ -19,12 +26,14 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
     """Hugging Face's arguments with the defaults and the additions of ``TrainingSettings``."""
 
     def __post_init__(self) -> None:
-        """Check the values, and drop defaults that the run has no use for: checkpoints, evaluation, a GPU."""
+        """Check the values, and switch off what this run cannot use: the best checkpoint, pinned memory."""
         check_settings(self)
-        check_support(self)
+        _check_sharding(self)
         self._check_compilation()
         if self.early_stopping_patience is not None:
-            self._check_early_stopping()
+            if self.eval_strategy == "no":
+                raise RecipeError("early_stopping_patience counts dev measurements, but eval_strategy is no")
+            self.restore_callback_states_from_checkpoint = True  # a resumed run continues counting
         if "no" in (self.eval_strategy, self.save_strategy):
             self.load_best_model_at_end = False
         super().__post_init__()
@@ -46,7 +55,68 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
         if shutil.which(os.environ.get("CXX", "g++")) is None:
             raise RecipeError("compile_layers needs a C++ compiler: install g++, or drop the flag")
 
-    def _check_early_stopping(self) -> None:
-        if self.eval_strategy == "no":
-            raise RecipeError("early_stopping_patience counts dev measurements, but eval_strategy is no")
-        self.restore_callback_states_from_checkpoint = True  # a resumed run goes on counting
+
+def check_one_device(arguments: TrainingArguments) -> None:
+    """Refuse several GPUs in one process: torch's DataParallel would split batches and losses."""
+    if arguments.n_gpu > 1:
+        raise RecipeError(
+            f"one process sees {arguments.n_gpu} GPUs: start one process per GPU (torchrun --nproc_per_node "
+            f"{arguments.n_gpu}), or choose one by CUDA_VISIBLE_DEVICES=0"
+        )
+
+
+def check_momentum_contrast(arguments: AlignmentTrainingArguments) -> None:
+    """Refuse settings that do not work with a momentum encoder and its queue."""
+    if arguments.pairs_per_chunk is not None:
+        raise RecipeError(
+            "momentum contrast takes its negatives from a queue, so a larger batch adds no negatives: "
+            "instead of --pairs_per_chunk use --gradient_accumulation_steps, which is equivalent here"
+        )
+    if arguments.deepspeed and (arguments.bf16 or arguments.fp16):
+        raise RecipeError(
+            "DeepSpeed stores the momentum encoder in half precision, in which its small steps are lost: "
+            "use torchrun without --deepspeed, or drop --bf16 and --fp16"
+        )
+    if arguments.fsdp:
+        raise RecipeError(
+            "the momentum encoder follows whole weights, which FSDP splits: "
+            "use DDP (torchrun without --fsdp) or trainer_scripts/deepspeed/zero2.json"
+        )
+
+
+def _check_sharding(arguments: AlignmentTrainingArguments) -> None:
+    """Refuse options that FSDP or DeepSpeed would ignore, or fail on later."""
+    for flag in ("fsdp", "deepspeed"):
+        if os.environ.get(f"ACCELERATE_USE_{flag.upper()}", "false") == "true" and not getattr(arguments, flag):
+            raise RecipeError(f"accelerate launch enables {flag}, but the script does not: give --{flag} to the script")
+    if arguments.deepspeed:
+        if importlib.util.find_spec("deepspeed") is None:
+            raise MissingExtraError("--deepspeed needs DeepSpeed: DS_BUILD_OPS=0 pip install 'hf-xsent[deepspeed]'")
+        if int(_read_settings(arguments.deepspeed).get("zero_optimization", {}).get("stage", 0)) == 3:
+            raise RecipeError(
+                "ZeRO-3 splits weights while the model is built, but heads start from copies of whole layers: "
+                "use stage 2, trainer_scripts/deepspeed/zero2.json"
+            )
+    if arguments.fsdp:
+        if arguments.share_of_start:
+            raise RecipeError("share_of_start averages whole weights, which FSDP splits: drop it, or use DDP")
+        if arguments.use_cpu or not torch.cuda.is_available():
+            raise RecipeError("FSDP needs a GPU: on CPUs drop --fsdp, torchrun uses DDP")
+        if arguments.pairs_per_chunk is not None:
+            raise RecipeError(
+                "gradient caching encodes outside of the call that FSDP gathers weights for: "
+                "drop --pairs_per_chunk, or use DDP or trainer_scripts/deepspeed/zero2.json"
+            )
+        if str(_read_settings(arguments.fsdp_config or {}).get("version", 2)) == "1":
+            raise RecipeError("FSDP 1 flattens weights that have separate learning rates: use version 2")
+
+
+def _read_settings(config: Any) -> dict[str, Any]:
+    """Read settings from a file, from JSON text, or as given."""
+    if not isinstance(config, str | Path):
+        return dict(config)
+    try:
+        text = str(config) if str(config).lstrip().startswith("{") else Path(config).read_text(encoding="utf-8")
+        return dict(json.loads(text))
+    except (OSError, ValueError) as error:
+        raise RecipeError(f"cannot read the settings {config}: {error}") from error

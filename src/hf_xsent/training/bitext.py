@@ -1,4 +1,4 @@
-"""The bitext that a recipe names: its sources and cleaning rules checked, then read."""
+"""Check the sources and cleaning rules of the bitext that a recipe names, then read it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from hf_xsent.training.recipe import DataSettings
 
 
 def check_bitext(arguments: DataSettings) -> None:
-    """All that can be told of the files, columns and rules before they are read."""
+    """Check files, columns and cleaning rules before any pair is read."""
     if arguments.unpaired:
-        _check_unpaired(arguments)
-        return
+        return _check_unpaired(arguments, arguments.unpaired)
     if not arguments.data:
         raise RecipeError("no bitext to train on: give --data, such as de=pairs.tsv")
     cleaning_rules(arguments.rules)
@@ -31,8 +30,7 @@ def check_bitext(arguments: DataSettings) -> None:
         resolve_sources(arguments.dev, **options)
 
 
-def _check_unpaired(arguments: DataSettings) -> None:
-    files = arguments.unpaired or []
+def _check_unpaired(arguments: DataSettings, files: Sequence[str]) -> None:
     if arguments.data:
         raise RecipeError("unpaired files and bitext are two ways to train: give --unpaired or --data")
     if len(files) != 2:
@@ -43,7 +41,7 @@ def _check_unpaired(arguments: DataSettings) -> None:
 
 
 def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bitext | None]:
-    """The bitext to train on, and the one to choose checkpoints by: given, or held back from the first."""
+    """Read the training bitext, and the dev bitext: given, or held out of the training pairs."""
     options: dict[str, Any] = {
         "target_language": arguments.target_language,
         "columns": _columns(arguments.columns),
@@ -70,7 +68,7 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bit
 
 
 def cleaning_rules(stated: Sequence[str] | None) -> CleaningRules:
-    """The default rules with those that ``name=value`` strings change; ``null`` switches a rule off."""
+    """Return the default rules, changed by ``name=value`` strings; ``null`` switches a rule off."""
     types = {field.name: str(field.type) for field in fields(CleaningRules)}
     changed = {}
     for one in stated or []:
@@ -89,7 +87,7 @@ def cleaning_rules(stated: Sequence[str] | None) -> CleaningRules:
 
 
 def _columns(columns: Sequence[str] | None) -> tuple[int | str, int | str] | None:
-    """Two names or numbers."""
+    """Read two names or numbers of columns."""
     if columns is None:
         return None
     if len(columns) != 2:

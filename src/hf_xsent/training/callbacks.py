@@ -1,10 +1,12 @@
-"""Watch a run: a progress bar with pairs/s, a JSONL file of all metrics, and seconds and memory spent so far."""
+"""Watch a run: progress bar, metrics file, seconds and memory spent, and a checkpoint on SIGTERM."""
 
 from __future__ import annotations
 
 import json
 import logging
 import resource
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +15,7 @@ from typing import Any
 
 import torch
 from tqdm import tqdm
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback
 
 from hf_xsent.files import write_text
 
@@ -23,48 +25,32 @@ METRICS_FILE = "metrics.jsonl"
 _SHOWN = ("loss", "eval_accuracy", "eval_f1", "pairs_per_second")
 
 
-def _metrics_file(args: TrainingArguments) -> Path:
-    return Path(str(args.output_dir)) / METRICS_FILE
-
-
 class MetricsFile(TrainerCallback):
     """Append every log to ``metrics.jsonl``; a resumed run first drops the lines after its checkpoint."""
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Empty the file, or cut it back to the checkpoint."""
         if not state.is_world_process_zero:
             return
-        path = _metrics_file(args)
+        path = Path(args.output_dir) / METRICS_FILE
         lines = path.read_text(encoding="utf-8").splitlines() if state.global_step and path.is_file() else []
-        kept = [line for line in lines if line.endswith("}") and json.loads(line)["step"] <= state.global_step]
-        write_text(path, (line + "\n" for line in kept))
+        before = [line for line in lines if line.endswith("}") and json.loads(line)["step"] <= state.global_step]
+        write_text(path, (line + "\n" for line in before))
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Append one line, with the step first."""
         if state.is_world_process_zero and logs:
-            with _metrics_file(args).open("a", encoding="utf-8") as file:
+            with (Path(args.output_dir) / METRICS_FILE).open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"step": state.global_step, **logs}) + "\n")
 
 
 class EpochOfSampler(TrainerCallback):
     """Set the sampler's epoch: in a resumed run of several processes, wrappers hide the sampler from the Trainer."""
 
-    def __init__(self) -> None:
-        self.sampler: Any = None
+    sampler: Any = None
 
-    def on_epoch_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Set it before the epoch's first pair is drawn."""
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Set the epoch before its first pair is sampled."""
         if self.sampler is not None:
             self.sampler.set_epoch(int(state.epoch or 0))
 
@@ -72,9 +58,7 @@ class EpochOfSampler(TrainerCallback):
 class EndOfStep(TrainerCallback):
     """Call the model's ``end_step`` after each step of the optimizer."""
 
-    def on_optimizer_step(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Call it before anything is saved or measured."""
         kwargs["model"].end_step()
 
@@ -86,27 +70,18 @@ class ProgressBar(TrainerCallback):
         self.bar: tqdm | None = None
         self.shown: dict[str, str] = {}
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Open the bar, which tqdm hides where standard error is no terminal."""
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Open the bar; ``None`` hides it where standard error is not a terminal."""
         hidden = True if args.disable_tqdm or not state.is_world_process_zero else None
         self.bar = tqdm(total=state.max_steps, initial=state.global_step, desc="training", unit="step", disable=hidden)
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Advance the bar."""
         if self.bar is not None:
             self.bar.update(state.global_step - self.bar.n)
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Show the figures that matter beside the bar, and log them."""
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        """Show loss, dev scores and speed next to the bar, and log them."""
         figures = {key: f"{logs[key]:.4g}" for key in _SHOWN if logs and key in logs}
         if not figures or not state.is_world_process_zero:
             return
@@ -115,26 +90,52 @@ class ProgressBar(TrainerCallback):
         if self.bar is not None:
             self.bar.set_postfix(self.shown)
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Close the bar."""
         if self.bar is not None:
             self.bar.close()
 
 
+class StopOnSigterm(TrainerCallback):
+    """On SIGTERM, which spot machines send, finish the step and save a checkpoint: ``requested`` on all processes."""
+
+    received = requested = False
+    _previous_handler: Any = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Install the signal handler, which only the main thread can do."""
+        self.received = self.requested = False
+        if threading.current_thread() is threading.main_thread():
+            self._previous_handler = signal.signal(signal.SIGTERM, self._receive)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Stop all processes after the same step, whichever received the signal."""
+        received = self.received
+        if args.world_size > 1:
+            flag = torch.tensor(int(received), device=args.device)
+            torch.distributed.all_reduce(flag, torch.distributed.ReduceOp.MAX)
+            received = bool(flag)
+        if received:
+            self.requested = control.should_save = True
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Restore the earlier signal handler."""
+        if self._previous_handler is not None:
+            signal.signal(signal.SIGTERM, self._previous_handler)
+            self._previous_handler = None
+
+    def _receive(self, number: int, frame: Any) -> None:
+        self.received = True
+
+
 class CostCounter(TrainerCallback):
-    """Count wall-clock seconds, CPU seconds and peak memory of one process's training, ``not_counted`` parts aside."""
+    """Count wall-clock seconds, CPU seconds and peak memory of one process's training, except ``not_counted`` parts."""
 
-    def __init__(self) -> None:
-        self._seconds = self._cpu_seconds = 0.0
-        self._peak_mib = 0.0
+    _seconds = _cpu_seconds = _peak_mib = 0.0
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Start the clocks; a resumed run goes on from its checkpoint's log."""
-        before = next((log for log in reversed(state.log_history) if "cpu_seconds" in log), {})
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Start the clocks; a resumed run continues from its checkpoint's log."""
+        before: dict[str, float] = next((log for log in reversed(state.log_history) if "cpu_seconds" in log), {})
         self._seconds = time.perf_counter() - before.get("seconds", 0.0)
         self._cpu_seconds = time.process_time() - before.get("cpu_seconds", 0.0)
         self._peak_mib = before.get("peak_mib", 0)
@@ -149,7 +150,7 @@ class CostCounter(TrainerCallback):
 
     @contextmanager
     def not_counted(self) -> Iterator[None]:
-        """Stop the clocks meanwhile: measuring on dev is no training."""
+        """Stop the clocks while dev is measured, which is not training."""
         seconds, cpu_seconds = time.perf_counter(), time.process_time()
         yield
         self._seconds += time.perf_counter() - seconds

@@ -1,4 +1,4 @@
-"""Write the folder of a run: whole checkpoints and models or none, the recipe, and the model card."""
+"""Write the folder of a run: complete checkpoints and models or none, the recipe, and the model card."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from transformers.trainer_utils import SaveStrategy, get_last_checkpoint, rotate_checkpoints
 
 from hf_xsent.errors import OutputError, Stopped
-from hf_xsent.files import check_free_space, move_into_place, write_text
+from hf_xsent.files import check_free_space, move_into_place, remove, write_text
 from hf_xsent.publishing.model_card import CardFacts, facts_of_run, render_card
-from hf_xsent.training.callbacks import METRICS_FILE, MetricsFile, ProgressBar
-from hf_xsent.training.interruption import StopOnSigterm
+from hf_xsent.training.callbacks import METRICS_FILE, MetricsFile, ProgressBar, StopOnSigterm
 
 RECIPE_FILE = "recipe.yaml"
-UNFINISHED = "_unfinished"  # what is being written; renamed when whole, so that a kill leaves nothing half-written
+UNFINISHED = "_unfinished"  # what is being written; renamed when complete, so that a kill leaves nothing half-written
 
 
 def prepare_output_folder(folder: str | Path, resume: bool = False, overwrite: bool = False) -> str | None:
     """Check the folder before any work, and return the checkpoint to resume from, if there is one.
 
-    A folder with files is refused unless it holds a run of ours and the caller chooses to resume or to overwrite it.
+    Files are accepted only where they are a run of hf-xsent, which the caller resumes or overwrites.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
@@ -38,17 +37,15 @@ def prepare_output_folder(folder: str | Path, resume: bool = False, overwrite: b
     if not folder.is_dir() or not any(folder.iterdir()):
         return None
     if not (folder / RECIPE_FILE).is_file():
-        raise OutputError(f"the output folder {folder} holds files that are no run of ours: choose an empty folder")
+        raise OutputError(f"the output folder {folder} holds files that hf-xsent did not write: choose an empty folder")
     if resume:
         checkpoint = get_last_checkpoint(str(folder))
         if checkpoint is None and (folder / "model.safetensors").is_file():
-            raise OutputError(
-                f"the run in {folder} is finished and left no checkpoint to resume: --overwrite replaces it"
-            )
+            raise OutputError(f"the run in {folder} is finished and left no checkpoint: replace it with --overwrite")
         return checkpoint
     if not overwrite:
         raise OutputError(
-            f"the output folder {folder} holds another run: go on with --resume or replace it with --overwrite"
+            f"the output folder {folder} holds another run: continue it with --resume or replace it with --overwrite"
         )
     return None
 
@@ -58,8 +55,8 @@ def write_recipe(folder: str | Path, command: str, options: Mapping[str, Any], t
     stated = {key: value for key, value in options.items() if value is not None}
     for field in fields(training):
         value = getattr(training, field.name, None)
-        kept = field.init and not field.name.endswith("_token")  # the folder may be pushed to the Hub
-        if kept and value != field.default and isinstance(value, str | int | float):
+        public = field.init and not field.name.endswith("_token")  # the folder may be pushed to the Hub
+        if public and value != field.default and isinstance(value, str | int | float):
             stated[field.name] = getattr(value, "value", value)
     text = f"# hf-xsent {command} {RECIPE_FILE}\n{yaml.safe_dump(stated, sort_keys=False)}"
     write_text(Path(folder) / RECIPE_FILE, text)
@@ -71,52 +68,33 @@ def remove_old_run(folder: str | Path) -> None:
         if checkpoint.name.removeprefix("checkpoint-").isdecimal() and checkpoint.is_dir():
             shutil.rmtree(checkpoint)
     (Path(folder) / METRICS_FILE).unlink(missing_ok=True)
-    remove_unfinished(folder)
-
-
-def remove_unfinished(folder: str | Path) -> None:
-    """Delete what a killed process was writing."""
-    shutil.rmtree(Path(folder) / UNFINISHED, ignore_errors=True)
-
-
-def move_finished_checkpoint(folder: str | Path, name: str) -> None:
-    """Rename a whole checkpoint to its final name."""
-    move_into_place(Path(folder) / UNFINISHED / name, Path(folder) / name)
-    remove_unfinished(folder)
-
-
-def move_finished_model(folder: str | Path) -> None:
-    """Move a whole final model into the run's folder, the weights last: where they are, the rest is."""
-    (Path(folder) / UNFINISHED / "training_args.bin").unlink(missing_ok=True)  # a pickle: nothing for others to open
-    files = sorted((Path(folder) / UNFINISHED).iterdir(), key=lambda file: file.suffix == ".safetensors")
-    for file in files:
-        move_into_place(file, Path(folder) / file.name)
-    remove_unfinished(folder)
+    remove(Path(folder) / UNFINISHED)
 
 
 def check_space(folder: str | Path, model: PreTrainedModel, arguments: TrainingArguments) -> None:
     """Refuse a run whose checkpoints (weights, and two moments of the trained ones) and final model do not fit."""
-    left_out = model._keys_to_ignore_on_save or ()
-    weights = sum(one.nbytes for name, one in model.state_dict().items() if name not in left_out)
+    not_saved = model._keys_to_ignore_on_save or ()
+    weights = sum(one.nbytes for name, one in model.state_dict().items() if name not in not_saved)
     moments = 2 * sum(one.nbytes for one in model.parameters() if one.requires_grad)
-    kept = arguments.save_total_limit or 1
-    checkpoints = 0 if arguments.save_strategy == SaveStrategy.NO else kept + 1  # a new one before an old one goes
+    limit = arguments.save_total_limit or 1
+    checkpoints = 0 if arguments.save_strategy == SaveStrategy.NO else limit + 1  # written before an old one is deleted
     needed = checkpoints * (weights + moments) + weights
     cure = "choose another --output_dir, a smaller --save_total_limit or --save_strategy no"
     check_free_space(folder, needed, f"{checkpoints} checkpoints and the model", cure)
 
 
 @contextmanager
-def explained_write_errors(folder: str | Path, what: str) -> Iterator[None]:
-    """Turn a full disk or a folder that went away into one sentence that says how to go on."""
+def _write_errors(folder: str, what: str) -> Iterator[None]:
+    """Explain a full disk or a missing folder, and delete what is half-written."""
     try:
         yield
     except (OSError, SafetensorError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "write" not in str(error):  # torch.save's way to say it
+        if isinstance(error, RuntimeError) and "write" not in str(error):  # torch.save raises RuntimeError
             raise
+        remove(Path(folder) / UNFINISHED)
         raise OutputError(
-            f"cannot write {what} into {folder} ({error}): make room and go on with --resume "
-            "from the last whole checkpoint, if one was saved"
+            f"cannot write {what} into {folder} ({error}): make room and continue with --resume "
+            "from the last complete checkpoint, if one was saved"
         ) from error
 
 
@@ -126,6 +104,8 @@ class SavingTrainer(Trainer):
     Logs go to a progress bar and a file of metrics.
     """
 
+    _writing = False  # a checkpoint
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._stop = StopOnSigterm()
@@ -134,22 +114,20 @@ class SavingTrainer(Trainer):
             self.remove_callback(default)
         self.add_callback(ProgressBar)
         self.add_callback(MetricsFile)
-        self._writing = False
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save; a final model is moved into the run's folder when it is whole."""
+        """Save; a final model is moved into the run's folder when it is complete."""
         if output_dir is not None:
             return super().save_model(output_dir, _internal_call)
-        folder = str(self.args.output_dir)
-        try:
-            with explained_write_errors(folder, "the trained model"):
-                super().save_model(str(Path(folder) / UNFINISHED), _internal_call=True)
-        except OutputError:
-            remove_unfinished(folder)
-            raise
+        folder = Path(str(self.args.output_dir))
+        with _write_errors(str(folder), "the trained model"):
+            super().save_model(str(folder / UNFINISHED), _internal_call=True)
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
-            move_finished_model(folder)
+            (folder / UNFINISHED / "training_args.bin").unlink(missing_ok=True)  # a pickle: unsafe to open for others
+            for file in sorted((folder / UNFINISHED).iterdir(), key=lambda file: file.suffix == ".safetensors"):
+                move_into_place(file, folder / file.name)  # weights last: a folder with weights is complete
+            remove(folder / UNFINISHED)
         if self.args.push_to_hub and not _internal_call:
             self.push_to_hub(commit_message="Model save", revision=self.args.hub_revision)
 
@@ -161,32 +139,31 @@ class SavingTrainer(Trainer):
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
         """Save under another name until all processes have written their part; then end a stopped run."""
         folder, name = self._get_output_dir(trial), f"checkpoint-{self.state.global_step}"
+        unfinished = Path(folder) / UNFINISHED
         if self.args.should_save:
-            remove_unfinished(folder)
+            remove(unfinished)
         self.accelerator.wait_for_everyone()
         self._writing = True
         try:
-            with explained_write_errors(folder, name):
+            with _write_errors(folder, name):
                 super()._save_checkpoint(model, trial)
                 if self.state.best_global_step == self.state.global_step:
                     self.state.best_model_checkpoint = str(Path(folder) / name)
                 if self.args.should_save:
-                    self.state.save_to_json(str(Path(folder) / UNFINISHED / name / TRAINER_STATE_NAME))
-        except OutputError:
-            remove_unfinished(folder)
-            raise
+                    self.state.save_to_json(str(unfinished / name / TRAINER_STATE_NAME))
         finally:
             self._writing = False
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
-            move_finished_checkpoint(folder, name)
+            move_into_place(unfinished / name, Path(folder) / name)
+            remove(unfinished)
             rotate_checkpoints(folder, self.args.save_total_limit, self.state.best_model_checkpoint, use_mtime=True)
         self.accelerator.wait_for_everyone()
         if self.args.push_to_hub:
             super()._push_from_checkpoint(str(Path(folder) / name))
         if self._stop.requested:
             self.callback_handler.on_train_end(self.args, self.state, self.control)
-            raise Stopped(f"stopped by SIGTERM after step {self.state.global_step}: go on with --resume")
+            raise Stopped(f"stopped by SIGTERM after step {self.state.global_step}: continue with --resume")
 
     def _get_output_dir(self, trial: Any) -> str:
         folder = super()._get_output_dir(trial)
@@ -197,12 +174,18 @@ class SavingTrainer(Trainer):
 
 
 def write_run_card(trainer: Trainer, name: str | None, license: str | None, base_model: str | None) -> None:
-    """Write README.md of the output folder; leave out what is not stated, so that no run fails at its end."""
+    """Write README.md of the output folder; facts that are not stated are omitted, so that no run fails at its end."""
     folder = Path(str(trainer.args.output_dir))
-    model: Any = trainer.accelerator.unwrap_model(trainer.model)
     if not (folder / RECIPE_FILE).is_file():
-        text = yaml.safe_dump(_stated(trainer, model), sort_keys=False)
-        write_text(folder / RECIPE_FILE, text)
+        config = trainer.accelerator.unwrap_model(trainer.model).config
+        options = {
+            "model": config.encoder_config.name_or_path or None,
+            "method": config.model_type,
+            "objectives": config.recipe()["objectives"],
+            "pooling": config.pooling,
+            "max_length": config.max_length,
+        }
+        write_recipe(folder, "pretrain", options, trainer.args)
     known = facts_of_run(folder)
     bitext: Any = trainer.train_dataset
     if not known["languages"] and hasattr(bitext, "languages"):
@@ -212,19 +195,3 @@ def write_run_card(trainer: Trainer, name: str | None, license: str | None, base
     known["name"] = name or known["name"]
     facts = CardFacts(**known, repository=str(trainer.hub_model_id or known["name"]))
     write_text(folder / "README.md", f"{render_card(facts, complete=False)}")
-
-
-def _stated(trainer: Trainer, model: Any) -> dict[str, Any]:
-    """Collect the settings of a run that had no recipe."""
-    config, args = model.config, trainer.args
-    return {
-        "model": config.encoder_config.name_or_path or None,
-        "method": config.model_type,
-        "objectives": config.recipe()["objectives"],
-        "pooling": config.pooling,
-        "max_length": config.max_length,
-        "per_device_train_batch_size": args.per_device_train_batch_size,
-        "max_steps": trainer.state.max_steps,
-        "learning_rate": args.learning_rate,
-        "seed": args.seed,
-    }

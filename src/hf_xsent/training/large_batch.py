@@ -1,8 +1,10 @@
-"""Gradient caching (Gao et al., 2021): any batch in the memory of one chunk, with the gradients of the whole.
+"""Cache gradients (Gao et al., 2021): train on any batch in the memory of one chunk, with the gradients of the batch.
 
-The pairs are encoded twice: first without gradients, chunk by chunk, to know the sentence vectors of the whole batch
-and with them the gradients of the sentence losses; then again, with the same random numbers, to send these gradients on
-into the encoder. Token losses add up over the chunks, and so are computed in the second pass alone.
+1. Encode the pairs chunk by chunk without gradients, to get the sentence embeddings of the whole batch.
+2. Compute the sentence losses of the batch and their gradients for these embeddings.
+3. Encode the chunks again with the same random numbers, and backpropagate the cached gradients into the encoder.
+
+Token losses are sums over chunks, so only the last pass computes them.
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ _REPLICATED = (DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
 
 
 def cached_loss(trainer: Trainer, model: nn.Module, batch: Batch, pairs_per_chunk: int) -> AlignmentOutput:
-    """Compute the losses of the batch, with the backward pass of all chunks but the last, whose loss is returned.
+    """Backpropagate all chunks but the last, and return the loss whose backward pass finishes the step.
 
-    The value of that loss is the whole batch's; its gradient is the last chunk's, so that the Trainer's own backward
-    pass finishes the step (and synchronises processes, which the others do not).
+    The value of the returned loss is the whole batch's. Its gradient is the last chunk's: the Trainer's backward pass
+    adds it and synchronizes the processes, which the passes of the other chunks do not.
     """
     chunks = split_batch(batch, pairs_per_chunk)
     unwrapped: SentenceEncoderForPreTraining = trainer.accelerator.unwrap_model(model)
@@ -50,8 +52,8 @@ def cached_loss(trainer: Trainer, model: nn.Module, batch: Batch, pairs_per_chun
         state.restore()
         final = number == len(chunks) - 1
         cached = CachedBatch(gradients[number], whole)
-        with nullcontext() if final else _without_sync(trainer, model):
-            with _added_in_place(trainer, unwrapped, final):
+        with nullcontext() if final else _no_sync(trainer, model):
+            with _sparse_words(trainer, unwrapped, final):
                 last = model(**chunk, cached=cached)
             for name, loss in last.losses.items():
                 sums[name] += loss
@@ -65,13 +67,13 @@ def cached_loss(trainer: Trainer, model: nn.Module, batch: Batch, pairs_per_chun
 def _sentence_gradients(
     model: SentenceEncoderForPreTraining, parts: list[SentencePairs]
 ) -> tuple[Tensor, dict[str, Tensor], list[Tensor]]:
-    """Compute the sentence losses of the whole batch, and their gradients for the vectors of each chunk."""
+    """Compute the sentence losses of the whole batch, and their gradients for the embeddings of each chunk."""
     whole = SentencePairs.joined(parts)
     vectors = [whole.source.requires_grad_(), whole.target.requires_grad_()]
     with torch.enable_grad():
         total, losses = model.sentence_loss(whole)
-        known = total.requires_grad  # not where there are token losses alone
-        gradients = torch.autograd.grad(total, vectors, allow_unused=True) if known else (None, None)
+        trained = total.requires_grad  # false if all objectives are token losses
+        gradients = torch.autograd.grad(total, vectors, allow_unused=True) if trained else (None, None)
     sizes = [len(part.source) for part in parts]
     sides = [
         (torch.zeros_like(one) if gradient is None else gradient).split(sizes)
@@ -94,7 +96,7 @@ def split_batch(batch: Batch, pairs_per_chunk: int) -> list[dict[str, Tensor]]:
 
 
 class RandomState:
-    """Remember the random states of CPU and device, for a second pass."""
+    """The random states of CPU and device, for the second pass."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -102,23 +104,23 @@ class RandomState:
         self.accelerator = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
 
     def restore(self) -> None:
-        """Set them back."""
+        """Set both states."""
         torch.set_rng_state(self.cpu)
         if self.accelerator is not None:
             torch.cuda.set_rng_state(self.accelerator, self.device)
 
 
 @contextmanager
-def _added_in_place(trainer: Trainer, model: SentenceEncoderForPreTraining, final: bool) -> Iterator[None]:
-    """Add a chunk's rows to the gradient of the word table, once there is one: a second table costs much memory.
+def _sparse_words(trainer: Trainer, model: SentenceEncoderForPreTraining, final: bool) -> Iterator[None]:
+    """Use sparse gradients of the word embeddings after the first chunk: a second dense one costs much memory.
 
-    DDP exchanges a dense gradient after the last chunk; engines that shard gradients need a dense one of each.
+    DDP exchanges a dense gradient after the last chunk; engines that shard gradients need a dense one per chunk.
     """
     words = model.backbone.word_embeddings
     kind = trainer.accelerator.distributed_type
-    rows_will_do = kind is DistributedType.NO or (kind in _REPLICATED and not final)
+    sparse_suffices = kind is DistributedType.NO or (kind in _REPLICATED and not final)
     before = words.sparse
-    words.sparse = rows_will_do and words.weight.grad is not None
+    words.sparse = sparse_suffices and words.weight.grad is not None
     try:
         yield
     finally:
@@ -126,8 +128,8 @@ def _added_in_place(trainer: Trainer, model: SentenceEncoderForPreTraining, fina
 
 
 @contextmanager
-def _without_sync(trainer: Trainer, model: nn.Module) -> Iterator[None]:
-    """Only add up the gradients of this chunk: no exchange between processes, no step of DeepSpeed's engine."""
+def _no_sync(trainer: Trainer, model: nn.Module) -> Iterator[None]:
+    """Accumulate the gradients of this chunk without an exchange between processes or a step of DeepSpeed's engine."""
     syncs = trainer.accelerator.sync_gradients
     with trainer.accelerator.no_sync(model):
         trainer.accelerator.sync_gradients = False

@@ -1,4 +1,4 @@
-"""Measure what training takes: methods beside each other, for a pair of sentences; a recipe, by a dry run."""
+"""Measure the cost of training methods per pair of sentences, and estimate a whole run from a few steps."""
 
 from __future__ import annotations
 
@@ -20,36 +20,24 @@ from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 from hf_xsent.compat import cpu_attention
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import DataError, RecipeError, nearest
+from hf_xsent.models import METHODS
 from hf_xsent.models.loading import load_tokenizer
-from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.callbacks import peak_memory_mib
 
 if TYPE_CHECKING:
     from hf_xsent.data.bitext import Pair
 
-DRY_RUN_STEPS = 3  # the first one sets up and does not count
-METHODS: dict[str, dict[str, Any]] = {
-    "tr": {"translation_ranking": 1.0},
-    "tr+mlm": {"translation_ranking": 1.0, "masked_language_modeling": 1.0},
-    "tr+tlm": {"translation_ranking": 1.0, "translation_language_modeling": 1.0},
-    "dap": {"translation_ranking": 1.0, "representation_translation": 0.8},
-    "ppa": {
-        "momentum_contrast": 1.0,
-        "translation_language_modeling": {"weight": 1.0, "reset_positions": False},
-    },
-    "wacse": {"translation_ranking": 0.8, "aligned_word_prediction": 0.1, "word_translation_ranking": 0.1},
+_STEPS = 3  # of a dry run; the first one sets up and does not count
+_OBJECTIVES = {  # besides the methods: mixes of translation ranking, each objective with weight 1
+    "tr": ("translation_ranking",),
+    "tr+mlm": ("translation_ranking", "masked_language_modeling"),
+    "tr+tlm": ("translation_ranking", "translation_language_modeling"),
 }
-_SETTINGS: dict[str, dict[str, Any]] = {"ppa": {"random_input_shuffling": True}}
-_NEEDS_LINKS = {"wacse"}
-
-
-def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-    return sdpa_flop_count(query, key, value)
-
-
-# PyTorch has no formula for the attention that a CPU takes.
-_FORMULAS = {cpu_attention(): _attention}
+_MEASURED = (*_OBJECTIVES, "dap", "ppa", "wacse")
+_FORMULAS = {  # PyTorch has no FLOP formula for the attention kernel of CPUs
+    cpu_attention(): lambda query, key, value, *_, **__: sdpa_flop_count(query, key, value)
+}
 
 
 @dataclass(frozen=True)
@@ -58,23 +46,27 @@ class TrainingCost:
 
     method: str
     forward_gflops: float
-    training_ms: float  # forward and backward, and what is due after a step
-    encoding_ms: float  # of both sentences, once trained; the same for all methods that keep the encoder as it is
+    training_ms: float  # forward, backward and end_step
+    encoding_ms: float  # of both sentences by the trained encoder; equal for all methods that do not change its shape
 
     def to_dict(self) -> dict[str, Any]:
-        """Rounded, for JSON."""
+        """Return rounded values for JSON."""
         return {name: value if isinstance(value, str) else round(value, 3) for name, value in asdict(self).items()}
 
 
+def _needs_links(method: str) -> bool:
+    return method in METHODS and METHODS[method][0]().needs.links
+
+
 def check_methods(methods: Sequence[str], pairs: Sequence[Pair]) -> None:
-    """Refuse what cannot be measured, before any model is opened."""
+    """Check the names of methods and the pairs before any model is loaded."""
     for method in methods:
-        if method not in METHODS:
-            raise RecipeError(f"unknown method {method!r}: use {', '.join(METHODS)}{nearest(method, METHODS)}")
-        if method in _NEEDS_LINKS and not all("links" in pair for pair in pairs):
+        if method not in _MEASURED:
+            raise RecipeError(f"unknown method {method!r}: use {', '.join(_MEASURED)}{nearest(method, _MEASURED)}")
+        if _needs_links(method) and not all("links" in pair for pair in pairs):
             raise DataError(f"{method} reads links between words: give pairs that hf-xsent align-words has linked")
     if len(pairs) < 2:
-        raise DataError(f"a batch needs two pairs at least, not {len(pairs)}")
+        raise DataError(f"a batch needs at least two pairs, not {len(pairs)}")
 
 
 def training_cost(
@@ -85,27 +77,28 @@ def training_cost(
     repeats: int = 5,
     device: str | torch.device = "cpu",
 ) -> list[TrainingCost]:
-    """Measure each method on the same batch of pairs; medians over ``repeats`` steps after one that does not count."""
+    """Measure each method on the same batch of pairs: medians over ``repeats`` steps after one warm-up step."""
     check_methods(methods, pairs)
-    collate = PairCollator(load_tokenizer(name_or_path), max_length, links=bool(_NEEDS_LINKS & set(methods)))
+    collate = PairCollator(load_tokenizer(name_or_path), max_length, links=any(map(_needs_links, methods)))
     batch = {
         name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in collate(pairs).items()
     }
     costs = []
     for method in tqdm(methods, desc="measuring", unit=" methods", disable=None):
-        model: Any = SentenceEncoderForPreTraining.from_backbone(
-            name_or_path, objectives=METHODS[method], max_length=max_length, **_SETTINGS.get(method, {})
-        )
-        model.to(device)
+        settings = {"objectives": dict.fromkeys(_OBJECTIVES[method], 1.0)} if method in _OBJECTIVES else {}
+        kind: Any = METHODS["alignment" if method in _OBJECTIVES else method][1]
+        model = kind.from_backbone(name_or_path, max_length=max_length, **settings).to(device)
         with torch.random.fork_rng():
-            torch.manual_seed(0)  # masks decide what is computed: equal calls count the same
+            torch.manual_seed(0)  # masks decide what is computed: equal calls must count the same operations
             costs.append(_cost(method, model, batch, len(pairs), repeats))
     return costs
 
 
-def _cost(
-    method: str, model: SentenceEncoderForPreTraining, batch: Mapping[str, Any], pairs: int, repeats: int
-) -> TrainingCost:
+def _cost(method: str, model: Any, batch: Mapping[str, Any], pairs: int, repeats: int) -> TrainingCost:
+    def train() -> None:
+        model(**batch).loss.backward()
+        model.end_step()
+
     model.eval()
     with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=_FORMULAS) as counter:
         model(**batch)
@@ -117,7 +110,7 @@ def _cost(
         with torch.no_grad():
             encoding.append(_seconds(lambda: model.embed(ids, masks)))
         model.train()
-        training.append(_seconds(lambda: _step(model, batch)))
+        training.append(_seconds(train))
         model.zero_grad()
         model.eval()
     return TrainingCost(
@@ -128,38 +121,16 @@ def _cost(
     )
 
 
-def _step(model: SentenceEncoderForPreTraining, batch: Mapping[str, Any]) -> None:
-    loss = model(**batch).loss
-    assert loss is not None
-    loss.backward()
-    model.end_step()
-
-
 def _seconds(work: Any) -> float:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    started = time.perf_counter()
+    started = _synchronized_time()
     work()
+    return _synchronized_time() - started
+
+
+def _synchronized_time() -> float:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-    return time.perf_counter() - started
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """What the whole run takes."""
-
-    steps: int
-    seconds_per_step: float
-    pairs_per_second: float
-    peak_mib: int
-
-    def __str__(self) -> str:
-        hours = self.steps * self.seconds_per_step / 3600
-        return (
-            f"{self.steps:,} steps of {self.seconds_per_step:.2f} s, {self.pairs_per_second:.1f} pairs/s: "
-            f"about {hours:.1f} hours; peak memory {self.peak_mib:,} MiB"
-        )
+    return time.perf_counter()
 
 
 class StepTimes(TrainerCallback):
@@ -173,18 +144,16 @@ class StepTimes(TrainerCallback):
         self._started = time.perf_counter()
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        """Stop it when the device is done."""
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        self.seconds.append(time.perf_counter() - self._started)
+        """Stop the clock when the device has finished."""
+        self.seconds.append(_synchronized_time() - self._started)
 
 
 @contextmanager
-def rehearsal(arguments: AlignmentTrainingArguments) -> Iterator[None]:
-    """Run a few steps, and measure and save nothing, in a folder that is deleted."""
+def short_run(arguments: AlignmentTrainingArguments) -> Iterator[None]:
+    """Change the arguments to a few steps that measure and save nothing, in a temporary folder."""
     with TemporaryDirectory() as folder:
         arguments.output_dir = folder
-        arguments.max_steps = DRY_RUN_STEPS
+        arguments.max_steps = _STEPS
         arguments.eval_strategy = IntervalStrategy.NO
         arguments.save_strategy = SaveStrategy.NO
         arguments.eval_on_start = arguments.load_best_model_at_end = False
@@ -193,16 +162,21 @@ def rehearsal(arguments: AlignmentTrainingArguments) -> Iterator[None]:
         yield
 
 
-def whole_steps(arguments: AlignmentTrainingArguments, pairs: int) -> int:
+def pairs_per_step(arguments: AlignmentTrainingArguments) -> int:
+    """Return the pairs of one optimizer step, over all processes."""
+    return arguments.train_batch_size * arguments.world_size * arguments.gradient_accumulation_steps
+
+
+def count_steps(arguments: AlignmentTrainingArguments, pairs: int) -> int:
     """Return the number of steps of the whole run."""
-    if arguments.max_steps > 0:
-        return arguments.max_steps
-    a_step = arguments.train_batch_size * arguments.world_size * arguments.gradient_accumulation_steps
-    return math.ceil(arguments.num_train_epochs * pairs / a_step)
+    epochs_in_steps = math.ceil(arguments.num_train_epochs * pairs / pairs_per_step(arguments))
+    return arguments.max_steps if arguments.max_steps > 0 else epochs_in_steps
 
 
-def forecast(arguments: AlignmentTrainingArguments, steps: int, times: StepTimes) -> Forecast:
-    """Estimate the whole run from the steps that were run."""
-    seconds = statistics.median(times.seconds[1:] or times.seconds)
-    a_step = arguments.train_batch_size * arguments.world_size * arguments.gradient_accumulation_steps
-    return Forecast(steps, seconds, a_step / seconds, peak_memory_mib())
+def forecast(arguments: AlignmentTrainingArguments, steps: int, seconds: Sequence[float]) -> str:
+    """Estimate the whole run from the seconds of the steps that were run."""
+    step = statistics.median(seconds[1:] or seconds)
+    return (
+        f"{steps:,} steps of {step:.2f} s, {pairs_per_step(arguments) / step:.1f} pairs/s: "
+        f"about {steps * step / 3600:.1f} hours; peak memory {peak_memory_mib():,} MiB"
+    )

@@ -1,4 +1,4 @@
-"""What a recipe comes to: everything that can be checked before data is read or a model loaded."""
+"""Check a recipe before data is read or a model loaded, and complete its config from the data."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from hf_xsent.errors import RecipeError
 from hf_xsent.models.adapters import check_adapters
 from hf_xsent.models.backbone import check_frozen_layers
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer
+from hf_xsent.training.arguments import check_momentum_contrast
 from hf_xsent.training.bitext import check_bitext
 from hf_xsent.training.checkpoints import prepare_output_folder
-from hf_xsent.training.compatibility import check_momentum_contrast
 from hf_xsent.training.reading import Recipe
 from hf_xsent.training.trainer import NO_DEV_TO_STOP_BY
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Plan:
-    """One run as it will be: a checked recipe, whose config knows the encoder, and what it starts from."""
+    """A checked recipe whose config holds the encoder's, and what the run starts from."""
 
     recipe: Recipe
     start: str  # the encoder's name or folder
@@ -35,20 +35,21 @@ class Plan:
 
     @classmethod
     def of(cls, recipe: Recipe) -> Plan:
-        """Check the recipe before data is read; every mistake in it is one sentence."""
+        """Check the recipe before data is read; every mistake raises an error of one sentence."""
         start, training = recipe.start.model, recipe.training
         if start is None:
             raise RecipeError("no encoder to start from: give --model, a Hub id such as xlm-roberta-base or a folder")
         check_bitext(recipe.data)
         if training.output_dir in (None, "trainer_output"):
-            raise RecipeError("no place for the result: give --output_dir, a folder for this run")
+            raise RecipeError("no output folder: give --output_dir, a folder for this run")
         checkpoint = prepare_output_folder(training.output_dir, recipe.run.resume, recipe.run.overwrite)
         encoder_config = load_encoder_config(start)
         config = recipe.config.replaced(encoder_config=encoder_config)
         config.check_objectives()
         if config.needs.teacher and config.teacher is None:
-            raise RecipeError("an objective learns from a teacher: give its setting teacher, a Hub id or a folder")
-        check_momentum_contrast(training, config.needs.momentum_encoder)
+            raise RecipeError("distillation needs a teacher: give its setting teacher, a Hub id or a folder")
+        if config.needs.momentum_encoder:
+            check_momentum_contrast(training)
         if recipe.data.unpaired and (config.needs.pairs or not config.freezes_encoder):
             raise RecipeError(
                 "unpaired files hold no translations: train dual-pivot on them with --objectives adversarial=1 cycle=5"
@@ -69,11 +70,16 @@ class Plan:
         mixing_probabilities(list(train.languages.values()), self.recipe.data.alpha)  # checks the sizes
         if not isinstance(train, TextSides):
             if self.recipe.config.needs.links:
-                _check_links(train)
+                if not train.linked:
+                    raise RecipeError(
+                        "the objectives need word links, but no pair has any: make them with hf-xsent align-words, "
+                        "and give its JSONL as --data or its lines as --links"
+                    )
+                logger.info("%d of %d pairs have word links", train.linked, len(train))
             self.recipe.config.check_languages(self._languages(train, dev))
 
     def fitted(self, train: Bitext | TextSides, dev: Bitext | None) -> Plan:
-        """Check the data, and return the plan with what it decides: languages and word pieces."""
+        """Check the data, and return the plan with the languages and word pieces of its config set from the data."""
         self.check_data(train, dev)
         if isinstance(train, TextSides):
             return self
@@ -86,7 +92,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class TrainingCorpus:
-    """What objectives may ask of the training data before the model is built (``objectives.base.Corpus``)."""
+    """The training data as objectives read it before the model is built (``objectives.base.Corpus``)."""
 
     languages: set[str]
     bitext: Bitext
@@ -96,18 +102,8 @@ class TrainingCorpus:
         return self.bitext.sentences(side)
 
 
-def _check_links(train: Bitext) -> None:
-    """Objectives over words would train nothing where no pair has links; pairs without train on the others alone."""
-    if not train.linked:
-        raise RecipeError(
-            "the objectives learn from word links, but no pair has any: make them with hf-xsent align-words, "
-            "and give its JSONL as --data or its lines as --links"
-        )
-    logger.info("%d of %d pairs have word links", train.linked, len(train))
-
-
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, name: str) -> None:
-    """A tokenizer with more pieces than the encoder has embeddings would fail in the middle of a run."""
+    """Check that the encoder has an embedding for each word piece, and that sentences can be padded."""
     if len(tokenizer) > config.vocab_size:
         raise RecipeError(
             f"the tokenizer of {name!r} has {len(tokenizer)} pieces but its encoder only {config.vocab_size} "

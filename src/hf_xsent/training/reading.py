@@ -37,29 +37,29 @@ _OBJECTIVES = "objectives"
 
 @dataclass(frozen=True)
 class Recipe:
-    """One run, complete."""
+    """All settings of one run."""
 
     start: StartSettings
-    config: AlignmentConfig  # of the method; an encoder is added when it is loaded
+    config: AlignmentConfig  # of the method; the encoder's config is added by Plan
     data: DataSettings
     run: RunSettings
     training: AlignmentTrainingArguments
 
     def stated(self) -> dict[str, Any]:
-        """Return all settings but those of training and of the run, as a recipe states them."""
+        """Return the settings of start, model and data as a recipe states them."""
         return asdict(self.start) | self.config.recipe() | asdict(self.data)
 
 
 @cache
 def recipe_keys() -> tuple[str, ...]:
-    """All top-level keys of a training recipe."""
+    """Return all top-level keys of a training recipe."""
     configs = [name for config, _, _ in METHODS.values() for name in config.setting_names()]
     parts = [one.name for kind in (StartSettings, DataSettings, RunSettings) for one in fields(kind)]
     return tuple(dict.fromkeys([*parts, *configs, *(one.name for one in _fields(AlignmentTrainingArguments))]))
 
 
 def read_recipe(arguments: Sequence[str]) -> Recipe:
-    """Read a training run; a flag replaces the recipe's value, and the recipe's the default."""
+    """Read a training run: a flag replaces the recipe's value, which replaces the default."""
     path, flags = split_arguments(arguments)
     stated = {} if path is None else read_mapping(path)
     where = "" if path is None else path
@@ -72,7 +72,9 @@ def read_recipe(arguments: Sequence[str]) -> Recipe:
     settings = [name for name in config_class.setting_names() if name != _OBJECTIVES]
     hints = types_of(config_class, settings)
     others = {one: kind for kind in _PARTS for one in _hints(kind)}
-    _check_method(method, [*stated, *flags], {*hints, *others})
+    for key in [*stated, *flags]:
+        if key not in {*hints, *others} and key in recipe_keys():
+            raise RecipeError(f"the method {method} has no setting {key!r}" + nearest(key, {*hints, *others}))
     values = read_values(stated, flags, hints | {name: _hints(kind)[name] for name, kind in others.items()}, where)
     config: Any = model_class.config_of(None, {key: values[key] for key in hints if key in values} | objectives)
     return Recipe(config=config, **{part: _build(kind, values) for kind, part in _PARTS.items()})
@@ -113,14 +115,11 @@ def _fields(kind: Any) -> list[Field[Any]]:
     return [one for one in fields(kind) if one.init]
 
 
-def _check_method(method: str, stated: Iterable[str], known: set[str]) -> None:
-    for key in stated:
-        if key not in known and key in recipe_keys():
-            raise RecipeError(f"the method {method} has no setting {key!r}" + nearest(key, known))
-
-
 def _objectives(config_class: Any, stated: Any, flags: Flags, where: str) -> tuple[dict[str, Any], Flags]:
-    """Read the objectives: the method's, or those that the recipe names, or ``--objectives``; then single settings."""
+    """Choose the objectives of ``--objectives``, the recipe or the method, in this order; then apply flags of settings.
+
+    Return them, or nothing where none is stated, and the other flags.
+    """
     prefix = f"{where}: " if where else ""
     base = write_objectives(config_class().objectives, recipe=True)
     if stated is not None and not isinstance(stated, Mapping):
@@ -131,12 +130,14 @@ def _objectives(config_class: Any, stated: Any, flags: Flags, where: str) -> tup
     chosen: dict[str, Any] = base if stated is None else merge_objectives(base, stated)
     rest = dict(flags)
     if (words := rest.pop(_OBJECTIVES, None)) is not None:
-        chosen = merge_objectives(chosen, dict(_weight(one) for one in words))
+        named = [one.partition("=") for one in words]
+        weights = {one: typed(f"--objectives {one}", weight, float) if equals else 1.0 for one, equals, weight in named}
+        chosen = merge_objectives(chosen, weights)
     settings = {flag: value for flag, value in rest.items() if flag.startswith(f"{_OBJECTIVES}.")}
     known = {*recipe_keys()}
     settings |= {flag: value for flag, value in rest.items() if flag not in known and flag not in settings}
     for flag, words in sorted(settings.items(), key=lambda item: not item[0].endswith(".weight")):  # adds objectives
-        name, key = _place(flag, chosen, known)
+        name, key = _setting_of_flag(flag, chosen, known)
         kind = objective_class(name).Settings
         value = value_of_flag(flag, words, get_type_hints(kind)[key])
         chosen = chosen | merge_objectives(chosen, {name: {key: value}})
@@ -145,21 +146,15 @@ def _objectives(config_class: Any, stated: Any, flags: Flags, where: str) -> tup
     return {_OBJECTIVES: read_objectives(chosen)}, {flag: value for flag, value in rest.items() if flag not in settings}
 
 
-def _weight(text: str) -> tuple[str, float]:
-    name, equals, weight = text.partition("=")
-    value: float = typed(f"--objectives {name}", weight, float) if equals else 1.0
-    return name, value
-
-
-def _place(flag: str, chosen: Mapping[str, Any], known: Iterable[str]) -> tuple[str, str]:
-    """Find the objective and the setting of ``objectives.NAME.SETTING``, or of a SETTING that one objective has."""
+def _setting_of_flag(flag: str, chosen: Mapping[str, Any], known: Iterable[str]) -> tuple[str, str]:
+    """Split a flag into objective and setting: ``objectives.NAME.SETTING``, or a SETTING that one objective has."""
     owned = {name: [*declared(objective_class(name).Settings)] for name in chosen}
     if flag.startswith(f"{_OBJECTIVES}."):
         name, _, key = flag.removeprefix(f"{_OBJECTIVES}.").partition(".")
         if name not in OBJECTIVES:
             raise RecipeError(f"unknown objective {name!r} in --{flag}{nearest(name, OBJECTIVES)}")
         if name not in chosen and key != "weight":
-            raise RecipeError(f"--{flag}: {name} is no objective of this run; add it by --objectives.{name}.weight 1.0")
+            raise RecipeError(f"--{flag}: {name} is not an objective of this run; add --objectives.{name}.weight 1.0")
         settings = [*declared(objective_class(name).Settings)]
         if key not in settings:
             raise RecipeError(f"--{flag}: {name} has no setting {key!r}{nearest(key, settings)}")

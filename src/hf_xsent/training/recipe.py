@@ -1,4 +1,4 @@
-"""What a recipe may say beside the model's own settings: where it starts, data, the run, training. Free of torch."""
+"""Declare the settings of a recipe besides the model's: start, data, run and training. Free of torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hf_xsent.settings.declaring import setting
 
 @dataclass(frozen=True)
 class StartSettings:
-    """What training starts from."""
+    """The encoder and the method."""
 
     model: str | None = setting(
         None, "Start from this encoder, or continue from this model: a Hub id such as xlm-roberta-base, or a folder."
@@ -22,7 +22,7 @@ class StartSettings:
 
 @dataclass(frozen=True)
 class DataSettings:
-    """The bitext: what to read, what to drop, how to mix."""
+    """The bitext: sources, cleaning and mixing."""
 
     data: list[str] | None = setting(
         None,
@@ -47,7 +47,7 @@ class DataSettings:
     )
     link_words: str = setting(
         "script",
-        "Links count the words that align-words splits (script), or words between spaces.",
+        "Words that links count: those of align-words (script), or words between spaces.",
         choices=("script", "spaces"),
     )
     alpha: float = setting(
@@ -57,7 +57,7 @@ class DataSettings:
         at_most=1,
     )
     max_pairs: int | None = setting(None, "Read at most this many pairs of each language.")
-    clean: bool = setting(True, "Apply the cleaning rules; false keeps every pair.")
+    clean: bool = setting(True, "Apply the cleaning rules; false trains on every pair.")
     rules: list[str] | None = setting(
         None,
         "Set cleaning rules, such as max_characters=200 copied_share=null; data/cleaning/rules.py lists them.",
@@ -76,17 +76,17 @@ class DataSettings:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """The run as a whole."""
+    """What to do with the output folder, and what to log."""
 
     resume: bool = setting(False, "Resume from the last checkpoint in the output folder.")
     overwrite: bool = setting(False, "Replace the run that the output folder holds.")
     dry_run: bool = setting(False, "Load everything, run three steps, and estimate what the whole run would take.")
-    verbose: bool = setting(False, "Log the messages of the libraries underneath, too.")
+    verbose: bool = setting(False, "Also log the messages of transformers and other libraries.")
 
 
 @dataclass(repr=False, eq=False)
 class TrainingSettings:
-    """Settings of training that are ours, and those of TrainingArguments whose defaults are ours."""
+    """Settings that hf-xsent adds to TrainingArguments, and those whose defaults it changes."""
 
     per_device_train_batch_size: int = setting(
         64, "Pairs per step and process; in ranking, a batch holds the negatives."
@@ -96,7 +96,7 @@ class TrainingSettings:
     eval_on_start: bool = setting(True, "Measure dev accuracy before the first step.")
     load_best_model_at_end: bool = setting(True, "End with the checkpoint that is best on dev.")
     metric_for_best_model: str | None = setting("accuracy", "Metric that decides which checkpoint is best.")
-    save_total_limit: int | None = setting(2, "Number of checkpoints to keep beside the best.")
+    save_total_limit: int | None = setting(2, "Number of checkpoints to retain besides the best.")
     warmup_steps: float = setting(0.1, "Warm-up steps; below 1, a fraction of all steps.")
     remove_unused_columns: bool = setting(False, "The collator needs the raw text.")
     one_language_batches: bool = setting(False, "Fill each batch, over all processes, with pairs of one language.")
@@ -137,6 +137,6 @@ SHOWN_TRAINING_ARGUMENTS = {  # fields of transformers' TrainingArguments that h
     "save_steps": "Write a checkpoint every this many steps.",
     "bf16": "Compute in bfloat16 where the machine can; weights stay float32.",
     "seed": "Seed of weights, dropout and data order.",
-    "report_to": "Send metrics to tensorboard, wandb or trackio, too.",
+    "report_to": "Also send metrics to tensorboard, wandb or trackio.",
 }
 HIDDEN_TRAINING_SETTINGS = ("remove_unused_columns", "ddp_find_unused_parameters", "ddp_broadcast_buffers")

@@ -1,4 +1,4 @@
-"""Encode target sentences by a frozen teacher, whose vectors the student learns to give for both sides."""
+"""Encode target sentences with a frozen teacher, whose embeddings the student learns for both sides."""
 
 from __future__ import annotations
 
@@ -16,26 +16,23 @@ from hf_xsent.models.loading import quiet_loading
 
 
 class Teacher:
-    """Encode text by another model, with any tokenizer; it is never saved with the student.
-
-    ``encode`` gives one vector a sentence, as SentenceEmbedder's or SentenceTransformer's do.
-    """
+    """A frozen model of any tokenizer, not saved with the student; ``encode`` returns one embedding per sentence."""
 
     def __init__(self, encode: Callable[[list[str]], Any]) -> None:
         self.encode = encode
 
     @classmethod
     def load(cls, name_or_path: str, width: int, device: torch.device) -> Teacher:
-        """Open any model of SentenceEmbedder or SentenceTransformer whose vectors are as wide as the student's."""
+        """Load a SentenceEmbedder or SentenceTransformer whose embeddings have the student's width."""
         teacher = cls(_open(name_or_path, device))
         try:
-            given = len(np.asarray(teacher.encode(["A sentence."]))[0])
+            teacher_width = len(np.asarray(teacher.encode(["A sentence."]))[0])
         except ModelError as error:
-            raise ModelError(f"the teacher {name_or_path!r} does not encode text as it is: {error}") from error
-        if given != width:
+            raise ModelError(f"the teacher {name_or_path!r} cannot encode text by itself: {error}") from error
+        if teacher_width != width:
             raise ModelError(
-                f"the teacher {name_or_path!r} gives vectors of {given} numbers and the student of {width}: "
-                "choose two of one width"
+                f"the teacher {name_or_path!r} has embeddings of width {teacher_width}, the student of {width}: "
+                "choose models of equal width"
             )
         return teacher
 
@@ -56,6 +53,6 @@ def _open(name_or_path: str, device: torch.device) -> Callable[[list[str]], Any]
         try:
             with quiet_loading():
                 model = SentenceTransformer(name_or_path, device=str(device), model_kwargs={"use_safetensors": True})
-        except Exception:  # whatever a stranger's files raise
-            raise ModelError(f"the teacher cannot be opened: {error}") from error
+        except Exception:  # files of other authors can raise anything
+            raise ModelError(f"the teacher cannot be loaded: {error}") from error
         return partial(model.eval().encode, show_progress_bar=False)

@@ -44,7 +44,7 @@ def test_a_row_is_the_sum_over_tokens_of_each_layer(cache: FeatureCache, sentenc
 def test_what_a_killed_run_encoded_is_not_encoded_again(
     cache: FeatureCache, sentences: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(features_module, "_SENTENCES_A_BLOCK", 4)
+    monkeypatch.setattr(features_module, "_BLOCK", 4)
     encode, seen = cache.embedder.encode, []
 
     def killed_in_the_third_block(block: Sequence[str]) -> np.ndarray:
@@ -93,7 +93,7 @@ def test_what_cannot_be_is_told(cache: FeatureCache, model: DualPivotForPreTrain
     with pytest.raises(DataError, match="'Brot' has a feature that is not finite in float32"):
         cache.layer_sums(["Brot"])
     model.config.encoder_fingerprint = None
-    with pytest.raises(ModelError, match="features are kept by the encoder's name"):
+    with pytest.raises(ModelError, match="features are stored by the encoder's fingerprint"):
         FeatureCache(tmp_path / "unnamed", model, cache.embedder.tokenizer)
 
 

@@ -96,12 +96,12 @@ def test_two_files_that_are_not_parallel_train(run: Run, pairs: Pairs) -> None:
 
 
 def test_a_dry_run_encodes_a_few_sentences(run: Run, caplog: pytest.LogCaptureFixture, monkeypatch: Any) -> None:
-    monkeypatch.setattr(pretrain, "_SENTENCES_REHEARSED", 5)
+    monkeypatch.setattr(pretrain, "_SENTENCES_OF_DRY_RUN", 5)
     with caplog.at_level("INFO", logger="hf_xsent"):
         run.start("--dry_run", "true", features=None)
     encoded = [message for message in caplog.messages if "lacks features" in message]
     assert encoded and all("of 5 sentences" in message or "of 4 sentences" in message for message in encoded)
-    assert any("features of all sentences, which are made once: about" in one for one in caplog.messages)
+    assert any("features of all sentences, once: about" in one for one in caplog.messages)
     assert not run.out.exists()
 
 
@@ -127,21 +127,23 @@ def test_a_nan_loss_is_one_sentence(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "told"),
+    ("changes", "error", "message"),
     [
         ({"method": "dap", **UNSUPERVISED, "features": None}, RecipeError, "adversarial trains over a frozen encoder"),
         ({"unpaired": ["a.txt", "b.txt"]}, RecipeError, "two ways to train"),
         ({"data": None, "unpaired": ["a.txt"]}, RecipeError, "takes two files, one of each language, not 1"),
         ({"data": None, "unpaired": ["a.txt", "b.txt"]}, DataError, "no such file: a.txt"),
         ({"data": None, "unpaired": "THERE"}, RecipeError, "unpaired files hold no translations"),
-        ({"pairs_per_chunk": 2}, RecipeError, "leave out pairs_per_chunk"),
-        ({**UNSUPERVISED, "gradient_accumulation_steps": 2}, RecipeError, "the critic learns from whole batches"),
+        ({"pairs_per_chunk": 2}, RecipeError, "drop pairs_per_chunk"),
+        ({**UNSUPERVISED, "gradient_accumulation_steps": 2}, RecipeError, "the critic trains on whole batches"),
     ],
 )
-def test_what_cannot_be_is_told(changes: dict[str, Any], error: type[Exception], told: str, run: Run) -> None:
+def test_settings_that_do_not_fit_raise_errors(
+    changes: dict[str, Any], error: type[Exception], message: str, run: Run
+) -> None:
     if changes.get("unpaired") == "THERE":
         changes = changes | {"unpaired": [str(run.folder / f"{language}.tsv") for language in ("de", "fr")]}
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=message):
         run.start(**changes)
 
 

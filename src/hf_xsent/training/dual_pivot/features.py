@@ -1,4 +1,4 @@
-"""Encode sentences into layer sums once, memory-mapped: all that training over a frozen encoder reads."""
+"""Cache the layer sums of a frozen encoder, memory-mapped, so that training encodes each sentence once."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from hf_xsent.models.sentence_encoder import View
 logger = logging.getLogger(__name__)
 
 DTYPES = ("float16", "float32")
-_SENTENCES_A_BLOCK = 2048  # a killed run encodes at most so many again
+_BLOCK = 2048  # sentences; a killed run encodes at most this many again
 
 
 class LayerSumEmbedder(SentenceEmbedder):
-    """Encode a sentence as (L + 1) · d numbers, its layer sums, instead of one vector."""
+    """Encode a sentence as its layer sums, (L + 1) · d numbers, instead of one embedding."""
 
     model: DualPivotForSentenceEmbedding
 
@@ -48,17 +48,17 @@ class LayerSumEmbedder(SentenceEmbedder):
 
 @dataclass(frozen=True)
 class LayerSums:
-    """Layer sums of a list of sentences, memory-mapped."""
+    """The memory-mapped layer sums of a list of sentences."""
 
     key: str  # of the sentences
     sums: npt.NDArray[Any]  # N × (L + 1) × d
-    identities: npt.NDArray[np.uint64]  # N: equal where the sentences are, but for case and whitespace
+    identities: npt.NDArray[np.uint64]  # N hashes, which ignore case and whitespace
 
 
 class FeatureCache:
-    """Keep layer sums of one encoder in a folder; a hash of their content names lists of sentences.
+    """A folder of layer sums of one encoder; each list of sentences is named by a hash of its content.
 
-    A list that is missing is encoded, from where a killed run stopped.
+    Missing lists are encoded; a killed run's progress is resumed.
     """
 
     def __init__(
@@ -71,7 +71,9 @@ class FeatureCache:
         if dtype not in DTYPES:
             raise RecipeError(f"unknown dtype {dtype!r} of features: use one of {', '.join(DTYPES)}")
         if model.config.encoder_fingerprint is None:
-            raise ModelError("features are kept by the encoder's name, and this model has none: start by from_backbone")
+            raise ModelError(
+                "features are stored by the encoder's fingerprint, which this model lacks: build it by from_backbone"
+            )
         self.folder = Path(folder)
         self.embedder = LayerSumEmbedder(model, tokenizer)
         self.dtype = np.dtype(dtype)
@@ -80,10 +82,10 @@ class FeatureCache:
         claim(self.folder, self.stamp, "features", "give another folder for features")
 
     def layer_sums(self, sentences: Sequence[str]) -> LayerSums:
-        """Return the layer sums of these sentences, encoded now if they are missing."""
+        """Return the layer sums of these sentences; encode them if they are missing."""
         if not len(sentences):
             raise DataError("there is no sentence to encode")
-        key, identities = _known_by(sentences)
+        key, identities = _hashes(sentences)
         path = self.folder / f"{key}.npy"
         if not path.is_file():
             with lock(self.folder / f"{key}.lock"):  # of several processes one encodes, the others wait
@@ -92,7 +94,7 @@ class FeatureCache:
         return LayerSums(key, np.load(path, mmap_mode="r"), identities)
 
     def _encode(self, sentences: Sequence[str], path: Path) -> None:
-        """Encode block by block into a file under another name, and write the progress down after each."""
+        """Encode block by block into a temporary file, and record the progress after each block."""
         part, progress = path.with_suffix(".part"), path.with_suffix(".progress")
         done = int(progress.read_text() or 0) if part.is_file() and progress.is_file() else 0
         shape = (len(sentences), *self.embedder.shape)
@@ -103,8 +105,8 @@ class FeatureCache:
         sums = np.lib.format.open_memmap(part, mode="r+")
         logger.info("%s lacks features of %d sentences: encoding them", self.folder, len(sentences) - done)
         with tqdm(total=len(sentences), initial=done, desc="encoding", unit=" sentences", delay=2, disable=None) as bar:
-            for start in range(done, len(sentences), _SENTENCES_A_BLOCK):
-                block = sentences[start : start + _SENTENCES_A_BLOCK]
+            for start in range(done, len(sentences), _BLOCK):
+                block = sentences[start : start + _BLOCK]
                 found = self.embedder.encode(block).reshape(-1, *self.embedder.shape).astype(self.dtype)
                 self._check_finite(found, block)
                 sums[start : start + len(block)] = found
@@ -115,21 +117,21 @@ class FeatureCache:
         progress.unlink()
 
     def _check_finite(self, sums: npt.NDArray[Any], sentences: Sequence[str]) -> None:
-        wrong = ~np.isfinite(sums).all((1, 2))
-        if wrong.any():
+        not_finite = ~np.isfinite(sums).all((1, 2))
+        if not_finite.any():
             raise DataError(
-                f"{sentences[int(wrong.argmax())][:40]!r} has a feature that is not finite in {self.dtype}: "
-                "is the model whole? float32 holds larger numbers than float16"
+                f"{sentences[int(not_finite.argmax())][:40]!r} has a feature that is not finite in {self.dtype}: "
+                "check the model's weights, or use float32, which holds larger numbers than float16"
             )
 
 
-def _known_by(sentences: Sequence[str]) -> tuple[str, npt.NDArray[np.uint64]]:
-    """Hash all sentences in their order, and each of them."""
+def _hashes(sentences: Sequence[str]) -> tuple[str, npt.NDArray[np.uint64]]:
+    """Hash the whole list, and each sentence."""
     identities = np.empty(len(sentences), dtype=np.uint64)
 
     def blocks() -> Iterator[str]:
-        for start in range(0, len(sentences), _SENTENCES_A_BLOCK):
-            block = sentences[start : start + _SENTENCES_A_BLOCK]
+        for start in range(0, len(sentences), _BLOCK):
+            block = sentences[start : start + _BLOCK]
             identities[start : start + len(block)] = [hash_texts(text) for text in block]
             yield "".join(f"{len(text)} {text}\n" for text in block)
 
@@ -137,7 +139,7 @@ def _known_by(sentences: Sequence[str]) -> tuple[str, npt.NDArray[np.uint64]]:
 
 
 class FeatureRows:
-    """Read whole batches of features for rows of ``TextSides``, straight out of the memory maps."""
+    """A data set of features for the rows of ``TextSides``, read batch by batch from the memory maps."""
 
     def __init__(self, sides: TextSides, cache: FeatureCache) -> None:
         self.sides = sides
@@ -145,13 +147,13 @@ class FeatureRows:
         self.features = {language: [cache.layer_sums(side) for side in both] for language, both in sides.texts.items()}
         for language, (source, target) in self.features.items():
             if source.key == target.key:
-                raise DataError(f"both sides of {language!r} hold the same sentences: they must be of two languages")
+                raise DataError(f"both sides of {language!r} hold the same sentences: give sides of two languages")
 
     def __len__(self) -> int:
         return len(self.sides)
 
     def __getitems__(self, rows: Sequence[int]) -> dict[str, Tensor]:
-        """Return a batch as the model's forward takes it; the data loader has nothing left to collate."""
+        """Return a collated batch, as the model's forward takes it."""
         count = len(rows)
         sums: npt.NDArray[Any] | None = None
         identities = np.empty((2, count), dtype=np.uint64)
@@ -165,7 +167,7 @@ class FeatureRows:
         return {"layer_sums": torch.from_numpy(sums), "source_identity": source, "target_identity": target}
 
     def identities(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-        """Give two hashes a row, equal where sources or targets are, without regard to case and whitespace."""
+        """Return the hashes of source and target of each row."""
         found = np.empty((len(rows), 2), dtype=np.uint64)
         for language, places, both in self.sides.side_rows(rows):
             for number, wanted in enumerate(both):
@@ -174,17 +176,17 @@ class FeatureRows:
 
 
 class CachedEncoder:
-    """Encode through the cache, for evaluation: any number of extractions over one encoder, which runs once."""
+    """An encoder for evaluation that reads features from the cache, so that many extractions share one encoding."""
 
     def __init__(self, cache: FeatureCache, model: DualPivotForSentenceEmbedding) -> None:
         self.cache, self.model = cache, model
 
     @torch.inference_mode()
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
-        """Return one vector for each sentence."""
+        """Return one embedding per sentence."""
         sums, device = self.cache.layer_sums(sentences).sums, self.model.device
         vectors = [
-            self.model.extract(torch.from_numpy(sums[start : start + _SENTENCES_A_BLOCK].copy()).to(device))
-            for start in range(0, len(sums), _SENTENCES_A_BLOCK)
+            self.model.extract(torch.from_numpy(sums[start : start + _BLOCK].copy()).to(device))
+            for start in range(0, len(sums), _BLOCK)
         ]
         return torch.cat(vectors).float().cpu().numpy()

@@ -1,8 +1,8 @@
-"""Train over a frozen encoder: batches of features, and a critic with an optimizer of its own."""
+"""Train over a frozen encoder, on batches of features; the critic has a separate optimizer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,9 @@ CRITIC_FILE = "critic_optimizer.pt"
 
 
 class Critic:
-    """Train the critic κ steps for each step of the encoder, by an Adam of its own, on that step's vectors.
+    """The critic with its Adam optimizer, which takes κ steps per training step, on the embeddings of that step.
 
-    The data-parallel wrapper never sees the critic's weights as trainable, so its gradients are averaged here.
+    Its weights are frozen for the data-parallel wrapper, so gradients are averaged over processes here.
     """
 
     def __init__(self, objective: Any, steps: int, learning_rate: float) -> None:
@@ -38,7 +38,7 @@ class Critic:
         self.optimizer = torch.optim.Adam([self.weight], lr=learning_rate)
 
     def train(self, source: Tensor, target: Tensor) -> None:
-        """Take κ steps on these vectors, without gradients for them."""
+        """Take κ steps on these embeddings, which get no gradients."""
         for _ in range(self.steps):
             weight = self.weight.detach().requires_grad_()
             (gradient,) = torch.autograd.grad(self.objective.critic_loss(source, target, weight), weight)
@@ -52,7 +52,7 @@ class Critic:
 
 
 class DualPivotTrainer(AlignmentTrainer):
-    """Train the extraction on bitext, or on its sides shuffled independently where no objective needs pairs.
+    """Train the extraction on bitext; if no objective needs pairs, its sides are shuffled independently.
 
     With ``features`` each sentence is encoded once, before the first step; without, the encoder runs in each step.
     """
@@ -68,14 +68,12 @@ class DualPivotTrainer(AlignmentTrainer):
         **kwargs: Any,
     ) -> None:
         if args.pairs_per_chunk is not None:
-            raise RecipeError("a frozen encoder keeps no activations, chunks spare nothing: leave out pairs_per_chunk")
+            raise RecipeError("a frozen encoder stores no activations, so chunks save no memory: drop pairs_per_chunk")
         if args.deepspeed or args.fsdp:
-            raise RecipeError("dual pivot trains less than a layer: there is nothing to shard, use DDP")
+            raise RecipeError("dual pivot trains too few weights to shard: drop --fsdp and --deepspeed, use DDP")
         adversarial = [one for one in model.objectives.values() if one.critic_steps]
         if adversarial and args.gradient_accumulation_steps > 1:
-            raise RecipeError(
-                "the critic learns from whole batches: enlarge them, leave out gradient_accumulation_steps"
-            )
+            raise RecipeError("the critic trains on whole batches: enlarge them, drop gradient_accumulation_steps")
         self.critic = Critic(adversarial[0], adversarial[0].critic_steps, args.learning_rate) if adversarial else None
         self.features = features
         rows: Any = train_dataset
@@ -84,23 +82,23 @@ class DualPivotTrainer(AlignmentTrainer):
                 train_dataset, shuffle_independently=not model.config.needs.pairs, seed=args.seed
             )
         if rows is not None and model.config.needs.pairs and getattr(rows, "shuffle_independently", False):
-            raise RecipeError("unpaired files train adversarial and cycle alone: triplet_ranking needs bitext (--data)")
+            raise RecipeError("unpaired files suit only adversarial and cycle: other objectives need bitext (--data)")
         if rows is not None and features is not None:
             encoding: Any = features.embedder.model
             encoding.to(args.device)
             rows = FeatureRows(rows, features)
-            kwargs["data_collator"] = _as_it_is
+            kwargs["data_collator"] = _uncollated
         self._extraction = model
         self._threads = torch.get_num_threads()
         super().__init__(model, args, rows, eval_dataset, processing_class, **kwargs)
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
-        """Train; over features on one thread, because a second one slows such small steps down."""
+        """Train; over features on one thread, which is faster for such small steps."""
         with _threads(self._threads if self.features is None else 1):
             return super().train(*args, **kwargs)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """Measure on dev with all threads, which the encoder can use."""
+        """Measure on dev with all threads, because the encoder runs."""
         with _threads(self._threads):
             return super().evaluate(*args, **kwargs)
 
@@ -124,21 +122,20 @@ class DualPivotTrainer(AlignmentTrainer):
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
         if self.critic is not None and checkpoint is not None:
-            state: Mapping[str, Any] = torch.load(Path(checkpoint) / CRITIC_FILE, weights_only=True)
-            self.critic.optimizer.load_state_dict(dict(state))
+            self.critic.optimizer.load_state_dict(torch.load(Path(checkpoint) / CRITIC_FILE, weights_only=True))
 
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
-        """Take the norm over the few trained weights alone, without a look at the encoder's."""
+        """Compute the norm over the trained weights only, not the encoder's."""
         if grad_norm is None:
             weights = self._extraction.trained_weights()
             grad_norm = torch.nn.utils.get_total_norm([one.grad for one in weights if one.grad is not None])
         return super()._get_grad_norm(model, grad_norm)
 
-    def _broken(self, what: str) -> TrainingError:
+    def _step_error(self, what: str) -> TrainingError:
         if "source_input_ids" in self._batch:
-            return super()._broken(what)
+            return super()._step_error(what)
         return TrainingError(
-            f"step {self.state.global_step + 1}: {what}: lower the learning rate, or keep the critic within bounds "
+            f"step {self.state.global_step + 1}: {what}: lower the learning rate, or clip the critic's weights "
             "(--clip 0.01), and --resume the last checkpoint"
         )
 
@@ -153,5 +150,5 @@ def _threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _as_it_is(batch: dict[str, Tensor]) -> dict[str, Tensor]:
+def _uncollated(batch: dict[str, Tensor]) -> dict[str, Tensor]:
     return batch

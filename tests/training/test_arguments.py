@@ -9,7 +9,7 @@ import pytest
 from hf_xsent import AlignmentTrainingArguments
 from hf_xsent.errors import HfXsentError
 from hf_xsent.finetuning.trainer import FineTuningArguments
-from hf_xsent.training.compatibility import check_momentum_contrast
+from hf_xsent.training.arguments import check_momentum_contrast
 
 ZERO_3 = {"zero_optimization": {"stage": 3}}
 
@@ -39,16 +39,16 @@ def test_missing_deepspeed_names_its_extra(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_fsdp_on_a_cpu_would_quietly_be_ddp_and_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(HfXsentError, match="FSDP on accelerators alone"):
+    with pytest.raises(HfXsentError, match="FSDP needs a GPU.* drop --fsdp"):
         AlignmentTrainingArguments(output_dir=str(tmp_path), fsdp="full_shard", use_cpu=True)
 
 
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"pairs_per_chunk": 8}, "leave out --pairs_per_chunk"),
+        ({"pairs_per_chunk": 8}, "drop --pairs_per_chunk"),
         ({"fsdp_config": {"version": 1}}, "use version 2"),
-        ({"share_of_start": 0.2}, "leave it out, or use DDP"),
+        ({"share_of_start": 0.2}, "drop it, or use DDP"),
     ],
 )
 def test_fsdp_is_refused_where_it_cannot_be_right(
@@ -68,10 +68,10 @@ def test_several_gpus_in_one_process_are_refused(kind: Any, tmp_path: Path, monk
 
 def test_momentum_in_half_precision_is_refused(tmp_path: Path, _deepspeed_seems_installed: None) -> None:
     arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, bf16=True)
-    check_momentum_contrast(arguments, contrasts=True)
+    check_momentum_contrast(arguments)
     arguments.deepspeed = {"zero_optimization": {"stage": 2}}
     with pytest.raises(HfXsentError, match="in half precision, in which its small steps are lost"):
-        check_momentum_contrast(arguments, contrasts=True)
+        check_momentum_contrast(arguments)
 
 
 def test_fp16_on_a_cpu_would_change_nothing_and_is_refused(tmp_path: Path) -> None:
@@ -79,8 +79,8 @@ def test_fp16_on_a_cpu_would_change_nothing_and_is_refused(tmp_path: Path) -> No
         AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, fp16=True)
 
 
-@pytest.mark.parametrize("what", ["fsdp", "deepspeed"])
-def test_what_only_the_launcher_was_told_is_refused(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(f"ACCELERATE_USE_{what.upper()}", "true")
-    with pytest.raises(HfXsentError, match=f"give --{what} to the script"):
+@pytest.mark.parametrize("flag", ["fsdp", "deepspeed"])
+def test_what_only_the_launcher_enables_is_refused(flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"ACCELERATE_USE_{flag.upper()}", "true")
+    with pytest.raises(HfXsentError, match=f"give --{flag} to the script"):
         AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True)
