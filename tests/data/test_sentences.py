@@ -41,18 +41,18 @@ def test_compressed_files_are_read_and_what_was_read_is_used_again(
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"", "holds no sentence: 0 lines"),
         (b"\n\n", "holds no sentence: 2 lines, 2 of them empty"),
         (b"ok\n\xff\xfe\n", ":2: not UTF-8"),
     ],
 )
-def test_files_without_sentences_are_told(tmp_path: Path, content: bytes, told: str) -> None:
+def test_files_without_sentences_are_told(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "a.txt").write_bytes(content)
     with pytest.raises(DataError) as error:
         load_sentences(tmp_path / "a.txt", tmp_path / "work")
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert not list((tmp_path / "work").glob("*.json"))
 
 

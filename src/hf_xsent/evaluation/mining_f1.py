@@ -8,7 +8,7 @@ from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, ClassVar
 
-from hf_xsent.data.benchmarks.bucc import TRAINING_SPLITS, BuccSet, find_bucc, split_place
+from hf_xsent.data.benchmarks.bucc import TRAINING_SPLITS, BuccSet, find_bucc, split_order
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.task import Encode, Figures, Scores, fingerprint, means
 from hf_xsent.mining.calibration import MiningF1, at_threshold, best_threshold
@@ -75,7 +75,7 @@ class BuccTask:
         """F1 of each set by its pair's own threshold, and where there are several pairs by those of the others."""
         mined = [mine_bitext(encode(one.sources), encode(one.targets), _K) for one in self.sets]
         chosen = self._thresholds(mined)
-        last = max((one.split for one in self.sets), key=split_place)
+        last = max((one.split for one in self.sets), key=split_order)
         own: dict[str, Figures] = {}
         transferred: dict[str, Figures] = {}
         groups: dict[str, list[str]] = {}
@@ -99,7 +99,7 @@ class BuccTask:
         chosen: dict[str, tuple[str, float]] = {}
         both = zip(self.sets, mined, strict=True)
         for one, pairs in sorted(
-            both, key=lambda each: (each[0].split not in TRAINING_SPLITS, *split_place(each[0].split))
+            both, key=lambda each: (each[0].split not in TRAINING_SPLITS, *split_order(each[0].split))
         ):
             if one.pair not in chosen:
                 chosen[one.pair] = one.split, best_threshold(pairs, one.gold).threshold

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from hf_xsent.data.benchmarks.inference import InferencePair, check_parallel
-from hf_xsent.data.benchmarks.questions import Question, paired_by_id
+from hf_xsent.data.benchmarks.questions import Question, pair_by_id
 from hf_xsent.errors import RecipeError
 
 Record = TypeVar("Record")
@@ -41,7 +41,7 @@ def switch_questions(
     switched: dict[str, list[tuple[Question, ...]]] = {}
     for language, questions in records.items():
         if language != "en":
-            pairs = paired_by_id(sources[language], questions, sources["en"], english)
+            pairs = pair_by_id(sources[language], questions, sources["en"], english)
             switched[language] = [
                 (replace(there, question=here.question), replace(here, question=there.question))
                 for there, here in pairs

@@ -33,7 +33,7 @@ def test_error_rate_precision_and_recall(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "gold", "told"),
+    ("texts", "gold", "message"),
     [
         ("a ||| x\n", "1-1\n1-1\n", r"xx.gold has 2 lines but .*xx.src-tgt 1"),
         ("a x\n", "1-1\n", r"xx.src-tgt:1: no \|\|\|"),
@@ -41,8 +41,8 @@ def test_error_rate_precision_and_recall(tmp_path: Path) -> None:
         ("a ||| x\n", "1:1\n", r"xx.gold:1: links are i-j or ipj"),
     ],
 )
-def test_bad_files_are_told(tmp_path: Path, texts: str, gold: str, told: str) -> None:
-    with pytest.raises(DataError, match=told):
+def test_bad_files_are_told(tmp_path: Path, texts: str, gold: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
         load_gold_links(_write(tmp_path, texts, gold))
 
 

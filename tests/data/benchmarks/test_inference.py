@@ -36,7 +36,7 @@ def test_every_layout_gives_the_same_pairs(tmp_path: Path, name: str, text: str)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("a\tb\tentailed\n", r"bad.tsv:1: the label is 'entailed', none of .*did you mean 'entailment'"),
         ("a\tb\tneutral\na\tb\t3\n", "bad.tsv:2: the label is '3', none of entailment, neutral, contradiction"),
@@ -45,17 +45,17 @@ def test_every_layout_gives_the_same_pairs(tmp_path: Path, name: str, text: str)
         ("", "bad.tsv holds no pairs"),
     ],
 )
-def test_a_bad_record_is_told_by_file_and_line(tmp_path: Path, text: str, told: str) -> None:
+def test_a_bad_record_is_told_by_file_and_line(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "bad.tsv").write_text(text, encoding="utf-8")
-    with pytest.raises(DataError, match=told) as error:
+    with pytest.raises(DataError, match=message) as error:
         load_inference(tmp_path / "bad.tsv")
     assert "\n" not in str(error.value)
 
 
 def test_a_bad_json_line_and_missing_columns_are_told(tmp_path: Path) -> None:
-    for text, told in (("{", "bad.jsonl:1: not JSON"), ('{"premise": "a"}', "bad.jsonl:1: no columns premise")):
+    for text, message in (("{", "bad.jsonl:1: not JSON"), ('{"premise": "a"}', "bad.jsonl:1: no columns premise")):
         (tmp_path / "bad.jsonl").write_text(text, encoding="utf-8")
-        with pytest.raises(DataError, match=told):
+        with pytest.raises(DataError, match=message):
             load_inference(tmp_path / "bad.jsonl")
 
 

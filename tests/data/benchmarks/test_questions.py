@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hf_xsent.data.benchmarks.questions import Question, load_mlqa, load_questions, load_xquad, paired_by_id
+from hf_xsent.data.benchmarks.questions import Question, load_mlqa, load_questions, load_xquad, pair_by_id
 from hf_xsent.errors import DataError
 
 
@@ -31,7 +31,7 @@ def test_questions_come_with_context_and_answers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "told"),
+    ("record", "message"),
     [
         (("7", "Who?", "Ada wrote it.", [(1, "Ada")]), "question '7': the answer 'Ada' does not stand at character 1"),
         (("7", "Who?", "Ada wrote it.", [(0, "Eva")]), "question '7': the answer 'Eva' does not stand at character 0"),
@@ -43,9 +43,9 @@ def test_questions_come_with_context_and_answers(tmp_path: Path) -> None:
         (("7", " ", "Ada wrote it.", [(0, "Ada")]), "question '7' is empty"),
     ],
 )
-def test_a_bad_question_is_told_by_file_and_id(tmp_path: Path, record: Any, told: str) -> None:
+def test_a_bad_question_is_told_by_file_and_id(tmp_path: Path, record: Any, message: str) -> None:
     path = write_squad(tmp_path / "bad.json", [record])
-    with pytest.raises(DataError, match=f"bad.json: {told}" if told.startswith("question") else told) as error:
+    with pytest.raises(DataError, match=f"bad.json: {message}" if message.startswith("question") else message) as error:
         load_questions(path)
     assert "\n" not in str(error.value)
 
@@ -85,6 +85,6 @@ def test_a_record_of_the_hub_with_more_starts_than_texts_is_told(monkeypatch: py
 
 def test_translations_are_found_by_id() -> None:
     one, other = Question("1", "Who?", "Ada.", ((0, "Ada"),)), Question("1", "Wer?", "Ada.", ((0, "Ada"),))
-    assert paired_by_id("de", [other], "en", [Question("0", "?", "x", ((0, "x"),)), one]) == [(other, one)]
+    assert pair_by_id("de", [other], "en", [Question("0", "?", "x", ((0, "x"),)), one]) == [(other, one)]
     with pytest.raises(DataError, match=r"question '1' of de.json has no translation in en.json"):
-        paired_by_id("de.json", [other], "en.json", [])
+        pair_by_id("de.json", [other], "en.json", [])

@@ -33,7 +33,7 @@ def test_the_last_half_of_track_6_has_no_gold(tracks: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "told"),
+    ("file", "text", "message"),
     [
         ("STS.gs.track1.ar-ar.txt", "1\n2\n3\n", "has 3 gold scores for the 2 pairs"),
         ("STS.gs.track6.tr-en.txt", "1\n", "has 1 gold scores for the 2 pairs"),
@@ -43,11 +43,11 @@ def test_the_last_half_of_track_6_has_no_gold(tracks: Path) -> None:
         ("STS.input.track1.ar-ar.txt", "eins one\nzwei\ttwo\n", "ar-ar.txt:1: no two sentences"),
     ],
 )
-def test_bad_files_are_told(tracks: Path, file: str, text: str, told: str) -> None:
+def test_bad_files_are_told(tracks: Path, file: str, text: str, message: str) -> None:
     (tracks / file).write_text(text)
     with pytest.raises(DataError) as error:
         load_sts17(tracks)
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_what_is_not_there_is_told(tracks: Path, tmp_path: Path) -> None:

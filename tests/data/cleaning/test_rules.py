@@ -85,9 +85,9 @@ def test_word_pieces_are_those_of_the_tokenizer(encoder_folders: dict[str, Path]
 
 
 @pytest.mark.parametrize(
-    ("tokenizer", "told"),
+    ("tokenizer", "message"),
     [(None, "add the rule tokenizer=FOLDER"), ("/nowhere/at/all", "opens no tokenizer")],
 )
-def test_word_pieces_need_a_tokenizer(tokenizer: str | None, told: str) -> None:
-    with pytest.raises(DataError, match=told):
+def test_word_pieces_need_a_tokenizer(tokenizer: str | None, message: str) -> None:
+    with pytest.raises(DataError, match=message):
         CleaningRules(min_pieces=3, tokenizer=tokenizer).check("de")

@@ -80,7 +80,7 @@ def test_links_of_words_between_spaces_hold_for_all_words_within() -> None:
 
 
 @pytest.mark.parametrize(
-    ("links", "told"),
+    ("links", "message"),
     [
         (["0-0", "", "0-9"], "{links}:3: the link 0-9 points outside the target, which has 4 words (script)"),
         (["3-0", "", ""], "{links}:1: the link 3-0 points outside the source, which has 3 words (script)"),
@@ -90,11 +90,11 @@ def test_links_of_words_between_spaces_hold_for_all_words_within() -> None:
         (["0-0", "", "", "0-0"], "{links} has more lines than {pairs} has pairs, which are 3"),
     ],
 )
-def test_a_bad_links_file_is_one_sentence_with_its_place(tmp_path: Path, links: list[str], told: str) -> None:
+def test_a_bad_links_file_is_one_sentence_with_its_place(tmp_path: Path, links: list[str], message: str) -> None:
     pairs, file = _write(tmp_path, links)
     with pytest.raises(DataError) as error:
         load_bitext({"de": pairs}, links={"de": file}, cache_dir=tmp_path / "cache")
-    assert told.format(links=file, pairs=pairs) in str(error.value)
+    assert message.format(links=file, pairs=pairs) in str(error.value)
     assert "\n" not in str(error.value)
     assert not list((tmp_path / "cache").glob("*/pairs.arrow"))
 

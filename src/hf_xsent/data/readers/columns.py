@@ -1,4 +1,4 @@
-"""Find the two text columns of named data: JSON objects, Parquet files and data sets."""
+"""Find the source and target columns of JSON objects, Parquet files and data sets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hf_xsent.errors import DataError, nearest
 
 
 def choose_columns(source: BitextSource, names: list[str]) -> tuple[str, str]:
-    """Pick the two columns of named data: stated, or named by language, OPUS style, or source and target."""
+    """Return the source and target columns: as stated, or named by language, OPUS style, or source and target."""
     return (
         _choose(source, names, source.source_column, [*_usual(source.language), "source"], "source_column"),
         _choose(source, names, source.target_column, [*_usual(source.target_language), "target"], "target_column"),
@@ -19,7 +19,7 @@ def choose_columns(source: BitextSource, names: list[str]) -> tuple[str, str]:
 
 
 def _usual(code: str) -> list[str]:
-    """List the names a column of a language usually has."""
+    """List common column names for a language."""
     language = find_language(code)
     return [prefix + name for prefix in ("", "translation.") for name in (code, language.code, language.iso3)]
 
@@ -28,14 +28,14 @@ def _choose(source: BitextSource, names: list[str], stated: int | str | None, us
     if isinstance(stated, int):
         if stated < len(names):
             return names[stated]
-        raise DataError(f"{source.path}: no column number {stated}, only {', '.join(names)}")
+        raise DataError(f"{source.path}: no column number {stated} (from 0), only {', '.join(names)}")
     if stated is not None:
         if stated in names:
             return stated
         raise DataError(f"{source.path}: no column {stated!r}, only {', '.join(names)}{nearest(stated, names)}")
     found = next((name for name in usual if name in names), None)
     if found is None:
-        raise DataError(f"{source.path}: none of the columns {', '.join(names)} is known; state {option}")
+        raise DataError(f"{source.path}: cannot choose among the columns {', '.join(names)}; state {option}")
     return found
 
 
@@ -59,7 +59,7 @@ def schema_names(fields: Iterable[Any], prefix: str = "") -> list[str]:
 
 
 def record_value(record: dict[str, Any], name: str) -> Any:
-    """Look a dotted name up, None where it is missing; a key that holds a dot itself comes first."""
+    """Look up a dotted name, None if it is missing; a key with a dot in it takes precedence."""
     if name in record:
         return record[name]
     value: Any = record

@@ -1,4 +1,4 @@
-"""Lines of text files, plain or compressed: the one way in which they are read."""
+"""Read the lines of text files, plain or compressed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hf_xsent.errors import DataError
 
 
 def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
-    r"""Yield numbered lines without their end and BOM; only ``\n`` ends a line. A bad one is an error in its place."""
+    r"""Yield numbered lines without line end and BOM, or a `DataError` for a bad line; only ``\n`` ends a line."""
     with open_file(path) as file:
         for number, raw in enumerate(file, start=1):
             if number == 1:
@@ -22,7 +22,7 @@ def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The same, where a bad line ends the reading."""
+    """Yield numbered lines; raise a `DataError` at a bad one."""
     for number, line in lines_or_errors(path):
         if isinstance(line, DataError):
             raise line
