@@ -179,9 +179,9 @@ def test_every_split_with_gold_is_found_in_order(tmp_path: Path) -> None:
         ("zh-en", "test"),
     ]
     assert [one.pair for one in find_bucc(tmp_path, ["de-en"])] == ["de-en"]
-    with pytest.raises(DataError, match="no gold pairs of 'zh-em' there, only of de-en, zh-en; did you mean 'zh-en'"):
+    with pytest.raises(DataError, match="has no 'zh-em', only de-en, zh-en; did you mean 'zh-en'"):
         find_bucc(tmp_path, ["zh-em"])
-    with pytest.raises(DataError, match="no such folder: nowhere"):
+    with pytest.raises(DataError, match="no such file or folder: nowhere"):
         find_bucc("nowhere")
 
 
