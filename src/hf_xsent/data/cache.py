@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -212,5 +212,4 @@ def side_hashes(pairs: Path) -> npt.NDArray[np.uint64]:
                         hashes[row : row + len(batch), side] = [hash_texts(text) for text in texts]
                     row += len(batch)
                 hashes.flush()
-    mapped: npt.NDArray[np.uint64] = np.load(path, mmap_mode="r")
-    return mapped
+    return cast("npt.NDArray[np.uint64]", np.load(path, mmap_mode="r"))

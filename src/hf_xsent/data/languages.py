@@ -50,13 +50,10 @@ class Language:
     scripts: tuple[str, ...]
 
 
-UNDETERMINED = Language("und", "und", "Undetermined", ())
-
-
 @cache
 def _table() -> dict[str, Language]:
     """Map every known code, in lower case, to its language."""
-    table = {"und": UNDETERMINED}
+    table = {"und": Language("und", "und", "Undetermined", ())}
     aliases: dict[str, Language] = {}
     lines = (files("hf_xsent.data") / "languages.tsv").read_text(encoding="utf-8").splitlines()
     for line in lines[1:]:

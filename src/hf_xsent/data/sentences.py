@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,8 @@ from tqdm import tqdm
 
 from hf_xsent.data.cache import read_batches
 from hf_xsent.data.cleaning.repeats import RepeatFinder, hash_texts
-from hf_xsent.data.readers.lines import lines
+from hf_xsent.data.cleaning.rules import CleaningCounts
+from hf_xsent.data.readers.compression import lines
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, file_stamp, lock, write_json, writing
 
@@ -33,6 +34,11 @@ class SentenceCounts:
     too_long: int
     repeated: int
     retained: int
+
+    def for_report(self) -> CleaningCounts:
+        """Return the counts in the form of a `CleaningReport`."""
+        removed = {"empty": self.empty, "too_long": self.too_long, "repeated": self.repeated}
+        return CleaningCounts(self.lines, self.retained, removed=removed)
 
 
 class Sentences:
@@ -67,13 +73,11 @@ class Sentences:
 
     def batch(self, number: int) -> list[str]:
         """Return the texts of one batch."""
-        texts: list[str] = self._batches[number].column(0).to_pylist()
-        return texts
+        return cast("list[str]", self._batches[number].column(0).to_pylist())
 
     def lines(self, number: int) -> npt.NDArray[np.int64]:
         """Return the line numbers of one batch, counted from 1."""
-        numbers: npt.NDArray[np.int64] = self._batches[number].column(1).to_numpy()
-        return numbers
+        return np.asarray(self._batches[number].column(1).to_numpy(), dtype=np.int64)
 
     def __getitem__(self, row: int) -> tuple[str, int]:
         """Return text and line number, counted from 1."""

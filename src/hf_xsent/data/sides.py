@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, overload
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from hf_xsent.data.bitext import Bitext, Pair
 from hf_xsent.data.cleaning.repeats import hash_texts
+from hf_xsent.data.cleaning.rules import CleaningReport
 from hf_xsent.data.sampling.permutation import Permutation
 from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.errors import DataError
@@ -46,17 +46,6 @@ def _read_bitext(bitext: Bitext, language: str, side: str, rows: Sequence[int]) 
 
 def _read_file(sentences: Sentences, rows: Sequence[int]) -> list[str]:
     return [sentences[row][0] for row in rows]
-
-
-@dataclass(frozen=True)
-class FileReport:
-    """Line counts of unpaired files."""
-
-    files: Mapping[str, Sentences]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the counts in the layout of `CleaningReport.to_dict`."""
-        return {path: asdict(sentences.counts) for path, sentences in self.files.items()}
 
 
 class TextSides:
@@ -116,8 +105,9 @@ class TextSides:
         sides = [LazySide(len(sentences), partial(_read_file, sentences)) for sentences in files.values()]
         if len(sides) < 2 or _overlap(*sides):
             raise DataError(f"{source} and {target} hold the same sentences; give one file of each language")
+        counts = {path: sentences.counts.for_report() for path, sentences in files.items()}
         texts = {Path(source).name: (sides[0], sides[1])}
-        return cls(texts, shuffle_independently=True, seed=seed, report=FileReport(files))
+        return cls(texts, shuffle_independently=True, seed=seed, report=CleaningReport(counts))
 
     @property
     def languages(self) -> dict[str, int]:
@@ -158,8 +148,7 @@ class TextSides:
 
 
 def _sample_rows(side: Sequence[str]) -> list[int]:
-    rows: list[int] = np.linspace(0, len(side) - 1, min(_SAMPLED_ROWS, len(side)), dtype=int).tolist()
-    return rows
+    return list(map(int, np.linspace(0, len(side) - 1, min(_SAMPLED_ROWS, len(side)))))
 
 
 def _overlap(source: LazySide, target: LazySide) -> bool:

@@ -79,7 +79,7 @@ def test_a_record_of_the_hub_with_more_starts_than_texts_raises(monkeypatch: pyt
     answers = {"answer_start": [0, 4], "text": ["Ada"]}
     record = {"id": "1", "question": "Who?", "context": "Ada wrote it.", "answers": answers}
     monkeypatch.setattr("hf_xsent.data.benchmarks.questions.hub_rows", lambda source, split: [record])
-    with pytest.raises(DataError, match="^org/squad: a record is not in SQuAD's format .*as many texts as starts$"):
+    with pytest.raises(DataError, match="^org/squad: not in SQuAD's format .*as many texts as starts$"):
         load_questions("org/squad")
 
 

@@ -59,7 +59,7 @@ def test_what_is_not_there_raises(tracks: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no such file: .*STS\.gs\.track1"):
         load_sts17(tracks)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="has no files STS.input"):
+    with pytest.raises(DataError, match="has no files such as STS.input"):
         load_sts17(tmp_path / "empty")
     with pytest.raises(DataError, match="has no files such as de-en.jsonl"):
         load_sts22(tmp_path / "empty")

@@ -211,7 +211,7 @@ def test_a_bad_row_is_named_or_skipped(tmp_path: Path, name: str, data: bytes, m
 
 BROKEN_FILES = [
     ("x.tmx", b"<tmx><body>\n<tu></body></tmx>", r"x\.tmx:2: not well-formed XML"),
-    ("x.tmx", b'<!DOCTYPE t [<!ENTITY a "aaaa">]><tmx>&a;</tmx>', r"x\.tmx:1: the file declares entities"),
+    ("x.tmx", b'<!DOCTYPE t [<!ENTITY a "aaaa">]><tmx>&a;</tmx>', r"x\.tmx:1: the file declares XML entities"),
     ("x.mo", b"nothing of the kind", r"x\.mo: not a MO file"),
     ("x.mo", _mo(PAIRS)[:60], r"x\.mo: the MO file is truncated"),
     ("x.parquet", b"PAR1 or not", r"x\.parquet: not a readable Parquet file"),

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
+from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.readers.hub import hub_columns, hub_configs, require_hub_id, select_names
-from hf_xsent.data.readers.lines import lines
 from hf_xsent.errors import DataError
 
 

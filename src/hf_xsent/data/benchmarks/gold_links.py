@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from hf_xsent.data.readers.lines import lines
+from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.words.links import Link
 from hf_xsent.data.words.splitting import Words, split_words
 from hf_xsent.errors import DataError

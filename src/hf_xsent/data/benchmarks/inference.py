@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.readers.compression import is_jsonl, strip_compression
+from hf_xsent.data.readers.compression import is_jsonl, json_lines, lines, strip_compression
 from hf_xsent.data.readers.hub import hub_rows, require_hub_id, select_names
-from hf_xsent.data.readers.lines import lines
 from hf_xsent.errors import DataError, nearest
 
 LABELS = ("entailment", "neutral", "contradiction")  # numbered as in data sets on the Hub
@@ -92,11 +90,13 @@ def check_parallel(first: str, pairs: Sequence[InferencePair], second: str, othe
 def _pairs_by_language(source: str, split: str) -> dict[str, list[InferencePair]]:
     """Read all pairs, grouped by the column ``language``, or under ``_NO_LANGUAGE`` without one."""
     path, found = Path(source), dict[str, list[InferencePair]]()
-    if path.is_file():
-        rows = (_jsonl_rows if is_jsonl(path.name) else _tsv_rows)(path)
+    if path.is_file() and not is_jsonl(path.name):
+        rows = _tsv_rows(path)
     else:
-        repo = require_hub_id(source, "a file of premises, hypotheses and labels")
-        rows = (_row(f"{repo}:{number}", number, record) for number, record in enumerate(hub_rows(repo, split), 1))
+        if not path.is_file():
+            require_hub_id(source, "a file of premises, hypotheses and labels")
+        records = json_lines(path) if path.is_file() else enumerate(hub_rows(source, split), start=1)
+        rows = (_row(f"{source}:{number}", number, record) for number, record in records)
     for number, language, cells in rows:
         pair = _pair(f"{source}:{number}", number, cells)
         if pair is not None:
@@ -134,17 +134,6 @@ def _tsv_rows(path: Path) -> Iterator[_Row]:
                             "premise<TAB>hypothesis<TAB>label")  # fmt: skip
         language = _NO_LANGUAGE if language_column is None else cells[language_column]
         yield number, language, [cells[column] for column in columns]
-
-
-def _jsonl_rows(path: Path) -> Iterator[_Row]:
-    for number, line in lines(path):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except ValueError as error:
-            raise DataError(f"{path}:{number}: not JSON ({error}); each line must be one object") from error
-        yield _row(f"{path}:{number}", number, record)
 
 
 def _row(place: str, number: int, record: Any) -> _Row:

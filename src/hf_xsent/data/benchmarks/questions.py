@@ -49,12 +49,18 @@ def load_questions(source: str | PathLike[str], split: str = "train") -> list[Qu
 
     Every answer must be in its context at the stated character.
     """
-    if Path(source).is_file():
-        questions = list(_squad_questions(Path(source)))
-    else:
-        questions = list(_hub_questions(require_hub_id(source, "a file in SQuAD's format"), split))
+    path, place = Path(source), fspath(source)
+    if not path.is_file():
+        require_hub_id(source, "a file in SQuAD's format")
+    try:
+        records = _squad_records(path) if path.is_file() else hub_rows(place, split)
+        questions = [_question(place, record) for record in records]
+    except (ValueError, KeyError, TypeError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise DataError(f"{place}: not in SQuAD's format ({reason}); each question needs id, question, context, and "
+                        "answers with as many texts as starts") from error  # fmt: skip
     if not questions:
-        raise DataError(f"{fspath(source)} has no questions")
+        raise DataError(f"{place} has no questions")
     return questions
 
 
@@ -112,33 +118,19 @@ def _find_sets(
     return places
 
 
-def _squad_questions(path: Path) -> Iterator[Question]:
-    try:
-        with open_file(path) as file:
-            articles = json.load(file)["data"]
-        for article in articles:
-            for paragraph in article["paragraphs"]:
-                for record in paragraph["qas"]:
-                    answers = [(answer["answer_start"], answer["text"]) for answer in record["answers"]]
-                    yield _question(str(path), record, paragraph["context"], answers)
-    except (ValueError, KeyError, TypeError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise DataError(f"{path}: not in SQuAD's format ({reason}); it needs data, paragraphs, context, qas") from error
+def _squad_records(path: Path) -> Iterator[dict[str, Any]]:
+    with open_file(path) as file:
+        articles = json.load(file)["data"]
+    for article in articles:
+        for paragraph in article["paragraphs"]:
+            for record in paragraph["qas"]:
+                answers = {key: [answer[key] for answer in record["answers"]] for key in ("answer_start", "text")}
+                yield {**record, "context": paragraph["context"], "answers": answers}
 
 
-def _hub_questions(source: str, split: str) -> Iterator[Question]:
-    for record in hub_rows(source, split):
-        try:
-            answers = list(zip(record["answers"]["answer_start"], record["answers"]["text"], strict=True))
-            yield _question(source, record, record["context"], answers)
-        except (ValueError, KeyError, TypeError) as error:
-            reason = f"no {error}" if isinstance(error, KeyError) else str(error)
-            raise DataError(f"{source}: a record is not in SQuAD's format ({reason}); it needs id, question, context, "
-                            "and answers with as many texts as starts") from error  # fmt: skip
-
-
-def _question(place: str, record: Mapping[str, Any], context: str, answers: list[tuple[Any, Any]]) -> Question:
-    name = str(record["id"])
+def _question(place: str, record: Mapping[str, Any]) -> Question:
+    name, context = str(record["id"]), record["context"]
+    answers = tuple(zip(record["answers"]["answer_start"], record["answers"]["text"], strict=True))
     if not str(record["question"]).strip():
         raise DataError(f"{place}: question {name!r} is empty; fix or remove it")
     if not answers:
@@ -148,4 +140,4 @@ def _question(place: str, record: Mapping[str, Any], context: str, answers: list
         if not typed or not text.strip() or start < 0 or context[start : start + len(text)] != text:
             raise DataError(f"{place}: question {name!r}: the answer {text!r} is not at character {start} of its "
                             "context; fix the file")  # fmt: skip
-    return Question(name, str(record["question"]), context, tuple(answers))
+    return Question(name, str(record["question"]), context, answers)

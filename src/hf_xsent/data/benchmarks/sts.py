@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,8 +9,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from hf_xsent.data.readers.compression import json_lines, lines
 from hf_xsent.data.readers.hub import hub_columns, hub_configs, require_hub_id, select_names, stripped_texts
-from hf_xsent.data.readers.lines import lines
 from hf_xsent.errors import DataError
 
 
@@ -118,11 +117,10 @@ def _read_track(folder: Path, name: str) -> StsSet:
 
 def _read_jsonl(path: Path, pair: str) -> StsSet:
     rows: list[tuple[Any, Any, Any]] = []
-    for number, line in lines(path):
+    for number, row in json_lines(path):
         try:
-            row = json.loads(line)
             rows.append((row["sentence1"], row["sentence2"], row["score"]))
-        except (ValueError, TypeError, KeyError) as error:
+        except (TypeError, KeyError) as error:
             raise DataError(f"{path}:{number}: not a JSON object with sentence1, sentence2 and score") from error
     first, second, gold = ([row[column] for row in rows] for column in range(3))
     return _sts_set(path, pair, first, second, gold)

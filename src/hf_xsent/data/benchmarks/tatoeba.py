@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import cast
 
 from hf_xsent.data.languages import find_language
+from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.readers.hub import hub_columns, hub_configs, require_hub_id, stripped_texts
-from hf_xsent.data.readers.lines import lines
 from hf_xsent.errors import DataError, nearest
 
 
@@ -28,7 +28,7 @@ class TatoebaSet:
 
 def tatoeba_groups() -> dict[str, list[str]]:
     """Return the groups of languages (ISO 639-3) that papers report, by their usual names, such as 14 or 36."""
-    text = (files("hf_xsent.data") / "tatoeba_groups.json").read_text(encoding="utf-8")
+    text = (files("hf_xsent.data.benchmarks") / "tatoeba_groups.json").read_text(encoding="utf-8")
     return cast("dict[str, list[str]]", json.loads(text)["groups"])
 
 
@@ -46,7 +46,11 @@ def load_tatoeba(source: str | PathLike[str], languages: Iterable[str] | None = 
         found = {name: _read_folder(folder, name) for name in _select(names, languages)}
     else:
         repo = require_hub_id(source, "the folder of the Tatoeba files")
-        found = {name: _read_hub(repo, name) for name in _select(_hub_names(repo), languages)}
+        configs = hub_configs(repo)
+        names = [config.removesuffix("-eng") for config in configs if config.endswith("-eng")]
+        if not names:
+            raise DataError(f"{repo} has no configs such as deu-eng; its configs are {', '.join(configs[:5])}")
+        found = {name: _read_hub(repo, name) for name in _select(names, languages)}
     return [TatoebaSet(name, find_language(name).code, *sides) for name, sides in found.items()]
 
 
@@ -66,24 +70,13 @@ def _select(names: list[str], languages: Iterable[str] | None) -> list[str]:
 
 def _read_folder(folder: Path, name: str) -> tuple[list[str], list[str]]:
     paths = [folder / f"tatoeba.{name}-eng.{side}" for side in (name, "eng")]
-    sides = [_read_lines(path) for path in paths]
+    for path in paths:
+        if not path.is_file():
+            raise DataError(f"no such file: {path}; each language needs its file and an English one")
+    sides = [[line.strip() for _, line in lines(path)] for path in paths]
     if len(sides[0]) != len(sides[1]):
         raise DataError(f"{paths[0]} has {len(sides[0])} lines but {paths[1]} has {len(sides[1])}; download both again")
     return sides[0], sides[1]
-
-
-def _read_lines(path: Path) -> list[str]:
-    if not path.is_file():
-        raise DataError(f"no such file: {path}; each language needs its file and an English one")
-    return [line.strip() for _, line in lines(path)]
-
-
-def _hub_names(repo: str) -> list[str]:
-    configs = hub_configs(repo)
-    names = [config.removesuffix("-eng") for config in configs if config.endswith("-eng")]
-    if not names:
-        raise DataError(f"{repo} has no configs such as deu-eng; its configs are {', '.join(configs[:5])}")
-    return names
 
 
 def _read_hub(repo: str, name: str) -> tuple[list[str], list[str]]:

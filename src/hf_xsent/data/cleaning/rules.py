@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -54,7 +55,7 @@ class CleaningRules:
         source_language, target = find_language(language), find_language(target_language)
         source_scale, target_scale = _scale(source_language), _scale(target)
         latin = "Latn" in source_language.scripts or not source_language.scripts
-        count_pieces = self._piece_counter()
+        removed_by_pieces = self._piece_check()
 
         def removed_by(source: str, sentence: str) -> str | None:
             if self.identical and source.casefold() == sentence.casefold():
@@ -76,18 +77,11 @@ class CleaningRules:
                 return "min_target_script_share"
             if latin and self.copied_share is not None and _is_copy(source, sentence, self.copied_share):
                 return "copied_share"
-            return None if count_pieces is None else self._removed_by_pieces(*count_pieces(source, sentence))
+            return None if removed_by_pieces is None else removed_by_pieces(source, sentence)
 
         return removed_by
 
-    def _removed_by_pieces(self, source: int, target: int) -> str | None:
-        if self.min_pieces is not None and min(source, target) < self.min_pieces:
-            return "min_pieces"
-        if self.max_pair_pieces is not None and source + target > self.max_pair_pieces:
-            return "max_pair_pieces"
-        return None
-
-    def _piece_counter(self) -> Callable[[str, str], Iterator[int]] | None:
+    def _piece_check(self) -> Callable[[str, str], str | None] | None:
         if self.min_pieces is None and self.max_pair_pieces is None:
             return None
         if self.tokenizer is None:
@@ -102,10 +96,13 @@ class CleaningRules:
                 f"no tokenizer in {self.tokenizer}, given by the cleaning rule tokenizer: {reason}"
             ) from error
 
-        def count(*sides: str) -> Iterator[int]:
-            return map(len, tokenizer(list(sides), add_special_tokens=False, verbose=False)["input_ids"])
+        def removed_by(*sides: str) -> str | None:
+            pieces = [len(ids) for ids in tokenizer([*sides], add_special_tokens=False, verbose=False)["input_ids"]]
+            if self.min_pieces is not None and min(pieces) < self.min_pieces:
+                return "min_pieces"
+            return "max_pair_pieces" if sum(pieces) > (self.max_pair_pieces or math.inf) else None
 
-        return count
+        return removed_by
 
 
 def _scale(language: Language) -> int:

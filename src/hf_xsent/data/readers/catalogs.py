@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hf_xsent.data.readers.compression import open_file
-from hf_xsent.data.readers.lines import lines_or_errors
+from hf_xsent.data.readers.compression import lines_or_errors, open_file
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
 
@@ -32,10 +31,9 @@ class _Message:
 
     def pairs(self) -> Iterator[tuple[int, str, str]]:
         """Yield the pairs of the message if it is translated."""
-        msgid = self.texts.get("msgid", "")
         forms = [text for key, text in self.texts.items() if key.startswith("msgstr")]
-        if msgid and not self.fuzzy:
-            yield from _pairs(self.line, msgid, self.texts.get("msgid_plural"), forms)
+        if self.texts.get("msgid") and not self.fuzzy:
+            yield from _pairs(self.line, self.texts["msgid"], self.texts.get("msgid_plural"), forms)
 
 
 def _pairs(line: int, msgid: str, plural: str | None, forms: list[str]) -> Iterator[tuple[int, str, str]]:
@@ -69,12 +67,8 @@ def read_po(source: BitextSource) -> Iterator[tuple[int, str, str] | DataError]:
                 continue
             if keyword:
                 message.line = message.line or number
-            message.texts[key] = message.texts.get(key, "") + _unescape(text[1])
+            message.texts[key] = message.texts.get(key, "") + _ESCAPE.sub(_unescaped, text[1])
     yield from message.pairs()
-
-
-def _unescape(text: str) -> str:
-    return _ESCAPE.sub(_unescaped, text) if "\\" in text else text
 
 
 def _unescaped(escape: re.Match[str]) -> str:

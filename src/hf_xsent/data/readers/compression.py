@@ -1,10 +1,11 @@
-"""Open plain and compressed files, and raise an error for truncated or damaged ones."""
+"""Read plain and compressed files, and raise an error for truncated or damaged ones."""
 
 from __future__ import annotations
 
 import bz2
 import gzip
 import io
+import json
 import lzma
 import zlib
 from collections.abc import Iterator
@@ -25,6 +26,36 @@ def open_file(path: Path) -> Iterator[IO[bytes]]:
             yield file
     except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read to its end ({error}); is the file complete?") from error
+
+
+def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
+    r"""Yield numbered lines without line end and BOM, or a `DataError` for a bad line; only ``\n`` ends a line."""
+    with open_file(path) as file:
+        for number, raw in enumerate(file, start=1):
+            if number == 1:
+                raw = raw.removeprefix(b"\xef\xbb\xbf")
+            try:
+                yield number, raw.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError:
+                yield number, DataError(f"{path}:{number}: not UTF-8; convert the file with iconv -t UTF-8")
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield numbered lines; raise a `DataError` at a bad one."""
+    for number, line in lines_or_errors(path):
+        if isinstance(line, DataError):
+            raise line
+        yield number, line
+
+
+def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield the numbered records of a JSON Lines file."""
+    for number, line in lines(path):
+        try:
+            if line.strip():
+                yield number, json.loads(line)
+        except ValueError as error:
+            raise DataError(f"{path}:{number}: not JSON ({error}); each line must be one object") from error
 
 
 def strip_compression(name: str) -> str:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.catalogs import read_mo, read_po
-from hf_xsent.data.readers.columns import choose_columns, record_names, record_value, schema_names
+from hf_xsent.data.readers.compression import lines_or_errors
 from hf_xsent.data.readers.hub import hub_errors, hub_rows
-from hf_xsent.data.readers.lines import lines_or_errors
 from hf_xsent.data.readers.sources import BitextSource, source_files, source_format
 from hf_xsent.data.readers.tmx import read_tmx
 from hf_xsent.data.words.links import LinkLine, check_links, with_links
@@ -54,8 +53,6 @@ def check_source(source: BitextSource, on_error: OnError = "raise") -> None:
 
 def read_items(source: BitextSource) -> Iterator[Item | DataError]:
     """Stream stripped pairs with their word links, and a `DataError` for each bad row."""
-    find_language(source.language)
-    find_language(source.target_language)
     source_files(source)
     rows = _READERS[source_format(source)](source)
     for row in rows if source.links is None else with_links(rows, source.links, source.path):
@@ -86,10 +83,8 @@ def _with_links(source: BitextSource, number: int, pair: tuple[str, str], given:
 
 def _read_tsv(source: BitextSource) -> Iterator[Row | DataError]:
     path = Path(source.path)
-    columns: list[int | str] = [
-        0 if source.source_column is None else source.source_column,
-        1 if source.target_column is None else source.target_column,
-    ]
+    stated = (source.source_column, source.target_column)
+    columns = [number if column is None else column for number, column in enumerate(stated)]
     header = any(isinstance(column, str) for column in columns)
     for number, line in lines_or_errors(path):
         if isinstance(line, DataError):
@@ -119,17 +114,13 @@ def _column(path: Path, name: str, header: list[str]) -> int:
 
 def _read_moses(source: BitextSource) -> Iterator[Row | DataError]:
     source_path, target_path = source_files(source)
-    sources, targets = lines_or_errors(source_path), lines_or_errors(target_path)
-    while True:
-        first, second = next(sources, None), next(targets, None)
-        if first is None and second is None:
-            return
+    rows = zip_longest(lines_or_errors(source_path), lines_or_errors(target_path))
+    for number, (first, second) in enumerate(rows, start=1):
         if first is None or second is None:
             longer, shorter = (source_path, target_path) if first else (target_path, source_path)
-            number = (first or second or (0, ""))[0]
             raise DataError(f"{longer}:{number}: {shorter} has only {number - 1} lines; both must have the same number")
         bad = next((line for _, line in (first, second) if isinstance(line, DataError)), None)
-        yield bad or (first[0], first[1], second[1])
+        yield bad or (number, first[1], second[1])
 
 
 def _read_jsonl(source: BitextSource) -> Iterator[Row | DataError]:
@@ -150,8 +141,8 @@ def _read_jsonl(source: BitextSource) -> Iterator[Row | DataError]:
         if not isinstance(record, dict):
             yield DataError(f"{source.path}:{number}: expected a JSON object, not {type(record).__name__}")
             continue
-        columns = columns or choose_columns(source, record_names(record))
-        yield number, record_value(record, columns[0]), record_value(record, columns[1]), record.get("links")
+        columns = columns or _choose_columns(source, _record_names(record))
+        yield number, _record_value(record, columns[0]), _record_value(record, columns[1]), record.get("links")
 
 
 def _read_parquet(source: BitextSource) -> Iterator[Row | DataError]:
@@ -160,11 +151,11 @@ def _read_parquet(source: BitextSource) -> Iterator[Row | DataError]:
 
     try:
         with pq.ParquetFile(source.path) as file:
-            names = choose_columns(source, schema_names(file.schema_arrow))
+            names = _choose_columns(source, [file.schema.column(number).path for number in range(len(file.schema))])
             batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=list(names))
             records = chain.from_iterable(batch.to_pylist() for batch in batches)
             for number, record in enumerate(records, start=1):
-                yield number, record_value(record, names[0]), record_value(record, names[1])
+                yield number, _record_value(record, names[0]), _record_value(record, names[1])
     except pa.ArrowInvalid as error:
         raise DataError(f"{source.path}: not a readable Parquet file ({error}); download it again") from error
 
@@ -174,8 +165,8 @@ def _read_datasets(source: BitextSource) -> Iterator[Row | DataError]:
     batches = _open_dataset(source).iter(batch_size=_BATCH_ROWS)
     rows = (dict(zip(batch, values, strict=True)) for batch in batches for values in zip(*batch.values(), strict=True))
     for number, record in enumerate(rows, start=1):
-        columns = columns or choose_columns(source, record_names(record))
-        yield number, record_value(record, columns[0]), record_value(record, columns[1])
+        columns = columns or _choose_columns(source, _record_names(record))
+        yield number, _record_value(record, columns[0]), _record_value(record, columns[1])
 
 
 def _open_dataset(source: BitextSource) -> Any:
@@ -193,6 +184,53 @@ def _open_dataset(source: BitextSource) -> Any:
             raise DataError(f"{source.path}: no split {source.split!r}, only {', '.join(loaded)}")
         return loaded[source.split]
     return loaded
+
+
+def _choose_columns(source: BitextSource, names: list[str]) -> tuple[str, str]:
+    """Return the source and target columns: as stated, or named by language, OPUS style, or source and target."""
+    return (
+        _choose(source, names, source.source_column, [*_usual(source.language), "source"], "source_column"),
+        _choose(source, names, source.target_column, [*_usual(source.target_language), "target"], "target_column"),
+    )
+
+
+def _usual(code: str) -> list[str]:
+    """List common column names for a language."""
+    language = find_language(code)
+    return [prefix + name for prefix in ("", "translation.") for name in (code, language.code, language.iso3)]
+
+
+def _choose(source: BitextSource, names: list[str], stated: int | str | None, usual: list[str], option: str) -> str:
+    if isinstance(stated, int):
+        if stated < len(names):
+            return names[stated]
+        raise DataError(f"{source.path}: no column number {stated} (from 0), only {', '.join(names)}")
+    if stated is not None:
+        if stated in names:
+            return stated
+        raise DataError(f"{source.path}: no column {stated!r}, only {', '.join(names)}{nearest(stated, names)}")
+    found = next((name for name in usual if name in names), None)
+    if found is None:
+        raise DataError(f"{source.path}: cannot choose among the columns {', '.join(names)}; state {option}")
+    return found
+
+
+def _record_names(record: dict[str, Any], prefix: str = "") -> list[str]:
+    """List the keys of a record, nested ones with dots."""
+    names: list[str] = []
+    for key, value in record.items():
+        names += _record_names(value, f"{prefix}{key}.") if isinstance(value, dict) else [prefix + key]
+    return names
+
+
+def _record_value(record: dict[str, Any], name: str) -> Any:
+    """Look up a dotted name, None if it is missing; a key with a dot in it takes precedence."""
+    if name in record:
+        return record[name]
+    value: Any = record
+    for key in name.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 _READERS: dict[str, Callable[[BitextSource], Iterator[Row | DataError]]] = {

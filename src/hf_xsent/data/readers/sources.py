@@ -44,6 +44,10 @@ class BitextSource:
     links: str | None = None
     link_words: str = "script"
 
+    def __post_init__(self) -> None:
+        find_language(self.language)
+        find_language(self.target_language)
+
 
 def source_format(source: BitextSource) -> str:
     """Return the format of a source: as stated, or by its file name; raise a `DataError` if it is unknown."""
@@ -144,8 +148,6 @@ def resolve_sources(
     template = BitextSource("und", "", target_language, source_column, target_column, split=split)
     resolved: dict[str, list[BitextSource]] = {}
     for source in _named_sources(data, template):
-        find_language(source.language)
-        find_language(source.target_language)
         source_files(source)
         resolved.setdefault(source.language, []).append(source)
     if not resolved:

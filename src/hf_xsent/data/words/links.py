@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.readers.compression import is_jsonl
-from hf_xsent.data.readers.lines import lines
-from hf_xsent.data.words.splitting import Words, split_words
+from hf_xsent.data.readers.compression import is_jsonl, lines
+from hf_xsent.data.words.splitting import split_words, words_of_pieces
 from hf_xsent.errors import DataError
 
 Link = tuple[int, int]
@@ -73,15 +71,9 @@ def check_links(line: LinkLine, source: str, target: str, splitter: str = "scrip
                 return DataError(f"{line.place}: the link {link[0]}-{link[1]} is outside the {name}, which has "
                                  f"{len(words)} words ({splitter}); words count from 0")  # fmt: skip
     if splitter != "script":
-        inner = [_inner_words(words) for words in sides]
+        inner = [words_of_pieces(split_words(words.text), words.spans) for words in sides]
         links = [(one, other) for i, j in links for one in inner[0][i] for other in inner[1][j]]
     return format_links(dict.fromkeys(links)) or None
-
-
-def _inner_words(words: Words) -> list[range]:
-    """Return the numbers of the `split_words` words inside each of ``words``."""
-    starts = [start for start, _ in split_words(words.text).spans]
-    return [range(bisect_left(starts, start), bisect_left(starts, end)) for start, end in words.spans]
 
 
 def read_links(path: str | Path) -> Iterator[LinkLine]:
