@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -77,9 +78,9 @@ def _write_pairs(entry: CacheEntry, part: Path) -> CleaningCounts:
     """Write the pairs that pass the rules, then drop repeated pairs and those beyond ``max_pairs``."""
     counts = CleaningCounts()
     pairs = _passing_pairs(entry, counts)
-    repeats = RepeatFinder(part) if entry.cleaning is not None and entry.cleaning.repeated else None
+    drop_repeats = entry.cleaning is not None and entry.cleaning.repeated
     candidates = part / "candidates.arrow"
-    try:
+    with closing(RepeatFinder(part)) if drop_repeats else nullcontext() as repeats:
         with PairWriter(candidates, repeats) as writer:
             first = _write_until(entry.max_pairs, pairs, writer, repeats)
         distinct = writer.rows if first is None else int(np.count_nonzero(first))
@@ -90,9 +91,6 @@ def _write_pairs(entry: CacheEntry, part: Path) -> CleaningCounts:
             move_into_place(candidates, part / "pairs.arrow")
         else:
             _copy_first_occurrences(candidates, part / "pairs.arrow", first, counts.retained)
-    finally:
-        if repeats is not None:
-            repeats.close()
     candidates.unlink(missing_ok=True)
     return counts
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -110,8 +111,7 @@ def load_sentences(path: str | Path, folder: Path, max_characters: int = 1000) -
 def _write(path: Path, table: Path, max_characters: int) -> SentenceCounts:
     import pyarrow as pa
 
-    finder = RepeatFinder(table.parent)
-    try:
+    with closing(RepeatFinder(table.parent)) as finder:
         texts = (text for _, text in _lines(path, "reading"))
         while chunk := list(islice(texts, _HASHES_PER_CHUNK)):
             finder.add([hash_texts(text) for text in chunk])
@@ -123,8 +123,6 @@ def _write(path: Path, table: Path, max_characters: int) -> SentenceCounts:
                 columns = [pa.array(column) for column in zip(*rows, strict=True)]
                 writer.write_batch(pa.record_batch(columns, schema=schema))
         return SentenceCounts(finder.rows, **counts)
-    finally:
-        finder.close()
 
 
 def _retained(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -100,7 +99,9 @@ class CleaningRules:
             pieces = [len(ids) for ids in tokenizer([*sides], add_special_tokens=False, verbose=False)["input_ids"]]
             if self.min_pieces is not None and min(pieces) < self.min_pieces:
                 return "min_pieces"
-            return "max_pair_pieces" if sum(pieces) > (self.max_pair_pieces or math.inf) else None
+            if self.max_pair_pieces is not None and sum(pieces) > self.max_pair_pieces:
+                return "max_pair_pieces"
+            return None
 
         return removed_by
 

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from hf_xsent.errors import DataError, MissingExtraError
 
@@ -108,8 +108,5 @@ class _ZstdFile(io.RawIOBase):
             raise EOFError("the file ended within a frame")
 
 
-def _open_zstd(path: Path, _mode: str) -> IO[bytes]:
-    return cast(IO[bytes], io.BufferedReader(_ZstdFile(path)))
-
-
-_OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".zst": _open_zstd}
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+_OPENERS[".zst"] = lambda path, _: io.BufferedReader(_ZstdFile(path))

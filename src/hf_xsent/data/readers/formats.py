@@ -60,17 +60,14 @@ def read_items(source: BitextSource) -> Iterator[Item | DataError]:
             yield row
             continue
         number, source_text, target_text, *links = row
-        if not isinstance(source_text, str) or not isinstance(target_text, str):
-            side, value = ("target", target_text) if isinstance(source_text, str) else ("source", source_text)
-            kind = "missing" if value is None else f"not text but {type(value).__name__}"
-            yield DataError(f"{source.path}:{number}: the {side} side is {kind}; fix it or skip bad rows")
-            continue
-        source_text, target_text = source_text.strip(), target_text.strip()
-        if source_text and target_text:
-            yield _with_links(source, number, (source_text, target_text), links)
+        for side, value in (("source", source_text), ("target", target_text)):
+            if not isinstance(value, str) or not value.strip():
+                kind = "empty" if isinstance(value, str) else f"not text but {type(value).__name__}"
+                kind = "missing" if value is None else kind
+                yield DataError(f"{source.path}:{number}: the {side} side is {kind}; fix it or skip bad rows")
+                break
         else:
-            side = "target" if source_text else "source"
-            yield DataError(f"{source.path}:{number}: the {side} side is empty; fix it or skip bad rows")
+            yield _with_links(source, number, (source_text.strip(), target_text.strip()), links)
 
 
 def _with_links(source: BitextSource, number: int, pair: tuple[str, str], given: list[Any]) -> Item | DataError:
@@ -94,7 +91,11 @@ def _read_tsv(source: BitextSource) -> Iterator[Row | DataError]:
             continue
         cells = line.split("\t")
         if header:
-            columns = [column if isinstance(column, int) else _column(path, column, cells) for column in columns]
+            names = [cell.strip() for cell in cells]
+            for name in (column for column in columns if isinstance(column, str) and column not in names):
+                raise DataError(f"{path}:{number}: the header has no column {name!r}, only {', '.join(names)}"
+                                f"{nearest(name, names)}")  # fmt: skip
+            columns = [column if isinstance(column, int) else names.index(column) for column in columns]
             header = False
             continue
         first, second = cast("list[int]", columns)
@@ -103,13 +104,6 @@ def _read_tsv(source: BitextSource) -> Iterator[Row | DataError]:
                             "(numbered from 0); lines must be source<TAB>target")  # fmt: skip
         else:
             yield number, cells[first], cells[second]
-
-
-def _column(path: Path, name: str, header: list[str]) -> int:
-    names = [cell.strip() for cell in header]
-    if name not in names:
-        raise DataError(f"{path}:1: the header has no column {name!r}, only {', '.join(names)}{nearest(name, names)}")
-    return names.index(name)
 
 
 def _read_moses(source: BitextSource) -> Iterator[Row | DataError]:
@@ -189,29 +183,24 @@ def _open_dataset(source: BitextSource) -> Any:
 def _choose_columns(source: BitextSource, names: list[str]) -> tuple[str, str]:
     """Return the source and target columns: as stated, or named by language, OPUS style, or source and target."""
     return (
-        _choose(source, names, source.source_column, [*_usual(source.language), "source"], "source_column"),
-        _choose(source, names, source.target_column, [*_usual(source.target_language), "target"], "target_column"),
+        _choose_column(source, names, source.source_column, source.language, "source"),
+        _choose_column(source, names, source.target_column, source.target_language, "target"),
     )
 
 
-def _usual(code: str) -> list[str]:
-    """List common column names for a language."""
-    language = find_language(code)
-    return [prefix + name for prefix in ("", "translation.") for name in (code, language.code, language.iso3)]
-
-
-def _choose(source: BitextSource, names: list[str], stated: int | str | None, usual: list[str], option: str) -> str:
-    if isinstance(stated, int):
-        if stated < len(names):
-            return names[stated]
-        raise DataError(f"{source.path}: no column number {stated} (from 0), only {', '.join(names)}")
+def _choose_column(source: BitextSource, names: list[str], stated: int | str | None, code: str, side: str) -> str:
+    if isinstance(stated, int) and stated < len(names):
+        return names[stated]
+    if stated in names:
+        return str(stated)
     if stated is not None:
-        if stated in names:
-            return stated
-        raise DataError(f"{source.path}: no column {stated!r}, only {', '.join(names)}{nearest(stated, names)}")
-    found = next((name for name in usual if name in names), None)
+        hint = nearest(str(stated), names)
+        raise DataError(f"{source.path}: no column {stated!r} (numbered from 0), only {', '.join(names)}{hint}")
+    language = find_language(code)
+    usual = [prefix + name for prefix in ("", "translation.") for name in (code, language.code, language.iso3)]
+    found = next((name for name in [*usual, side] if name in names), None)
     if found is None:
-        raise DataError(f"{source.path}: cannot choose among the columns {', '.join(names)}; state {option}")
+        raise DataError(f"{source.path}: cannot choose among the columns {', '.join(names)}; state {side}_column")
     return found
 
 

@@ -58,9 +58,8 @@ class PairCollator:
             padded = [[*row, *[(-1, -1)] * (longest - len(row))] for row in rows]
             batch["links"] = torch.tensor(padded).view(len(rows), longest, 2)
         if self.languages:
-            sources = [self._language_id(example["language"]) for example in examples]
-            targets = [self._language_id(self.target_language)] * len(examples)
-            batch["language_ids"] = torch.tensor(sources + targets)
+            names = [example["language"] for example in examples] + [self.target_language] * len(examples)
+            batch["language_ids"] = torch.tensor([self._language_id(name) for name in names])
         if self.target_texts:
             batch["target_texts"] = [example["target"] for example in examples]
         return batch
