@@ -101,7 +101,7 @@ def source_files(source: BitextSource) -> list[Path]:
     if kind == "moses":
         pair = moses_files(source)
         if pair is None:
-            raise DataError(f"no Moses pair {source.path}.{source.language} and {source.path}.{source.target_language}; "
+            raise DataError(f"no Moses pair {source.path}.{source.language}, {source.path}.{source.target_language}; "
                             "give both file names, joined by a comma")  # fmt: skip
         files = list(pair)
     elif kind == "datasets" and not is_local(source.path):
