@@ -156,7 +156,7 @@ def test_a_resumed_run_ends_as_the_whole_one(data: Path, encoder_folders: dict[s
     ("task", "more", "kind", "told"),
     [
         (xnli, ["--train=train.tsv"], DataError, "'train.tsv' names no language: write en=train.tsv"),
-        (xnli, ["--train=en={d}/bad.tsv"], DataError, "bad.tsv:2: the label is 'maybe'"),
+        (xnli, ["--train=en={d}/bad.tsv"], DataError, "bad.tsv:2: unknown label 'maybe'"),
         (xnli, ["--train=en={d}/train-en.tsv", "--code_switching=true"], RecipeError, "code-switching needs"),
         (xnli, ["--train", "en={d}/train-en.tsv", "de={d}/short.tsv", "--code_switching=true"], DataError, "has 1"),
         (xnli, [], RecipeError, "nothing to do: give --train"),

@@ -66,5 +66,5 @@ class PairCollator:
 
     def _language_id(self, language: str) -> int:
         if self.languages is None or language not in self.languages:
-            raise DataError(f"language {language!r} has no embedding; list it under languages in the recipe")
+            raise DataError(f"language {language!r} has no embedding: list it under languages in the recipe")
         return self.languages.index(language)
