@@ -172,7 +172,7 @@ def test_a_resumed_run_ends_as_the_whole_one(data: Path, encoder_folders: dict[s
             RecipeError,
             "load_best_model_at_end goes by what dev data measures: give --dev",
         ),
-        (mlqa, ["--train=en={d}/bad.json"], DataError, "question '0': the answer 'garten' does not stand at"),
+        (mlqa, ["--train=en={d}/bad.json"], DataError, "question '0': the answer 'garten' is not at character"),
         (mlqa, ["--train=en={d}/train-en.json", "--mlqa={d}", "--languages=fr"], DataError, "no test set 'fr'"),
     ],
 )
