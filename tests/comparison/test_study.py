@@ -106,7 +106,7 @@ def test_a_mistake_in_the_file_is_one_sentence(study: StudyFile, changes: dict[s
         ({"methods": {"TR": {"method": "wacs"}}}, "methods.TR: unknown method 'wacs'.*did you mean 'wacse'"),
         ({"methods": {"W": {"method": "wacse", "objectives": {"word_translation_ranking": 1}}}}, "methods.W: .*links"),
         ({"data": "/nowhere/de-en.tsv"}, "methods.TR: no such file.*nowhere"),
-        ({"tasks": {"tatoeba": {"data": "/nowhere"}}}, "no such folder: /nowhere"),
+        ({"tasks": {"tatoeba": {"data": "/nowhere"}}}, "no such file or folder: /nowhere"),
         ({"tasks": {"tatoeba": {"data": "/nowhere", "group": 37}}}, "unknown group '37'"),
         ({"model": "/nowhere/model"}, "'/nowhere/model' is no folder"),
     ],

@@ -156,7 +156,7 @@ def test_a_resumed_run_ends_as_the_whole_one(data: Path, encoder_folders: dict[s
     ("task", "more", "kind", "told"),
     [
         (xnli, ["--train=train.tsv"], DataError, "'train.tsv' names no language: write en=train.tsv"),
-        (xnli, ["--train=en={d}/bad.tsv"], DataError, "bad.tsv:2: the label is 'maybe'"),
+        (xnli, ["--train=en={d}/bad.tsv"], DataError, "bad.tsv:2: unknown label 'maybe'"),
         (xnli, ["--train=en={d}/train-en.tsv", "--code_switching=true"], RecipeError, "code-switching needs"),
         (xnli, ["--train", "en={d}/train-en.tsv", "de={d}/short.tsv", "--code_switching=true"], DataError, "has 1"),
         (xnli, [], RecipeError, "nothing to do: give --train"),
@@ -172,7 +172,7 @@ def test_a_resumed_run_ends_as_the_whole_one(data: Path, encoder_folders: dict[s
             RecipeError,
             "load_best_model_at_end needs dev data to measure: give --dev",
         ),
-        (mlqa, ["--train=en={d}/bad.json"], DataError, "question '0': the answer 'garten' does not stand at"),
+        (mlqa, ["--train=en={d}/bad.json"], DataError, "question '0': the answer 'garten' is not at character"),
         (mlqa, ["--train=en={d}/train-en.json", "--mlqa={d}", "--languages=fr"], DataError, "no test set 'fr'"),
     ],
 )

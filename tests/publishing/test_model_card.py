@@ -55,7 +55,7 @@ def run_folder(tmp_path: Path) -> Path:
         "output_dir": "/home/me/runs/mine",
     }
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe), "utf-8")
-    counts = {"de": {"kept": 1200}, "nb": {"kept": 34}, "total": {"kept": 1234}}
+    counts = {"de": {"retained": 1200}, "nb": {"retained": 34}, "total": {"retained": 1234}}
     (folder / "bitext.json").write_text(json.dumps(counts), "utf-8")
     config = {"encoder_config": {"hidden_size": 32}, "pooling": "mean", "max_length": 16, "normalize": True}
     (folder / "config.json").write_text(json.dumps(config), "utf-8")

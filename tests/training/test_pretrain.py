@@ -219,7 +219,7 @@ def test_languages_get_their_embeddings(run: Run) -> None:
             RecipeError,
             "objectives.representation_translation.direction 'forth' is unknown: use source_to_target",
         ),
-        ({"dev_pairs": 6}, DataError, "too few to hold 6 out"),
+        ({"dev_pairs": 6}, DataError, "too few to hold out 6"),
         ({"dev_pairs": -1}, HfXsentError, "dev_"),
         ({"on_error": "ignore"}, HfXsentError, "on_error"),
         ({"model": "{folder}"}, ModelError, "config.json"),

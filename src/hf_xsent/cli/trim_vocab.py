@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
     from hf_xsent.data.bitext import load_bitext, resolve_sources
-    from hf_xsent.data.readers.lines import lines
+    from hf_xsent.data.readers.compression import lines
     from hf_xsent.data.readers.sources import source_files
     from hf_xsent.errors import DataError
     from hf_xsent.evaluation.report import render_table

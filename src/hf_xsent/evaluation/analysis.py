@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from hf_xsent.data.words.splitting import split_words, units
+from hf_xsent.data.words.splitting import split_words, word_units
 from hf_xsent.errors import DataError, RecipeError, nearest
 from hf_xsent.evaluation.retrieval import accuracy_at_1, unit
 from hf_xsent.tensors.packing import pack, unpack
@@ -105,7 +105,7 @@ def word_vectors(
     for number, sentence in enumerate(sentences):
         words = split_words(sentence)
         offsets = encoded["offset_mapping"][number].tolist()
-        of_pieces, of_words = units(words, offsets)
+        of_pieces, of_words = word_units(words, offsets)
         if pieces:
             groups = [[place] for place, word in enumerate(of_pieces) if word >= 0]
             texts += [sentence[slice(*offsets[place])] for [place] in groups]

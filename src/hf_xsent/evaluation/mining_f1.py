@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hf_xsent.data.benchmarks.bucc import TRAINING_SPLITS, BuccSet, find_bucc, split_place
+from hf_xsent.data.benchmarks.bucc import TRAINING_SPLITS, BuccSet, find_bucc, split_order
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Figures, Scores, means
 from hf_xsent.mining.calibration import at_threshold, best_threshold
@@ -51,7 +51,7 @@ class BuccTask(EvaluationTask):
         """Measure F1 of each set at its pair's threshold and, with several pairs, at those of the other pairs."""
         mined = [mine_bitext(encode(one.sources), encode(one.targets), _K) for one in self.sets]
         chosen = self._thresholds(mined)
-        last = max((one.split for one in self.sets), key=split_place)
+        last = max((one.split for one in self.sets), key=split_order)
         own: dict[str, Figures] = {}
         transferred: dict[str, Figures] = {}
         groups: dict[str, list[str]] = {}
@@ -77,7 +77,7 @@ class BuccTask(EvaluationTask):
         chosen: dict[str, tuple[str, float]] = {}
         both = sorted(
             zip(self.sets, mined, strict=True),
-            key=lambda each: (each[0].split not in TRAINING_SPLITS, *split_place(each[0].split)),
+            key=lambda each: (each[0].split not in TRAINING_SPLITS, *split_order(each[0].split)),
         )
         for one, pairs in both:
             if one.pair not in chosen:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from hf_xsent.data.benchmarks.inference import InferencePair, check_parallel
-from hf_xsent.data.benchmarks.questions import Question, paired_by_id
+from hf_xsent.data.benchmarks.questions import Question, pair_by_id
 from hf_xsent.errors import RecipeError
 
 Record = TypeVar("Record")
@@ -40,7 +40,7 @@ def switch_questions(
     english = _english(records)
     switched: dict[str, list[tuple[Question, ...]]] = {}
     for language in [one for one in records if one != "en"]:
-        pairs = paired_by_id(sources[language], records[language], sources["en"], english)
+        pairs = pair_by_id(sources[language], records[language], sources["en"], english)
         switched[language] = [
             (replace(one, question=in_english.question), replace(in_english, question=one.question))
             for one, in_english in pairs

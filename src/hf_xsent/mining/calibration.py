@@ -12,7 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from hf_xsent.data.cleaning.repeats import normalise
-from hf_xsent.data.readers.lines import lines
+from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.sentences import Sentences
 from hf_xsent.errors import DataError
 from hf_xsent.mining.margin import MinedPairs

@@ -120,7 +120,7 @@ def facts_of_run(run: str | Path) -> dict[str, Any]:
         raise ModelError(f"{run} is not the folder of a run: it has no recipe.yaml") from error
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     counts = json.loads((run / "bitext.json").read_text(encoding="utf-8")) if (run / "bitext.json").is_file() else {}
-    pairs = {language: int(count["kept"]) for language, count in counts.items() if language != "total"}
+    pairs = {language: int(count["retained"]) for language, count in counts.items() if language != "total"}
     target = str(recipe.get("target_language", "en"))
     return {
         "name": run.resolve().name,

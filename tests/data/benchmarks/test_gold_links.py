@@ -33,21 +33,21 @@ def test_error_rate_precision_and_recall(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "gold", "told"),
+    ("texts", "gold", "message"),
     [
         ("a ||| x\n", "1-1\n1-1\n", r"xx.gold has 2 lines but .*xx.src-tgt 1"),
         ("a x\n", "1-1\n", r"xx.src-tgt:1: no \|\|\|"),
-        ("a ||| x\n", "0-0\n", r"xx.gold:1: links are i-j or ipj, counted from 1"),
-        ("a ||| x\n", "1:1\n", r"xx.gold:1: links are i-j or ipj"),
+        ("a ||| x\n", "0-0\n", r"xx.gold:1: links must be i-j or ipj, counted from 1"),
+        ("a ||| x\n", "1:1\n", r"xx.gold:1: links must be i-j or ipj"),
     ],
 )
-def test_bad_files_are_told(tmp_path: Path, texts: str, gold: str, told: str) -> None:
-    with pytest.raises(DataError, match=told):
+def test_bad_files_raise(tmp_path: Path, texts: str, gold: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
         load_gold_links(_write(tmp_path, texts, gold))
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="cannot read .*xx.src-tgt"):
+def test_a_missing_file_raises(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="xx.src-tgt: cannot be read"):
         load_gold_links(tmp_path / "xx")
 
 

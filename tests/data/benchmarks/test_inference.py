@@ -36,39 +36,39 @@ def test_every_layout_gives_the_same_pairs(tmp_path: Path, name: str, text: str)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
-        ("a\tb\tentailed\n", r"bad.tsv:1: the label is 'entailed', none of .*did you mean 'entailment'"),
-        ("a\tb\tneutral\na\tb\t3\n", "bad.tsv:2: the label is '3', none of entailment, neutral, contradiction"),
+        ("a\tb\tentailed\n", r"bad.tsv:1: unknown label 'entailed'.*did you mean 'entailment'"),
+        ("a\tb\tneutral\na\tb\t3\n", "bad.tsv:2: unknown label '3'; use entailment, neutral, contradiction"),
         ("a\tb\n", "bad.tsv:1: 2 columns instead of 3"),
         ("\tb\tneutral\n", "bad.tsv:1: the premise is empty"),
-        ("", "bad.tsv holds no pairs"),
+        ("", "bad.tsv has no pairs"),
     ],
 )
-def test_a_bad_record_is_told_by_file_and_line(tmp_path: Path, text: str, told: str) -> None:
+def test_a_bad_record_is_named_by_file_and_line(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "bad.tsv").write_text(text, encoding="utf-8")
-    with pytest.raises(DataError, match=told) as error:
+    with pytest.raises(DataError, match=message) as error:
         load_inference(tmp_path / "bad.tsv")
     assert "\n" not in str(error.value)
 
 
-def test_a_bad_json_line_and_missing_columns_are_told(tmp_path: Path) -> None:
-    for text, told in (("{", "bad.jsonl:1: not JSON"), ('{"premise": "a"}', "bad.jsonl:1: no columns premise")):
+def test_a_bad_json_line_and_missing_columns_raise(tmp_path: Path) -> None:
+    for text, message in (("{", "bad.jsonl:1: not JSON"), ('{"premise": "a"}', "bad.jsonl:1: no columns premise")):
         (tmp_path / "bad.jsonl").write_text(text, encoding="utf-8")
-        with pytest.raises(DataError, match=told):
+        with pytest.raises(DataError, match=message):
             load_inference(tmp_path / "bad.jsonl")
 
 
 def test_parallel_files_must_be_equal_record_by_record() -> None:
-    with pytest.raises(DataError, match="en.tsv has 2 pairs but de.tsv has 1: code-switching needs translations"):
+    with pytest.raises(DataError, match="en.tsv has 2 pairs but de.tsv has 1"):
         check_parallel("en.tsv", PAIRS, "de.tsv", PAIRS[:1])
 
 
-def test_what_does_not_translate_each_other_is_told_by_the_rows_of_both_files(tmp_path: Path) -> None:
+def test_what_does_not_translate_each_other_is_named_by_the_rows_of_both_files(tmp_path: Path) -> None:
     english, german = tmp_path / "en.tsv", tmp_path / "de.tsv"
     english.write_text("premise\thypo\tlabel\nA\tB\t-\nA\tB\tneutral\nA\tB\tentailment\n", encoding="utf-8")
     german.write_text("A\tB\tneutral\nA\tB\tneutral\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"row 4 of .*en.tsv is entailment but row 2 of .*de.tsv is neutral: they"):
+    with pytest.raises(DataError, match=r"row 4 of .*en.tsv is entailment but row 2 of .*de.tsv is neutral"):
         check_parallel(str(english), load_inference(english), str(german), load_inference(german))
 
 
@@ -80,12 +80,12 @@ XNLI = (
 )
 
 
-def test_xnli_as_published_is_taken_apart_by_its_column_of_languages(tmp_path: Path) -> None:
+def test_xnli_as_published_is_split_by_its_language_column(tmp_path: Path) -> None:
     (tmp_path / "xnli.test.tsv").write_text(XNLI, encoding="utf-8")
     german = [InferencePair("Ein Hund läuft.", "Ein Tier bewegt sich.", 0)]
     assert load_xnli(tmp_path) == {"de": german, "en": PAIRS}
     assert load_xnli(tmp_path, ["en"]) == {"en": PAIRS}
-    with pytest.raises(DataError, match="has no language 'fr', only de, en"):
+    with pytest.raises(DataError, match="has no 'fr', only de, en"):
         load_xnli(tmp_path, ["fr"])
 
 
@@ -97,19 +97,19 @@ def test_of_a_file_in_several_languages_the_one_asked_for_is_taken(tmp_path: Pat
         text = "".join(json.dumps(dict(zip(header, row, strict=True))) + "\n" for row in rows)
     path.write_text(text, encoding="utf-8")
     assert load_inference(path, "en") == PAIRS
-    with pytest.raises(DataError, match=f"{name} has no pairs in 'fr', only in de, en"):
+    with pytest.raises(DataError, match=f"{name} has no 'fr', only de, en"):
         load_inference(path, "fr")
-    with pytest.raises(DataError, match=f"{name} mixes the languages de, en: say which one to take"):
+    with pytest.raises(DataError, match=f"{name} has several languages, de, en"):
         load_inference(path)
 
 
-def test_what_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such file: .*nothing.tsv"):
+def test_what_is_not_there_raises(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file or folder: .*nothing.tsv"):
         load_inference(tmp_path / "nothing.tsv")
-    with pytest.raises(DataError, match="no file xnli.test.tsv, nor such as test-de.tsv"):
+    with pytest.raises(DataError, match="no xnli.test.tsv, and no files such as test-de.tsv"):
         load_xnli(tmp_path)
     (tmp_path / "test-de.tsv").write_text("a\tb\tneutral\n", encoding="utf-8")
-    with pytest.raises(DataError, match="has no language 'fr', only de"):
+    with pytest.raises(DataError, match="has no 'fr', only de"):
         load_xnli(tmp_path, ["fr"])
 
 

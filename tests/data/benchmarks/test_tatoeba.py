@@ -17,7 +17,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_lines_are_kept_in_pairs(folder: Path) -> None:
+def test_lines_stay_paired(folder: Path) -> None:
     german = load_tatoeba(folder, ["deu"])[0]
     assert (german.language, german.code) == ("deu", "de")
     assert german.sources == ["Hallo", "Ja", ""]
@@ -43,7 +43,7 @@ def test_broken_folders_are_explained(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="has no files tatoeba.xxx-eng.xxx"):
         load_tatoeba(tmp_path / "empty")
-    with pytest.raises(DataError, match="no such folder: /nowhere/at/all"):
+    with pytest.raises(DataError, match="no such file or folder: /nowhere/at/all"):
         load_tatoeba("/nowhere/at/all")
 
 
@@ -55,7 +55,7 @@ def test_the_hub_gives_the_same_records(folder: Path, monkeypatch: pytest.Monkey
     assert load_tatoeba("owner/tatoeba", ["de"]) == load_tatoeba(folder, ["de"])
     rows["sentence2"] = ["Hello", None, "No"]
     with pytest.raises(
-        DataError, match="owner/tatoeba: deu-eng, split test, sentence2: sentence 2 is no text but None"
+        DataError, match="owner/tatoeba: deu-eng, split test, sentence2: sentence 2 is not text but None"
     ):
         load_tatoeba("owner/tatoeba", ["de"])
 

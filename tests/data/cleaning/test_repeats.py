@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hf_xsent.data.cleaning.repeats import RepeatFinder, hash_texts
 
 
-def test_texts_that_differ_in_case_and_white_space_hash_alike_in_every_run() -> None:
+def test_texts_that_differ_in_case_and_whitespace_have_the_same_hash_in_every_run() -> None:
     assert hash_texts(" Guten  TAG", "x") == hash_texts("guten tag", "X")
     assert hash_texts("a", "b") != hash_texts("a b") != hash_texts("b", "a")
     assert hash_texts("Tag", "day") == 5828794109186494092

@@ -51,31 +51,31 @@ def test_short_sides_are_removed_where_asked() -> None:
     assert CleaningRules(min_characters=3).check("de")("Ja", "Yes") == "min_characters"
 
 
-def test_reports_add_up_and_tell_themselves() -> None:
+def test_reports_add_up_and_render_as_a_table() -> None:
     report = CleaningReport(
         {"de": CleaningCounts(5, 3, 1, {"identical": 1}), "fr": CleaningCounts(1200, 1199, 0, {"repeated": 1})}
     )
     assert report.total == CleaningCounts(1205, 1202, 1, {"identical": 1, "repeated": 1})
     assert report.to_dict()["total"]["removed"] == {"identical": 1, "repeated": 1}
     assert report.table().splitlines() == [
-        "language   read   kept  bad  identical  repeated",
-        "de            5      3    1          1         0",
-        "fr        1,200  1,199    0          0         1",
-        "total     1,205  1,202    1          1         1",
+        "language   read  retained  bad  identical  repeated",
+        "de            5         3    1          1         0",
+        "fr        1,200     1,199    0          0         1",
+        "total     1,205     1,202    1          1         1",
     ]
 
 
-def test_nothing_left_names_the_rules_that_took_it() -> None:
+def test_the_error_for_no_pairs_names_the_rules_that_removed_them() -> None:
     with pytest.raises(
-        DataError, match="no pair of x.tsv is left of 9 read: repeated removed 6, identical removed 2, 1 were"
+        DataError, match="removed all 9 pairs of x.tsv: repeated removed 6, identical removed 2, 1 were"
     ):
         CleaningCounts(9, 0, 1, {"identical": 2, "repeated": 6}).require_pairs("x.tsv")
-    with pytest.raises(DataError, match=r"x.tsv holds no pairs"):
+    with pytest.raises(DataError, match=r"x.tsv has no pairs"):
         CleaningCounts().require_pairs("x.tsv")
 
 
 def test_word_pieces_are_those_of_the_tokenizer(encoder_folders: dict[str, Path]) -> None:
-    """PPA's filter: sides of at least so many pieces, together at most so many, special ones not counted."""
+    """PPA's filter: minimum pieces of each side, maximum of both, without special tokens."""
     rules = CleaningRules(min_pieces=3, max_pair_pieces=8, tokenizer=str(encoder_folders["bert"]))
     removed_by = rules.check("de")
     assert removed_by("Die Katze trinkt Milch.", "She lives in") is None  # 5 and 3
@@ -85,9 +85,9 @@ def test_word_pieces_are_those_of_the_tokenizer(encoder_folders: dict[str, Path]
 
 
 @pytest.mark.parametrize(
-    ("tokenizer", "told"),
-    [(None, "add the rule tokenizer=FOLDER"), ("/nowhere/at/all", "opens no tokenizer")],
+    ("tokenizer", "message"),
+    [(None, "add the rule tokenizer=FOLDER"), ("/nowhere/at/all", "no tokenizer in /nowhere/at/all")],
 )
-def test_word_pieces_need_a_tokenizer(tokenizer: str | None, told: str) -> None:
-    with pytest.raises(DataError, match=told):
+def test_word_pieces_need_a_tokenizer(tokenizer: str | None, message: str) -> None:
+    with pytest.raises(DataError, match=message):
         CleaningRules(min_pieces=3, tokenizer=tokenizer).check("de")

@@ -47,20 +47,22 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
     ("data", "message"),
     [
         ("xx-*.tsv", r"no file matches xx-\*\.tsv"),
-        ("{language}-fr.tsv", "no file matches {language}-fr.tsv, where {language} stands for a code"),
+        ("{language}-fr.tsv", "no file matches {language}-fr.tsv, where {language} is a code"),
         ({"de": "dee-en.tsv"}, "no such file or folder: dee-en.tsv; did you mean 'de-en.tsv'"),
         ({"qq": "de-en.tsv"}, "unknown language code 'qq'"),
         (["qq=de-en.tsv"], "unknown language code 'qq'"),
         ({"de": "de-en.tsv,none.tsv"}, "no such file: none.tsv"),
-        ({"de": "a,b,c"}, "two files joined by one comma, here are 3"),
-        ([], "no bitext was named"),
+        ({"de": "a,b,c"}, "two files joined by one comma, not 3"),
+        ([], "no bitext given"),
     ],
 )
-def test_what_cannot_be_found_is_said(folder: Path, data: object, message: str) -> None:
+def test_what_cannot_be_found_raises(folder: Path, data: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         _paths(data)
 
 
-def test_a_name_that_is_neither_file_nor_data_set_is_said(folder: Path) -> None:
-    with pytest.raises(DataError, match=r"owner/none: neither a file nor a data set whose split 'train' opens \(.+\)"):
+def test_a_name_that_is_neither_file_nor_data_set_raises(folder: Path) -> None:
+    with pytest.raises(
+        DataError, match=r"owner/none: not a file, and split 'train' of the data set cannot be opened \(.+\)"
+    ):
         check_source(BitextSource("de", "owner/none"))  # the tests run offline

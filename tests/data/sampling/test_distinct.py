@@ -15,7 +15,7 @@ RANGES = {"de": range(0, 300), "fr": range(300, 500)}
 
 
 def _identities(kinds: int) -> np.ndarray:
-    """Sources all different, targets of so many kinds."""
+    """Sources all different, ``kinds`` different targets."""
     rows = np.arange(500, dtype=np.uint64)
     return np.stack((rows, rows * 7919 % kinds), 1)
 
@@ -48,7 +48,7 @@ def test_what_repeats_nothing_stays_where_it_was() -> None:
 
 
 def test_batches_across_many_chunks_stay_distinct(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hf_xsent.data.sampling.distinct.ROWS_AT_ONCE", 50)
+    monkeypatch.setattr("hf_xsent.data.sampling.distinct.CHUNK_ROWS", 50)
     hashes = _identities(200)
     rows = list(DistinctSampler(RANGES, lambda rows: hashes[rows], 16, seed=1))
     assert all(len(set(hashes[block, 1].tolist())) == len(block) for block in _blocks(rows, 16))

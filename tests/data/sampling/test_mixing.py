@@ -20,7 +20,7 @@ def test_probabilities_follow_the_temperature() -> None:
 
 
 @pytest.mark.parametrize(("sizes", "alpha"), [([], 1), ([3, 0], 1), ([3], 1.5), ([3], -1)])
-def test_senseless_shares_are_refused(sizes: list[int], alpha: float) -> None:
+def test_invalid_shares_raise(sizes: list[int], alpha: float) -> None:
     with pytest.raises(DataError):
         mixing_probabilities(sizes, alpha)
 
@@ -54,7 +54,7 @@ def test_rows_are_a_function_of_seed_and_epoch() -> None:
     assert list(islice(sampler, 4000, 4100)) == first[4000:4100]
 
 
-def test_an_epoch_goes_on_where_the_last_one_ended() -> None:
+def test_an_epoch_continues_where_the_last_one_ended() -> None:
     sampler = TemperatureSampler({"de": range(1000)}, num_samples=300)
     rows: list[int] = []
     for epoch in range(10):
@@ -94,5 +94,5 @@ def test_grouped_draws_are_of_one_language_and_mix_as_before(alpha: float) -> No
 
 
 def test_groups_larger_than_an_epoch_are_refused() -> None:
-    with pytest.raises(DataError, match="batches of 99 pairs of one language do not fit into 50 pairs"):
+    with pytest.raises(DataError, match="50 pairs per epoch are fewer than one batch of 99 pairs"):
         TemperatureSampler(RANGES, num_samples=50, group=99)

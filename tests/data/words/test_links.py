@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hf_xsent.data.bitext import load_bitext
-from hf_xsent.data.words.links import LinkLine, checked_links, format_links, links_of_units, parse_links
+from hf_xsent.data.words.links import LinkLine, check_links, format_links, links_of_units, parse_links
 from hf_xsent.errors import DataError
 
 PAIRS = [("ein Hund rennt", "a dog is running"), ("ja", "yes"), ("Wo ist er ?", "where is he ?")]
@@ -75,26 +75,26 @@ def test_only_some_languages_need_links(tmp_path: Path) -> None:
 
 def test_links_of_words_between_spaces_hold_for_all_words_within() -> None:
     line = LinkLine("x:1", "0-0 1-1")
-    assert checked_links(line, "a-b c", "x (y)", "spaces") == "0-0 1-0 2-0 3-1 3-2 3-3"
-    assert checked_links(line, "a-b c", "x (y)") == "0-0 1-1"
+    assert check_links(line, "a-b c", "x (y)", "spaces") == "0-0 1-0 2-0 3-1 3-2 3-3"
+    assert check_links(line, "a-b c", "x (y)") == "0-0 1-1"
 
 
 @pytest.mark.parametrize(
-    ("links", "told"),
+    ("links", "message"),
     [
-        (["0-0", "", "0-9"], "{links}:3: the link 0-9 points outside the target, which has 4 words (script)"),
-        (["3-0", "", ""], "{links}:1: the link 3-0 points outside the source, which has 3 words (script)"),
-        (["0-0", "0:0", ""], "{links}:2: links are written like '0-0 1-2', not '0:0'"),
-        (["0-0", "0-0-0", ""], "{links}:2: links are written like '0-0 1-2', not '0-0-0'"),
+        (["0-0", "", "0-9"], "{links}:3: the link 0-9 is outside the target, which has 4 words (script)"),
+        (["3-0", "", ""], "{links}:1: the link 3-0 is outside the source, which has 3 words (script)"),
+        (["0-0", "0:0", ""], "{links}:2: links must be written like '0-0 1-2', not '0:0'"),
+        (["0-0", "0-0-0", ""], "{links}:2: links must be written like '0-0 1-2', not '0-0-0'"),
         (["0-0", ""], "{links} has 2 lines but {pairs} more pairs"),
-        (["0-0", "", "", "0-0"], "{links} has more lines than {pairs} has pairs, which are 3"),
+        (["0-0", "", "", "0-0"], "{links} has more lines than the 3 pairs of {pairs}"),
     ],
 )
-def test_a_bad_links_file_is_one_sentence_with_its_place(tmp_path: Path, links: list[str], told: str) -> None:
+def test_a_bad_links_file_is_one_sentence_with_its_place(tmp_path: Path, links: list[str], message: str) -> None:
     pairs, file = _write(tmp_path, links)
     with pytest.raises(DataError) as error:
         load_bitext({"de": pairs}, links={"de": file}, cache_dir=tmp_path / "cache")
-    assert told.format(links=file, pairs=pairs) in str(error.value)
+    assert message.format(links=file, pairs=pairs) in str(error.value)
     assert "\n" not in str(error.value)
     assert not list((tmp_path / "cache").glob("*/pairs.arrow"))
 
@@ -108,14 +108,14 @@ def test_a_bad_line_may_be_skipped_but_not_a_wrong_length(tmp_path: Path) -> Non
         load_bitext({"de": pairs}, links={"de": links}, on_error="skip", cache_dir=tmp_path / "cache")
 
 
-def test_links_of_other_pairs_are_told(tmp_path: Path) -> None:
+def test_links_of_other_pairs_raise(tmp_path: Path) -> None:
     record = json.dumps({"source": "nein", "target": "no", "links": "0-0"})
     pairs, jsonl = _write(tmp_path, [record] * 3, "de.jsonl")
     with pytest.raises(DataError, match="de.jsonl:1: these are the links of 'nein', but the pair has 'ein Hund rennt'"):
         load_bitext({"de": pairs}, links={"de": jsonl}, cache_dir=tmp_path / "cache")
 
 
-def test_a_missing_or_superfluous_links_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_or_superfluous_links_file_raises(tmp_path: Path) -> None:
     pairs, links = _write(tmp_path, LINKS)
     with pytest.raises(DataError, match="no such file: .*de.link; did you mean 'de.links'"):
         load_bitext({"de": pairs}, links={"de": tmp_path / "de.link"}, cache_dir=tmp_path)

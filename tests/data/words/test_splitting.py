@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from hf_xsent.data.words.splitting import split_words, units, words_of_pieces
+from hf_xsent.data.words.splitting import split_words, word_units, words_of_pieces
 
 
 @pytest.mark.parametrize(
@@ -46,19 +46,19 @@ def test_words_are_in_order_and_cover_all_but_spaces(text: str) -> None:
 def test_a_piece_may_be_of_several_words_and_a_word_of_several_pieces() -> None:
     words = split_words("我爱你 maybe")  # the pieces: <s>, 我爱, 你, may, be, </s>
     offsets = [(0, 0), (0, 2), (2, 3), (4, 7), (7, 9), (0, 0)]
-    assert [list(some) for some in words_of_pieces(words, offsets)] == [[], [0, 1], [2], [3], [3], []]
-    assert units(words, offsets) == ([-1, 0, 1, 2, 2, -1], [0, 0, 1, 2])
+    assert [list(numbers) for numbers in words_of_pieces(words, offsets)] == [[], [0, 1], [2], [3], [3], []]
+    assert word_units(words, offsets) == ([-1, 0, 1, 2, 2, -1], [0, 0, 1, 2])
 
 
 def test_a_piece_that_reaches_into_the_next_word_joins_both() -> None:
     words = split_words("我爱你")
-    assert units(words, [(0, 1), (1, 3)]) == ([0, 1], [0, 1, 1])
-    assert units(words, [(0, 2), (1, 3)]) == ([0, 0], [0, 0, 0])
+    assert word_units(words, [(0, 1), (1, 3)]) == ([0, 1], [0, 1, 1])
+    assert word_units(words, [(0, 2), (1, 3)]) == ([0, 0], [0, 0, 0])
 
 
-def test_words_that_were_cut_off_have_no_unit() -> None:
+def test_truncated_words_have_no_unit() -> None:
     words = split_words("one two three")
-    assert units(words, [(0, 0), (0, 3), (4, 6), (0, 0)]) == ([-1, 0, 1, -1], [0, 1, -1])
+    assert word_units(words, [(0, 0), (0, 3), (4, 6), (0, 0)]) == ([-1, 0, 1, -1], [0, 1, -1])
 
 
 def test_units_are_the_words_of_real_tokenizers(
@@ -71,7 +71,7 @@ def test_units_are_the_words_of_real_tokenizers(
             for text in (source, target):
                 words = split_words(text)
                 offsets = tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
-                of_pieces, of_words = units(words, offsets)
+                of_pieces, of_words = word_units(words, offsets)
                 assert min(of_words) == 0
                 assert sorted({*of_pieces} - {-1}) == sorted({*of_words})
                 for (start, end), unit in zip(offsets, of_pieces, strict=True):

@@ -92,7 +92,7 @@ def test_two_files_that_are_not_parallel_train(run: Run, pairs: Pairs) -> None:
         file.write_text("".join(pair[number] + "\n" for pair in pairs[: 16 - 5 * number]), encoding="utf-8")
     run.start(**UNSUPERVISED, data=None, unpaired=[str(file) for file in files])
     assert len(list((run.folder / "features").glob("*.npy"))) == 2
-    assert json.loads((run.out / "bitext.json").read_text())[str(files[1])]["kept"] == 11
+    assert json.loads((run.out / "bitext.json").read_text())[str(files[1])]["retained"] == 11
 
 
 def test_a_dry_run_encodes_a_few_sentences(run: Run, caplog: pytest.LogCaptureFixture, monkeypatch: Any) -> None:

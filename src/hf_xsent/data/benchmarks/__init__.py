@@ -1,1 +1,1 @@
-"""Read the test sets of the field, one file a benchmark."""
+"""Read public test sets, one file per benchmark."""

@@ -1,4 +1,4 @@
-"""Find repeated pairs in memory that does not grow with the corpus: hashes go to bucket files, read one at a time."""
+"""Find repeated texts in constant memory: hashes are written to bucket files, which are read one at a time."""
 
 from __future__ import annotations
 
@@ -14,22 +14,19 @@ BUCKETS = 64
 
 
 def normalise(text: str) -> str:
-    """Make texts that differ in case and whitespace only equal."""
+    """Fold case and collapse whitespace."""
     return " ".join(text.casefold().split())
 
 
 def hash_texts(*texts: str) -> int:
-    """Hash normalised texts to 64 bits, the same in every run."""
+    """Hash normalised texts to 64 bits, equal in every run."""
     import xxhash
 
     return int(xxhash.xxh3_64_intdigest("\0".join(map(normalise, texts)).encode("utf-8", "surrogatepass")))
 
 
 class RepeatFinder:
-    """Takes the hash of every row in order, and tells the rows whose hash came before.
-
-    36 million rows take 576 MB of disk in ``folder`` and some 20 MB of memory.
-    """
+    """Find rows whose hash occurred before: 36 million rows take 576 MB in ``folder`` and about 20 MB of memory."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -39,7 +36,7 @@ class RepeatFinder:
         self._buckets: list[Any] = [self._files.enter_context(path.open("wb")) for path in self._paths]
 
     def add(self, hashes: Sequence[int]) -> None:
-        """Append the next rows' hashes."""
+        """Append the hashes of the next rows."""
         records = np.empty((len(hashes), 2), dtype=np.uint64)
         records[:, 0] = hashes
         records[:, 1] = np.arange(self.rows, self.rows + len(hashes))
@@ -51,7 +48,7 @@ class RepeatFinder:
             self._buckets[bucket].write(records[order[start:stop]].tobytes())
 
     def first_rows(self) -> npt.NDArray[np.bool_]:
-        """Tell for every row so far whether its hash is there for the first time (a mask kept on disk)."""
+        """Return a mask, memory-mapped, of the rows added so far whose hash occurs for the first time."""
         if not self.rows:
             return np.empty(0, dtype=np.bool_)
         first = np.memmap(self.folder / "first-rows", dtype=np.bool_, mode="w+", shape=(self.rows,))
@@ -59,7 +56,7 @@ class RepeatFinder:
         for file, path in zip(self._buckets, self._paths, strict=True):
             file.flush()
             records = np.fromfile(path, dtype=np.uint64).reshape(-1, 2)
-            order = np.argsort(records[:, 0], kind="stable")  # rows of one hash stay in their order
+            order = np.argsort(records[:, 0], kind="stable")  # equal hashes keep their row order
             hashes, rows = records[order, 0], records[order, 1]
             first[rows[1:][hashes[1:] == hashes[:-1]]] = False
         return first

@@ -1,16 +1,19 @@
-"""gettext catalogues (PO and MO): the translation is the source side, the English message the target side.
+"""Read gettext catalogues (PO and MO): translations are the source side, English messages the target side.
 
-Headers, untranslated, fuzzy and obsolete messages are passed over. A message with plural forms gives its singular, and
-its plural too where the language has one of its own.
+Headers and untranslated, fuzzy and obsolete messages are skipped. A message with plural forms yields a pair for the
+singular and, if the language has a plural, another for the plural.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from hf_xsent.data.readers.compression import lines_or_errors, open_file
+from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
 
 _KEYWORD = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)\s*(".*")$')
@@ -27,11 +30,10 @@ class _Message:
     fuzzy: bool = False
 
     def pairs(self) -> Iterator[tuple[int, str, str]]:
-        """Yield the pairs of the message, if it is translated."""
-        msgid = self.texts.get("msgid", "")
+        """Yield the pairs of the message if it is translated."""
         forms = [text for key, text in self.texts.items() if key.startswith("msgstr")]
-        if msgid and not self.fuzzy:
-            yield from _pairs(self.line, msgid, self.texts.get("msgid_plural"), forms)
+        if self.texts.get("msgid") and not self.fuzzy:
+            yield from _pairs(self.line, self.texts["msgid"], self.texts.get("msgid_plural"), forms)
 
 
 def _pairs(line: int, msgid: str, plural: str | None, forms: list[str]) -> Iterator[tuple[int, str, str]]:
@@ -41,11 +43,11 @@ def _pairs(line: int, msgid: str, plural: str | None, forms: list[str]) -> Itera
         yield line, forms[-1], plural
 
 
-def po_entries(lines: Iterable[tuple[int, str | DataError]], name: str) -> Iterator[tuple[int, str, str] | DataError]:
-    """Yield ``(line, translation, message)`` from the numbered lines of a PO file."""
+def read_po(source: BitextSource) -> Iterator[tuple[int, str, str] | DataError]:
+    """Yield ``(line, translation, message)`` from a PO file."""
     message = _Message()
     key: str | None = None
-    for number, line in lines:
+    for number, line in lines_or_errors(Path(source.path)):
         if isinstance(line, DataError):
             yield line
             continue
@@ -61,16 +63,12 @@ def po_entries(lines: Iterable[tuple[int, str | DataError]], name: str) -> Itera
             text = _STRING.match(keyword[2] if keyword else line)
             key = keyword[1].replace("[0]", "") if keyword else key
             if text is None or key is None:
-                yield DataError(f"{name}:{number}: no comment, msgid, msgstr or quoted string; see msgfmt -c")
+                yield DataError(f"{source.path}:{number}: not a comment, msgid, msgstr or quoted string; see msgfmt -c")
                 continue
             if keyword:
                 message.line = message.line or number
-            message.texts[key] = message.texts.get(key, "") + _unescape(text[1])
+            message.texts[key] = message.texts.get(key, "") + _ESCAPE.sub(_unescaped, text[1])
     yield from message.pairs()
-
-
-def _unescape(text: str) -> str:
-    return _ESCAPE.sub(_unescaped, text) if "\\" in text else text
 
 
 def _unescaped(escape: re.Match[str]) -> str:
@@ -80,8 +78,11 @@ def _unescaped(escape: re.Match[str]) -> str:
     return codes.decode("utf-8", errors="replace")
 
 
-def mo_entries(data: bytes, name: str) -> Iterator[tuple[int, str, str] | DataError]:
-    """Yield ``(message number, translation, message)`` from the bytes of a MO file of either byte order."""
+def read_mo(source: BitextSource) -> Iterator[tuple[int, str, str] | DataError]:
+    """Yield ``(message number, translation, message)`` from a MO file of either byte order."""
+    name = source.path
+    with open_file(Path(name)) as file:
+        data = file.read()
     order = {b"\xde\x12\x04\x95": "<", b"\x95\x04\x12\xde": ">"}.get(data[:4])
     if order is None:
         raise DataError(f"{name}: not a MO file; compile it from its PO file with msgfmt")
@@ -102,7 +103,7 @@ def mo_entries(data: bytes, name: str) -> Iterator[tuple[int, str, str] | DataEr
             msgid, _, plural = msgid.rpartition("\x04")[2].partition("\0")
             yield from _pairs(number, msgid, plural, text.split("\0"))
     except (struct.error, IndexError) as error:
-        raise DataError(f"{name}: the MO file is cut short; compile it again with msgfmt") from error
+        raise DataError(f"{name}: the MO file is truncated; compile it again with msgfmt") from error
 
 
 def _string(data: bytes, order: str, position: int) -> bytes:

@@ -1,47 +1,63 @@
-"""Data sets of the Hub: which configs one has, its rows and columns, with errors that say what is wrong."""
+"""Read configs, rows and columns of data sets on the Hub."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from os import PathLike, fspath
 from typing import Any
 
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, nearest
+from hf_xsent.files import is_hub_id
+
+
+def require_hub_id(source: str | PathLike[str], expected: str) -> str:
+    """Return ``source`` if it may be a data set on the Hub, else raise a `DataError` that asks for ``expected``."""
+    if not is_hub_id(fspath(source), owner=True):
+        raise DataError(f"no such file or folder: {fspath(source)}; give {expected}, or a data set as owner/name")
+    return fspath(source)
+
+
+def select_names(source: str | PathLike[str], available: Iterable[str], wanted: Iterable[str] | None) -> list[str]:
+    """Return the ``wanted`` names, by default all; raise a `DataError` if one is not available."""
+    known = list(available)
+    names = known if wanted is None else list(wanted)
+    for name in names:
+        if name not in known:
+            raise DataError(f"{fspath(source)} has no {name!r}, only {', '.join(known)}{nearest(name, known)}")
+    return names
 
 
 def hub_configs(repo: str) -> list[str]:
-    """The names of a data set's configs."""
+    """Return the names of a data set's configs."""
     import datasets
 
-    try:
+    with hub_errors(f"{repo}: not a folder, and the data set cannot be opened"):
         return list(datasets.get_dataset_config_names(repo))
-    except Exception as error:  # network, access and naming errors of several libraries
-        raise DataError(f"{repo}: neither a folder nor a data set within reach ({_first_line(error)})") from error
 
 
 def hub_rows(source: str, split: str, streaming: bool = False) -> Any:
-    """The rows of one split of ``owner/name:config@revision``, as mappings."""
+    """Return the rows of one split of ``owner/name:config@revision`` as mappings."""
     import datasets
 
     name, _, revision = source.partition("@")
     name, _, config = name.partition(":")
-    with data_set_errors(source, split):
+    with hub_errors(f"{source}: not a file, and split {split!r} of the data set cannot be opened"):
         return datasets.load_dataset(name, config or None, split=split, revision=revision or None, streaming=streaming)
 
 
 @contextmanager
-def data_set_errors(source: str, split: str) -> Iterator[None]:
-    """Raise a ``DataError`` for whatever the libraries raise where a data set cannot be opened."""
+def hub_errors(message: str) -> Iterator[None]:
+    """Turn every exception into a `DataError` with ``message`` and the exception's first line."""
     try:
         yield
     except Exception as error:  # network, access and naming errors of several libraries
-        raise DataError(
-            f"{source}: neither a file nor a data set whose split {split!r} opens ({_first_line(error)})"
-        ) from error
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise DataError(f"{message} ({reason})") from error
 
 
 def hub_columns(repo: str, config: str, columns: Sequence[str], split: str = "test") -> list[list[Any]]:
-    """These columns of one config, each as a list."""
+    """Return columns of one config as lists."""
     rows = hub_rows(f"{repo}:{config}", split)
     try:
         return [list(rows[column]) for column in columns]
@@ -49,20 +65,9 @@ def hub_columns(repo: str, config: str, columns: Sequence[str], split: str = "te
         raise DataError(f"{repo}: {config}, split {split}, has no column {error}") from error
 
 
-def hub_sentences(repo: str, config: str, columns: Sequence[str], split: str = "test") -> list[list[str]]:
-    """The same of sentences, all of which must be there."""
-    found = hub_columns(repo, config, columns, split)
-    for column, values in zip(columns, found, strict=True):
-        check_texts(f"{repo}: {config}, split {split}, {column}", values)
-    return [[text.strip() for text in values] for values in found]
-
-
-def check_texts(where: str, values: Sequence[Any]) -> None:
-    """Refuse records whose sentence is missing or none."""
+def stripped_texts(place: str, values: Sequence[Any]) -> list[str]:
+    """Strip sentences of outer whitespace; raise a `DataError` if one is not a string."""
     for number, value in enumerate(values, start=1):
         if not isinstance(value, str):
-            raise DataError(f"{where}: sentence {number} is no text but {value!r}: mend the record or leave it out")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise DataError(f"{place}: sentence {number} is not text but {value!r}; fix or remove the record")
+    return [value.strip() for value in values]

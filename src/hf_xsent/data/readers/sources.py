@@ -1,4 +1,4 @@
-"""Where pairs stand: one `BitextSource` per file (or pair of files, or data set), and how a user names many at once."""
+"""Describe where sentence pairs are read from, and resolve paths, globs and Hub ids to such sources."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ PathOrName = str | PathLike[str]
 
 @dataclass(frozen=True)
 class BitextSource:
-    """Sentence pairs of one language in one place.
+    """A file, pair of files, folder or data set with sentence pairs of one language.
 
     ``path`` is a file, two files joined by a comma or their common prefix (Moses), a folder, or the id of a data set
     on the Hub as ``owner/name``, ``owner/name:config`` or ``owner/name:config@revision``. Columns are numbers from 0
-    (TSV) or names; nested columns are written with dots (``translation.de``). ``links`` is a file of word links, whose
-    numbers count words of our own splitter (``script``) or of text that was split at ``spaces``.
+    (TSV) or names, nested ones with dots (``translation.de``). ``links`` is a file of word links; their numbers count
+    words of `split_words` with the splitter ``link_words`` (``script`` or ``spaces``).
     """
 
     language: str
@@ -44,9 +44,13 @@ class BitextSource:
     links: str | None = None
     link_words: str = "script"
 
+    def __post_init__(self) -> None:
+        find_language(self.language)
+        find_language(self.target_language)
+
 
 def source_format(source: BitextSource) -> str:
-    """Name the format of a source: the one it states, or the one its name tells; a DataError where neither helps."""
+    """Return the format of a source: as stated, or by its file name; raise a `DataError` if it is unknown."""
     if source.format is not None:
         if source.format not in FORMATS:
             raise DataError(f"unknown format {source.format!r} of {source.path}; known are {', '.join(FORMATS)}"
@@ -60,7 +64,7 @@ def source_format(source: BitextSource) -> str:
     if path.is_file():
         suffix = Path(strip_compression(path.name)).suffix.lower()
         if suffix not in _SUFFIX_FORMATS:
-            raise DataError(f"{path}: the name does not tell the format; state one of {', '.join(FORMATS)}")
+            raise DataError(f"{path}: unknown format; rename the file or state one of {', '.join(FORMATS)}")
         return _SUFFIX_FORMATS[suffix]
     if moses_files(source):
         return "moses"
@@ -70,11 +74,11 @@ def source_format(source: BitextSource) -> str:
 
 
 def moses_files(source: BitextSource) -> tuple[Path, Path] | None:
-    """Find the two files of a Moses pair from ``a,b`` or a prefix such as ``OPUS.de-en``; None where there are none."""
+    """Find the two files of a Moses pair by ``a,b`` or a prefix such as ``OPUS.de-en``; None if they do not exist."""
     if "," in source.path:
         paths = [Path(part.strip()) for part in source.path.split(",")]
         if len(paths) != 2:
-            raise DataError(f"{source.path}: a Moses pair is two files joined by one comma, here are {len(paths)}")
+            raise DataError(f"{source.path}: a Moses pair is two files joined by one comma, not {len(paths)}")
         return paths[0], paths[1]
     prefix = Path(source.path)
     sides: list[Path] = []
@@ -92,14 +96,13 @@ def moses_files(source: BitextSource) -> tuple[Path, Path] | None:
 
 
 def source_files(source: BitextSource) -> list[Path]:
-    """List the existing local files of a source (none for a data set on the Hub); a DataError where one is missing."""
+    """List the local files of a source (none for a data set on the Hub); raise a `DataError` if one is missing."""
     kind = source_format(source)
     if kind == "moses":
         pair = moses_files(source)
         if pair is None:
-            language, target = source.language, source.target_language
-            raise DataError(f"no Moses pair {source.path}.{language} and {source.path}.{target}; "
-                            "name both files with a comma between them")  # fmt: skip
+            raise DataError(f"no Moses pair {source.path}.{source.language}, {source.path}.{source.target_language}; "
+                            "give both file names, joined by a comma")  # fmt: skip
         files = list(pair)
     elif kind == "datasets" and not is_local(source.path):
         return []
@@ -114,7 +117,7 @@ def source_files(source: BitextSource) -> list[Path]:
 
 
 def _nearest_file(path: Path) -> str:
-    """Give the hint of a missing file: names like it in the same folder."""
+    """Suggest a similar file name of the same folder for a missing file."""
     if not path.parent.is_dir():
         return f"; the folder {path.parent} does not exist either"
     return nearest(path.name, (other.name for other in path.parent.iterdir()))
@@ -132,11 +135,11 @@ def resolve_sources(
     links: Bitexts | None = None,
     link_words: str = "script",
 ) -> dict[str, list[BitextSource]]:
-    """Turn what a user names into sources by language, in the order given; every file exists and every code is known.
+    """Resolve ``data`` to sources by language, in the order given; check that files exist and codes are known.
 
-    ``data`` is a path, glob or Hub id (``{language}`` in a path stands for the code), a mapping from language to such
-    paths, or a list of paths, ``de=path`` strings or sources. ``links`` names files of word links in the same way, as
-    many of a language as it has sources.
+    ``data`` is a path, glob or Hub id (``{language}`` in a path matches the code), a mapping from language to such
+    paths, or a list of paths, ``de=path`` strings or sources. ``links`` names files of word links in the same way, one
+    for each source of a language.
     """
     if link_words not in SPLITTERS:
         raise DataError(f"unknown link_words {link_words!r}: use {' or '.join(SPLITTERS)}")
@@ -144,20 +147,18 @@ def resolve_sources(
     template = BitextSource("und", "", target_language, source_column, target_column, split=split)
     resolved: dict[str, list[BitextSource]] = {}
     for source in _named_sources(data, template):
-        find_language(source.language)
-        find_language(source.target_language)
         source_files(source)
         resolved.setdefault(source.language, []).append(source)
     if not resolved:
-        raise DataError("no bitext was named; give a path, or language=path")
+        raise DataError("no bitext given; give a path, or language=path")
     found: dict[str, list[str]] = {}
     for source in _named_sources(links or [], BitextSource("und", "")):
         found.setdefault(source.language, []).append(source.path)
     for language, paths in found.items():
         sources = resolved.get(language, [])
         if len(sources) != len(paths):
-            raise DataError(f"{language} has {len(paths)} files of links ({paths[0]}) but {len(sources)} of pairs: "
-                            "give one of links for each of pairs")  # fmt: skip
+            raise DataError(f"{language} has {len(paths)} files of links ({paths[0]}) but {len(sources)} of pairs; "
+                            "give one file of links for each file of pairs")  # fmt: skip
         for path in paths:
             if not Path(path).is_file():
                 raise DataError(f"no such file: {path}{_nearest_file(Path(path))}")
@@ -186,7 +187,7 @@ def _named_sources(data: Bitexts, template: BitextSource) -> Iterable[BitextSour
 
 
 def _expand(path: str, template: BitextSource) -> Iterable[BitextSource]:
-    """Yield the sources of one path: its placeholder filled in, its ``~`` and wildcards expanded."""
+    """Yield the sources of one path; expand ``{language}``, ``~`` and wildcards."""
     path = str(Path(path).expanduser()) if path.startswith("~") else path
     if "{language}" in path and template.language == "und":
         yield from _expand_languages(path, template)
@@ -202,14 +203,14 @@ def _expand(path: str, template: BitextSource) -> Iterable[BitextSource]:
 
 
 def _expand_languages(path: str, template: BitextSource) -> Iterable[BitextSource]:
-    """Yield one source for each existing file that fits ``train/{language}-en.tsv.xz``."""
+    """Yield a source for each file that matches a path such as ``train/{language}-en.tsv.xz``."""
     if "," in path:
-        raise DataError(f"{path}: {{language}} cannot stand in two paths; give language=path for each language")
+        raise DataError(f"{path}: {{language}} is not supported in two joined paths; give language=path instead")
     names = sorted(glob.glob(path.replace("{language}", "*"), recursive=True))
     code = r"(?P<language>[A-Za-z]{2,3}(?:[-_@][A-Za-z0-9]+)*)"
     pattern = re.escape(path).replace(r"\*", ".*").replace(r"\?", ".")
     pattern = pattern.replace(re.escape("{language}"), code, 1).replace(re.escape("{language}"), "(?P=language)")
     found = [(match["language"], name) for name in names if (match := re.fullmatch(pattern, name))]
     if not found:
-        raise DataError(f"no file matches {path}, where {{language}} stands for a code such as de")
+        raise DataError(f"no file matches {path}, where {{language}} is a code such as de")
     yield from (replace(template, language=language, path=name) for language, name in found)

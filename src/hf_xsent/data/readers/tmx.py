@@ -1,46 +1,49 @@
-"""Translation Memory eXchange files, read as a stream of XML events."""
+"""Read Translation Memory eXchange (TMX) files as a stream of XML events."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import IO
+from pathlib import Path
 from xml.parsers import expat
 
 from hf_xsent.data.languages import find_language
+from hf_xsent.data.readers.compression import open_file
+from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
 
 _CHUNK_BYTES = 1 << 16
-# Elements inside a segment that hold formatting codes of the original file, not words.
+# Elements inside a segment whose content is formatting codes, not words.
 _CODE_ELEMENTS = frozenset(("bpt", "ept", "ph", "it", "ut"))
 
 
-def tmx_units(file: IO[bytes], name: str, language: str, target_language: str) -> Iterator[tuple[int, str, str]]:
-    """Yield ``(line, source, target)`` of each unit that has both languages; of region variants the first counts."""
-    units = _Units(language, target_language)
+def read_tmx(source: BitextSource) -> Iterator[tuple[int, str, str]]:
+    """Yield ``(line, source, target)`` of each unit that has both languages, from the first variant of each."""
+    units = _Units(source.language, source.target_language)
     parser = expat.ParserCreate()
     parser.buffer_text = True
 
     def refuse_entity(*_: object) -> None:
-        raise DataError(f"{name}:{parser.CurrentLineNumber}: the file declares entities, which may hide a bomb; "
-                        "write the text itself in their places")  # fmt: skip
+        raise DataError(f"{source.path}:{parser.CurrentLineNumber}: the file declares XML entities, which may expand "
+                        "without limit; replace them with their text")  # fmt: skip
 
     parser.EntityDeclHandler = refuse_entity
     parser.StartElementHandler = lambda tag, attributes: units.start(tag, attributes, parser.CurrentLineNumber)
     parser.EndElementHandler = units.end
     parser.CharacterDataHandler = units.text
-    try:
-        while chunk := file.read(_CHUNK_BYTES):
-            parser.Parse(chunk, False)
-            yield from units.take()
-        parser.Parse(b"", True)
-    except expat.ExpatError as error:
-        reason = expat.ErrorString(error.code)
-        raise DataError(f"{name}:{error.lineno}: not well-formed XML ({reason}); mend or re-export the file") from error
+    with open_file(Path(source.path)) as file:
+        try:
+            while chunk := file.read(_CHUNK_BYTES):
+                parser.Parse(chunk, False)
+                yield from units.take()
+            parser.Parse(b"", True)
+        except expat.ExpatError as error:
+            place = f"{source.path}:{error.lineno}"
+            raise DataError(f"{place}: not well-formed XML ({expat.ErrorString(error.code)}); fix the file") from error
     yield from units.take()
 
 
 class _Units:
-    """Collects the segments of one translation unit after the other."""
+    """Collect the segments of each translation unit."""
 
     def __init__(self, language: str, target_language: str) -> None:
         self.language, self.target_language = language, target_language
@@ -52,7 +55,7 @@ class _Units:
         self.code_depth = 0
 
     def take(self) -> list[tuple[int, str, str]]:
-        """Hand over the units completed since the last call."""
+        """Return the units completed since the last call."""
         units, self.complete = self.complete, []
         return units
 
@@ -83,7 +86,7 @@ class _Units:
                 self.complete.append((self.line, self.segments[source], self.segments[target]))
 
     def _find(self, language: str, other_than: str | None = None) -> str | None:
-        """Find a language's variant: its very tag, else the first of its regions; ``und`` takes the first other."""
+        """Find a language's variant by its exact tag, else its first region; ``und`` matches any other language."""
         if language in self.segments:
             return language
         wanted = find_language(language).code

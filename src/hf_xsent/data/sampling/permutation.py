@@ -9,9 +9,9 @@ _ROUNDS = 6
 
 
 class Permutation:
-    """A pseudo-random bijection of ``range(size)`` in constant memory.
+    """A pseudo-random permutation of ``range(size)`` in constant memory.
 
-    A Feistel network permutes the next power of two; numbers that land outside go round again (cycle walking).
+    A Feistel network permutes the next power of two; results outside the range are permuted again (cycle walking).
     """
 
     def __init__(self, size: int, seed: int | tuple[int, ...]) -> None:
@@ -26,7 +26,7 @@ class Permutation:
         return self.size
 
     def __getitem__(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Give the numbers at an array of positions."""
+        """Return the numbers at an array of positions."""
         numbers = self._shuffle(np.asarray(positions).astype(np.uint64))
         outside = np.flatnonzero(numbers >= self.size)
         while outside.size:
@@ -45,7 +45,7 @@ class Permutation:
 
 
 def _mix(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Hash 64-bit numbers (the finaliser of SplitMix64)."""
+    """Hash 64-bit numbers with the finaliser of SplitMix64."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))

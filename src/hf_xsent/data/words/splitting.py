@@ -1,4 +1,4 @@
-"""Words of a sentence, split as its script asks for, and which word pieces of a tokenizer are which word."""
+"""Split sentences into words by script, and map a tokenizer's word pieces to words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}
 _LETTERS = rf"[[\p{{L}}\p{{M}}\p{{Nl}}\p{{No}}_\u200c\u200d]--[{_UNSPACED}]]"  # with the joiners of Persian and Hindi
 _WORD = regex.compile(
     rf"""
-    [\p{{Katakana}}ー]+                                        # one Japanese word of foreign origin
+    [\p{{Katakana}}ー]+                                        # a Japanese word of foreign origin
     | [{_UNSPACED}]\p{{M}}*                                    # scripts without spaces: each character with its marks
     | \p{{Nd}}+ (?: [.,:]\p{{Nd}}+ )*                          # 3, 1,000.5, 10:30
     | {_LETTERS}+ (?: ['’ʼ]{_LETTERS}+ )*                      # don't, l'eau
@@ -29,7 +29,7 @@ _WORD = regex.compile(
 
 @dataclass(frozen=True)
 class Words:
-    """A sentence and where its words start and end."""
+    """A sentence and the spans of its words."""
 
     text: str
     spans: tuple[Span, ...]
@@ -39,14 +39,14 @@ class Words:
 
     @cached_property
     def strings(self) -> list[str]:
-        """The words themselves."""
+        """Return the words."""
         return [self.text[start:end] for start, end in self.spans]
 
 
 def split_words(text: str, splitter: str = "script") -> Words:
-    """Split a sentence at spaces and around punctuation, and where a script has no spaces into characters.
+    """Split a sentence at spaces and around punctuation, and text in scripts without spaces into characters.
 
-    With ``splitter="spaces"`` the text is split already: words are what stands between spaces.
+    ``splitter="spaces"`` splits at spaces only, for text that is tokenized already.
 
     >>> split_words("Sie zahlt 1,50 (heute).").strings
     ['Sie', 'zahlt', '1,50', '(', 'heute', ')', '.']
@@ -58,7 +58,7 @@ def split_words(text: str, splitter: str = "script") -> Words:
 
 
 def words_of_pieces(words: Words, offsets: Sequence[Span]) -> list[range]:
-    """The words that each word piece is a part of: none for special pieces, several where a piece spans them."""
+    """Return the words that each word piece overlaps: none for special pieces, several if a piece spans them."""
     starts, ends = [start for start, _ in words.spans], [end for _, end in words.spans]
     return [
         range(bisect_right(ends, start), bisect_left(starts, end)) if start < end else range(0)
@@ -66,21 +66,21 @@ def words_of_pieces(words: Words, offsets: Sequence[Span]) -> list[range]:
     ]
 
 
-def units(words: Words, offsets: Sequence[Span]) -> tuple[list[int], list[int]]:
-    """Words as a model sees them: those that share a piece become one. The unit of each piece, and of each word.
+def word_units(words: Words, offsets: Sequence[Span]) -> tuple[list[int], list[int]]:
+    """Merge words that share a word piece into one unit; return the unit of each piece and of each word.
 
-    A piece that belongs to no word, and a word that was cut off, has the unit -1.
+    Pieces without a word and truncated words have the unit -1.
     """
     of_pieces, of_words = [], [-1] * len(words)
     count = 0
-    for some in words_of_pieces(words, offsets):
-        if not some:
+    for overlapping in words_of_pieces(words, offsets):
+        if not overlapping:
             of_pieces.append(-1)
             continue
-        unit = next((of_words[word] for word in some if of_words[word] >= 0), count)
+        unit = next((of_words[word] for word in overlapping if of_words[word] >= 0), count)
         count = max(count, unit + 1)
         of_pieces.append(unit)
-        for word in some:
+        for word in overlapping:
             if of_words[word] < 0:
                 of_words[word] = unit
     return of_pieces, of_words
