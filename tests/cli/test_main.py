@@ -173,7 +173,7 @@ def test_a_sweep_over_tasks_is_one_table_each(
         (["--tasks", "sts17", "--data", "{folder}", "--languages", "sts17="], "--languages 'sts17=' names none"),
         (["--tasks", "sts17", "--data", "{folder}", "--layers", "3-1"], "--layers takes numbers and ranges"),
         (["--tasks", "sts17", "--data", "{folder}", "--layers", "-1"], "--layers takes numbers and ranges"),
-        (["--tasks", "sts17", "--data", "{folder}"], "'none' is no folder, and as a Hub id"),
+        (["--tasks", "sts17", "--data", "{folder}"], "'none' is not a folder"),
     ],
 )
 def test_evaluate_tells_of_bad_input_before_it_opens_a_model(

@@ -229,7 +229,7 @@ def test_a_folder_of_ours_without_weights_is_told(encoder_folders: dict[str, Pat
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:99"])
 def test_a_device_there_is_not_is_told(encoder_folders: dict[str, Path], device: str) -> None:
-    with pytest.raises(ModelError, match=f"^the device '{device}' is not to be had here, try cpu or cuda: "):
+    with pytest.raises(ModelError, match=f"^device '{device}' is not available, use cpu or cuda: "):
         SentenceEmbedder.from_pretrained(str(encoder_folders["bert"]), device=device)
 
 
@@ -348,7 +348,9 @@ def test_half_precision_models_give_float32_vectors(encoder_folders: dict[str, P
 
 @pytest.mark.parametrize("dim", [0, 33])
 def test_a_dim_there_is_not_is_refused(encoder_folders: dict[str, Path], dim: int) -> None:
-    with pytest.raises(ModelError, match=f"^dim {dim} does not exist: the vectors of this model have 32 dimensions$"):
+    with pytest.raises(
+        ModelError, match=f"^dim {dim} does not exist: the embeddings of this model have 32 dimensions$"
+    ):
         SentenceEmbedder.from_pretrained(str(encoder_folders["bert"]), device="cpu", dim=dim)
 
 

@@ -35,7 +35,7 @@ COINS = torch.tensor([True, False, False, True])
 
 @pytest.fixture
 def _known_coins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_shuffling, "toss_coins", lambda batch: COINS)
+    monkeypatch.setattr(input_shuffling, "sample_swaps", lambda batch: COINS)
 
 
 def _batch(folder: Path, pairs: Pairs) -> dict[str, Tensor]:
@@ -158,7 +158,7 @@ def test_the_parts_alone_are_the_single_objectives(encoder_folders: dict[str, Pa
 
 
 def test_shuffling_exchanges_all_that_belongs_to_a_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_shuffling, "toss_coins", lambda batch: torch.tensor([False, True]))
+    monkeypatch.setattr(input_shuffling, "sample_swaps", lambda batch: torch.tensor([False, True]))
     batch = {
         "source_input_ids": torch.tensor([[5, 6], [7, 8]]),
         "source_attention_mask": torch.tensor([[1, 1], [1, 1]]),

@@ -9,12 +9,13 @@ processes, are those of one process with the whole batch.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
+from hf_xsent.errors import RecipeError
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, SentencePairs, TokenStates
 from hf_xsent.objectives.settings import ObjectiveSettings
 
@@ -40,27 +41,26 @@ class Needs:
         return Needs(**both)
 
 
-class Parts(Protocol):
-    """What a model hands to an objective that is built: sizes, special ids, and new modules."""
+@dataclass(frozen=True)
+class Parts:
+    """Sizes, token ids and module factories of the model that an objective belongs to."""
 
     encoder_config: Any
     max_length: int
     languages: list[str] | None  # with a language embedding in the encoder
+    tokenizer_mask_id: int | None
     unknown_token_id: int | None
     special_token_ids: Sequence[int]
+    encoder: Callable[[], nn.Module]  # another encoder of this config
+    last_layers: Callable[..., Any]  # arguments as of ``models.last_layers.LastLayers``, without the config
+    masked_language_head: Callable[..., Any]  # arguments as of ``MaskedLanguageHead``, without the config
 
     @property
     def mask_token_id(self) -> int:
-        """The tokenizer's id of its mask piece."""
-
-    def encoder(self) -> nn.Module:
-        """Build another encoder of the same config."""
-
-    def last_layers(self, count: int, embeddings: bool = True, attention_dropout: bool = True) -> Any:
-        """Build ``count`` transformer layers like the encoder's last, after its embedding module or without it."""
-
-    def masked_language_head(self, **options: Any) -> Any:
-        """Build a masked-language head; options as of ``MaskedLanguageHead``."""
+        """The tokenizer's mask token id, or an error if the config has none."""
+        if self.tokenizer_mask_id is None:
+            raise RecipeError("the config has no mask_token_id, which masking needs: set it to the tokenizer's")
+        return self.tokenizer_mask_id
 
 
 @dataclass(frozen=True)

@@ -148,4 +148,4 @@ class TranslationLanguageModeling(MaskedLanguageModeling):
         joined = join(pairs.packed, source, target, skip=(0, 0) if reset else (0, 1))
         if not reset:
             return joined.packed, joined.origin
-        return joined.packed.at_positions(pairs.packed.positions[joined.origin]), joined.origin
+        return joined.packed.with_positions(pairs.packed.positions[joined.origin]), joined.origin

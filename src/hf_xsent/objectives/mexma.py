@@ -103,10 +103,10 @@ class Mexma(SentenceObjective, TokenObjective):
         sampled = []
         for side in (torch.arange(count) < count // 2, torch.arange(count) >= count // 2):
             flags = side.to(pairs.packed.lengths.device)
-            packed = pairs.packed.only(flags)
+            packed = pairs.packed.select(flags)
             changed, predicted = self.masking(packed.input_ids)
             places = predicted.nonzero().squeeze(1)
-            of_tokens = None if languages is None else languages[pairs.packed.whole(flags)]
+            of_tokens = None if languages is None else languages[pairs.packed.token_mask(flags)]
             rows = MaskedRows(packed.with_ids(changed), places, packed.input_ids[places], of_tokens)
             sampled.append(SampledTargets((rows, ~flags), predicted.sum()))
         return sampled

@@ -112,7 +112,7 @@ def translation_rows(
         joined = pairs.language_ids[predicted][torch.argsort(rows.packed.restore)]
         languages = torch.repeat_interleave(joined, rows.packed.lengths)[hidden]
     return TranslationRows(
-        packed=rows.packed.at_positions(own + start * rows.in_second),
+        packed=rows.packed.with_positions(own + start * rows.in_second),
         masked=hidden,
         visible=rows.origin[~hidden],
         own_positions=own[hidden],
@@ -231,7 +231,7 @@ class RepresentationTranslation(TokenObjective):
         rows: TranslationRows = sampled.rows
         if not len(rows.packed.lengths):  # all pairs of a small batch are in the other direction
             return states.states.sum() * 0
-        masks = self.layers.mask_embeddings(rows.packed.at_positions(rows.own_positions))
+        masks = self.layers.mask_embeddings(rows.packed.with_positions(rows.own_positions))
         if self.language_embeddings is not None:
             if rows.languages is None:
                 raise ModelError("the RTL head has language embeddings: pass language_ids")

@@ -93,11 +93,11 @@ class AlignedWordPrediction(TokenObjective):
         sentences[words.sentence[linked]] = True
 
         pieces = translated_pieces(words, linked, translations)
-        encoded = packed.whole(sentences)
+        encoded = packed.token_mask(sentences)
         predicted, order = (encoded.cumsum(0) - 1)[pieces.place].sort()
         languages = pairs.languages_of_tokens()
         rows = MaskedRows(
-            packed=packed.with_ids(ids).only(sentences),
+            packed=packed.with_ids(ids).select(sentences),
             predicted=predicted,
             labels=packed.input_ids[pieces.translation[order]],
             language_ids=None if languages is None else languages[encoded],
