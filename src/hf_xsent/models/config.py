@@ -32,6 +32,7 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
     """
 
     model_type = "alignment"
+    freezes_encoder = False  # True: only an extraction trains
 
     objectives: dict[str, Any] = field(default_factory=lambda: {"translation_ranking": 1.0})
 
@@ -62,11 +63,6 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
                 raise RecipeError(f"{name} trains over a frozen encoder: use method dual-pivot")
             if self.encoder_config is not None:
                 kind.check(settings, self)
-
-    @property
-    def freezes_encoder(self) -> bool:
-        """Whether the encoder is frozen, so that only an extraction trains."""
-        return False
 
     def fit(self, corpus: Corpus, tokenizer: Any) -> Self:
         """Return the config completed by what the training data decides."""

@@ -43,6 +43,7 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
     """
 
     model_type = "dual-pivot"
+    freezes_encoder = True
 
     objectives: dict[str, Any] = field(default_factory=lambda: {"triplet_ranking": 1.0})
     pooling: str = setting("sum", "Sum the hidden states over the tokens; there is no other pooling.", choices=("sum",))
@@ -70,11 +71,6 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
         super().check_objectives()
         if not (self.linear_map or self.layer_mix):
             raise RecipeError("layer_mix and linear_map are both false, so that nothing trains: set one to true")
-
-    @property
-    def freezes_encoder(self) -> bool:
-        """True: only the extraction trains."""
-        return True
 
 
 class DualPivotForSentenceEmbedding(SentenceEncoder):

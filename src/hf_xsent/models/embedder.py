@@ -89,20 +89,16 @@ class SentenceEmbedder:
         return cls(model.to(device).eval(), load_tokenizer(name_or_path), max_length, layer, dim=dim, prompt=prompt)
 
     @property
-    def last_layer(self) -> int:
-        """The index of the last layer; layer 0 is the embeddings."""
-        return len(self.model.backbone.layers)
-
-    @property
     def pooling(self) -> str:
         """The pooling of the model's config."""
         return self.model.config.pooling
 
     def check_views(self, views: Sequence[View]) -> None:
         """Raise an error for layers and poolings that do not exist."""
+        last = len(self.model.backbone.layers)
         for view in views:
-            if view.layer is not None and not 0 <= view.layer <= self.last_layer:
-                layers = f"this encoder has layers 0 (embeddings) to {self.last_layer}"
+            if view.layer is not None and not 0 <= view.layer <= last:
+                layers = f"this encoder has layers 0 (embeddings) to {last}"
                 raise ModelError(f"layer {view.layer} does not exist: {layers}")
             if view.pooling not in POOLINGS:
                 choices = f"use one of {', '.join(POOLINGS)}{nearest(view.pooling, POOLINGS)}"

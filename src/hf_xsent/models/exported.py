@@ -61,16 +61,16 @@ def _tensor(name_or_path: str, module: str, name: str) -> Tensor:
 def sentence_transformer_settings(name_or_path: str) -> dict[str, Any]:
     """Return the settings of a sentence-transformers folder or Hub id; empty for a plain encoder."""
     modules = _read_json(name_or_path, "modules.json")
-    if modules is None:
+    if not modules:
         return {}
     settings: dict[str, Any] = {}
-    common = _read_json(name_or_path, "config_sentence_transformers.json") or {}
+    common = _read_json(name_or_path, "config_sentence_transformers.json")
     if prompt := common.get("prompts", {}).get(common.get("default_prompt_name")):
         settings["prompt"] = prompt
     for module in modules:
         kind = module["type"].rsplit(".", 1)[-1]
         if kind == "Pooling":
-            pooling = _read_json(name_or_path, f"{module['path']}/config.json") or {}
+            pooling = _read_json(name_or_path, f"{module['path']}/config.json")
             settings["pooling"] = _pooling(pooling)
             if prompt and not pooling.get("include_prompt", True):
                 raise ModelError(
@@ -84,28 +84,23 @@ def sentence_transformer_settings(name_or_path: str) -> dict[str, Any]:
             raise ModelError(
                 f"{name_or_path!r} has a module {kind}: open it with sentence_transformers.SentenceTransformer"
             )
-    lengths = [
-        (_read_json(name_or_path, file) or {}).get(key)
-        for file, key in (
-            ("sentence_bert_config.json", "max_seq_length"),  # before version 6
-            ("tokenizer_config.json", "model_max_length"),
-        )
-    ]
-    found = {"max_length": next(filter(None, lengths), None), "dim": common.get("truncate_dim")}
+    length = _read_json(name_or_path, "sentence_bert_config.json").get("max_seq_length")  # before version 6
+    length = length or _read_json(name_or_path, "tokenizer_config.json").get("model_max_length")
+    found = {"max_length": length, "dim": common.get("truncate_dim")}
     return settings | {setting: int(value) for setting, value in found.items() if value}
 
 
 def _is_map(name_or_path: str, module: str, settings: dict[str, Any]) -> bool:
     """Return whether a Dense module is the linear map after a mix of layers."""
-    stated = _read_json(name_or_path, f"{module}/config.json") or {}
+    stated = _read_json(name_or_path, f"{module}/config.json")
     linear = not stated.get("bias", True) and str(stated.get("activation_function")).endswith("Identity")
     return linear and "extraction" in settings
 
 
 def _read_json(name_or_path: str, file: str) -> Any:
-    """Read a JSON file of a model folder or Hub id; None if it does not exist."""
+    """Read a JSON file of a model folder or Hub id; return an empty mapping if it does not exist."""
     found = model_file(name_or_path, file)
-    return None if found is None else json.loads(found.read_text(encoding="utf-8"))
+    return {} if found is None else json.loads(found.read_text(encoding="utf-8"))
 
 
 def _pooling(config: dict[str, Any]) -> str:

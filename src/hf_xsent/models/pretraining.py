@@ -184,14 +184,10 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         for objective in self.objectives.values():
             objective.end_step(self.encoder)
 
-    @property
-    def sentence_objectives(self) -> list[str]:
-        """The names of the objectives over sentence embeddings."""
-        return [name for name, objective in self.objectives.items() if isinstance(objective, SentenceObjective)]
-
     def sentence_loss(self, pairs: SentencePairs) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the weighted sum of the sentence losses, and each unweighted loss by name."""
-        losses = {name: self.objectives[name].sentence_loss(pairs) for name in self.sentence_objectives}
+        objectives = {name: one for name, one in self.objectives.items() if isinstance(one, SentenceObjective)}
+        losses = {name: one.sentence_loss(pairs) for name, one in objectives.items()}
         total = sum(
             (self.config.objectives[name].weight * loss for name, loss in losses.items()), pairs.source.new_zeros(())
         )
