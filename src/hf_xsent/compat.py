@@ -51,14 +51,12 @@ class PrivatePart:
 
 _VERSIONS = {"transformers": "5.19 to 5.23", "evaluate": "0.4.6"}
 _TRAINER, _MODEL = "transformers.Trainer", "transformers.PreTrainedModel"
-_CRITIC = "a resumed dual pivot run resets its critic's optimizer"
 
 PRIVATE_PARTS = tuple(
     PrivatePart(f"{owner}.{name}", _VERSIONS[owner.partition(".")[0]], why, breaks, parameters)
     for owner, names, parameters, why, breaks in (
         (_TRAINER, "_save_checkpoint", ("model", "trial"),
-         "write a checkpoint under a temporary name and rename it when all processes have finished",
-         "a killed run leaves half a checkpoint, from which --resume fails"),
+         "rename a checkpoint when all processes have written it", "a killed run leaves half a checkpoint"),
         (_TRAINER, "_get_output_dir", ("trial",),
          "choose the temporary folder of a checkpoint", "the checkpoint is not in the folder that is renamed"),
         (_TRAINER, "_push_from_checkpoint", ("checkpoint_folder",),
@@ -71,12 +69,11 @@ PRIVATE_PARTS = tuple(
         (_TRAINER, "_get_grad_norm", ("model", "grad_norm"),
          "check gradients before the optimizer's step; no public hook runs there", "NaN gradients reach the weights"),
         (_TRAINER, "_get_train_sampler", ("train_dataset",),
-         "sample languages by temperature; get_train_dataloader is public, but would have to prepare processes itself",
-         "languages are sampled by size, whatever alpha is"),
+         "sample by temperature, where get_train_dataloader would have to shard too", "alpha has no effect"),
         (_TRAINER, "_prepare_inputs", ("inputs",),
          "move the critic's batch to the device", "dual pivot's critic reads tensors on another device"),
-        (_TRAINER, "_save_optimizer_and_scheduler", ("output_dir",), "save the critic's optimizer", _CRITIC),
-        (_TRAINER, "_load_optimizer_and_scheduler", ("checkpoint",), "load the critic's optimizer", _CRITIC),
+        (_TRAINER, "_save_optimizer_and_scheduler", ("output_dir",), "save the critic", "--resume resets its state"),
+        (_TRAINER, "_load_optimizer_and_scheduler", ("checkpoint",), "load the critic", "--resume resets its state"),
         (_MODEL, "_init_weights", ("module",),
          "initialize language embeddings, maps, biases and queues", "an untrained model differs from its encoder"),
         (_MODEL, "_keys_to_ignore_on_save", None,

@@ -35,15 +35,10 @@ OBJECTIVES = {  # name in recipes: file and class
 }
 
 
-def check_name(name: str) -> None:
-    """Raise an error if no objective has this name."""
-    if name not in OBJECTIVES:
-        raise RecipeError(f"unknown objective {name!r}: use {', '.join(OBJECTIVES)}{nearest(str(name), OBJECTIVES)}")
-
-
 def objective_class(name: str) -> type[Objective]:
     """Import an objective's class."""
-    check_name(name)
+    if name not in OBJECTIVES:
+        raise RecipeError(f"unknown objective {name!r}: use {', '.join(OBJECTIVES)}{nearest(str(name), OBJECTIVES)}")
     module, _, owner = OBJECTIVES[name].partition(":")
     kind: type[Objective] = getattr(import_module(f"hf_xsent.objectives.{module}"), owner)
     return kind

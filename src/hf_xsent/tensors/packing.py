@@ -28,11 +28,6 @@ class PackedSentences:
     restore: Tensor  # N: packed index of the caller's i-th sentence
     types: Tensor | None = None  # T: token type, 0 or 1; None: all 0
 
-    @property
-    def sizes(self) -> list[int]:
-        """The number of tokens in each run."""
-        return [count * length for count, length in self.runs]
-
     @cached_property
     def first_tokens(self) -> Tensor:
         """N: index of each packed sentence's first token, its [CLS]."""
@@ -134,7 +129,7 @@ def hash_sentences(input_ids: Tensor, attention_mask: Tensor) -> Tensor:
 
 
 def unpack(states: Tensor, packed: PackedSentences, attention_mask: Tensor) -> Tensor:
-    """T × d packed states as the padded batch of ``attention_mask``, with zeros at the padding."""
+    """Unpack T × d hidden states into the padded batch of ``attention_mask``, with zeros as padding."""
     callers = torch.empty_like(states)
     callers[packed.token_order] = states
     padded = states.new_zeros(*attention_mask.shape, states.shape[-1])
@@ -152,7 +147,8 @@ POOLINGS = {
 
 def pool(states: Tensor, packed: PackedSentences, pooling: str) -> Tensor:
     """Pool T × d hidden states into one vector per sentence, N × d in packed order."""
-    runs = zip(states.split(packed.sizes), packed.runs, strict=True)
+    sizes = [count * length for count, length in packed.runs]
+    runs = zip(states.split(sizes), packed.runs, strict=True)
     return torch.cat([POOLINGS[pooling](run.unflatten(0, shape)) for run, shape in runs])
 
 
