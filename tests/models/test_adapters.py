@@ -1,4 +1,4 @@
-"""Adapters start as nothing, take part in the packed forward, and end in plain weights."""
+"""Adapters start with zero effect, run in the packed forward pass, and merge into plain weights."""
 
 from __future__ import annotations
 

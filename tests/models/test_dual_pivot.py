@@ -1,4 +1,4 @@
-"""The extraction over a frozen encoder: what it computes, what it saves, and that the encoder never learns."""
+"""The extraction over a frozen encoder: outputs, saved files, and that the encoder does not train."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PPA's model against Hugging Face's own encoder, one pair at a time; what is saved, loaded and handed on."""
+"""PPA's model against Hugging Face's own encoder, one pair at a time; saving, loading and export."""
 
 from __future__ import annotations
 

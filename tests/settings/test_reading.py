@@ -1,4 +1,4 @@
-"""YAML and flags become values of the declared types, or one sentence that names the place."""
+"""YAML and flags become values of the declared types, or an error that names the place."""
 
 from __future__ import annotations
 
