@@ -98,13 +98,13 @@ def test_no_batch_holds_more_tokens_than_allowed(
     embedder = _embedder(encoder_folders["bert"])
     embedder.tokens_per_batch = 60
     shapes = []
-    embed = embedder.model.embed
+    embed = embedder.model.embed_views
 
     def watched(input_ids: Any, *rest: Any) -> Any:
         shapes.append(tuple(input_ids[0].shape))
         return embed(input_ids, *rest)
 
-    monkeypatch.setattr(embedder.model, "embed", watched)
+    monkeypatch.setattr(embedder.model, "embed_views", watched)
     embedder.encode(sentences)
     assert sum(rows for rows, _ in shapes) == len(sentences)
     assert all(rows == 1 or rows * width <= 60 for rows, width in shapes)
@@ -174,7 +174,7 @@ def test_the_mode_is_restored_after_an_error(encoder_folders: dict[str, Path], m
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(embedder.model, "embed", fail)
+    monkeypatch.setattr(embedder.model, "embed_views", fail)
     with pytest.raises(RuntimeError, match="out of memory"):
         embedder.encode(["a"])
     assert embedder.model.training

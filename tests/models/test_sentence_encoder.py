@@ -297,7 +297,7 @@ def test_a_model_without_encoder_is_refused() -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (None, "is no folder, and as a Hub id it gives no readable config.json"),
+        (None, "is not a folder, and as a Hub id it has no readable config.json"),
         ("{not json", "has no readable config.json"),
         (json.dumps({"model_type": "distilbert"}), "the encoder family 'distilbert' is not supported"),
         (json.dumps({"model_type": "bert", "vocab_size": 9}), "readable weights"),
