@@ -1,7 +1,7 @@
-"""The console script ``hf-xsent``: starts the command line without torch, so that ``--help`` answers at once.
+"""Start the console script ``hf-xsent`` without torch, so that ``--help`` is fast.
 
-Python runs ``hf_xsent/__init__.py`` before any module below it, and that registers the models, which loads torch. Where
-this module is imported first, it does not: commands that use models import (and so register) them by themselves.
+``hf_xsent/__init__.py`` imports and registers the models, which loads torch, unless this module was imported first.
+Commands that use models import them when they run.
 """
 
 from __future__ import annotations

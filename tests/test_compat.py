@@ -1,4 +1,4 @@
-"""Private parts of other libraries: each is as compat.py says, and only compat.py reaches for them."""
+"""Private parts of other libraries are as compat.py lists them, and only compat.py uses them."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_overridden_private_parts_are_listed(kind: type) -> None:
         ("MulBackward0", lambda x: x * (x + 1)),
     ],
 )
-def test_nodes_of_the_graph_give_their_results_again(name: str, function: Any) -> None:
+def test_outputs_of_autograd_nodes_are_recomputed(name: str, function: Any) -> None:
     result = function(torch.randn(4, 3, requires_grad=True))
     assert result.grad_fn.name() == name
     assert torch.equal(compat.ELEMENTWISE_NODES[name](result.grad_fn), result)
@@ -170,7 +170,7 @@ def test_attention_of_cpus_has_its_name() -> None:
     assert compat.cpu_attention() in seen
 
 
-def test_glibc_keeps_freed_memory() -> None:
+def test_glibc_reuses_freed_memory() -> None:
     code = "from hf_xsent_cli import main; from hf_xsent.compat import keep_freed_memory; print(keep_freed_memory())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(platform.libc_ver()[0] == "glibc")

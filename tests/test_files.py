@@ -145,14 +145,14 @@ def test_a_full_disk_is_told_and_leaves_the_old_file(
     write: Callable[[Path], None], full_disk: None, tmp_path: Path
 ) -> None:
     files.write_text(tmp_path / "a", "old")
-    with pytest.raises(OutputError, match=r"/a cannot be written \(.+\): make room there or choose another place"):
+    with pytest.raises(OutputError, match=r"/a cannot be written \(.+\): free disk space"):
         write(tmp_path / "a")
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("a", "old")]
 
 
 def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
-    with pytest.raises(OutputError, match=r"a/b\.txt cannot be written \(.+\): make room there or choose another"):
+    with pytest.raises(OutputError, match=r"a/b\.txt cannot be written \(.+\): free disk space"):
         files.write_text(tmp_path / "a" / "b.txt", "text")
 
 

@@ -1,8 +1,7 @@
-"""Every private part of other libraries that we use: since which version, why, and what breaks without it.
+"""Wrap or list every private part of other libraries that we use, with version, reason and what breaks without it.
 
-Code that reads or calls a private part is a function here. Methods that override a private one, and attributes that a
-base class reads, must stay in our subclasses: ``PRIVATE_PARTS`` lists them. tests/test_compat.py checks each part, and
-that no other file reaches into another library. Nothing heavy is imported before it is used.
+Functions here read or call private parts. ``PRIVATE_PARTS`` lists the methods and attributes that our subclasses
+override. tests/test_compat.py checks each part, and that no other file uses one. Imports of large libraries are lazy.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PrivatePart:
-    """A private or undocumented part that a class of ours overrides or sets, or that a public way needs."""
+    """A private or undocumented method or attribute that our code overrides or calls."""
 
-    name: str  # where it is, as pkgutil.resolve_name takes it
-    version: str  # written against
+    name: str  # dotted, for pkgutil.resolve_name
+    version: str
     why: str
-    breaks: str  # what breaks if it goes
-    parameters: tuple[str, ...] | None = None  # that our code passes or takes; None: not a function
+    breaks: str  # what breaks without it
+    parameters: tuple[str, ...] | None = None  # those that our code uses; None: not checked
 
     def change(self) -> str | None:
-        """Say how the part differs from what we use; None if it does not."""
+        """Describe how the installed part differs from this entry; None if it does not."""
         owner, _, attribute = self.name.rpartition(".")
         try:
             part = getattr(resolve_name(owner), attribute)
@@ -50,135 +49,46 @@ class PrivatePart:
         return f"{self.name} ({self.version}) took ({', '.join(self.parameters)}), now ({takes}): {self.breaks}"
 
 
-_TRAINER, _MODEL, _TRANSFORMERS = "transformers.Trainer", "transformers.PreTrainedModel", "transformers 5.19 to 5.23"
+_VERSIONS = {"transformers": "5.19 to 5.23", "evaluate": "0.4.6"}
+_TRAINER, _MODEL = "transformers.Trainer", "transformers.PreTrainedModel"
 
-PRIVATE_PARTS = (
-    PrivatePart(
-        f"{_TRAINER}._save_checkpoint",
-        _TRANSFORMERS,
-        "a checkpoint is written under another name and renamed when all processes have written their part",
-        "a killed run leaves half a checkpoint, from which --resume fails",
-        ("model", "trial"),
-    ),
-    PrivatePart(
-        f"{_TRAINER}._get_output_dir",
-        _TRANSFORMERS,
-        "where the unfinished checkpoint is written",
-        "the checkpoint is not where it is renamed from",
-        ("trial",),
-    ),
-    PrivatePart(
-        f"{_TRAINER}._push_from_checkpoint",
-        _TRANSFORMERS,
-        "the Trainer pushes inside _save_checkpoint, before the checkpoint has its name",
-        "--push_to_hub pushes a folder that is renamed meanwhile",
-        ("checkpoint_folder",),
-    ),
-    PrivatePart(
-        f"{_TRAINER}.save_model",
-        _TRANSFORMERS,
-        "_internal_call=True saves the final model into a temporary folder without pushing it",
-        "the final model is pushed before it is whole",
-        ("output_dir", "_internal_call"),
-    ),
-    PrivatePart(
-        "transformers.trainer_utils.rotate_checkpoints",
-        _TRANSFORMERS,
-        "old checkpoints are deleted after the new one has its name, not before",
-        "save_total_limit deletes nothing, or the wrong checkpoints",
-        ("output_dir", "save_total_limit", "best_model_checkpoint", "use_mtime"),
-    ),
-    PrivatePart(
-        f"{_TRAINER}._get_grad_norm",
-        _TRANSFORMERS,
-        "the only place between the gradients and the optimizer's step; dual pivot reads its few weights alone",
-        "NaN gradients reach the weights",
-        ("model", "grad_norm"),
-    ),
-    PrivatePart(
-        f"{_TRAINER}._get_train_sampler",
-        _TRANSFORMERS,
-        "temperature sampling; get_train_dataloader, the public way, prepares the sampler's processes too",
-        "languages are drawn by their size, whatever alpha says",
-        ("train_dataset",),
-    ),
-    PrivatePart(
-        f"{_TRAINER}._prepare_inputs",
-        _TRANSFORMERS,
-        "moves a batch to the device for the critic, before the Trainer's own step does",
-        "dual pivot's critic reads tensors of another device",
-        ("inputs",),
-    ),
-    PrivatePart(
-        f"{_TRAINER}._save_optimizer_and_scheduler",
-        _TRANSFORMERS,
-        "saves the critic's optimizer with the Trainer's",
-        "a resumed dual pivot run starts its critic's optimizer from zero",
-        ("output_dir",),
-    ),
-    PrivatePart(
-        f"{_TRAINER}._load_optimizer_and_scheduler",
-        _TRANSFORMERS,
-        "loads the critic's optimizer with the Trainer's",
-        "a resumed dual pivot run starts its critic's optimizer from zero",
-        ("checkpoint",),
-    ),
-    PrivatePart(
-        f"{_MODEL}._init_weights",
-        _TRANSFORMERS,
-        "transformers' hook for new weights: language embeddings, maps, biases and queues start in their own ways",
-        "new weights start at random: an untrained model is no longer its encoder",
-        ("module",),
-    ),
-    PrivatePart(
-        f"{_MODEL}._keys_to_ignore_on_save",
-        _TRANSFORMERS,
-        "dual pivot saves its extraction without the frozen encoder",
-        "each dual pivot checkpoint holds the whole encoder",
-    ),
-    PrivatePart(
-        f"{_MODEL}._keys_to_ignore_on_load_missing",
-        _TRANSFORMERS,
-        "a dual pivot checkpoint has no encoder weights",
-        "loading warns of each of them",
-    ),
-    PrivatePart(
-        f"{_MODEL}._keys_to_ignore_on_load_unexpected",
-        _TRANSFORMERS,
-        "a sentence encoder opened from a training checkpoint leaves its heads",
-        "loading warns of each of them",
-    ),
-    PrivatePart(
-        f"{_MODEL}._supports_sdpa",
-        _TRANSFORMERS,
-        "a model of ours takes every attn_implementation that its encoder takes",
-        "attn_implementation='sdpa' is refused",
-    ),
-    PrivatePart(
-        f"{_MODEL}._supports_flash_attn",
-        _TRANSFORMERS,
-        "a model of ours takes every attn_implementation that its encoder takes",
-        "attn_implementation='flash_attention_2' is refused",
-    ),
-    PrivatePart(
-        f"{_MODEL}._supports_attention_backend",
-        _TRANSFORMERS,
-        "a model of ours takes every attn_implementation that its encoder takes",
-        "a registered attention is refused",
-    ),
-    PrivatePart(
-        "evaluate.Metric._info",
-        "evaluate 0.4.6",
-        "how evaluate's guide to new metrics states what a metric takes",
-        "evaluate.load of our metrics fails",
-    ),
-    PrivatePart(
-        "evaluate.Metric._compute",
-        "evaluate 0.4.6",
-        "how evaluate's guide to new metrics computes a score",
-        "evaluate.load of our metrics fails",
-    ),
-)
+PRIVATE_PARTS = tuple(
+    PrivatePart(f"{owner}.{name}", _VERSIONS[owner.partition(".")[0]], why, breaks, parameters)
+    for owner, names, parameters, why, breaks in (
+        (_TRAINER, "_save_checkpoint", ("model", "trial"),
+         "rename a checkpoint when all processes have written it", "a killed run leaves half a checkpoint"),
+        (_TRAINER, "_get_output_dir", ("trial",),
+         "choose the temporary folder of a checkpoint", "the checkpoint is not in the folder that is renamed"),
+        (_TRAINER, "_push_from_checkpoint", ("checkpoint_folder",),
+         "push a checkpoint after it is renamed", "--push_to_hub pushes a folder while it is renamed"),
+        (_TRAINER, "save_model", ("output_dir", "_internal_call"),
+         "save the final model into a temporary folder without a push", "an incomplete final model is pushed"),
+        ("transformers.trainer_utils", "rotate_checkpoints",
+         ("output_dir", "save_total_limit", "best_model_checkpoint", "use_mtime"),
+         "delete old checkpoints after the new one is complete", "save_total_limit deletes no or wrong checkpoints"),
+        (_TRAINER, "_get_grad_norm", ("model", "grad_norm"),
+         "check gradients before the optimizer's step; no public hook runs there", "NaN gradients reach the weights"),
+        (_TRAINER, "_get_train_sampler", ("train_dataset",),
+         "sample by temperature, where get_train_dataloader would have to shard too", "alpha has no effect"),
+        (_TRAINER, "_prepare_inputs", ("inputs",),
+         "move the critic's batch to the device", "dual pivot's critic reads tensors on another device"),
+        (_TRAINER, "_save_optimizer_and_scheduler", ("output_dir",), "save the critic", "--resume resets its state"),
+        (_TRAINER, "_load_optimizer_and_scheduler", ("checkpoint",), "load the critic", "--resume resets its state"),
+        (_MODEL, "_init_weights", ("module",),
+         "initialize language embeddings, maps, biases and queues", "an untrained model differs from its encoder"),
+        (_MODEL, "_keys_to_ignore_on_save", None,
+         "save dual pivot without its frozen encoder", "each dual pivot checkpoint holds the encoder"),
+        (_MODEL, "_keys_to_ignore_on_load_missing", None,
+         "load dual pivot checkpoints, which have no encoder", "loading warns of each weight of the encoder"),
+        (_MODEL, "_keys_to_ignore_on_load_unexpected", None,
+         "load a training checkpoint without its heads", "loading warns of each weight of a head"),
+        (_MODEL, "_supports_sdpa _supports_flash_attn _supports_attention_backend", None,
+         "accept every attn_implementation of the encoder", "sdpa, flash_attention_2 or registered ones are rejected"),
+        ("evaluate.Metric", "_info _compute", None,
+         "implement a metric; evaluate documents no public names", "evaluate.load of our metrics fails"),
+    )
+    for name in names.split()
+)  # fmt: skip
 
 
 # torch
@@ -196,34 +106,29 @@ def _silu(node: Any) -> Tensor:
     return silu(node._saved_self)
 
 
-def _product(node: Any) -> Tensor:
-    result: Tensor = node._saved_self * node._saved_other
-    return result
-
-
-# The names of graph nodes of elementwise functions, and how to compute their results from the inputs that nodes save
-# (torch 2.6 to 2.13). No public call tells which function made a tensor. If a name changes, its results are stored: the
-# same gradients, more memory (tests/models/test_kept_activations.py). If a saved attribute goes, backward raises.
+# Autograd nodes of elementwise functions, and how to recompute their outputs from their saved inputs (torch 2.6 to
+# 2.13). No public API maps a tensor to the function that computed it. If a name changes, outputs are stored: the same
+# gradients, more memory (tests/models/test_activation_recomputing.py). Without a saved attribute, backward raises.
 ELEMENTWISE_NODES: dict[str, Callable[[Any], Tensor]] = {
     "GeluBackward0": _gelu,
     "SiluBackward0": _silu,
-    "MulBackward0": _product,
+    "MulBackward0": lambda node: node._saved_self * node._saved_other,
 }
 RESHAPING_NODES = frozenset(("ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0"))
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Say whether forward hooks are registered on a module (torch 2.6 to 2.13, which has no public way to ask).
+    """Return whether a module has forward hooks, as FSDP and probes register (torch 2.6 to 2.13; no public getter).
 
-    FSDP and probes hook into the call of a layer: without the answer, a part of a layer runs unseen by them.
+    Without it, the part of a layer that we call directly bypasses these hooks.
     """
     return bool(module._forward_pre_hooks or module._forward_hooks)
 
 
 def cpu_attention() -> Any:
-    """Return the attention operation of CPUs, for which torch's FLOP counter has no formula (torch 2.6 to 2.13).
+    """Return the CPU attention operator, for which torch's FLOP counter has no formula (torch 2.6 to 2.13).
 
-    Without it, ``hf-xsent cost`` on a CPU counts no operations of attention.
+    Without it, ``hf-xsent cost`` on a CPU counts no FLOPs of attention.
     """
     import torch
 
@@ -234,44 +139,41 @@ def cpu_attention() -> Any:
 
 
 def attention_of(config: PreTrainedConfig) -> str | None:
-    """Return the attention of the config's model (transformers 5.19 to 5.23, which has no public getter)."""
+    """Return the attention implementation of a config (transformers 5.19 to 5.23; no public getter)."""
     return config._attn_implementation
 
 
 def set_attention(config: PreTrainedConfig, name: str | None) -> None:
-    """Choose the attention of the config's model (transformers 5.19 to 5.23).
+    """Set the attention implementation of a config (transformers 5.19 to 5.23), twice per layer and step.
 
-    We do so twice a layer and step. ``PreTrainedModel.set_attn_implementation``, the public way, walks all modules:
-    1.4 ms a layer of a 12-layer BERT instead of 0.02 ms. Without it, sentences of a batch attend to each other.
+    The public ``PreTrainedModel.set_attn_implementation`` visits all modules: 1.4 ms per layer of a 12-layer BERT
+    instead of 0.02 ms. Without it, packed sentences attend to each other.
     """
     config._attn_implementation = name
 
 
 def mark_initialized(module: nn.Module) -> None:
-    """Keep transformers from drawing the weights of a module that brings its own start (transformers 5.19 to 5.23).
+    """Exclude a module from transformers' weight initialization (transformers 5.19 to 5.23; no public flag).
 
-    ``post_init`` and ``from_pretrained`` initialize each module without the mark. There is no public mark. Without it,
-    LoRA adapters start at random instead of changing nothing.
+    Without it, ``post_init`` and ``from_pretrained`` initialize LoRA adapters at random instead of at zero effect.
     """
     module._is_hf_initialized = True  # type: ignore[assignment]
 
 
 # glibc
 
-
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4  # of malloc.h
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4  # malloc.h
 
 
 def keep_freed_memory() -> bool:
-    """Make glibc keep big blocks that are freed; True where it does (glibc 2.17 to 2.39).
+    """Configure malloc to reuse freed memory instead of returning it to the system; True if glibc does (2.17 to 2.39).
 
-    By default each gradient and activation over some megabytes is returned to the system when it is freed and comes
-    back page by page, zeroed, at the next step: a tenth of a step's time for a model with a large vocabulary. mallopt
-    is public in C, but not in Python; the environment variables MALLOC_… must be set before the process starts.
+    By default the system takes back and zeroes large gradients and activations in each step: a tenth of a step's time
+    for a model with a large vocabulary. Python has no public mallopt, and MALLOC_… variables must precede the process.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
     mallopt = ctypes.CDLL(None).mallopt
     done = all([mallopt(_M_MMAP_MAX, 0), mallopt(_M_TRIM_THRESHOLD, 2**31 - 1), mallopt(_M_TOP_PAD, 64 << 20)])
-    logger.info("freed memory is %s", "kept between steps" if done else "returned at each step: mallopt refused")
+    logger.info("malloc %s", "reuses freed memory" if done else "returns freed memory at each step: mallopt failed")
     return done

@@ -1,6 +1,6 @@
-"""Write whole files, lock and stamp folders, hash content, check free space, tell Hub ids from paths.
+"""Write files atomically, lock and stamp folders, hash content, check free space, distinguish Hub ids from paths.
 
-No other file of the package renames anything into place, so that a killed process leaves the old file or the new one.
+The rest of the package writes through this module, so that a killed process leaves the old file or the new one.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 @contextmanager
 def writing(path: str | Path, folder: bool = False) -> Iterator[Path]:
-    """Yield a temporary path beside ``path`` and rename it to ``path`` at the end; remove it after an error.
+    """Yield a temporary path next to ``path``, rename it to ``path`` at the end, or remove it after an error.
 
-    ``folder`` makes a folder of it. A block that leaves nothing there changes nothing. What killed processes left
-    behind for ``path`` is removed first.
+    ``folder`` creates a folder. If the block writes nothing, nothing changes. Temporary files that killed processes
+    left for ``path`` are removed first.
     """
     path = Path(path)
     part = path.with_name(f"{path.name}.hf-xsent-{socket.gethostname()}-{os.getpid()}.part")
@@ -55,17 +55,17 @@ def writing(path: str | Path, folder: bool = False) -> Iterator[Path]:
 
 
 def write_text(path: str | Path, text: str | Iterable[str]) -> None:
-    """Write one text, or several that follow each other, as UTF-8."""
+    """Write a text, or the concatenation of several, as UTF-8."""
     with writing(path) as part, part.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines([text] if isinstance(text, str) else text)
 
 
 def write_json(path: str | Path, content: Any) -> None:
-    """Write indented JSON; NaN and infinity are refused."""
+    """Write indented JSON; raise an error for NaN and infinity."""
     try:
         text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
     except ValueError as error:
-        raise OutputError(f"{path} is not written: a figure is not finite, which JSON cannot hold") from error
+        raise OutputError(f"{path} is not written: a value is NaN or infinite, which JSON does not support") from error
     write_text(path, text + "\n")
 
 
@@ -76,12 +76,12 @@ def write_arrays(path: str | Path, arrays: np.ndarray | Mapping[str, Any]) -> No
     with writing(path) as part, part.open("wb") as file:
         try:
             np.savez(file, **arrays) if isinstance(arrays, Mapping) else np.save(file, arrays)
-        except OSError as error:  # numpy's own has no number
+        except OSError as error:  # numpy's errors lack errno
             raise OSError(error.errno or errno.ENOSPC, str(error)) from error
 
 
 def move_into_place(part: Path, path: Path) -> None:
-    """Rename a finished file or folder to its name; replace what has that name."""
+    """Rename a finished file or folder to its final name, and replace an existing one."""
     with _write_errors(path, part):
         if path.is_dir():
             shutil.rmtree(path)
@@ -97,19 +97,19 @@ def remove(path: Path) -> None:
 
 
 def check_writable(path: str | Path, others: Iterable[str | Path] = ()) -> None:
-    """Refuse a file that cannot be written or is one of the ``others``; create its folder if it does not exist."""
+    """Raise an error if a file cannot be written or is one of ``others``; create its folder."""
     path = Path(path)
     with _write_errors(path, path):
         path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise OutputError(f"{path} cannot be written: name a file in a folder of yours")
+        raise OutputError(f"{path} cannot be written: name a file in a folder where you may write")
     if path.resolve() in [Path(one).resolve() for one in others]:
-        raise OutputError(f"{path} is an input or another output, which would be lost: give this one another name")
+        raise OutputError(f"{path} would overwrite an input or another output: choose another name")
 
 
 @contextmanager
 def _write_errors(path: Path, part: Path) -> Iterator[None]:
-    """Raise an ``OutputError`` where ``path`` cannot be written; other errors pass."""
+    """Raise ``OutputError`` if ``path`` cannot be written; do not catch other errors."""
     try:
         yield
     except OSError as error:
@@ -117,12 +117,12 @@ def _write_errors(path: Path, part: Path) -> Iterator[None]:
         places = (part, path, *path.parents)
         if error.errno in _FULL_DISK or (named is not None and (named in places or part in named.parents)):
             cause = error.strerror or error
-            raise OutputError(f"{path} cannot be written ({cause}): make room there or choose another place") from error
+            raise OutputError(f"{path} cannot be written ({cause}): free disk space or use another folder") from error
         raise
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Remove the temporary files for ``path`` whose process does not run on this machine any more."""
+    """Remove temporary files for ``path`` whose process no longer runs on this machine."""
     for part in path.parent.glob("*.part"):
         match = re.fullmatch(re.escape(path.name) + r"\.hf-xsent-(.+)-(\d+)\.part", part.name)
         if match and (int(match[2]) == os.getpid() or not _runs(match[1], int(match[2]))):
@@ -134,10 +134,10 @@ def _runs(host: str, process: int) -> bool:
     if host != socket.gethostname() or os.name != "posix":
         return False
     try:
-        os.kill(process, 0)  # signal 0 only asks whether the process exists
+        os.kill(process, 0)  # signal 0 only checks whether the process exists
     except ProcessLookupError:
         return False
-    except PermissionError:  # it exists and is another user's
+    except PermissionError:  # it exists, but belongs to another user
         pass
     return True
 
@@ -147,7 +147,7 @@ def _runs(host: str, process: int) -> bool:
 
 @contextmanager
 def lock(path: str | Path, busy: str | None = None) -> Iterator[None]:
-    """Hold a lock file; wait while another process holds it, or raise the sentence ``busy`` at once."""
+    """Hold a lock file; if another process holds it, wait, or raise an error with the message ``busy``."""
     from filelock import FileLock, Timeout
 
     path = Path(path)
@@ -165,7 +165,7 @@ def lock(path: str | Path, busy: str | None = None) -> Iterator[None]:
 
 
 def claim(folder: Path, stamp: Mapping[str, Any], holds: str, cure: str) -> None:
-    """Record what decides the content of a folder (``holds``) in its stamp file; refuse a folder with another stamp."""
+    """Write the settings behind a folder's content (``holds``) to its stamp file; raise an error if it has others."""
     path = folder / STAMP_FILE
     with lock(folder / "lock"):
         if not path.is_file():
@@ -197,7 +197,7 @@ def digest(content: Any) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """Hash a file's content, read again only when its size or time has changed."""
+    """Hash a file's content; read it again only if its size or time changed."""
     return _unchanged_file_digest(*file_stamp(path))
 
 
@@ -208,7 +208,7 @@ def _unchanged_file_digest(path: str, _size: int, _changed: int) -> str:
 
 
 def file_stamp(path: str | Path) -> tuple[str, int, int]:
-    """Return path, size and time of change, which tell whether a file is still the same without reading it."""
+    """Return path, size and modification time, which show without reading whether a file has changed."""
     path = Path(path).resolve()
     stat = path.stat()
     return str(path), stat.st_size, stat.st_mtime_ns
@@ -218,7 +218,7 @@ def file_stamp(path: str | Path) -> tuple[str, int, int]:
 
 
 def check_free_space(folder: str | Path, needed: int, what: str, cure: str) -> None:
-    """Refuse to start where ``what`` needs more bytes than the disk of ``folder`` has free."""
+    """Raise an error if ``what`` needs more bytes than the disk of ``folder`` has free."""
     folder = Path(folder)
     disk = next(one for one in (folder, *folder.absolute().parents) if one.exists())
     free = shutil.disk_usage(disk).free
@@ -243,14 +243,14 @@ def readable_size(size: float) -> str:
 
 
 def is_local(name: str | Path) -> bool:
-    """Whether a name of a model or data set is a file or folder of this machine: then it is never a Hub id."""
+    """Return whether the name of a model or data set is a local file or folder."""
     return Path(name).exists()
 
 
 def is_hub_id(name: str, owner: bool = False) -> bool:
-    """Whether a name can only be a Hub id: ``owner/name``, perhaps with ``:config`` and ``@revision``, and no file.
+    """Return whether a name is a Hub id, ``[owner/]name[:config][@revision]``, and not a local path.
 
-    Older ids have no owner; ``owner`` refuses these.
+    ``owner`` requires an owner.
     """
     match = _HUB_ID.fullmatch(name)
     return match is not None and not (owner and match["owner"] is None) and not is_local(name)

@@ -186,7 +186,7 @@ def test_a_sweep_over_tasks_is_one_table_each(
         ),
         (["--tasks", "sts17", "--data", "{folder}", "--layers", "3-1"], "--layers takes numbers and ranges"),
         (["--tasks", "sts17", "--data", "{folder}", "--layers", "-1"], "--layers takes numbers and ranges"),
-        (["--tasks", "sts17", "--data", "{folder}"], "'none' is no folder, and as a Hub id"),
+        (["--tasks", "sts17", "--data", "{folder}"], "'none' is not a folder"),
     ],
 )
 def test_evaluate_refuses_bad_input_before_it_loads_a_model(

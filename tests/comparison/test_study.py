@@ -108,7 +108,7 @@ def test_a_mistake_in_the_file_is_one_sentence(study: StudyFile, changes: dict[s
         ({"data": "/nowhere/de-en.tsv"}, "methods.TR: no such file.*nowhere"),
         ({"tasks": {"tatoeba": {"data": "/nowhere"}}}, "no such file or folder: /nowhere"),
         ({"tasks": {"tatoeba": {"data": "/nowhere", "group": 37}}}, "unknown group '37'"),
-        ({"model": "/nowhere/model"}, "'/nowhere/model' is no folder"),
+        ({"model": "/nowhere/model"}, "'/nowhere/model' is not a folder"),
     ],
 )  # fmt: skip
 def test_what_recipes_and_tasks_ask_for_is_checked_before_any_run(study: StudyFile, changes: dict[str, Any], told: str):

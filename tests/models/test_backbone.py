@@ -1,4 +1,4 @@
-"""The packed path must be Hugging Face's own forward, to rounding: states, gradients and dropout."""
+"""Packed encoding equals Hugging Face's forward up to rounding: hidden states, gradients and dropout."""
 
 from __future__ import annotations
 

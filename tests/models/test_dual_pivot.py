@@ -1,4 +1,4 @@
-"""The extraction over a frozen encoder: what it computes, what it saves, and that the encoder never learns."""
+"""The extraction over a frozen encoder: outputs, saved files, and that the encoder does not train."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_untrained_it_is_the_average_of_the_layers(tiny_encoders: Path, sentence
 def test_a_mix_of_layers_has_no_other_pooling(encoder_folders: dict[str, Path], sentences: list[str]) -> None:
     model = DualPivotForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]))
     embedder = SentenceEmbedder(model, AutoTokenizer.from_pretrained(encoder_folders["bert"]))
-    with pytest.raises(ModelError, match="mixes its layers: it has no other pooling, leave 'cls' out"):
+    with pytest.raises(ModelError, match="mixes its layers and has no pooling 'cls'"):
         embedder.encode_views(sentences, [View(None, "sum"), View(None, "cls")])
     mixed, single = embedder.encode_views(sentences, [View(None, "sum"), View(2, "cls")])
     assert mixed.shape == single.shape
@@ -141,7 +141,7 @@ def test_another_or_no_encoder_in_its_place_is_told(tiny_encoders: Path, tmp_pat
     other = AutoModel.from_pretrained(encoder)
     torch.nn.init.normal_(other.get_input_embeddings().weight)
     other.save_pretrained(encoder)
-    with pytest.raises(ModelError, match="is another one than this model was trained on"):
+    with pytest.raises(ModelError, match="is not the encoder that this model was trained on"):
         AutoModel.from_pretrained(saved)
     shutil.rmtree(encoder)
     with pytest.raises(ModelError, match="the frozen encoder of this model is not at .*encoder"):
@@ -159,8 +159,8 @@ def test_another_or_no_encoder_in_its_place_is_told(tiny_encoders: Path, tmp_pat
         ({"objectives": {"momentum_contrast": 1.0}}, "^dual pivot freezes the encoder, which momentum_contrast trains"),
         ({"layers": [4]}, r"layers \[4\] do not exist: this encoder has 0 \(embeddings\) to 3"),
         ({"layers": []}, r"layers \[\] do not exist"),
-        ({"lora_rank": 2}, "drop lora_rank"),
-        ({"layer_mix": False, "linear_map": False}, "nothing is left to train"),
+        ({"lora_rank": 2}, "remove lora_rank"),
+        ({"layer_mix": False, "linear_map": False}, "layer_mix and linear_map are both false"),
         ({"objectives": {"adversarial": {"critic_steps": 0}}}, "adversarial.critic_steps 0 is not at least 1"),
     ],
 )

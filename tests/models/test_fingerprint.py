@@ -43,7 +43,7 @@ def test_exports_that_differ_in_a_module_are_different_models(encoder_folders: d
     (folder / "checkpoint-3" / "config.json").write_text("{}")
     assert fingerprint_model(str(folder)) in found
     (folder / "modules.json").write_text("[3]")
-    with pytest.raises(ModelError, match="is no list of modules"):
+    with pytest.raises(ModelError, match="is not a list of modules"):
         fingerprint_model(str(folder))
 
 
@@ -58,5 +58,5 @@ def test_a_model_of_the_hub_is_known_by_its_revision(tmp_path: Path, monkeypatch
     assert fingerprint_model("org/name") == f"org/name@{revision}"
     assert model_file("org/name", "config.json") == cached / "snapshots" / revision / "config.json"
     assert model_file("org/name", "modules.json") is None
-    with pytest.raises(ModelError, match="'org/none' is no folder, and as a Hub id it gives no readable config.json"):
+    with pytest.raises(ModelError, match="'org/none' is not a folder, and as a Hub id it has no readable config.json"):
         fingerprint_model("org/none")

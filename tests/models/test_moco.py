@@ -1,4 +1,4 @@
-"""PPA's model against Hugging Face's own encoder, one pair at a time; what is saved, loaded and handed on."""
+"""PPA's model against Hugging Face's own encoder, one pair at a time; saving, loading and export."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COINS = torch.tensor([True, False, False, True])
 
 @pytest.fixture
 def _known_coins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_shuffling, "toss_coins", lambda batch: COINS)
+    monkeypatch.setattr(input_shuffling, "sample_swaps", lambda batch: COINS)
 
 
 def _batch(folder: Path, pairs: Pairs) -> dict[str, Tensor]:
@@ -158,7 +158,7 @@ def test_the_parts_alone_are_the_single_objectives(encoder_folders: dict[str, Pa
 
 
 def test_shuffling_exchanges_all_that_belongs_to_a_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_shuffling, "toss_coins", lambda batch: torch.tensor([False, True]))
+    monkeypatch.setattr(input_shuffling, "sample_swaps", lambda batch: torch.tensor([False, True]))
     batch = {
         "source_input_ids": torch.tensor([[5, 6], [7, 8]]),
         "source_attention_mask": torch.tensor([[1, 1], [1, 1]]),
@@ -290,9 +290,9 @@ def test_the_preset_is_the_papers() -> None:
             "objectives.momentum_contrast.momentum 1.0 is not at least 0, below 1",
         ),
         ({"objectives": {MOCO: {"projection": 0}}}, "objectives.momentum_contrast.projection 0 is not at least 1"),
-        ({"training_mlp": True}, "the momentum encoder of momentum_contrast has no training_mlp"),
-        ({"lora_rank": 4}, "the momentum encoder of momentum_contrast has no lora_rank"),
-        ({"languages": ["de", "en"]}, "the momentum encoder of momentum_contrast has no languages"),
+        ({"training_mlp": True}, "momentum_contrast does not support training_mlp"),
+        ({"lora_rank": 4}, "momentum_contrast does not support lora_rank"),
+        ({"languages": ["de", "en"]}, "momentum_contrast does not support languages"),
         ({"max_length": 200}, "max_length 200 leaves too few positions for both sentences .* at most 128"),
         (
             {"objectives": {"representation_translation": 1.0}},

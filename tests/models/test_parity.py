@@ -1,4 +1,4 @@
-"""The numbers of the DAP authors' own code, in float64: every case that lies in the folder is reproduced."""
+"""Every stored case of the DAP authors' code is reproduced in float64."""
 
 from __future__ import annotations
 

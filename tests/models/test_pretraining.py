@@ -13,9 +13,8 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 from hf_xsent import XlmrWithRTLHead
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import RecipeError
-from hf_xsent.models.alignment import AlignmentForSentenceEmbedding
 from hf_xsent.models.config import AlignmentConfig
-from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
+from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding, SentenceEncoderForPreTraining
 from hf_xsent.objectives import registry
 from hf_xsent.objectives.base import SentenceObjective
 from hf_xsent.objectives.pairs import SentencePairs
@@ -185,7 +184,7 @@ def test_languages_of_the_data_must_have_an_embedding_where_others_have() -> Non
     for config in (AlignmentConfig(languages=["de", "en"]), AlignmentConfig(objectives=rtl)):
         assert config.embedded_languages == ["de", "en"]
         config.check_languages({"de", "en"})
-        with pytest.raises(RecipeError, match="^language 'fr' of the data has no embedding: list it beside de, en$"):
+        with pytest.raises(RecipeError, match="^language 'fr' of the data has no embedding: add it to de, en$"):
             config.check_languages({"de", "en", "fr"})
     assert AlignmentConfig().embedded_languages is None
     AlignmentConfig().check_languages({"fr"})
@@ -225,7 +224,7 @@ def test_a_replaced_config_keeps_all_else() -> None:
         ),
         ({"pooling": "maxx"}, "pooling 'maxx' is unknown: use cls, mean, max, sum; did you mean 'max'?"),
         ({"max_length": 1}, "max_length 1 is not at least 2"),
-        ({"lora_alpha": 2.0}, "lora_alpha and lora_targets describe adapters, but there are none"),
+        ({"lora_alpha": 2.0}, "lora_alpha and lora_targets need adapters: set lora_rank"),
     ],
 )
 def test_settings_that_make_no_sense_are_an_error(settings: dict[str, Any], error: str) -> None:

@@ -176,10 +176,10 @@ def test_order_is_kept_and_values_are_of_their_types() -> None:
         ({3: 1.0}, f"unknown objective 3: use {', '.join(OBJECTIVES)}"),
         (
             {"translation_ranking": {"temperatur": 0.1}},
-            "objectives.translation_ranking.temperatur is no setting; did you mean 'temperature'?",
+            "objectives.translation_ranking.temperatur is not a setting; did you mean 'temperature'?",
         ),
-        ({"triplet_ranking": {3: 0.1}}, "objectives.triplet_ranking.3 is no setting"),
-        ({"translation_ranking": {"queue_size": 4}}, "objectives.translation_ranking.queue_size is no setting"),
+        ({"triplet_ranking": {3: 0.1}}, "objectives.triplet_ranking.3 is not a setting"),
+        ({"translation_ranking": {"queue_size": 4}}, "objectives.translation_ranking.queue_size is not a setting"),
         (
             {"translation_ranking": {"temperature": "warm"}},
             "objectives.translation_ranking.temperature takes a number, not 'warm'",
@@ -214,7 +214,7 @@ def test_what_is_wrong_is_one_sentence(stated: Any, error: str) -> None:
 
 def test_the_nearest_setting_is_one_that_a_recipe_may_set() -> None:
     error = _error({"representation_translation": {"vocabulary_idz": [1]}})
-    assert error.endswith("is no setting; did you mean 'restrict_vocabulary'?")
+    assert error.endswith("is not a setting; did you mean 'restrict_vocabulary'?")
 
 
 def test_settings_of_another_objective_do_not_fit() -> None:

@@ -22,7 +22,7 @@ from hf_xsent.objectives.representation_translation import (
     RepresentationTranslationSettings,
     word_pieces,
 )
-from hf_xsent.tensors.packing import fingerprints
+from hf_xsent.tensors.packing import hash_sentences
 
 Pairs = list[tuple[str, str]]
 RTL = "representation_translation"
@@ -128,7 +128,7 @@ def test_both_directions_take_half_of_the_batch_each(tiny_encoders: Path, pairs:
     _shake(model)
     batch = _batch(tiny_encoders, pairs, languages=["de", "en"])
     source, target = _rows(batch, "source"), _rows(batch, "target")
-    first = (fingerprints(batch["target_input_ids"], batch["target_attention_mask"]) % 2 == 0).tolist()
+    first = (hash_sentences(batch["target_input_ids"], batch["target_attention_mask"]) % 2 == 0).tolist()
     assert 4 <= sum(first) <= 12
     one, other = ([i for i, there in enumerate(first) if there == way] for way in (True, False))
     there = _by_hand(model, [source[i] for i in one], [target[i] for i in one], start=64, language=1)

@@ -1,4 +1,4 @@
-"""YAML and flags become values of the declared types, or one sentence that names the place."""
+"""YAML and flags become values of the declared types, or an error that names the place."""
 
 from __future__ import annotations
 
@@ -235,8 +235,8 @@ def test_a_recipe_is_yaml_or_json(tmp_path: Path) -> None:
         (None, "cannot read the recipe {path}: No such file or directory"),
         (b"", "the recipe {path} holds no settings: write lines such as 'model: xlm-roberta-base'"),
         (b"- a\n- b\n", "the recipe {path} holds no settings"),
-        (b"model: [a\nseed: 1", "the recipe {path} is no YAML: while parsing a flow sequence"),
-        (b"model: \xff", "the recipe {path} is no YAML: "),
+        (b"model: [a\nseed: 1", "the recipe {path} is not valid YAML: while parsing a flow sequence"),
+        (b"model: \xff", "the recipe {path} is not valid YAML: "),
     ],
 )
 def test_a_file_that_is_no_recipe_is_one_sentence(tmp_path: Path, content: bytes | None, error: str) -> None:

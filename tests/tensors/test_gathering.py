@@ -1,4 +1,4 @@
-"""Rows gathered from several processes, and the gradients that come back, against one process with all rows."""
+"""Rows gathered from several processes and their gradients equal those of one process with all rows."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hf_xsent.errors import ModelError
-from hf_xsent.tensors.packing import PackedSentences, fingerprints, pack, packed_attention, pool, unpack
+from hf_xsent.tensors.packing import PackedSentences, hash_sentences, pack, packed_attention, pool, unpack
 
 SETTINGS = settings(max_examples=60, deadline=None)
 
@@ -130,7 +130,7 @@ def test_a_sentence_without_tokens_is_refused_by_its_number() -> None:
 def test_fingerprints_are_equal_just_where_sentences_are(sentences: list[list[int]], paddings: list[Any]) -> None:
     found = []
     for sentence, (extra, left, padding) in zip(sentences, paddings, strict=False):
-        found += fingerprints(*_pad([sentence], len(sentence) + extra, left, padding)).tolist()
+        found += hash_sentences(*_pad([sentence], len(sentence) + extra, left, padding)).tolist()
     for one, a in zip(sentences, found, strict=True):
         for other, b in zip(sentences, found, strict=True):
             assert (one == other) == (a == b)
@@ -141,7 +141,7 @@ def test_fingerprints_of_many_near_sentences_differ() -> None:
     sentences = [[0, a, b, 2] for a in range(250_000, 250_100) for b in range(250_000, 250_100)]
     ids, mask = _pad(sentences, 4)
     longer_ids, longer_mask = _pad([row + [1] for row in sentences], 5)
-    found = torch.cat([fingerprints(ids, mask), fingerprints(longer_ids, longer_mask)])
+    found = torch.cat([hash_sentences(ids, mask), hash_sentences(longer_ids, longer_mask)])
     assert len(found.unique()) == len(found) == 20_000
     assert found.dtype == torch.int64
 

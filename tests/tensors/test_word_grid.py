@@ -135,9 +135,7 @@ def test_pieces_of_linked_words_are_paired_one_by_one(pairs: list[_Pair]) -> Non
     slow, expected = _slow_words(pairs), []
     for word, translation in sorted(_slow_links(pairs).items()):
         expected += list(zip(slow[word].tokens, slow[translation].tokens, strict=False))
-    assert list(zip(*(packed.input_ids[one].tolist() for one in (found.place, found.translation)), strict=True)) == (
-        expected
-    )
+    assert list(zip(*(packed.input_ids[one].tolist() for one in found), strict=True)) == (expected)
 
 
 def _vectors(packed: PackedSentences) -> Tensor:

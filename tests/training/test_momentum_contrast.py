@@ -22,7 +22,7 @@ from hf_xsent import MoCoAlignedBert
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import RecipeError
 from hf_xsent.models import input_shuffling
-from hf_xsent.tensors.packing import fingerprints
+from hf_xsent.tensors.packing import hash_sentences
 
 Pairs = list[tuple[str, str]]
 SCRIPT = Path(__file__).parents[2] / "trainer_scripts/run_pretrain.py"
@@ -96,11 +96,11 @@ def test_without_an_optimizer_in_between_halves_are_the_whole(ppa: Run) -> None:
 
 def _coins(batch: dict[str, Tensor]) -> Tensor:
     """The same for a pair wherever it is."""
-    return fingerprints(batch["source_input_ids"], batch["source_attention_mask"]) % 2 == 0
+    return hash_sentences(batch["source_input_ids"], batch["source_attention_mask"]) % 2 == 0
 
 
 def _steps(folder: str, batches: list[Pairs], parallel: bool) -> list[float]:
-    input_shuffling.toss_coins = _coins
+    input_shuffling.sample_swaps = _coins
     torch.manual_seed(0)
     model = MoCoAlignedBert.from_backbone(
         folder, max_length=64, dropout=0.0, objectives={MOCO: {"queue_size": 21, "momentum": 0.5}}
@@ -134,7 +134,7 @@ def test_losses_queue_and_momentum_weights_are_those_of_one_process(
     encoder_folders: dict[str, Path], pairs: Pairs, world: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three steps with uneven parts and a queue that no batch divides; every process has the whole queue."""
-    monkeypatch.setattr(input_shuffling, "toss_coins", _coins)
+    monkeypatch.setattr(input_shuffling, "sample_swaps", _coins)
     folder = str(encoder_folders["bert"])
     batches = [pairs, pairs[4:], pairs[:13]]
     bounds = [[0, *(len(some) * number // world + 1 for number in range(1, world)), len(some)] for some in batches]

@@ -343,13 +343,13 @@ def test_a_recipe_without_settings(tmp_path: Path, text: str) -> None:
 def test_a_recipe_that_is_no_yaml(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "recipe.yaml"
     path.write_bytes(content)
-    with pytest.raises(RecipeError, match="is no YAML") as error:
+    with pytest.raises(RecipeError, match="is not valid YAML") as error:
         read_recipe([str(path)])
     assert "\n" not in str(error.value)
 
 
 def test_yaml_runs_no_code(tmp_path: Path) -> None:
-    assert "is no YAML" in _refused(tmp_path, f"model: !!python/object/apply:os.mkdir ['{tmp_path}/made']")
+    assert "is not valid YAML" in _refused(tmp_path, f"model: !!python/object/apply:os.mkdir ['{tmp_path}/made']")
     assert not (tmp_path / "made").exists()
 
 

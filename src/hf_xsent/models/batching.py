@@ -1,4 +1,4 @@
-"""Run a model over many sentences: batches of similar lengths, longest first, padded to the longest row."""
+"""Batch sentences of similar lengths, pad them, and switch a model to evaluation mode."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tqdm import tqdm
 
 
 def batches_by_length(
-    lengths: Sequence[int], tokens_per_batch: int, doing: str | None = None, unit: str = "sentence"
+    lengths: Sequence[int], tokens_per_batch: int, progress: str | None = None, unit: str = "sentence"
 ) -> Iterator[list[int]]:
-    """Yield the numbers of rows, longest first, as many as fit ``tokens_per_batch`` with their padding; at least one.
+    """Yield batches of row indices, longest rows first, of at most ``tokens_per_batch`` padded tokens or one row.
 
-    Memory peaks in the first batch. ``doing`` shows a progress bar.
+    Memory peaks in the first batch. ``progress`` is the label of a progress bar.
 
     >>> list(batches_by_length([3, 9, 1, 4], tokens_per_batch=8))
     [[1], [3, 0], [2]]
     """
     order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
-    with tqdm(total=len(order), desc=doing, unit=unit, disable=True if doing is None else None) as bar:
+    with tqdm(total=len(order), desc=progress, unit=unit, disable=True if progress is None else None) as bar:
         start = 0
         while start < len(order):
             rows = order[start : start + max(1, tokens_per_batch // max(1, lengths[order[start]]))]
@@ -31,7 +31,7 @@ def batches_by_length(
 
 
 def pad_rows(rows: Sequence[Sequence[int]], padding: int = 0) -> tuple[Tensor, Tensor]:
-    """Pad rows of different lengths to one N × L tensor, with the mask of what is no padding."""
+    """Pad rows to one N × L tensor and return it with its attention mask."""
     lengths = torch.tensor([len(row) for row in rows])
     mask = torch.arange(int(lengths.max())) < lengths[:, None]
     padded = torch.full(mask.shape, padding)
@@ -41,7 +41,7 @@ def pad_rows(rows: Sequence[Sequence[int]], padding: int = 0) -> tuple[Tensor, T
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Switch dropout off; afterwards each part is in its former mode, also after an error."""
+    """Switch to evaluation mode within the context, then restore the mode of each module, also after an error."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:

@@ -1,4 +1,4 @@
-"""The config of a model that trains: an encoder, and objectives with their settings."""
+"""Configure a model that trains: an encoder, and objectives with their settings."""
 
 from __future__ import annotations
 
@@ -28,21 +28,22 @@ if TYPE_CHECKING:
 class AlignmentConfig(PairSettings, SentenceEncoderConfig):
     """A sentence encoder and the objectives that align it: ``{name: {weight: 1.0, setting: value, …}, …}``.
 
-    A bare number is the weight. A method is a default of ``objectives`` and little else; stated objectives replace the
-    default's choice, but what they do not state of an objective comes from the default, where it is in there.
+    A number in place of the mapping is the weight. Each method is a subclass with other defaults: stated objectives
+    replace its choice, and settings that they do not state come from its defaults, or else from the objective's.
     """
 
     model_type = "alignment"
+    freezes_encoder = False  # True: only an extraction trains
 
     objectives: dict[str, Any] = field(default_factory=lambda: {"translation_ranking": 1.0})
 
-    # from the tokenizer, where an objective masks
+    # the tokenizer's, if an objective masks
     mask_token_id: int | None = derived()
     unknown_token_id: int | None = derived()
     special_token_ids: list[int] | None = derived()
 
     def __post_init__(self, **kwargs: Any) -> None:
-        """Read the objectives' settings and check each value by itself."""
+        """Read the objectives' settings and validate each value."""
         super().__post_init__(**kwargs)
         preset: Any = next(one.default_factory for one in fields(self) if one.name == "objectives")
         self.objectives = read_objectives(self.objectives, preset())
@@ -52,23 +53,18 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
         return super().to_dict() | {"objectives": write_objectives(self.objectives)}
 
     def recipe(self) -> dict[str, Any]:
-        """Return what a recipe would state for this config."""
+        """Return the settings of this config in the form of a recipe."""
         stated = {name: getattr(self, name) for name in self.setting_names()}
         return stated | {"objectives": write_objectives(self.objectives, recipe=True)}
 
     def check_objectives(self) -> None:
-        """Check what only a model that trains must fulfil: objectives that fit the encoder and each other."""
+        """Check that the objectives fit the encoder and each other, which only training needs."""
         for name, settings in self.objectives.items():
             kind = objective_class(name)
             if kind.needs.frozen_encoder and not self.freezes_encoder:
                 raise RecipeError(f"{name} trains over a frozen encoder: use method dual-pivot")
             if self.encoder_config is not None:
                 kind.check(settings, self)
-
-    @property
-    def freezes_encoder(self) -> bool:
-        """Whether the method trains an extraction over a frozen encoder."""
-        return False
 
     def fit(self, corpus: Corpus, tokenizer: Any) -> Self:
         """Return the config completed by what the training data decides."""
@@ -80,22 +76,22 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
         return config
 
     def check_languages(self, languages: Collection[str]) -> None:
-        """Raise one sentence if a language of the data has no embedding where others have."""
+        """Raise an error if only some languages of the data have an embedding."""
         for known in (self.languages, *(one.embedded_languages for one in self.objectives.values())):
             if known and (missing := {*languages} - {*known}):
                 raise RecipeError(
-                    f"language {min(missing)!r} of the data has no embedding: list it beside {', '.join(known)}"
+                    f"language {min(missing)!r} of the data has no embedding: add it to {', '.join(known)}"
                 )
 
     @property
     def needs(self) -> Needs:
-        """What the objectives need together."""
+        """The combined needs of the objectives."""
         kinds = [objective_class(name) for name in self.objectives]
         return reduce(or_, (kind.needs for kind in kinds), Needs(pairs=False))
 
     @property
     def embedded_languages(self) -> list[str] | None:
-        """The languages with an embedding, of which a batch must name each sentence's."""
+        """The languages with an embedding; if any, batches need language ids."""
         known: Iterable[Collection[str] | None] = chain(
             [self.languages], (one.embedded_languages for one in self.objectives.values())
         )
@@ -103,10 +99,10 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
 
     @property
     def teacher(self) -> str | None:
-        """The model whose embeddings an objective learns."""
+        """The teacher model of an objective, or None."""
         return next((one.teacher for one in self.objectives.values() if hasattr(one, "teacher")), None)
 
     @property
     def max_positions(self) -> int:
-        """The longest sequence, in tokens, for which the encoder has positions."""
+        """The maximum length of a sequence in tokens, by the encoder's positions."""
         return family(self.encoder_config).max_length(self.encoder_config)

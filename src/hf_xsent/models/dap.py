@@ -14,10 +14,10 @@ from hf_xsent.models.sentence_encoder import SentenceEncoder
 
 @strict
 class DapConfig(AlignmentConfig):
-    """The sentence vector is CLS, no pooler (section 3); L = TR + w RTL (eq. 7).
+    """The sentence embedding is CLS, no pooler (section 3); L = TR + w RTL (eq. 7).
 
-    The paper writes w = 1. The authors' code takes 0.1 and gathers without gradients, so that its 8 processes weigh
-    translation ranking 8 times less: 0.8 is the same objective where gradients are exact.
+    The paper states w = 1. The authors' code uses 0.1, but gathers without gradients, so that its 8 processes weight
+    translation ranking 8 times less. With exact gradients, 0.8 is the same objective.
     """
 
     model_type = "dap"
@@ -28,12 +28,12 @@ class DapConfig(AlignmentConfig):
 
 
 class XlmrWithRTLHead(SentenceEncoderForPreTraining):
-    """What trains: any supported encoder with DAP's objectives and the RTL head."""
+    """A supported encoder with DAP's objectives and RTL head, for training."""
 
     config_class = DapConfig
 
 
 class DapForSentenceEmbedding(SentenceEncoder):
-    """What stays after training: the encoder and its pooling."""
+    """The encoder and its pooling after training."""
 
     config_class = DapConfig

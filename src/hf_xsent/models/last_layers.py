@@ -1,4 +1,4 @@
-"""A head of transformer layers: a copy of an encoder's last K layers, and of its embedding module where it is used."""
+"""Build a head of transformer layers from an encoder's last K layers, with or without its embedding module."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hf_xsent.tensors.packing import PackedSentences
 
 
 class LastLayers(nn.Module):
-    """K transformer layers over packed vectors; of the encoder's word table only the [MASK] row is copied."""
+    """K transformer layers over packed vectors, with the embedding of [MASK] as the only token embedding."""
 
     def __init__(
         self, encoder_config: PreTrainedConfig, count: int, embeddings: bool = True, attention_dropout: bool = True
@@ -24,7 +24,7 @@ class LastLayers(nn.Module):
         self.encoder = _last_layers(encoder_config, count, attention_dropout)
         self.embeddings = embeddings
         if not embeddings:
-            self.encoder.embeddings.requires_grad_(False)  # every trained weight takes part in every step
+            self.encoder.embeddings.requires_grad_(False)  # unused; trained weights must take part in every step
 
     def forward(self, vectors: Tensor, packed: PackedSentences, tokens: Tensor) -> Tensor:
         """Return the M × d outputs of ``tokens`` from T × d vectors."""
@@ -40,10 +40,10 @@ class LastLayers(nn.Module):
     @torch.no_grad()
     def start_from(self, encoder: PreTrainedModel, mask_id: int) -> None:
         """Copy the encoder's embedding module and its last K layers."""
-        given = dict(encoder.named_parameters())
+        trained = dict(encoder.named_parameters())
         for name, parameter in self.encoder.named_parameters():
-            if name in given and parameter.shape == given[name].shape:
-                parameter.copy_(given[name])
+            if name in trained and parameter.shape == trained[name].shape:
+                parameter.copy_(trained[name])
         layers = backbone_of(self.encoder).layers
         for own, theirs in zip(layers, backbone_of(encoder).layers[-len(layers) :], strict=True):
             own.load_state_dict(plain_weights(theirs))
@@ -52,10 +52,10 @@ class LastLayers(nn.Module):
 
 
 def _last_layers(config: PreTrainedConfig, count: int, attention_dropout: bool) -> PreTrainedModel:
-    """Build an encoder with only its last layers and a word table of one row."""
+    """Build an encoder with only its last layers and one token embedding."""
     small = deepcopy(config)
     small.vocab_size = max(2, (config.pad_token_id or 0) + 1)
-    small.num_hidden_layers = min(count + 1, config.num_hidden_layers)  # a first layer may differ from all others
+    small.num_hidden_layers = min(count + 1, config.num_hidden_layers)  # the first layer may differ from the others
     if getattr(config, "layer_types", None):
         small.layer_types = config.layer_types[-small.num_hidden_layers :]
     if not attention_dropout:

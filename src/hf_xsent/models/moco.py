@@ -1,6 +1,6 @@
 """PPA: post-pretraining alignment by momentum contrast and translation language modelling (Pan et al., 2021).
 
-``objectives/momentum_contrast.py`` holds eq. 1 to 3, ``input_shuffling.py`` the coin that chooses each pair's query.
+``objectives/momentum_contrast.py`` has eq. 1 to 3; ``input_shuffling.py`` chooses the query of each pair at random.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hf_xsent.settings.declaring import setting
 
 @strict
 class MoCoConfig(AlignmentConfig):
-    """The sentence vector is CLS (section 2.1); L = L_MoCo + L_TLM (eq. 4), whose positions are not reset (2.2)."""
+    """The sentence embedding is CLS (section 2.1); L = L_MoCo + L_TLM (eq. 4) without reset positions (2.2)."""
 
     model_type = "ppa"
 
@@ -32,12 +32,12 @@ class MoCoConfig(AlignmentConfig):
 
 
 class MoCoAlignedBert(SentenceEncoderForPreTraining):
-    """What trains: any supported encoder as query encoder, with momentum encoder, projection heads and queue."""
+    """A query encoder with momentum encoder, projection heads and queue, for training."""
 
     config_class = MoCoConfig
 
 
 class MoCoForSentenceEmbedding(SentenceEncoder):
-    """What stays after training: the query encoder and its pooling."""
+    """The query encoder and its pooling after training."""
 
     config_class = MoCoConfig

@@ -1,9 +1,10 @@
-"""The one model that trains: it encodes each batch of pairs once, and every chosen objective reads from that."""
+"""Train a sentence encoder with any objectives: encode each batch of pairs once and add up their losses."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -14,18 +15,22 @@ from transformers.modeling_outputs import ModelOutput
 
 from hf_xsent.errors import ModelError
 from hf_xsent.models.config import AlignmentConfig
-from hf_xsent.models.earlier_stage import load_matching_heads
 from hf_xsent.models.families import backbone_of
 from hf_xsent.models.input_shuffling import shuffle_sides
-from hf_xsent.models.loading import is_ours, load_config, load_tokenizer
-from hf_xsent.models.masked_language_head import MaskedLanguageHead, load_masked_language_head, plain_head
-from hf_xsent.models.parts import EncoderParts
-from hf_xsent.models.sentence_encoder import SentenceEncoder
-from hf_xsent.objectives.base import Objective, SentenceObjective, Start, TokenObjective
+from hf_xsent.models.last_layers import LastLayers
+from hf_xsent.models.loading import build_encoder, is_ours, load_config, load_tokenizer
+from hf_xsent.models.masked_language_head import (
+    MaskedLanguageHead,
+    load_masked_language_head,
+    load_matching_heads,
+    plain_head,
+)
+from hf_xsent.models.sentence_encoder import SentenceEncoder, View
+from hf_xsent.objectives.base import Objective, Parts, SentenceObjective, Start, TokenObjective
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, SentencePairs, TokenStates
 from hf_xsent.objectives.registry import objective_class
 from hf_xsent.tensors.gathering import mean_over_processes, sum_over_processes
-from hf_xsent.tensors.packing import PackedSentences, fingerprints, pack, pool
+from hf_xsent.tensors.packing import PackedSentences, hash_sentences, pack, pool
 from hf_xsent.tensors.word_grid import WordLinks
 
 if TYPE_CHECKING:
@@ -34,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class AlignmentOutput(ModelOutput):
-    """The weighted sum of the objectives, and each of them by name before weighting."""
+    """The weighted sum of all losses, and each unweighted loss by name."""
 
     loss: Tensor | None = None
     losses: dict[str, Tensor] | None = None
@@ -42,24 +47,24 @@ class AlignmentOutput(ModelOutput):
 
 @dataclass(frozen=True)
 class EncodedPairs:
-    """A batch of pairs, encoded once."""
+    """The encoding of a batch of pairs, which all objectives share."""
 
     sentences: SentencePairs
     tokens: PairTokens
     states: TokenStates
-    sampled: dict[str, Sequence[SampledTargets]]  # of each token objective
+    sampled: dict[str, Sequence[SampledTargets]]  # by token objective
 
 
 @dataclass(frozen=True)
 class CachedBatch:
-    """What a chunk must know of the batch that it is part of."""
+    """Results of a large batch for one of its chunks, by gradient caching."""
 
-    gradients: Tensor  # 2n × d: of the sentence losses, for the chunk's sources and targets
-    counts: dict[str, list[Tensor]]  # of each token objective, for each part: its tokens in all chunks and processes
+    gradients: Tensor  # 2n × d: gradients of the sentence losses for the chunk's sources and targets
+    counts: dict[str, list[Tensor]]  # by token objective, one per part: the tokens in all chunks and processes
 
 
 class SentenceEncoderForPreTraining(SentenceEncoder):
-    """A sentence encoder with objectives: a preset of a paper or any other mix of them."""
+    """A sentence encoder with objectives: the preset of a paper or any other combination."""
 
     config_class: Any = AlignmentConfig
 
@@ -68,7 +73,17 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
     def __init__(self, config: AlignmentConfig, encoder: PreTrainedModel | None = None) -> None:
         config.check_objectives()
         super().__init__(config, encoder)
-        parts = EncoderParts(config)
+        parts = Parts(
+            config.encoder_config,
+            config.max_length,
+            config.languages,
+            config.mask_token_id,
+            config.unknown_token_id,
+            config.special_token_ids or (),
+            encoder=partial(build_encoder, config.encoder_config),
+            last_layers=partial(LastLayers, config.encoder_config),
+            masked_language_head=partial(MaskedLanguageHead, config.encoder_config),
+        )
         self.objectives = nn.ModuleDict(
             {name: objective_class(name)(settings, parts) for name, settings in config.objectives.items()}
         )
@@ -78,9 +93,9 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
 
     @classmethod
     def from_backbone(cls, name_or_path: str, *, config: Any = None, **settings: Any) -> Self:
-        """Start from any pretrained encoder; heads start from its last layers and its masked-language head.
+        """Start from a pretrained encoder; heads are initialized from its last layers and its masked-language head.
 
-        From a model of ours, the heads that it was trained with go on training.
+        From a model that this package trained, matching heads are loaded too.
         """
         loading = {name: settings.pop(name) for name in ("dtype", "attn_implementation") if name in settings}
         stated: AlignmentConfig = cls.config_of(config, settings)
@@ -94,7 +109,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
 
     @classmethod
     def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
-        """As every model's; objectives whose weights the checkpoint does not hold start from its encoder."""
+        """Load a checkpoint; objectives without weights in it are initialized from its encoder."""
         if not isinstance(kwargs.get("config"), AlignmentConfig):
             kwargs["config"] = cls.config_class.from_pretrained(*args)
         if kwargs["config"].needs.mask_token and kwargs["config"].mask_token_id is None:
@@ -109,7 +124,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         return (model, info) if output_loading_info else model
 
     def _start_objectives(self, name_or_path: str | None, names: Collection[str] | None = None) -> None:
-        """Start new weights of these objectives (None: of all) from the encoder and the checkpoint's own head."""
+        """Initialize new weights of objectives (None: all) from the encoder and the checkpoint's own head."""
         chosen = [one for name, one in self.objectives.items() if names is None or name in names]
         if not chosen:
             return
@@ -129,40 +144,27 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
             for name, value in module.initial_tensors().items():
                 init.copy_(tensors[name], value)
 
-    def forward(  # type: ignore[override]  # training takes pairs where use takes sentences
+    def forward(  # type: ignore[override]  # pairs in training, sentences in use
         self,
         source_input_ids: Tensor,
         source_attention_mask: Tensor,
         target_input_ids: Tensor,
         target_attention_mask: Tensor,
-        language_ids: Tensor | None = None,
-        teacher_vectors: Tensor | None = None,
-        source_words: Tensor | None = None,
-        target_words: Tensor | None = None,
-        links: Tensor | None = None,
+        *,
         cached: CachedBatch | None = None,
-        **_: object,
+        **batch: Tensor | None,
     ) -> AlignmentOutput:
-        """Compute the losses of a batch of pairs; ``language_ids`` (2N) are those of all sources, then of all targets.
+        """Compute the losses of a batch of N pairs.
 
-        ``teacher_vectors`` (N × d) are a teacher's embeddings of the targets. Objectives over words read the number of
-        each token's word (as wide as the ids, -1 for none) and ``links``, the pairs of word numbers that translate each
-        other (N × L × 2, padded with -1).
+        Optional: ``language_ids`` (2N: all sources, then all targets); ``teacher_vectors`` (N × d), a teacher's
+        embeddings of the targets; for objectives over words, ``source_words`` and ``target_words`` (the word number of
+        each token, -1 for none) and ``links`` (N × L × 2 word numbers of translations, padded with -1).
 
-        With ``cached`` the pairs are a chunk of a larger batch whose sentence losses are known: their gradients enter
-        through the embeddings, and token losses are divided by the counts of the whole batch.
+        With ``cached``, compute a chunk of a larger batch: the gradients of its sentence losses enter through the
+        embeddings, and token losses are divided by the counts of the larger batch.
         """
-        batch = {
-            "source_input_ids": source_input_ids,
-            "source_attention_mask": source_attention_mask,
-            "target_input_ids": target_input_ids,
-            "target_attention_mask": target_attention_mask,
-            "language_ids": language_ids,
-            "teacher_vectors": teacher_vectors,
-            "source_words": source_words,
-            "target_words": target_words,
-            "links": links,
-        }
+        batch |= {"source_input_ids": source_input_ids, "source_attention_mask": source_attention_mask}
+        batch |= {"target_input_ids": target_input_ids, "target_attention_mask": target_attention_mask}
         encoded = self.encode_pairs({name: one for name, one in batch.items() if one is not None})
         if cached is None:
             total, losses = self.sentence_loss(encoded.sentences)
@@ -178,30 +180,26 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         return AlignmentOutput(loss=total, losses={name: losses[name] for name in self.objectives if name in losses})
 
     def end_step(self) -> None:
-        """Do what is due once after each step of the optimizer: AlignmentTrainer calls it, and so must other loops."""
+        """Update momentum encoders and queues; call this once after each optimizer step, as AlignmentTrainer does."""
         for objective in self.objectives.values():
             objective.end_step(self.encoder)
 
-    @property
-    def sentence_objectives(self) -> list[str]:
-        """Those that compare the sentence vectors of the whole batch."""
-        return [name for name, objective in self.objectives.items() if isinstance(objective, SentenceObjective)]
-
     def sentence_loss(self, pairs: SentencePairs) -> tuple[Tensor, dict[str, Tensor]]:
-        """The weighted sum of the sentence objectives, and each of them."""
-        losses = {name: self.objectives[name].sentence_loss(pairs) for name in self.sentence_objectives}
+        """Return the weighted sum of the sentence losses, and each unweighted loss by name."""
+        objectives = {name: one for name, one in self.objectives.items() if isinstance(one, SentenceObjective)}
+        losses = {name: one.sentence_loss(pairs) for name, one in objectives.items()}
         total = sum(
             (self.config.objectives[name].weight * loss for name, loss in losses.items()), pairs.source.new_zeros(())
         )
         return total, {name: loss.detach() for name, loss in losses.items()}
 
     def encode_pairs(self, batch: Mapping[str, Tensor]) -> EncodedPairs:
-        """Everything that objectives read of what ``forward`` takes; random choices come first, to be repeated."""
+        """Encode a batch of ``forward``; random choices precede the encoder, so that a second pass can repeat them."""
         if self.config.random_input_shuffling:
             batch = shuffle_sides(batch)
         ids, masks = ((batch[f"source_{what}"], batch[f"target_{what}"]) for what in ("input_ids", "attention_mask"))
         packed = pack(ids, masks)
-        source_identity, target_identity = map(fingerprints, ids, masks)
+        source_identity, target_identity = map(hash_sentences, ids, masks)
         language_ids, links = batch.get("language_ids"), None
         if "links" in batch:
             words = (batch["source_words"], batch["target_words"])
@@ -213,21 +211,21 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
             for name, objective in self.objectives.items()
             if isinstance(objective, TokenObjective)
         }
-        states, vectors = self._encode_what_is_read(packed, language_ids)
+        states, vectors = self._encode_needed(packed, language_ids)
         source, target = vectors.chunk(2)
         sentences = SentencePairs(
             source, target, source_identity, target_identity, batch.get("teacher_vectors"), self._keys(packed)
         )
         return EncodedPairs(sentences, pairs, states, sampled)
 
-    def _encode_what_is_read(self, packed: PackedSentences, language_ids: Tensor | None) -> tuple[TokenStates, Tensor]:
-        """The states that objectives read and 2N × d vectors, with zeros for a side that none of them reads.
+    def _encode_needed(self, packed: PackedSentences, language_ids: Tensor | None) -> tuple[TokenStates, Tensor]:
+        """Return the hidden states that objectives read and 2N × d embeddings, zero for a side that none of them reads.
 
-        Of sentences whose vector alone is read, and is [CLS], the last layer computes nothing else.
+        With [CLS] pooling, the last layer computes only [CLS] of sentences whose other hidden states are not read.
         """
         objectives = [*self.objectives.values()]
-        whole = frozenset[str]().union(*(one.states_read for one in objectives))
-        sides = whole.union(*(one.needs.embeddings for one in objectives))
+        states_read = frozenset[str]().union(*(one.states_read for one in objectives))
+        sides = states_read.union(*(one.needs.embeddings for one in objectives))
         words = self.backbone.word_embeddings.weight
         if not sides:
             none = torch.empty_like(packed.first_tokens[:0])
@@ -237,30 +235,30 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         rows = torch.tensor(["source" in sides, "target" in sides], device=words.device)
         rows = rows.repeat_interleave(len(packed.lengths) // 2)
         if len(sides) == 1:
-            part, extra = packed.only(rows), None if extra is None else extra[packed.whole(rows)]
+            part, extra = packed.select(rows), None if extra is None else extra[packed.token_mask(rows)]
         tokens = None
-        if self.config.pooling == "cls" and not sides <= whole:
-            tokens = _tokens_read(part, whole)
+        if self.config.pooling == "cls" and not sides <= states_read:
+            tokens = _tokens_read(part, states_read)
         hidden = self.backbone.encode(part, None, tokens, extra)
         states = TokenStates(part, hidden, tokens, self._encode, words, hidden[:0])
         vectors = self._sentence_vectors(states)
         if part is packed:
             return replace(states, embeddings=vectors), vectors
-        numbers = packed.whole(rows).nonzero().squeeze(1)
-        everywhere = vectors.new_zeros(len(packed.lengths), vectors.shape[1])
-        everywhere = everywhere.index_copy(0, rows.nonzero().squeeze(1), vectors)
-        read = numbers if tokens is None else numbers[tokens]
-        return replace(states, packed=packed, tokens=read, embeddings=everywhere), everywhere
+        indices = packed.token_mask(rows).nonzero().squeeze(1)
+        both = vectors.new_zeros(len(packed.lengths), vectors.shape[1])
+        both = both.index_copy(0, rows.nonzero().squeeze(1), vectors)
+        read = indices if tokens is None else indices[tokens]
+        return replace(states, packed=packed, tokens=read, embeddings=both), both
 
     @torch.no_grad()
     def _keys(self, packed: PackedSentences) -> Tensor | None:
-        """Embed the targets by the momentum encoder, where an objective has one."""
+        """Embed the targets by the momentum encoder; None if no objective has one."""
         objective = next((one for one in self.objectives.values() if one.needs.momentum_encoder), None)
         if objective is None:
             return None
         count = len(packed.lengths)
-        targets = packed.only(torch.arange(count, device=packed.lengths.device) >= count // 2)
-        return self._embed_with(backbone_of(objective.key_encoder), targets)
+        targets = packed.select(torch.arange(count, device=packed.lengths.device) >= count // 2)
+        return self._embed_with(backbone_of(objective.key_encoder), targets, View(None, self.config.pooling))
 
     def _sentence_vectors(self, states: TokenStates) -> Tensor:
         packed = states.packed
@@ -277,24 +275,30 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
 
 
 def _tokens_read(packed: PackedSentences, sides: frozenset[str]) -> Tensor:
-    """[CLS] of every sentence, and all tokens of one side; ascending."""
+    """Return the ascending indices of [CLS] of every sentence and of all tokens of one side."""
     if not sides:
         return packed.first_tokens
     count = len(packed.lengths) // 2
-    whole = torch.zeros_like(packed.lengths, dtype=torch.bool)
-    whole[packed.restore[:count] if "source" in sides else packed.restore[count:]] = True
-    read = torch.repeat_interleave(whole, packed.lengths)
+    selected = torch.zeros_like(packed.lengths, dtype=torch.bool)
+    selected[packed.restore[:count] if "source" in sides else packed.restore[count:]] = True
+    read = torch.repeat_interleave(selected, packed.lengths)
     read[packed.first_tokens] = True
     return read.nonzero().squeeze(1)
 
 
 def _token_ids(name_or_path: str) -> dict[str, Any]:
-    """What objectives that mask must know of the tokenizer."""
+    """Return the special token ids that objectives with masking need."""
     tokenizer = load_tokenizer(name_or_path)
     if tokenizer.mask_token_id is None:
-        raise ModelError(f"the tokenizer of {name_or_path!r} has no mask piece: set mask_token and save it again")
+        raise ModelError(f"the tokenizer of {name_or_path!r} has no mask_token: set it and save the tokenizer")
     return {
         "mask_token_id": tokenizer.mask_token_id,
         "unknown_token_id": tokenizer.unk_token_id,
         "special_token_ids": sorted(tokenizer.all_special_ids),
     }
+
+
+class AlignmentForSentenceEmbedding(SentenceEncoder):
+    """The encoder and its pooling after training with any objectives."""
+
+    config_class = AlignmentConfig

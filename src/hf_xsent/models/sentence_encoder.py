@@ -1,4 +1,4 @@
-"""The base of every model here: an encoder, a pooling, one vector a sentence."""
+"""Embed sentences with any supported encoder and a pooling: the base class of all models."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @strict
 class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
-    """How an encoder's states become one vector a sentence."""
+    """The config of an encoder and of the pooling of its hidden states into sentence embeddings."""
 
     model_type = "sentence-encoder"
     sub_configs = {"encoder_config": AutoConfig}
@@ -40,18 +40,18 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
     encoder_config: Any = None  # the encoder's own config, or its dict
 
     def __post_init__(self, **kwargs: Any) -> None:
-        """Rebuild the encoder's config from its dict and check the values against each other."""
+        """Build the encoder's config from its dict and validate all values."""
         if isinstance(self.encoder_config, Mapping):
             self.encoder_config = AutoConfig.for_model(**self.encoder_config)
         super().__post_init__(**kwargs)
         check_settings(self)
         if self.lora_rank is None and (self.lora_alpha is not None or self.lora_targets):
-            raise RecipeError("lora_alpha and lora_targets describe adapters, but there are none: give lora_rank, too")
+            raise RecipeError("lora_alpha and lora_targets need adapters: set lora_rank too")
         if self.encoder_config is not None:
             longest = family(self.encoder_config).max_length(self.encoder_config)
             if self.max_length > longest:
                 raise RecipeError(
-                    f"max_length {self.max_length} does not fit: this encoder takes 2 to {longest} tokens a sentence"
+                    f"max_length {self.max_length} does not fit: this encoder takes 2 to {longest} tokens per sentence"
                 )
 
     @classmethod
@@ -61,22 +61,22 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
         return [name for name in declared(cls) if name not in inherited]
 
     def replaced(self, **changes: Any) -> Self:
-        """Return the config with other values, all checked again."""
-        kept = [*self.setting_names(), *(one.name for one in fields(self) if is_derived(one))]
-        return type(self)(**{name: getattr(self, name) for name in kept} | changes)
+        """Return the config with other values, validated again."""
+        names = [*self.setting_names(), *(one.name for one in fields(self) if is_derived(one))]
+        return type(self)(**{name: getattr(self, name) for name in names} | changes)
 
 
 @dataclass(frozen=True)
 class View:
-    """Which states become a sentence's vector: those after this layer (0 are the embeddings), pooled in this way."""
+    """The layer whose hidden states are pooled into a sentence embedding, and the pooling."""
 
-    layer: int | None  # None: what the model makes of several
+    layer: int | None  # 0: the embeddings; None: the model's mix of layers
     pooling: str
 
 
 @dataclass
 class SentenceEncoderOutput(ModelOutput):
-    """Token states, padded as the input was, and one vector a sentence (also under the name others look for)."""
+    """Hidden states, padded like the input, and sentence embeddings, also under the usual name ``pooler_output``."""
 
     last_hidden_state: Tensor | None = None
     sentence_embedding: Tensor | None = None
@@ -84,7 +84,7 @@ class SentenceEncoderOutput(ModelOutput):
 
 
 class SentenceEncoder(PreTrainedModel):
-    """Any supported encoder with a pooling; subclasses add what a method trains."""
+    """A supported encoder with a pooling; subclasses add the weights that a method trains."""
 
     config_class: Any = SentenceEncoderConfig
     base_model_prefix = ""
@@ -93,12 +93,12 @@ class SentenceEncoder(PreTrainedModel):
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_attention_backend = True
-    _keys_to_ignore_on_load_unexpected = [r"^objectives\.", r"^training_mlp\."]  # what only training needs
+    _keys_to_ignore_on_load_unexpected = [r"^objectives\.", r"^training_mlp\."]  # only for training
 
     def __init__(self, config: SentenceEncoderConfig, encoder: PreTrainedModel | None = None) -> None:
         super().__init__(config)
         if config.encoder_config is None:
-            raise ModelError("the config names no encoder: start from one with from_backbone(name_or_path)")
+            raise ModelError("the config has no encoder_config: use from_backbone(name_or_path)")
         self.encoder: Any = build_encoder(config.encoder_config) if encoder is None else encoder
         if config.lora_rank is not None:
             alpha = 2.0 * config.lora_rank if config.lora_alpha is None else config.lora_alpha
@@ -117,20 +117,20 @@ class SentenceEncoder(PreTrainedModel):
         attn_implementation: str | None = None,
         **settings: Any,
     ) -> Self:
-        """Start from any encoder or model of ours, with a config or with settings that its ``setting_names()`` list."""
+        """Start from a pretrained encoder or a model of this package, with a config or with ``setting_names()``."""
         stated = cls.config_of(config, settings)
         options: dict[str, Any] = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
         if stated.dropout is not None:
             options |= dict.fromkeys(family(load_encoder_config(name_or_path)).dropouts, stated.dropout)
         encoder = load_encoder(name_or_path, dtype=dtype, **options)
         if is_local(name_or_path):
-            encoder.config.name_or_path = ""  # a path of this machine is nobody else's business
-        chosen = {"attn_implementation": attention_of(encoder.config)}  # else the config would reset it
+            encoder.config.name_or_path = ""  # do not publish local paths
+        chosen = {"attn_implementation": attention_of(encoder.config)}  # the new config would reset it
         return cls(stated.replaced(encoder_config=encoder.config, **chosen), encoder=encoder)
 
     @classmethod
     def config_of(cls, config: Any, settings: Mapping[str, Any]) -> Any:
-        """Build a config without an encoder from settings, or return the one that is given, changed by them."""
+        """Build a config without an encoder from settings, or apply the settings to the given config."""
         keys = cls.config_class.setting_names()
         for key in settings:
             if key not in keys:
@@ -147,29 +147,29 @@ class SentenceEncoder(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Language embeddings start at zero, where they change nothing; the encoder knows its own start."""
+        """Initialize language embeddings to zero and the rest as transformers does."""
         if module is getattr(self, "language_embeddings", None):
             init.zeros_(module.weight)
         else:
             super()._init_weights(module)
 
     def merge_adapters(self) -> None:
-        """Make the encoder a plain one again, with what its adapters have learnt."""
+        """Merge LoRA adapters into the encoder's weights and remove them."""
         if self.config.lora_rank is not None:
             merge_adapters(self.encoder)
             self.config.lora_rank = self.config.lora_alpha = self.config.lora_targets = None
 
     @property
     def backbone(self) -> Backbone:
-        """The encoder behind the face that all families share."""
+        """The encoder's backbone, which has one interface for all families."""
         return backbone_of(self.encoder)
 
     def get_input_embeddings(self) -> nn.Module:
-        """The table of word-piece vectors."""
+        """Return the token embeddings."""
         return self.encoder.get_input_embeddings()
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        """Replace the table of word-piece vectors, after adding pieces to the tokenizer for instance."""
+        """Replace the token embeddings, for example after adding tokens to the tokenizer."""
         self.encoder.set_input_embeddings(value)
         for config in (self.encoder.config, self.config.encoder_config):
             config.vocab_size = value.num_embeddings
@@ -177,49 +177,28 @@ class SentenceEncoder(PreTrainedModel):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, language_ids: Tensor | None = None, **_: object
     ) -> SentenceEncoderOutput:
-        """Token states and sentence vectors of a padded batch."""
-        if attention_mask is None:
-            attention_mask = torch.ones_like(input_ids)
-        packed = pack([input_ids], [attention_mask])
-        states = self.backbone.encode(packed, extra_embeddings=self._language_vectors(packed, language_ids))
-        vectors = self._finish(pool(states, packed, self.config.pooling)[packed.restore])
-        return SentenceEncoderOutput(
-            last_hidden_state=unpack(states, packed, attention_mask),
-            sentence_embedding=vectors,
-            pooler_output=vectors,
-        )
+        """Return hidden states and sentence embeddings of a padded batch."""
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        packed = pack([input_ids], [mask])
+        hidden, vectors = self._encode_last(packed, language_ids)
+        return SentenceEncoderOutput(unpack(hidden, packed, mask), sentence_embedding=vectors, pooler_output=vectors)
+
+    def _encode_last(self, packed: PackedSentences, language_ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return T × d last hidden states and N × d sentence embeddings, in the caller's order."""
+        hidden = self.backbone.encode(packed, extra_embeddings=self._language_vectors(packed, language_ids))
+        return hidden, self._finish(pool(hidden, packed, self.config.pooling)[packed.restore])
 
     @property
     def default_layer(self) -> int | None:
-        """The layer that sentence vectors are made of unless another is asked for."""
+        """The layer whose hidden states are pooled by default."""
         return len(self.backbone.layers)
 
     def embed(
-        self,
-        input_ids: Sequence[Tensor],
-        attention_masks: Sequence[Tensor],
-        language_ids: Tensor | None = None,
-        layer: int | None = None,
-        pooling: str | None = None,
+        self, input_ids: Sequence[Tensor], attention_masks: Sequence[Tensor], language_ids: Tensor | None = None
     ) -> Tensor:
-        """The sentence vectors of several padded batches, in order: the lean path of training and evaluation."""
-        packed = pack(input_ids, attention_masks)
-        return self._embed_with(self.backbone, packed, layer, pooling, self._language_vectors(packed, language_ids))
-
-    def _embed_with(
-        self,
-        backbone: Backbone,
-        packed: PackedSentences,
-        layer: int | None = None,
-        pooling: str | None = None,
-        extra: Tensor | None = None,
-    ) -> Tensor:
-        pooling = pooling or self.config.pooling
-        if pooling == "cls":
-            vectors = backbone.encode(packed, layer, tokens=packed.first_tokens, extra_embeddings=extra)
-        else:
-            vectors = pool(backbone.encode(packed, layer, extra_embeddings=extra), packed, pooling)
-        return self._finish(vectors[packed.restore])
+        """Return the sentence embeddings of several padded batches, in order."""
+        view = View(self.default_layer, self.config.pooling)
+        return self.embed_views(input_ids, attention_masks, [view], language_ids)[0]
 
     def embed_views(
         self,
@@ -228,11 +207,12 @@ class SentenceEncoder(PreTrainedModel):
         views: Sequence[View],
         language_ids: Tensor | None = None,
     ) -> list[Tensor]:
-        """As ``embed``, in several views of one pass through the encoder."""
-        if len(views) == 1:
-            return [self.embed(input_ids, attention_masks, language_ids, views[0].layer, views[0].pooling)]
+        """Return one tensor of sentence embeddings per view, from one pass through the encoder."""
         packed = pack(input_ids, attention_masks)
-        states = self.backbone.hidden_states(packed, self._language_vectors(packed, language_ids))
+        extra = self._language_vectors(packed, language_ids)
+        if len(views) == 1:
+            return [self._embed_with(self.backbone, packed, views[0], extra)]
+        states = self.backbone.hidden_states(packed, extra)
         vectors = {}
         for layer, hidden in zip(range(max(view.layer or 0 for view in views) + 1), states, strict=False):
             for view in views:
@@ -240,13 +220,22 @@ class SentenceEncoder(PreTrainedModel):
                     vectors[view] = self._finish(pool(hidden, packed, view.pooling)[packed.restore])
         return [vectors[view] for view in views]
 
+    def _embed_with(
+        self, backbone: Backbone, packed: PackedSentences, view: View, extra: Tensor | None = None
+    ) -> Tensor:
+        if view.pooling == "cls":
+            vectors = backbone.encode(packed, view.layer, packed.first_tokens, extra)
+        else:
+            vectors = pool(backbone.encode(packed, view.layer, extra_embeddings=extra), packed, view.pooling)
+        return self._finish(vectors[packed.restore])
+
     def _language_vectors(self, packed: PackedSentences, language_ids: Tensor | None) -> Tensor | None:
-        """T × d embeddings of each token's language; ``language_ids`` are the caller's N."""
+        """Return T × d language embeddings of the tokens; ``language_ids`` holds the caller's N."""
         if not self.config.languages:
             return None
         if language_ids is None:
             raise ModelError(
-                f"this model has language embeddings: pass language_ids, numbers into {self.config.languages}"
+                f"this model has language embeddings: pass language_ids, indices of {self.config.languages}"
             )
         packed_ids = torch.empty_like(language_ids)
         packed_ids[packed.restore] = language_ids

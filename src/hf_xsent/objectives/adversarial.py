@@ -1,9 +1,9 @@
-"""Unsupervised dual pivot: a critic that distinguishes two languages, and maps between them that form a cycle.
+"""Unsupervised dual pivot: a critic that distinguishes two languages, and cycle-consistent maps between them.
 
     L_disc = d(y_s) - d(y_t), d linear (Wasserstein);    L_adv = -L_disc                          (section 3.2)
     L_cycle = h(y_s, G(F(y_s))) + h(F(G(y_t)), y_t), h the triplet ranking;    L = L_adv + λ L_cycle
 
-Sentences of the two languages are unpaired: row i of one side says nothing about row i of the other.
+The sentences of the two languages are unpaired: row i of one side is unrelated to row i of the other.
 
 >>> source, target, d = torch.eye(2), torch.ones(2, 2), torch.tensor([[0.5, 1.0]])
 >>> torch.allclose(score_difference(source, target, d), (source @ d.T).mean() - (target @ d.T).mean())
@@ -24,7 +24,7 @@ from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.settings import ObjectiveSettings
 from hf_xsent.objectives.triplet import TripletRankingSettings, triplet_ranking_loss
 from hf_xsent.settings.declaring import setting
-from hf_xsent.tensors.gathering import mean_over_processes, sum_over_processes
+from hf_xsent.tensors.gathering import mean_over_rows
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class CycleConsistencySettings(TripletRankingSettings):
 
 
 class Adversarial(SentenceObjective):
-    """L_adv, which trains the extraction; ``critic_loss`` alone trains the critic d, with an optimizer of its own."""
+    """L_adv, which trains the extraction; ``critic_loss`` trains the critic d by a separate optimizer."""
 
     Settings = AdversarialSettings
     needs = Needs(embeddings=SIDES, pairs=False, frozen_encoder=True)
@@ -70,9 +70,8 @@ class Adversarial(SentenceObjective):
 
 def score_difference(source: Tensor, target: Tensor, weight: Tensor) -> Tensor:
     """Return the mean of d over the sources minus its mean over the targets, of all processes."""
-    count = sum_over_processes(torch.tensor(len(source), device=source.device))
     difference = F.linear(source, weight.to(source.dtype)).sum() - F.linear(target, weight.to(target.dtype)).sum()
-    return mean_over_processes(difference, count)
+    return mean_over_rows(difference, source)
 
 
 class CycleConsistency(SentenceObjective):

@@ -1,20 +1,20 @@
-"""What an objective is, what it may ask for, and what it is built from.
+"""Define the interface of objectives: their needs, their inputs, and the parts to build them from.
 
-An objective's file holds everything about it: the paper's equation, its settings, its needs, its weights, its loss.
-``registry.py`` has one line for each. Sentence objectives compare the sentence embeddings of the whole batch, over all
-processes; token objectives add up over the pairs, so that a batch can be split into chunks. Gradients, averaged over
-processes, are those of one process with the whole batch.
+One file per objective has the paper's equation, settings, needs, weights and loss; ``registry.py`` lists it. Sentence
+objectives compare the sentence embeddings of the batch over all processes. Token objectives are sums over pairs, so
+that a batch can be split into chunks. Gradients averaged over processes equal those of one process with all pairs.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
+from hf_xsent.errors import RecipeError
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, SentencePairs, TokenStates
 from hf_xsent.objectives.settings import ObjectiveSettings
 
@@ -23,49 +23,48 @@ SIDES = frozenset(("source", "target"))
 
 @dataclass(frozen=True)
 class Needs:
-    """What an objective needs of the encoder, of the data and of the model around it."""
+    """What an objective needs from the encoder, the data and the model."""
 
-    embeddings: frozenset[str] = frozenset()  # the sides of which it reads sentence embeddings
-    states: frozenset[str] = frozenset()  # the sides of which it reads last hidden states
+    embeddings: frozenset[str] = frozenset()  # the sides whose sentence embeddings it reads
+    states: frozenset[str] = frozenset()  # the sides whose last hidden states it reads
     pairs: bool = True  # rows are translations of each other
-    links: bool = False  # which words of a pair translate each other
+    links: bool = False  # word alignments of the pairs
     teacher: bool = False  # another model's embeddings of the targets
-    mask_token: bool = False  # the tokenizer's special ids, and a masked-language head to start from
-    momentum_encoder: bool = False  # a second encoder that follows the first
-    frozen_encoder: bool = False  # it trains an extraction over a frozen encoder (dual pivot) only
+    mask_token: bool = False  # the tokenizer's special ids and the checkpoint's masked-language head
+    momentum_encoder: bool = False  # a moving average of the encoder
+    frozen_encoder: bool = False  # only for an extraction over a frozen encoder (dual pivot)
 
     def __or__(self, other: Needs) -> Needs:
-        """Return what two objectives need together."""
+        """Return the combined needs of two objectives."""
         both = {name: getattr(self, name) | getattr(other, name) for name in self.__dataclass_fields__}
         return Needs(**both)
 
 
-class Parts(Protocol):
-    """What a model hands to an objective that is built: sizes, special ids, and new modules."""
+@dataclass(frozen=True)
+class Parts:
+    """Sizes, token ids and module factories of the model that an objective belongs to."""
 
     encoder_config: Any
     max_length: int
     languages: list[str] | None  # with a language embedding in the encoder
+    tokenizer_mask_id: int | None
     unknown_token_id: int | None
     special_token_ids: Sequence[int]
+    encoder: Callable[[], nn.Module]  # another encoder of this config
+    last_layers: Callable[..., Any]  # arguments as of ``models.last_layers.LastLayers``, without the config
+    masked_language_head: Callable[..., Any]  # arguments as of ``MaskedLanguageHead``, without the config
 
     @property
     def mask_token_id(self) -> int:
-        """The tokenizer's id of its mask piece."""
-
-    def encoder(self) -> nn.Module:
-        """Build another encoder of the same config."""
-
-    def last_layers(self, count: int, embeddings: bool = True, attention_dropout: bool = True) -> Any:
-        """Build ``count`` transformer layers like the encoder's last, after its embedding module or without it."""
-
-    def masked_language_head(self, **options: Any) -> Any:
-        """Build a masked-language head; options as of ``MaskedLanguageHead``."""
+        """The tokenizer's mask token id, or an error if the config has none."""
+        if self.tokenizer_mask_id is None:
+            raise RecipeError("the config has no mask_token_id, which masking needs: set it to the tokenizer's")
+        return self.tokenizer_mask_id
 
 
 @dataclass(frozen=True)
 class Start:
-    """The pretrained weights from which an objective's new weights may start."""
+    """The pretrained weights from which an objective may initialize its weights."""
 
     encoder: Any
     word_embeddings: Tensor  # V × d
@@ -74,14 +73,14 @@ class Start:
 
 
 class Corpus(Protocol):
-    """What the training data can say before the model is built."""
+    """The training data, read before the model is built."""
 
     @property
     def languages(self) -> Collection[str]:
-        """All languages of both sides."""
+        """The languages of both sides."""
 
     def sentences(self, side: str) -> Iterable[str]:
-        """All sentences of one side, source or target."""
+        """Iterate over the sentences of one side, source or target."""
 
 
 class Objective(nn.Module):
@@ -89,7 +88,7 @@ class Objective(nn.Module):
 
     Settings: ClassVar[type[ObjectiveSettings]] = ObjectiveSettings
     needs: ClassVar[Needs] = Needs()
-    critic_steps = 0  # of a critic with an optimizer of its own, before each step of the encoder
+    critic_steps = 0  # of a critic with a separate optimizer, before each step of the encoder
 
     def __init__(self, settings: Any, parts: Parts) -> None:
         super().__init__()
@@ -97,21 +96,21 @@ class Objective(nn.Module):
 
     @classmethod
     def check(cls, settings: Any, config: Any) -> None:
-        """Raise one sentence if these settings do not fit the rest of the model's config."""
+        """Raise an error if these settings do not fit the model's config."""
 
     @classmethod
     def fit(cls, settings: Any, config: Any, corpus: Corpus, tokenizer: Any) -> Any:
-        """Return the settings, completed by what the training data decides."""
+        """Return the settings, completed from the training data."""
         return settings
 
     @classmethod
     def continues(cls, settings: Any, earlier: Any) -> bool:
-        """Whether weights that an earlier stage trained with other settings can go on here."""
+        """Return whether weights that an earlier stage trained with other settings can be loaded."""
         return True
 
     @property
     def states_read(self) -> frozenset[str]:
-        """The sides of which last hidden states are read."""
+        """The sides whose last hidden states are read."""
         return self.needs.states
 
     def start(self, start: Start) -> None:
@@ -122,10 +121,10 @@ class Objective(nn.Module):
         return {}
 
     def freeze(self) -> None:
-        """Switch gradients off for weights that no optimizer may change; called after loading, too."""
+        """Disable gradients of weights that no optimizer changes; also called after loading."""
 
     def end_step(self, encoder: nn.Module) -> None:
-        """Do what is due once after each step of the optimizer."""
+        """Update state once after each optimizer step."""
 
 
 class SentenceObjective(Objective, ABC):
@@ -139,11 +138,11 @@ class SentenceObjective(Objective, ABC):
 
 
 class TokenObjective(Objective, ABC):
-    """The mean over its parts of losses, each a mean over the tokens that were sampled for it."""
+    """A loss over sampled tokens: the mean over parts, each of which is a mean over its tokens."""
 
     @abstractmethod
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
-        """Make all random choices, so that a second pass over the same pairs can repeat them; one item a part."""
+        """Make all random choices, so that a second pass over the same pairs can repeat them; one item per part."""
 
     @abstractmethod
     def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:

@@ -1,4 +1,4 @@
-"""Distillation from a teacher's embeddings (Reimers & Gurevych, 2020): both sides of a pair learn its target's.
+"""Distillation (Reimers & Gurevych, 2020): train both sides of a pair to match a teacher's embedding of the target.
 
     L = 1/2N Σ_i ( MSE(x_i, t(y_i)) + MSE(y_i, t(y_i)) ), with t the teacher, frozen.
 
@@ -24,7 +24,7 @@ from hf_xsent.objectives.base import SIDES, Needs, SentenceObjective
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.settings import ObjectiveSettings
 from hf_xsent.settings.declaring import setting
-from hf_xsent.tensors.gathering import mean_over_processes, sum_over_processes
+from hf_xsent.tensors.gathering import mean_over_rows
 
 
 @dataclass(frozen=True)
@@ -37,21 +37,20 @@ class DistillationSettings(ObjectiveSettings):
 def distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
     """Compute the mean squared distance of the student's 2N embeddings from the teacher's of the N targets."""
     distances = (student - teacher.repeat(2, 1)).square().mean(1)
-    count = sum_over_processes(torch.tensor(len(distances), device=distances.device))
-    return mean_over_processes(distances.sum(), count)
+    return mean_over_rows(distances.sum(), distances)
 
 
 class Distillation(SentenceObjective):
-    """The distance from the teacher's embeddings, in float32 or wider."""
+    """The distance to the teacher's embeddings, in float32 or wider."""
 
     Settings = DistillationSettings
     needs = Needs(embeddings=SIDES, teacher=True)
 
     @classmethod
     def check(cls, settings: Any, config: Any) -> None:
-        """Raise one sentence if the embeddings that train are not those that remain."""
+        """Raise an error if training_mlp would change the trained embeddings."""
         if config.training_mlp:
-            raise RecipeError("distillation trains the embeddings that remain, training_mlp others: drop one of them")
+            raise RecipeError("distillation trains the embeddings without training_mlp: remove one of them")
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:
         """Compute the loss of the batch."""

@@ -35,7 +35,7 @@ class MaskedLanguageModelingSettings(VocabularySettings):
     """The settings of masked language modelling."""
 
     masked_share: float = setting(0.15, "Mask this share of the word pieces.", above=0, below=1)
-    own_words: bool = setting(False, "Give the head a word table of its own, as the authors' code of DAP.")
+    own_words: bool = setting(False, "Give the head separate token embeddings, as the authors' code of DAP.")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class TranslationLanguageModelingSettings(MaskedLanguageModelingSettings):
     """The settings of translation language modelling."""
 
     reset_positions: bool = setting(
-        True, "Count the translation's positions from 0 again (XLM, DAP's baseline); false counts on (PPA)."
+        True, "Restart positions at 0 for the translation (XLM, DAP's baseline); false continues them (PPA)."
     )
 
 
@@ -57,7 +57,7 @@ class Masking:
     probability: float = 0.15
 
     def __call__(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the masked ids, and which of the T tokens are to be predicted."""
+        """Return the masked ids, and a mask of the T tokens to predict."""
         special = torch.tensor(self.special_ids, device=input_ids.device)
         predicted = torch.rand(input_ids.shape, device=input_ids.device) < self.probability
         predicted &= ~torch.isin(input_ids, special)
@@ -69,16 +69,23 @@ class Masking:
 
 @dataclass(frozen=True)
 class MaskedRows:
-    """The sentences of another pass through the encoder."""
+    """The masked sentences of another pass through the encoder."""
 
-    packed: PackedSentences  # with [MASK]s
-    predicted: Tensor  # ascending numbers of the packed tokens to predict
-    labels: Tensor  # their word pieces
-    language_ids: Tensor | None  # one a token
+    packed: PackedSentences
+    predicted: Tensor  # ascending indices of the packed tokens to predict
+    labels: Tensor  # their original ids
+    language_ids: Tensor | None  # one per token
+
+    @classmethod
+    def sample(cls, packed: PackedSentences, language_ids: Tensor | None, masking: Any) -> MaskedRows:
+        """Mask packed sentences by a ``Masking``."""
+        changed, predicted = masking(packed.input_ids)
+        places = predicted.nonzero().squeeze(1)
+        return cls(packed.with_ids(changed), places, packed.input_ids[places], language_ids)
 
 
 class MaskedLanguageModeling(TokenObjective):
-    """MLM: each sentence of the batch by itself."""
+    """MLM of each sentence of the batch."""
 
     Settings = MaskedLanguageModelingSettings
     needs = Needs(pairs=False, mask_token=True)
@@ -94,19 +101,17 @@ class MaskedLanguageModeling(TokenObjective):
         )
 
     def start(self, start: Start) -> None:
-        """Start from the encoder's own masked-language head."""
+        """Copy the checkpoint's masked-language head."""
         self.head.start_from(start.masked_language_head, start.word_embeddings, None)
 
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
-        """Mask."""
+        """Sample the masked tokens."""
         packed, origin = self.rows(pairs)
         languages = pairs.languages_of_tokens()
         if languages is not None:
             languages = languages[origin]
-        changed, predicted = self.masking(packed.input_ids)
-        places = predicted.nonzero().squeeze(1)
-        rows = MaskedRows(packed.with_ids(changed), places, packed.input_ids[places], languages)
-        return (SampledTargets(rows, predicted.sum()),)
+        rows = MaskedRows.sample(packed, languages, self.masking)
+        return (SampledTargets(rows, torch.tensor(len(rows.labels), device=packed.input_ids.device)),)
 
     def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:
         """Sum the cross entropy of the masked word pieces, from another pass through the encoder."""
@@ -116,16 +121,16 @@ class MaskedLanguageModeling(TokenObjective):
         return loss
 
     def rows(self, pairs: PairTokens) -> tuple[PackedSentences, Tensor]:
-        """Return what is masked and encoded, and each token's number among those of the batch."""
+        """Return the sentences to mask, and the index of each token in the batch."""
         packed = pairs.packed
         return packed, torch.arange(len(packed.input_ids), device=packed.input_ids.device)
 
 
 class TranslationLanguageModeling(MaskedLanguageModeling):
-    """TLM: source and translation in one row, so that each helps to predict the other's masked pieces.
+    """TLM: concatenate source and translation, so that each helps to predict the other's masked tokens.
 
-    With ``reset_positions`` the translation counts its positions from 0 again; without, the row is
-    [CLS] source [SEP] translation [SEP], counted through.
+    With ``reset_positions``, positions of the translation start at 0 again. Without, they continue, and the row is
+    [CLS] source [SEP] translation [SEP].
     """
 
     Settings = TranslationLanguageModelingSettings
@@ -133,7 +138,7 @@ class TranslationLanguageModeling(MaskedLanguageModeling):
 
     @classmethod
     def check(cls, settings: Any, config: Any) -> None:
-        """Raise one sentence if positions that are counted through do not suffice for a pair."""
+        """Raise an error if the encoder has too few positions for both sentences of a pair."""
         longest = (config.max_positions + 1) // 2
         if not settings.reset_positions and config.max_length > longest:
             raise RecipeError(
@@ -142,10 +147,10 @@ class TranslationLanguageModeling(MaskedLanguageModeling):
             )
 
     def rows(self, pairs: PairTokens) -> tuple[PackedSentences, Tensor]:
-        """Return one row a pair."""
+        """Return one row per pair."""
         source, target = torch.arange(len(pairs.packed.lengths), device=pairs.packed.lengths.device).chunk(2)
         reset = self.settings.reset_positions
         joined = join(pairs.packed, source, target, skip=(0, 0) if reset else (0, 1))
         if not reset:
             return joined.packed, joined.origin
-        return joined.packed.at_positions(pairs.packed.positions[joined.origin]), joined.origin
+        return joined.packed.with_positions(pairs.packed.positions[joined.origin]), joined.origin

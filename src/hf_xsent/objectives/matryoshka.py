@@ -1,6 +1,6 @@
-"""Matryoshka representations (Kusupati et al., 2022): the first few numbers of an embedding are a good embedding, too.
+"""Matryoshka representations (Kusupati et al., 2022): train embeddings that can be truncated.
 
-L = 1/|D| Σ_{n in D} L_TR(x[:n], y[:n]), translation ranking over embeddings cut to each width n.
+L = 1/|D| Σ_{n in D} L_TR(x[:n], y[:n]), translation ranking of embeddings truncated to each width n.
 
 >>> x, y = torch.randn(3, 4), torch.randn(3, 4)
 >>> plain = (translation_ranking_loss(x, y) + translation_ranking_loss(x[:, :2], y[:, :2])) / 2
@@ -30,7 +30,7 @@ from hf_xsent.settings.declaring import setting
 def matryoshka_loss(
     loss: Callable[[Tensor, Tensor], Tensor], source: Tensor, target: Tensor, dims: Sequence[int]
 ) -> Tensor:
-    """Compute the mean of a loss over embeddings cut to each width."""
+    """Compute the mean of a loss over embeddings truncated to each width."""
     return torch.stack([loss(source[:, :n], target[:, :n]) for n in dims]).mean()
 
 
@@ -40,19 +40,19 @@ class MatryoshkaSettings(TranslationRankingSettings):
 
     dims: list[int] | None = setting(
         None,
-        "Rank embeddings cut to each of these widths, such as 384 256 128 64; list the full width, too.",
+        "Rank embeddings truncated to each of these widths, such as 384 256 128 64; include the full width.",
         at_least=1,
     )
 
 
 class Matryoshka(TranslationRanking):
-    """TR as the mean over widths; use it in the place of translation ranking."""
+    """TR as the mean over widths, in place of translation ranking."""
 
     Settings = MatryoshkaSettings
 
     @classmethod
     def check(cls, settings: Any, config: Any) -> None:
-        """Raise one sentence if a width does not exist."""
+        """Raise an error if a width does not exist."""
         width = config.encoder_config.hidden_size
         if not settings.dims:
             raise RecipeError("objectives.matryoshka.dims is missing: list the widths, such as [384, 256, 128]")

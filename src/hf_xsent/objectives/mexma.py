@@ -1,4 +1,4 @@
-"""MEXMA (Janeiro et al., 2025): predict each side's masked tokens with the other side's sentence embedding as its own.
+"""MEXMA (Janeiro et al., 2025): predict each side's masked tokens from the other side's sentence embedding.
 
     L_mlm   = ½ [ CE(masked pieces of x | m(x), s_y) + CE(masked pieces of y | m(y), s_x) ], each a mean over its pieces
     L_align = MSE(s_x, s_y)
@@ -6,8 +6,8 @@
     L       = L_mlm + L_align + 0.01 L_koleo
 
 s is the sentence embedding of a clean pass. The head is K transformer layers over the states of the masked side, whose
-first state is replaced by the other side's s, and a projection onto the word table. Gradients reach the encoder through
-the masked side's states and through s.
+first state is replaced by the other side's s, and a projection onto the token embeddings. Gradients reach the
+encoder through the masked side's states and through s.
 
 >>> x = F.normalize(torch.tensor([[1.0, 0], [0, 1], [0.6, 0.8]]), dim=1)
 >>> distances = torch.cdist(x, x) + 9 * torch.eye(3)
@@ -31,14 +31,14 @@ from hf_xsent.objectives.pairs import PairTokens, SampledTargets, SentencePairs,
 from hf_xsent.objectives.settings import ObjectiveSettings
 from hf_xsent.settings.declaring import setting
 from hf_xsent.tensors.chunked_softmax import chunked_cross_entropy
-from hf_xsent.tensors.gathering import gather_rows, mean_over_processes, sum_over_processes
+from hf_xsent.tensors.gathering import gather_rows, mean_over_rows
 
 EPS = 1e-8  # the authors' code adds it to norms, to differences and to distances
 
 
 @dataclass(frozen=True)
 class MexmaSettings(ObjectiveSettings):
-    """The settings of MEXMA; its three losses have weights of their own."""
+    """The settings of MEXMA, with a weight for each of its three losses."""
 
     masked_share: float = setting(0.4, "Mask this share of the word pieces of either side.", above=0, below=1)
     head_layers: int = setting(6, "Layers of the head (K), copied from the encoder's last.", at_least=1)
@@ -56,8 +56,7 @@ def koleo_loss(vectors: Tensor) -> Tensor:
         cosines = vectors @ everywhere.T
         nearest = cosines.scatter(1, own[:, None], -1).argmax(1)
     distances = F.pairwise_distance(vectors, everywhere[nearest], eps=EPS)
-    count = sum_over_processes(torch.tensor(len(vectors), device=vectors.device))
-    return mean_over_processes(-(distances + EPS).log().sum(), count)
+    return mean_over_rows(-(distances + EPS).log().sum(), vectors)
 
 
 class Mexma(SentenceObjective, TokenObjective):
@@ -76,7 +75,7 @@ class Mexma(SentenceObjective, TokenObjective):
 
     @classmethod
     def continues(cls, settings: Any, earlier: Any) -> bool:
-        """Whether both heads have as many layers."""
+        """Return whether both heads have the same number of layers."""
         return bool(settings.head_layers == earlier.head_layers)
 
     def initial_tensors(self) -> dict[str, Tensor]:
@@ -92,8 +91,7 @@ class Mexma(SentenceObjective, TokenObjective):
         with torch.autocast(pairs.source.device.type, enabled=False):
             kind = torch.promote_types(pairs.source.dtype, torch.float32)
             source, target = pairs.source.to(kind), pairs.target.to(kind)
-            count = sum_over_processes(torch.tensor(len(source), device=source.device))
-            alignment = mean_over_processes((source - target).square().mean(1).sum(), count)
+            alignment = mean_over_rows((source - target).square().mean(1).sum(), source)
             koleo = (koleo_loss(source) + koleo_loss(target)) / 2
         return self.settings.alignment_weight * alignment + self.settings.koleo_weight * koleo
 
@@ -103,12 +101,10 @@ class Mexma(SentenceObjective, TokenObjective):
         sampled = []
         for side in (torch.arange(count) < count // 2, torch.arange(count) >= count // 2):
             flags = side.to(pairs.packed.lengths.device)
-            packed = pairs.packed.only(flags)
-            changed, predicted = self.masking(packed.input_ids)
-            places = predicted.nonzero().squeeze(1)
-            of_tokens = None if languages is None else languages[pairs.packed.whole(flags)]
-            rows = MaskedRows(packed.with_ids(changed), places, packed.input_ids[places], of_tokens)
-            sampled.append(SampledTargets((rows, ~flags), predicted.sum()))
+            packed = pairs.packed.select(flags)
+            of_tokens = None if languages is None else languages[pairs.packed.token_mask(flags)]
+            rows = MaskedRows.sample(packed, of_tokens, self.masking)
+            sampled.append(SampledTargets((rows, ~flags), torch.tensor(len(rows.labels), device=flags.device)))
         return sampled
 
     def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:

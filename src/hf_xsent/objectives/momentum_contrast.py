@@ -1,4 +1,4 @@
-"""Momentum contrast (MoCo): each sentence picks its translation's key among a long queue of others (PPA, section 2.1).
+"""Momentum contrast (MoCo): contrast each translation's key with a queue of negatives (PPA, section 2.1).
 
     θ_k ← m θ_k + (1 - m) θ_q                                                                 (eq. 1)
     f(x) = W2 ReLU(W1 x), scaled to length 1                                                  (eq. 2)
@@ -27,7 +27,7 @@ from hf_xsent.objectives.base import Needs, Parts, SentenceObjective, Start
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.settings import ObjectiveSettings
 from hf_xsent.settings.declaring import setting
-from hf_xsent.tensors.gathering import gather_rows, mean_over_processes, sum_over_processes
+from hf_xsent.tensors.gathering import gather_rows, mean_over_rows
 
 
 @dataclass(frozen=True)
@@ -48,29 +48,28 @@ def momentum_contrast_loss(
 ) -> Tensor:
     """Compute InfoNCE (eq. 3), the mean over the rows; all three hold vectors of length 1.
 
-    ``repeated`` (N × K) marks keys of the queue that are no negatives of a query.
+    ``repeated`` (N × K) marks keys of the queue that are not negatives of a query.
     """
     positive = (queries * keys).sum(1, keepdim=True)  # N × 1
     negative = queries @ queue.T  # N × K
     if repeated is not None:
         negative = negative.masked_fill(repeated, -torch.inf)
     logits = torch.cat((positive, negative), 1) / temperature
-    count = sum_over_processes(torch.tensor(len(logits), device=logits.device))
-    return mean_over_processes((logits.logsumexp(1) - logits[:, 0]).sum(), count)
+    return mean_over_rows((logits.logsumexp(1) - logits[:, 0]).sum(), logits)
 
 
 class MomentumContrast(SentenceObjective):
     """The projection head, the momentum copies of encoder and head, and the queue of K keys.
 
-    Queries are the sources' embeddings; keys are ``pairs.keys``, the targets' by ``key_encoder``. A step's keys enter
-    the queue after it, those of all processes in the same order. The queue starts random, and equal everywhere.
+    Queries are the sources' embeddings; keys are ``pairs.keys``, the targets' by ``key_encoder``. After each step, its
+    keys enter the queue, which is equal in all processes. The initial queue is random.
     """
 
     Settings = MomentumContrastSettings
     needs = Needs(embeddings=frozenset(("source",)), momentum_encoder=True)
 
     queue: Tensor  # K × projection, each of length 1
-    identities: Tensor  # K × 2: of both sentences of the key's pair
+    identities: Tensor  # K × 2: hashes of both sentences of the key's pair
     pointer: Tensor  # where the next key goes
 
     def __init__(self, settings: Any, parts: Parts) -> None:
@@ -87,19 +86,21 @@ class MomentumContrast(SentenceObjective):
 
     @classmethod
     def check(cls, settings: Any, config: Any) -> None:
-        """Raise one sentence about what the momentum encoder does not have."""
+        """Raise an error for settings that the momentum encoder does not support."""
         for key in ("languages", "lora_rank", "training_mlp"):
             if getattr(config, key):
-                raise RecipeError(f"the momentum encoder of momentum_contrast has no {key}: drop one of the two")
+                raise RecipeError(
+                    f"momentum_contrast does not support {key}, which its momentum encoder lacks: remove one"
+                )
 
     @classmethod
     def continues(cls, settings: Any, earlier: Any) -> bool:
-        """Return False: the keys belong to the stage that made them."""
+        """Return False: the queue is not valid for another stage."""
         return False
 
     @torch.no_grad()
     def start(self, start: Start) -> None:
-        """Make the momentum encoder and its head copies of the query side."""
+        """Copy the query encoder and head to the momentum side."""
         self.key_encoder.load_state_dict(start.encoder.state_dict())
         self.key_projection.load_state_dict(self.projection.state_dict())
 
@@ -110,18 +111,18 @@ class MomentumContrast(SentenceObjective):
         return {"queue": F.normalize(random, dim=1), **empty}
 
     def freeze(self) -> None:
-        """Switch gradients of the key side off."""
+        """Disable gradients of the momentum side."""
         self.key_encoder.requires_grad_(False)
         self.key_projection.requires_grad_(False)
 
     def train(self, mode: bool = True) -> MomentumContrast:
-        """Switch training mode, but keep dropout of the momentum encoder off."""
+        """Set the training mode, but never of the momentum encoder, which has no dropout."""
         super().train(mode)
         self.key_encoder.eval()
         return self
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:
-        """Compute the loss of the batch; in training, its keys wait for the end of the step."""
+        """Compute the loss of the batch; in training, collect its keys for the end of the step."""
         if pairs.keys is None:
             raise ModelError(
                 "momentum contrast needs the momentum encoder's embeddings of the targets: pass them as keys"
@@ -139,13 +140,13 @@ class MomentumContrast(SentenceObjective):
         return loss
 
     def _repeated(self, identities: Tensor) -> Tensor:
-        """N × K: whether a sentence of the query's pair is one of the key's pair."""
+        """Return N × K flags: the pairs of query and key share a sentence."""
         same = [own[:, None] == queued for own in identities.T for queued in self.identities.T]
         return torch.stack(same).any(0)
 
     @torch.no_grad()
     def end_step(self, encoder: nn.Module) -> None:
-        """Move the momentum encoder (eq. 1), then replace the oldest keys by those of the step."""
+        """Update the momentum encoder (eq. 1), then replace the oldest keys by those of the step."""
         queries = chain(encoder.parameters(), self.projection.parameters())
         keys = chain(self.key_encoder.parameters(), self.key_projection.parameters())
         for query, key in zip(queries, keys, strict=True):
@@ -157,7 +158,7 @@ class MomentumContrast(SentenceObjective):
             self._enqueue(gather_rows(own_keys)[0], gather_rows(own_identities)[0])
 
     def _enqueue(self, keys: Tensor, identities: Tensor) -> None:
-        """Write from the pointer on, wrapping around the end of the queue as often as needed."""
+        """Write keys from the pointer on, wrapping around the end of the queue."""
         size = len(self.queue)
         places = (self.pointer + torch.arange(len(keys), device=keys.device)) % size
         self.queue[places[-size:]] = keys[-size:].to(self.queue.dtype)

@@ -1,4 +1,4 @@
-"""What objectives read of a batch of sentence pairs, which is encoded once for all of them."""
+"""Define the inputs of objectives: embeddings, tokens and hidden states of a batch of sentence pairs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SentencePairs:
 
     source: Tensor  # N × d
     target: Tensor  # N × d
-    source_identity: Tensor  # N: equal numbers where the sentences are equal
+    source_identity: Tensor  # N: hashes of the sentences
     target_identity: Tensor  # N
     teacher: Tensor | None = None  # N × d: another model's embeddings of the targets
     keys: Tensor | None = None  # N × d: a momentum encoder's embeddings of the targets, without gradient
@@ -53,7 +53,7 @@ class PairTokens:
     packed: PackedSentences  # 2N sentences
     target_identity: Tensor  # N
     language_ids: Tensor | None  # 2N
-    padded_length: int  # of the batch as it came
+    padded_length: int  # of the padded batch
     word_links: WordLinks | None = None
 
     def languages_of_tokens(self) -> Tensor | None:
@@ -65,23 +65,23 @@ class PairTokens:
 
 @dataclass(frozen=True)
 class TokenStates:
-    """Last hidden states of the tokens that some objective reads, and what else the encoder offers."""
+    """Last hidden states of the tokens that objectives read, embeddings, and access to the encoder."""
 
     packed: PackedSentences
     states: Tensor  # M × d
-    tokens: Tensor | None  # M: the packed numbers of these tokens, ascending; None: all of them
+    tokens: Tensor | None  # M: ascending packed indices of these tokens; None: all tokens
     encode: Encode
     word_embeddings: Tensor  # V × d: the encoder's table, for heads that share it
     embeddings: Tensor  # 2N × d: the sentence embeddings, all sources, then all targets
 
     def at(self, tokens: Tensor) -> Tensor:
-        """Return the states of these tokens, given by their packed numbers."""
+        """Return the hidden states of these tokens, given by packed indices."""
         return self.states[tokens if self.tokens is None else torch.searchsorted(self.tokens, tokens)]
 
 
 @dataclass(frozen=True)
 class SampledTargets:
-    """What a token objective sampled before anything was encoded."""
+    """The tokens that a token objective sampled before encoding."""
 
     rows: Any
-    count: Tensor  # over how many tokens the loss is the mean
+    count: Tensor  # the number of tokens that the loss averages over

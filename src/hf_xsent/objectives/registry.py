@@ -1,10 +1,10 @@
-"""All objectives by the name that recipes and configs use. Free of torch: an objective's file is imported when used."""
+"""List all objectives by name and read their settings, without torch: an objective's file is imported when used."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import Field, fields
+from dataclasses import fields
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -35,15 +35,10 @@ OBJECTIVES = {  # name in recipes: file and class
 }
 
 
-def check_name(name: str) -> None:
-    """Raise one sentence if there is no objective of this name."""
-    if name not in OBJECTIVES:
-        raise RecipeError(f"unknown objective {name!r}: use {', '.join(OBJECTIVES)}{nearest(str(name), OBJECTIVES)}")
-
-
 def objective_class(name: str) -> type[Objective]:
     """Import an objective's class."""
-    check_name(name)
+    if name not in OBJECTIVES:
+        raise RecipeError(f"unknown objective {name!r}: use {', '.join(OBJECTIVES)}{nearest(str(name), OBJECTIVES)}")
     module, _, owner = OBJECTIVES[name].partition(":")
     kind: type[Objective] = getattr(import_module(f"hf_xsent.objectives.{module}"), owner)
     return kind
@@ -60,7 +55,7 @@ def read_objectives(stated: Mapping[str, Any], preset: Mapping[str, Any] | None 
 
 
 def merge_objectives(base: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Choose these objectives; each keeps the settings that ``base`` has for it, where ``chosen`` states no other."""
+    """Return the ``chosen`` objectives, whose settings replace those of ``base``."""
     return {name: _stated(base.get(name)) | _stated(value) for name, value in chosen.items()}
 
 
@@ -76,38 +71,32 @@ def write_objectives(objectives: Mapping[str, Any], recipe: bool = False) -> dic
         name: {
             one.name: getattr(settings, one.name)
             for one in fields(settings)
-            if _written(one, recipe) and not (recipe and getattr(settings, one.name) is None)
+            if (not is_derived(one) and getattr(settings, one.name) is not None if recipe else is_saved(one))
         }
         for name, settings in objectives.items()
     }
 
 
-def _written(one: Field[Any], recipe: bool) -> bool:
-    return not is_derived(one) if recipe else is_saved(one)
-
-
 def _settings(name: str, stated: Any, preset: Any) -> ObjectiveSettings:
-    """The settings of one objective, each of its declared type and within its range."""
+    """Build the settings of one objective, each converted to its type and checked against its range."""
     kind, where = objective_class(name).Settings, f"objectives.{name}."
     if isinstance(stated, kind):
         check_settings(stated, where)
         return stated  # frozen
-    if stated is None or (isinstance(stated, int | float | str) and not isinstance(stated, bool)):
-        stated = {} if stated is None else {"weight": stated}
-    if not isinstance(stated, Mapping):
+    if isinstance(stated, bool) or not isinstance(stated, int | float | str | Mapping | None):
         raise RecipeError(f"objectives.{name} takes a weight or a mapping of settings, not {stated!r}")
-    stated = _stated(preset) | dict(stated)
+    stated = _stated(preset) | _stated(stated)
     hints, known = get_type_hints(kind), [one.name for one in fields(kind)]
     for key in stated:
         if key not in known:
-            raise RecipeError(f"{where}{key} is no setting{nearest(str(key), [*declared(kind)])}")
+            raise RecipeError(f"{where}{key} is not a setting{nearest(str(key), [*declared(kind)])}")
     settings = kind(**{key: typed(where + key, value, hints[key]) for key, value in stated.items()})
     check_settings(settings, where)
     return settings
 
 
 def declared_settings(name: str) -> type[ObjectiveSettings]:
-    """Return an objective's settings class without importing torch, for help: compiled out of its source."""
+    """Return an objective's settings class for help without importing torch, compiled from its source."""
     module, _, owner = OBJECTIVES[name].partition(":")
     kind: type[ObjectiveSettings] = _settings_classes(module)[f"{owner}Settings"]
     return kind
@@ -115,7 +104,7 @@ def declared_settings(name: str) -> type[ObjectiveSettings]:
 
 @cache
 def _settings_classes(module: str) -> dict[str, Any]:
-    """Run what a file says about settings: its classes of that name, and the torch-free imports they need."""
+    """Run only the settings classes of a file and the torch-free imports that they need."""
     path = Path(__file__).with_name(f"{module}.py")
     names: dict[str, Any] = {"__name__": ObjectiveSettings.__module__}  # dataclasses look their module up
     run: list[ast.stmt] = []

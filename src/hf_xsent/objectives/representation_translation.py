@@ -1,11 +1,11 @@
-"""Representation translation learning (RTL): a small head predicts a sentence from its translation's states (DAP).
+"""Representation translation learning (RTL): predict a sentence from its translation's hidden states (DAP).
 
     g([enc(x); m_1 … m_n]) → p(y_j | x),    m_j = [MASK] embedding + position j                (eq. 4)
     L_RTL = -1/n Σ_j log p(y_j | x)                                                            (eq. 6)
 
-g is K transformer layers and a vocabulary projection. [CLS] of both sides takes no part; [SEP] is a target. Every
-position sees all source tokens and all other [MASK]s; all targets are predicted at once. Gradients reach the encoder
-through enc(x).
+g is K transformer layers and a vocabulary projection. [CLS] of both sides is excluded; [SEP] is a target. Each position
+attends to all source tokens and all [MASK]s; all targets are predicted at once. Gradients reach the encoder through
+enc(x).
 
 >>> states, words, targets = torch.randn(3, 4), torch.randn(5, 4), torch.tensor([1, 4, 0])  # g's outputs, word table, y
 >>> logits = states @ words.T
@@ -50,7 +50,7 @@ class RepresentationTranslationSettings(VocabularySettings):
     )
     masked_share: float = setting(
         1.0,
-        "Mask this share of the predicted sentence's tokens; the head sees the states of the others.",
+        "Mask this fraction of the predicted sentence's tokens; the head sees the states of the others.",
         above=0,
         at_most=1,
     )
@@ -66,12 +66,12 @@ class RepresentationTranslationSettings(VocabularySettings):
     restrict_vocabulary: bool = setting(
         False, "Project onto the word pieces that occur on the predicted side of the data, not onto all."
     )
-    vocabulary_size: int | None = derived()  # of a restricted vocabulary; None: all word pieces
-    vocabulary_ids: tuple[int, ...] | None = derived(saved=False)  # its ids; the head's weights hold them later
+    vocabulary_size: int | None = derived()  # of a restricted vocabulary; None: all tokens
+    vocabulary_ids: tuple[int, ...] | None = derived(saved=False)  # its ids; the head's buffer saves them
 
     @property
     def predicts_sources(self) -> bool:
-        """Whether sentences of several languages are predicted."""
+        """Whether the head predicts sentences of several languages."""
         return self.direction != "source_to_target"
 
     @property
@@ -82,11 +82,11 @@ class RepresentationTranslationSettings(VocabularySettings):
 
 @dataclass(frozen=True)
 class TranslationRows:
-    """What the head reads (eq. 4): per pair one packed row, the known sentence's states, then the predicted tokens."""
+    """The input of the head (eq. 4): a packed row per pair, the known sentence's states, then the predicted tokens."""
 
-    packed: PackedSentences  # T tokens; positions as the head numbers them: predicted tokens after ``start``
-    masked: Tensor  # T: whether the head sees a [MASK] in this place, else the encoder's state
-    visible: Tensor  # numbers, in the batch, of the tokens that are not masked
+    packed: PackedSentences  # T tokens with the head's positions; those of predicted tokens start at ``start``
+    masked: Tensor  # T: whether the head sees [MASK] here, not the encoder's hidden state
+    visible: Tensor  # indices in the batch of the tokens that are not masked
     own_positions: Tensor  # of the masked tokens: their positions in their own sentence
     languages: Tensor | None  # of the masked tokens
     labels: Tensor  # of the masked tokens: their word pieces
@@ -95,10 +95,10 @@ class TranslationRows:
 def translation_rows(
     pairs: PairTokens, known: Tensor, predicted: Tensor, start: int, share: float = 1.0, masked: Tensor | None = None
 ) -> TranslationRows:
-    """Lay out the rows that predict sentence ``predicted[i]`` from ``known[i]``; numbers count sources, then targets.
+    """Build rows that predict sentence ``predicted[i]`` from ``known[i]``, indices of all sources, then all targets.
 
-    ``start`` is the position from which predicted sentences count. Each of their tokens is masked with probability
-    ``share``, or as ``masked`` says (a flag for each packed token).
+    Positions of predicted sentences start at ``start``. Each of their tokens is masked with probability ``share``, or
+    by ``masked``, flags of the packed tokens.
     """
     rows = join(pairs.packed, known, predicted, skip=(1, 1))
     own = pairs.packed.positions[rows.origin]
@@ -112,7 +112,7 @@ def translation_rows(
         joined = pairs.language_ids[predicted][torch.argsort(rows.packed.restore)]
         languages = torch.repeat_interleave(joined, rows.packed.lengths)[hidden]
     return TranslationRows(
-        packed=rows.packed.at_positions(own + start * rows.in_second),
+        packed=rows.packed.with_positions(own + start * rows.in_second),
         masked=hidden,
         visible=rows.origin[~hidden],
         own_positions=own[hidden],
@@ -122,7 +122,7 @@ def translation_rows(
 
 
 def word_pieces(sentences: Iterable[str], tokenizer: Any) -> tuple[int, ...]:
-    """Return the ids of all word pieces of the sentences, and the tokenizer's special ones, ascending."""
+    """Return the ascending ids of all tokens of the sentences and of the special tokens."""
     ids, waiting = {*tokenizer.all_special_ids}, iter(sentences)
     while some := list(islice(waiting, _SENTENCES_AT_ONCE)):
         for one in tokenizer(some, add_special_tokens=False)["input_ids"]:
@@ -131,9 +131,9 @@ def word_pieces(sentences: Iterable[str], tokenizer: Any) -> tuple[int, ...]:
 
 
 class RepresentationTranslation(TokenObjective):
-    """RTL: the head g, started from the encoder's last layers and its masked-language head.
+    """RTL with the head g, initialized from the encoder's last layers and the checkpoint's masked-language head.
 
-    No padding and no [CLS] passes through the head, and its last layer computes the masked positions only.
+    The head computes no padding and no [CLS], and its last layer only masked positions.
     """
 
     Settings = RepresentationTranslationSettings
@@ -160,10 +160,10 @@ class RepresentationTranslation(TokenObjective):
 
     @classmethod
     def check(cls, settings: Any, config: Any) -> None:
-        """Raise one sentence if the head does not fit the encoder, or the sides are mixed."""
+        """Raise an error if the head does not fit the encoder, or input shuffling mixes the sides."""
         if config.random_input_shuffling and settings.direction != "both":
             raise RecipeError(
-                "random_input_shuffling swaps the sides that representation_translation distinguishes: drop it, or "
+                "random_input_shuffling swaps the sides that representation_translation distinguishes: remove it, or "
                 "set direction: both"
             )
         if config.languages and settings.predicted_languages and config.languages != settings.predicted_languages:
@@ -181,7 +181,7 @@ class RepresentationTranslation(TokenObjective):
 
     @classmethod
     def fit(cls, settings: Any, config: Any, corpus: Corpus, tokenizer: Any) -> Any:
-        """Add the languages of the data and the ids of its word pieces, where the settings ask for them."""
+        """Add the languages of the data and the ids of its tokens, if the settings need them."""
         if settings.predicts_sources and not (settings.predicted_languages or config.languages):
             settings = replace(settings, predicted_languages=sorted(corpus.languages))
         if not settings.restrict_vocabulary:
@@ -194,7 +194,7 @@ class RepresentationTranslation(TokenObjective):
 
     @classmethod
     def continues(cls, settings: Any, earlier: Any) -> bool:
-        """Whether both heads have as many layers and the same languages."""
+        """Return whether both heads have the same number of layers and the same languages."""
         keys = ("head_layers", "predicted_languages")
         return all(getattr(settings, key) == getattr(earlier, key) for key in keys)
 
@@ -213,7 +213,7 @@ class RepresentationTranslation(TokenObjective):
         self.prediction.start_from(start.masked_language_head, start.word_embeddings, vocabulary)
 
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
-        """Lay out the head's rows; for both directions, the target sentence's identity decides the direction."""
+        """Build the head's rows; with both directions, a hash of the target sentence chooses one."""
         source, target = torch.arange(len(pairs.packed.lengths), device=pairs.packed.lengths.device).chunk(2)
         parts = [(source, target)]
         if self.settings.direction == "both":
@@ -229,9 +229,9 @@ class RepresentationTranslation(TokenObjective):
     def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:
         """Sum the cross entropy of one direction's masked tokens (eq. 6)."""
         rows: TranslationRows = sampled.rows
-        if not len(rows.packed.lengths):  # all pairs of a small batch are in the other direction
+        if not len(rows.packed.lengths):  # all pairs of a small batch have the other direction
             return states.states.sum() * 0
-        masks = self.layers.mask_embeddings(rows.packed.at_positions(rows.own_positions))
+        masks = self.layers.mask_embeddings(rows.packed.with_positions(rows.own_positions))
         if self.language_embeddings is not None:
             if rows.languages is None:
                 raise ModelError("the RTL head has language embeddings: pass language_ids")

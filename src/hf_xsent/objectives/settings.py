@@ -1,4 +1,4 @@
-"""The settings that several objectives share. Free of torch."""
+"""Declare the settings that several objectives share, without torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hf_xsent.settings.declaring import setting
 class ObjectiveSettings:
     """The settings of any objective."""
 
-    weight: float = setting(1.0, "Multiply this loss by it in the sum of all losses.", above=0)
+    weight: float = setting(1.0, "Weight of this loss in the sum of all losses.", above=0)
 
     @property
     def embedded_languages(self) -> list[str] | None:
@@ -25,6 +25,6 @@ class VocabularySettings(ObjectiveSettings):
 
     sampled_pieces: int | None = setting(
         None,
-        "Take the softmax over about this many random word pieces and the right ones; without it, all.",
+        "Sample about this many random tokens as negatives of the softmax; without it, all tokens.",
         at_least=1,
     )

@@ -1,4 +1,4 @@
-"""Translation ranking (TR): each sentence picks its translation among all targets of the batch (DAP eq. 5).
+"""Translation ranking (TR): rank each sentence's translation among all targets of the batch (DAP eq. 5).
 
     L_TR = -1/N Σ_i log( exp(cos(x_i, y_i)/τ - m) / (exp(cos(x_i, y_i)/τ - m) + Σ_{j≠i} exp(cos(x_i, y_j)/τ)) )
 
@@ -23,7 +23,7 @@ from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.settings import ObjectiveSettings
 from hf_xsent.settings.declaring import setting
 from hf_xsent.tensors.chunked_softmax import chunked_cross_entropy
-from hf_xsent.tensors.gathering import gather_rows, mean_over_processes, sum_over_processes
+from hf_xsent.tensors.gathering import gather_rows, mean_over_rows
 
 LOGITS_AT_ONCE = 1 << 21  # 8 MiB; the logits of a batch of thousands would need more memory than a chunk of the encoder
 
@@ -53,16 +53,14 @@ def translation_ranking_loss(
     """Compute L_TR, the mean over the pairs.
 
     The margin is subtracted after the division by the temperature, as in the authors' code. ``symmetric`` averages both
-    directions. Where identities are given, another pair that repeats the source or the target of pair i is no negative
-    of i. Logits are float32, also under autocast. With several processes, the targets (and sources, if ``symmetric``)
-    of all of them are candidates; each process ranks its own rows.
+    directions. With identities, a pair that repeats the source or the target of pair i is not a negative of i. Logits
+    are float32, also under autocast. Each process ranks its own queries against the candidates of all processes.
     """
-    count = sum_over_processes(torch.tensor(len(source), device=source.device))
     identities = [one for one in (source_identity, target_identity) if one is not None]
     loss = _ranking(source, target, identities, temperature, margin)
     if symmetric:
         loss = (loss + _ranking(target, source, identities, temperature, margin)) / 2
-    return mean_over_processes(loss, count)
+    return mean_over_rows(loss, source)
 
 
 def _ranking(
@@ -104,13 +102,7 @@ class TranslationRanking(SentenceObjective):
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:
         """Compute L_TR of the batch."""
-        settings = self.settings
-        return translation_ranking_loss(
-            pairs.source,
-            pairs.target,
-            settings.temperature,
-            settings.margin,
-            settings.symmetric,
-            source_identity=pairs.source_identity if settings.mask_repeated else None,
-            target_identity=pairs.target_identity if settings.mask_repeated else None,
-        )
+        one = self.settings
+        identities = (pairs.source_identity, pairs.target_identity) if one.mask_repeated else (None, None)
+        settings = (one.temperature, one.margin, one.symmetric)
+        return translation_ranking_loss(pairs.source, pairs.target, *settings, *identities)

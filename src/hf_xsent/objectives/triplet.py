@@ -1,4 +1,4 @@
-"""Triplet ranking: a translation is closer than the hardest and a few random negatives, by a margin (dual pivot).
+"""Triplet ranking: separate a translation by a margin from the hardest and from random negatives (dual pivot).
 
     h(a, b) = Σ_n max(0, α - sim(a, b) + sim(a_n, b)) + max(0, α - sim(a, b) + sim(a, b_n))      (section 3.1)
 
@@ -23,7 +23,7 @@ from hf_xsent.objectives.base import SentenceObjective
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.settings import ObjectiveSettings
 from hf_xsent.settings.declaring import setting
-from hf_xsent.tensors.gathering import gather_rows, mean_over_processes, sum_over_processes
+from hf_xsent.tensors.gathering import gather_rows, mean_over_rows
 
 
 @dataclass(frozen=True)
@@ -44,16 +44,15 @@ def triplet_ranking_loss(
 ) -> Tensor:
     """Compute the mean of h over the pairs.
 
-    Where identities are given, another pair that repeats the source or the target of pair i is no negative of i. With
-    several processes, each ranks its own rows against those of all.
+    With identities, a pair that repeats the source or the target of pair i is not a negative of i. Each process ranks
+    its own queries against the candidates of all processes.
     """
-    count = sum_over_processes(torch.tensor(len(source), device=source.device))
     identities = (source_identity, target_identity)
     with torch.autocast(source.device.type, enabled=False):
         source, target = (F.normalize(x if x.dtype == torch.float64 else x.float(), dim=-1) for x in (source, target))
         loss = _hinges(source, target, identities, margin, negatives)
         loss = loss + _hinges(target, source, identities, margin, negatives)
-    return mean_over_processes(loss, count)
+    return mean_over_rows(loss, source)
 
 
 def _hinges(
@@ -85,11 +84,5 @@ class TripletRanking(SentenceObjective):
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:
         """Compute the mean of h over the batch."""
-        return triplet_ranking_loss(
-            pairs.source,
-            pairs.target,
-            self.settings.margin,
-            self.settings.negatives,
-            pairs.source_identity,
-            pairs.target_identity,
-        )
+        options = (self.settings.margin, self.settings.negatives, pairs.source_identity, pairs.target_identity)
+        return triplet_ranking_loss(pairs.source, pairs.target, *options)

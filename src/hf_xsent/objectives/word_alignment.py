@@ -3,7 +3,7 @@
     L_AWP = -1/2N Σ_{(j, k) linked} log p(pieces of y_k | x with all linked words masked, at x_j)      (eq. 4, 5)
     L_WTR = -1/2N Σ_{(j, k) linked} log softmax_k' sim(h_j, h_k') at k' = k, over all words of y       (eq. 6-8)
 
-Both go in both directions. Two words are as similar as their pieces are on average, each with each.
+Both losses are computed in both directions. The similarity of two words is the mean cosine over pairs of their pieces.
 
 >>> x, y = torch.eye(2), torch.tensor([[1.0, 1], [0, 1]])  # hidden states of two words each; word j is linked to word j
 >>> cosines = F.normalize(x, dim=1) @ F.normalize(y, dim=1).T
@@ -41,7 +41,7 @@ class AlignedWordPredictionSettings(VocabularySettings):
     """The settings of aligned word prediction."""
 
     masked_share: float = setting(
-        1.0, "Mask the linked words of this share of the sentences in each step.", above=0, at_most=1
+        1.0, "Mask the linked words of this fraction of the sentences in each step.", above=0, at_most=1
     )
 
 
@@ -59,9 +59,9 @@ def _words_and_links(pairs: PairTokens) -> tuple[BatchWords, LinkedWords]:
 
 
 class AlignedWordPrediction(TokenObjective):
-    """AWP: every linked word is masked, and its places predict the pieces of its translation.
+    """AWP: mask every linked word and predict the pieces of its translation in its place.
 
-    With a ``masked_share`` below 1 each sentence is masked with that probability; the loss stays right in expectation.
+    With a ``masked_share`` below 1, each sentence is masked with that probability; the expected loss is the same.
     """
 
     Settings = AlignedWordPredictionSettings
@@ -73,11 +73,11 @@ class AlignedWordPrediction(TokenObjective):
         self.mask_id = parts.mask_token_id
 
     def start(self, start: Start) -> None:
-        """Start from the encoder's own masked-language head."""
+        """Copy the checkpoint's masked-language head."""
         self.head.start_from(start.masked_language_head, start.word_embeddings, None)
 
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
-        """Mask; only the sentences with a masked word are encoded again."""
+        """Mask words; only sentences with a masked word are encoded again."""
         packed, share = pairs.packed, self.settings.masked_share
         words, links = _words_and_links(pairs)
         linked, translations = links.words, links.translations
@@ -92,14 +92,14 @@ class AlignedWordPrediction(TokenObjective):
         sentences = torch.zeros_like(packed.lengths, dtype=torch.bool)
         sentences[words.sentence[linked]] = True
 
-        pieces = translated_pieces(words, linked, translations)
-        encoded = packed.whole(sentences)
-        predicted, order = (encoded.cumsum(0) - 1)[pieces.place].sort()
+        place, translation = translated_pieces(words, linked, translations)
+        encoded = packed.token_mask(sentences)
+        predicted, order = (encoded.cumsum(0) - 1)[place].sort()
         languages = pairs.languages_of_tokens()
         rows = MaskedRows(
-            packed=packed.with_ids(ids).only(sentences),
+            packed=packed.with_ids(ids).select(sentences),
             predicted=predicted,
-            labels=packed.input_ids[pieces.translation[order]],
+            labels=packed.input_ids[translation[order]],
             language_ids=None if languages is None else languages[encoded],
         )
         return (SampledTargets(rows, torch.tensor(share * len(packed.lengths), device=predicted.device)),)
@@ -107,7 +107,7 @@ class AlignedWordPrediction(TokenObjective):
     def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:
         """Sum the cross entropy of all pieces of all translations, from another pass through the encoder."""
         rows: MaskedRows = sampled.rows
-        masked = states.states[:0]  # a batch without links trains nothing, but every weight takes part
+        masked = states.states[:0]  # a batch without links has no gradient, but must use every weight
         if len(rows.predicted):
             masked = states.encode(rows.packed, rows.predicted, rows.language_ids)
         loss: Tensor = self.head(masked, rows.labels, states.word_embeddings)
@@ -115,13 +115,13 @@ class AlignedWordPrediction(TokenObjective):
 
 
 class WordTranslationRanking(TokenObjective):
-    """WTR: each linked word picks its translation among all words of the other sentence."""
+    """WTR: rank the translation of each linked word among all words of the other sentence."""
 
     Settings = WordTranslationRankingSettings
     needs = Needs(states=SIDES, links=True)
 
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
-        """Find the linked words; nothing is random."""
+        """Find the linked words, without random choices."""
         count = torch.tensor(len(pairs.packed.lengths), device=pairs.packed.lengths.device)
         return (SampledTargets(_words_and_links(pairs), count),)
 

@@ -32,8 +32,8 @@ def setting(
 ) -> Any:
     """Declare a dataclass field with its help and its valid range; each element of a list must be in the range.
 
-    ``named`` marks a list of ``name=value`` strings that a recipe may write as a mapping; ``saved`` says whether the
-    value belongs into a model's config.json.
+    ``named`` marks a list of ``name=value`` strings that a recipe may write as a mapping; ``saved``
+    writes the value to a model's config.json.
     """
     bounds = {"above": above, "at_least": at_least, "below": below, "at_most": at_most}
     metadata = {
@@ -49,7 +49,7 @@ def setting(
 
 
 def derived(default: Any = None, saved: bool = True) -> Any:
-    """Declare a field that the checkpoint or the data decides; no recipe may set it."""
+    """Declare a field that the checkpoint or the data sets, not a recipe."""
     return field(default=default, metadata={_DERIVED: True, _SAVED: saved}, repr=saved)
 
 
@@ -69,17 +69,17 @@ def types_of(kind: type, names: Iterable[str]) -> dict[str, Any]:
 
 
 def is_derived(one: Field[Any]) -> bool:
-    """Whether the checkpoint or the data decides a field."""
+    """Return whether the checkpoint or the data sets a field."""
     return bool(one.metadata.get(_DERIVED))
 
 
 def is_saved(one: Field[Any]) -> bool:
-    """Whether the value of a field belongs into a model's config.json."""
+    """Return whether config.json saves a field."""
     return bool(one.metadata.get(_SAVED, True))
 
 
 def takes_names(one: Field[Any]) -> bool:
-    """Whether a recipe may write this list as a mapping."""
+    """Return whether a recipe may write this list as a mapping."""
     return bool(one.metadata.get(_NAMED))
 
 
@@ -102,7 +102,7 @@ def help_of(one: Field[Any]) -> str:
 
 
 def metavar_of(one: Field[Any]) -> str:
-    """Name the values of a field as help does: N, X, TEXT, {a,b}."""
+    """Return the placeholder of a field's values for help: N, X, TEXT, {a,b}."""
     if choices := one.metadata.get(_CHOICES, ()):
         return f"{{{','.join(choices)}}}"
     kind = str(one.type)
@@ -117,7 +117,7 @@ def _shown(value: Any) -> str:
 
 
 def check_settings(settings: Any, where: str = "") -> None:
-    """Raise one sentence about the first setting that is outside its range."""
+    """Raise an error for the first setting that is outside its range."""
     for one in fields(settings):
         value = getattr(settings, one.name)
         for element in value if isinstance(value, list | tuple) else [value]:
@@ -126,7 +126,7 @@ def check_settings(settings: Any, where: str = "") -> None:
 
 
 def _outside(one: Field[Any], value: Any) -> str:
-    """What is wrong with this value of a field; empty if nothing is."""
+    """Describe why a value of a field is invalid; empty if it is valid."""
     if value is None:
         return ""
     choices = one.metadata.get(_CHOICES, ())

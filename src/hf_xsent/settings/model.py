@@ -1,4 +1,4 @@
-"""The settings of models, apart from their objectives: fields of the configs, keys of recipes, flags."""
+"""Declare the settings of models besides objectives: config fields, recipe keys and flags."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class EncoderSettings:
     )
     normalize: bool = setting(False, "Scale sentence embeddings to length 1.")
     max_length: int = setting(
-        128, "Truncate sentences to this many tokens; 32 trains fastest, 128 keeps nearly all.", at_least=2
+        128, "Truncate sentences to this many tokens; 32 trains fastest, 128 covers nearly all sentences.", at_least=2
     )
     dropout: float | None = setting(
         None, "Set the encoder's dropout in training; without it, the checkpoint's own.", at_least=0, below=1
@@ -35,7 +35,7 @@ class EncoderSettings:
 
 @dataclass(repr=False, eq=False)
 class PairSettings:
-    """What happens to sentence pairs in training, whatever the objective."""
+    """Settings of training pairs for all objectives."""
 
     random_input_shuffling: bool = setting(False, "Swap source and target of each pair at random (PPA).")
     training_mlp: bool = setting(
@@ -45,7 +45,7 @@ class PairSettings:
 
 @dataclass(repr=False, eq=False)
 class ExtractionSettings:
-    """What dual pivot trains over a frozen encoder."""
+    """Settings of dual pivot's extraction over a frozen encoder."""
 
     layers: list[int] | None = setting(
         None, "Dual pivot: mix these hidden states; 0 is the embedding layer. Without it, all.", at_least=0

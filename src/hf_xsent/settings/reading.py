@@ -1,7 +1,7 @@
 """Read ``recipe.yaml --flag value``: YAML and flags become typed values; a flag replaces the recipe's value.
 
-jsonargparse does this too, but its errors are several lines, its help needs every class imported (torch takes two
-seconds) and TrainingArguments must be subclassed for it; these functions are shorter than the adapters would be.
+jsonargparse does this too, but its errors have several lines, its help imports every class (two seconds for torch), and
+it needs a subclass of TrainingArguments.
 """
 
 from __future__ import annotations
@@ -29,17 +29,12 @@ def split_arguments(arguments: Sequence[str]) -> tuple[str | None, dict[str, lis
     for one in rest:
         if one.startswith("--"):
             name, equals, value = one[2:].partition("=")
-            current = flags[_key(name)] = [value] if equals else []
+            current = flags[name.replace("-", "_")] = [value] if equals else []
         elif current is None:
             raise RecipeError(f"unexpected argument {one!r}: the recipe comes first, then --flag value")
         else:
             current.append(one)
     return path, flags
-
-
-def _key(flag: str) -> str:
-    """The name that a flag sets; objectives and settings are written with underscores."""
-    return flag.replace("-", "_")
 
 
 def read_mapping(path: str | Path, what: str = "recipe") -> dict[str, Any]:
@@ -49,14 +44,14 @@ def read_mapping(path: str | Path, what: str = "recipe") -> dict[str, Any]:
     except OSError as error:
         raise RecipeError(f"cannot read the {what} {path}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RecipeError(f"the {what} {path} is no YAML: {' '.join(str(error).split())}") from error
+        raise RecipeError(f"the {what} {path} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, Mapping):
         raise RecipeError(f"the {what} {path} holds no settings: write lines such as 'model: xlm-roberta-base'")
     return dict(cast(Mapping[str, Any], content))
 
 
 def check_known(keys: Iterable[Any], known: Collection[str], where: str) -> None:
-    """Raise one sentence about the first key that nothing declares."""
+    """Raise an error for the first unknown key."""
     for key in keys:
         if key not in known:
             raise RecipeError(f"{where}unknown key {key!r}" + nearest(str(key), known))
@@ -67,7 +62,7 @@ def read_values(
 ) -> dict[str, Any]:
     """Convert the values of a recipe and of flags to the types of ``hints``; a flag replaces the recipe's value.
 
-    A list type whose ``hints`` entry is ``Names`` may be written as a mapping. Null states nothing.
+    A setting of type ``Names`` may be a mapping. Null means not set.
     """
     prefix = f"{where}: " if where else ""
     check_known(stated, hints, prefix)
@@ -100,14 +95,14 @@ def value_of_flag(name: str, values: Sequence[str], hint: Any) -> Any:
 
 
 def typed(where: str, value: Any, hint: Any) -> Any:
-    """Convert a value of a recipe or flag to this type, or raise one sentence about it.
+    """Convert a value of a recipe or flag to this type, or raise an error.
 
-    Text is read as YAML reads it (``5e-5`` is a number too), and stays text where the type allows text.
+    Text is parsed as YAML (``5e-5`` is a number too), but stays text if the type allows text.
     """
     kinds = _members(hint)
     choices = [one.value for kind in kinds if _is_enum(kind) for one in kind]
     if choices and value is False:
-        value = "no"  # what YAML 1.1 makes of a bare no
+        value = "no"  # YAML 1.1 parses no as false
     if isinstance(value, str) and choices and value not in choices:
         raise RecipeError(f"{where} {value!r} is unknown: use {', '.join(choices)}{nearest(value, choices)}")
     found = _converted(value, kinds)
@@ -126,7 +121,7 @@ _NOT = object()  # the value is of none of these types
 
 
 def _converted(value: Any, kinds: Sequence[Any]) -> Any:
-    """The value as the first of these types that takes it, or ``_NOT``; one value alone may stand for a list of one."""
+    """Return the value as the first of these types that fits, or ``_NOT``; convert a single value to a list of one."""
     if Any in kinds:
         return value
     if isinstance(value, str) and not isinstance(parsed := _parsed(value), str):
@@ -142,7 +137,7 @@ def _converted(value: Any, kinds: Sequence[Any]) -> Any:
 
 
 def _as(kind: Any, value: Any) -> Any:
-    """The value as this one type, or ``_NOT``."""
+    """Return the value as this type, or ``_NOT``."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if (origin := get_origin(kind)) in (list, tuple):
         if not isinstance(value, list | tuple):
@@ -160,7 +155,7 @@ def _as(kind: Any, value: Any) -> Any:
 
 
 def described(hint: Any) -> str:
-    """Name a type as an error names it: ``a number``, ``a list``."""
+    """Describe a type for an error: ``a number``, ``a list``."""
     words = {bool: "true or false", int: "a whole number", float: "a number", str: "text", dict: "a mapping"}
     kinds = [get_origin(kind) or kind for kind in _members(hint) if kind is not type(None)]
     return " or ".join(
@@ -169,7 +164,7 @@ def described(hint: Any) -> str:
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
-    """The types of a union, or the type alone."""
+    """Return the types of a union, or the single type."""
     return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
@@ -178,7 +173,7 @@ def _is_enum(kind: Any) -> bool:
 
 
 def _parsed(text: str) -> Any:
-    """What YAML reads; YAML 1.1 takes 5e-5 and 1.5e5 for text."""
+    """Parse text as YAML, and as a number where YAML 1.1 reads text, such as 5e-5."""
     try:
         return float(text) if _EXPONENT.fullmatch(text) else yaml.safe_load(text)
     except yaml.YAMLError:

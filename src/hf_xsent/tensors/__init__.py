@@ -1,1 +1,1 @@
-"""Fast tensor work that the papers do not talk about; a test holds each piece equal to a plain computation."""
+"""Fast tensor operations, each tested against a plain computation."""

@@ -1,4 +1,4 @@
-"""Softmax cross entropy over many classes without ever holding all logits: product, softmax and gradients in chunks.
+"""Compute softmax cross entropy over many classes in chunks, without all logits in memory.
 
 The plain computation: ``F.cross_entropy(states @ weight.T + bias, labels, reduction="sum")``.
 """
@@ -25,33 +25,24 @@ def chunked_cross_entropy(
 ) -> Tensor:
     """Sum over the rows of -log softmax(states @ weight.T + bias) at their label.
 
-    At most ``logits_at_once`` of the M × V logits exist at a time, in float32 or wider; the gradients are computed in
-    the forward pass, so that no logit is computed twice. Products use autocast's dtype where autocast is on. With
-    ``edit_logits``, the logits of some rows may be changed in place by constants (masks, margins). ``single_backward``
-    promises one backward pass only, which then needs no copy of a whole table's gradient.
+    At most ``logits_at_once`` of the M × V logits are in memory, in float32 or wider. The forward pass computes the
+    gradients, so that each logit is computed once. Products use autocast's dtype if autocast is on. ``edit_logits`` may
+    add constants (masks, margins) to the logits of some rows in place. ``single_backward`` allows only one backward
+    pass, which then does not copy the gradient of the weight.
     """
     device = states.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
     with torch.autocast(device, enabled=False):
         loss: Tensor = _ChunkedCrossEntropy.apply(
-            states, weight, bias, labels, logits_at_once, dtype, edit_logits, single_backward
+            states, weight, bias, labels, (logits_at_once, dtype, edit_logits, single_backward)
         )
     return loss
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        states: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        labels: Tensor,
-        logits_at_once: int,
-        dtype: Any,
-        edit_logits: Callable[[Tensor, slice], None] | None,
-        single_backward: bool,
-    ) -> Tensor:
+    def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, options: Any) -> Tensor:
+        logits_at_once, dtype, edit_logits, ctx.single_backward = options
         wide = torch.promote_types(states.dtype, torch.float32)
         rows = max(1, logits_at_once // len(weight))
         loss = torch.zeros((), dtype=wide, device=states.device)
@@ -77,7 +68,6 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 state_gradients.append(narrow @ table)
             if want_weight:
                 weight_gradient = _add_product(weight_gradient, narrow.T, some, wide)
-        ctx.single_backward = single_backward
         ctx.gradients = [
             torch.cat(state_gradients).to(states.dtype) if want_states else None,
             None if weight_gradient is None else weight_gradient.to(weight.dtype),
@@ -91,12 +81,12 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             gradients = [None if one is None else one * outer[0] for one in ctx.gradients]
         else:
             gradients = [None if one is None else one.mul_(outer[0]) for one in ctx.gradients]
-            del ctx.gradients  # scaled in place: a second backward through the same loss would be wrong
-        return (*gradients, None, None, None, None, None)
+            del ctx.gradients  # scaled in place, so that a second backward pass would be wrong
+        return (*gradients, None, None)
 
 
 def _add_product(total: Tensor | None, left: Tensor, right: Tensor, wide: torch.dtype) -> Tensor:
-    """Add left @ right in the wide dtype, without a second table where the dtypes are equal."""
+    """Add left @ right in the wide dtype, in place if the dtypes are equal."""
     if total is None:
         return (left @ right).to(wide)
     if left.dtype == wide:
@@ -105,10 +95,10 @@ def _add_product(total: Tensor | None, left: Tensor, right: Tensor, wide: torch.
 
 
 def sample_vocabulary(labels: Tensor, size: int, count: int) -> tuple[Tensor, Tensor]:
-    """Return the rows that a sampled softmax scores, ascending, and what to add to each row's logit.
+    """Return the ascending rows of a sampled softmax, and the correction to add to each row's logit.
 
-    All labels of the batch are included; of the other rows about ``count`` of ``size`` are sampled evenly and stand for
-    all of them, so that the sum of exponentials is right in expectation.
+    Rows are all labels of the batch and about ``count`` of ``size`` others, sampled uniformly. With the correction, the
+    expected sum of exponentials is that of the full softmax.
     """
     wanted = torch.zeros(size, dtype=torch.bool, device=labels.device)
     sampled = torch.rand(size, device=labels.device) < count / size

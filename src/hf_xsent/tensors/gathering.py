@@ -1,7 +1,7 @@
-"""Batches that span processes: gathered rows with exact gradients, and means over all processes.
+"""Gather rows of all processes with exact gradients, and compute means over all processes.
 
-The gradients of data-parallel training are averaged over processes. A loss that is a mean over this process's rows has,
-after that average, the gradients of the mean over all rows, if what it read of other processes sent its gradients back.
+Data-parallel training averages gradients over processes. If gathering is differentiable, the averaged gradients of
+losses over each process's rows are those of one loss over all rows.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from torch import Tensor
 
 
 def process_count() -> int:
-    """How many processes train together."""
+    """Return the number of processes."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def gather_rows(rows: Tensor) -> tuple[Tensor, int]:
-    """The rows of all processes in order of rank, and where this one's start; processes may hold different numbers.
+    """Return the rows of all processes in order of rank, and the index of this process's first row.
 
-    In the backward pass the gradients that all processes have for a row are summed where the row came from.
+    Processes may have different numbers of rows. The backward pass sums the gradients of a row over all processes.
     """
     if process_count() == 1:
         return rows, 0
@@ -34,7 +34,7 @@ def gather_rows(rows: Tensor) -> tuple[Tensor, int]:
 
 
 class _GatherRows(torch.autograd.Function):
-    """All-gather forwards, the sum of all processes' gradients of the own rows backwards; no factor of their number."""
+    """All-gather in the forward pass; sum over processes, without averaging, in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, counts: list[int]) -> Tensor:
@@ -53,7 +53,7 @@ class _GatherRows(torch.autograd.Function):
 
 
 def sum_over_processes(count: Tensor) -> Tensor:
-    """The sum of a number that each process has."""
+    """Sum a tensor over all processes."""
     total = count.detach().clone()
     if process_count() > 1:
         dist.all_reduce(total)
@@ -61,5 +61,10 @@ def sum_over_processes(count: Tensor) -> Tensor:
 
 
 def mean_over_processes(total: Tensor, count: Tensor) -> Tensor:
-    """``total`` of this process over the ``count`` of all, times their number: right once gradients are averaged."""
+    """Divide ``total`` by the ``count`` of all processes, times their number, since gradients are averaged."""
     return total * process_count() / count.clamp_min(1)
+
+
+def mean_over_rows(total: Tensor, rows: Tensor) -> Tensor:
+    """Divide this process's ``total`` over its ``rows`` by the rows of all processes, as ``mean_over_processes``."""
+    return mean_over_processes(total, sum_over_processes(torch.tensor(len(rows), device=rows.device)))

@@ -1,4 +1,4 @@
-"""Results that cost memory and next to no time: made again in the backward pass, from what is kept anyway."""
+"""Recompute cheap results in the backward pass, which saves memory for next to no time."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from torch.utils.checkpoint import checkpoint
 from hf_xsent.compat import ELEMENTWISE_NODES, RESHAPING_NODES
 
 
-def recomputed(function: Callable[..., Tensor], *inputs: Any, random: bool = False) -> Tensor:
-    """``function(*inputs)``, of which only the inputs are kept; ``random`` if it draws numbers, as dropout does."""
-    if not torch.is_grad_enabled() or torch.compiler.is_compiling():  # a compiler finds by itself what to recompute
+def recompute_in_backward(function: Callable[..., Tensor], *inputs: Any, random: bool = False) -> Tensor:
+    """Call the function and store only its inputs for the backward pass; ``random`` if it uses random numbers."""
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling():  # compilers choose what to recompute themselves
         return function(*inputs)
     result: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=random)
     return result
 
 
-def activations_recomputed() -> AbstractContextManager[Any]:
-    """Within, results of activation functions and gates are not kept: their inputs are, and are as wide."""
+def recompute_activations() -> AbstractContextManager[Any]:
+    """Recompute outputs of activation functions and gates within the context; autograd stores their inputs anyway."""
     return saved_tensors_hooks(_pack, _unpack)
 
 
@@ -32,13 +32,13 @@ def _pack(tensor: Tensor) -> Any:
     while node is not None and node.name() in RESHAPING_NODES:
         node = node.next_functions[0][0]
     if node is None or node.name() not in ELEMENTWISE_NODES or not all(before for before, _ in node.next_functions):
-        return tensor  # the graph keeps an input only where all others are learnt, too
+        return tensor  # autograd saves an input only if all other inputs need gradients
     return node, tensor.shape
 
 
-def _unpack(kept: Any) -> Tensor:
-    if isinstance(kept, Tensor):
-        return kept
-    node, shape = kept
+def _unpack(saved: Any) -> Tensor:
+    if isinstance(saved, Tensor):
+        return saved
+    node, shape = saved
     with torch.no_grad():
         return ELEMENTWISE_NODES[node.name()](node).reshape(shape)

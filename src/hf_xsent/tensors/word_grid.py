@@ -1,4 +1,4 @@
-"""Words of a packed batch: which word pieces are one word, which words are linked, and words laid out in a grid."""
+"""Find the words and word links of a packed batch, and arrange words in a grid for matrix products."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from hf_xsent.tensors.packing import PackedSentences
 
 @dataclass(frozen=True)
 class WordLinks:
-    """Which word pieces are one word, and which words of a pair translate each other."""
+    """The word of each token, and the linked words of each pair."""
 
-    words: Tensor  # T: number of the packed token's word in its sentence; -1: of none
-    links: Tensor  # N × L × 2: numbers of a source and a target word, best link of a word first; rows end in -1
+    words: Tensor  # T: index of each packed token's word in its sentence; -1: none
+    links: Tensor  # N × L × 2: indices of a source and a target word, best link of a word first; padded with -1
 
 
 @dataclass(frozen=True)
 class BatchWords:
     """The W words of a batch, sentence after sentence, all sources before all targets."""
 
-    pieces: Tensor  # P: packed numbers of the tokens that are pieces of words, word after word
+    pieces: Tensor  # P: packed indices of the tokens of all words, word after word
     word_of_piece: Tensor  # P
-    sentence: Tensor  # W: the caller's number of each word's sentence
+    sentence: Tensor  # W: the caller's index of each word's sentence
     first_piece: Tensor  # W: where a word's pieces start
-    lengths: Tensor  # W: how many pieces each has
+    lengths: Tensor  # W: number of pieces
     first_word: Tensor  # 2N: where a sentence's words start
 
 
@@ -40,7 +40,7 @@ class LinkedWords:
 
 
 def linked_words(packed: PackedSentences, given: WordLinks) -> tuple[BatchWords, LinkedWords]:
-    """Find the words of which some piece was not truncated, and their links; a word's first link counts."""
+    """Find the words that are not truncated completely, and the first link of each."""
     count, device = len(packed.lengths), packed.lengths.device
     width = max(int(given.words.max()) + 1 if len(given.words) else 1, 1)
     sentence = torch.repeat_interleave(packed.restore.argsort(), packed.lengths)
@@ -72,35 +72,29 @@ def linked_words(packed: PackedSentences, given: WordLinks) -> tuple[BatchWords,
     return words, LinkedWords(linked[order[first]], translations[order[first]])
 
 
-@dataclass(frozen=True)
-class TranslatedPieces:
-    """The places of linked words, and the word pieces of their translations to predict there."""
+def translated_pieces(words: BatchWords, linked: Tensor, translations: Tensor) -> tuple[Tensor, Tensor]:
+    """Return packed indices of the pieces of linked words, and of the pieces of their translations to predict there.
 
-    place: Tensor  # packed numbers of tokens
-    translation: Tensor  # packed numbers of the tokens whose pieces are predicted
-
-
-def translated_pieces(words: BatchWords, linked: Tensor, translations: Tensor) -> TranslatedPieces:
-    """Pair the pieces of linked words one by one; where the numbers differ, clip the longer word."""
+    The longer word is truncated.
+    """
     lengths = torch.minimum(words.lengths[linked], words.lengths[translations])
     link = torch.repeat_interleave(lengths)
     offset = torch.arange(len(link), device=link.device) - (lengths.cumsum(0) - lengths)[link]
     place, translation = (words.pieces[words.first_piece[end[link]] + offset] for end in (linked, translations))
-    return TranslatedPieces(place, translation)
+    return place, translation
 
 
 def mean_directions(pieces: Tensor, words: BatchWords) -> Tensor:
-    """Return W × d means of the directions of each word's pieces: products are mean cosines of all pairs of pieces."""
+    """Return W × d means of normalized pieces of each word, whose products are mean cosines over pairs of pieces."""
     pieces = F.normalize(pieces if pieces.dtype == torch.float64 else pieces.float(), dim=-1)
     sums = pieces.new_zeros(len(words.lengths), pieces.shape[1]).index_add(0, words.word_of_piece, pieces)
     return sums / words.lengths[:, None]
 
 
 def ranking_logits(vectors: Tensor, words: BatchWords, links: LinkedWords) -> tuple[Tensor, Tensor]:
-    """Return for each linked word its products with all words of the other sentence (M × C), and its positive's place.
+    """Return the logits of each linked word over the words of the other sentence (M × C), and its positive's index.
 
-    Words are laid out in a grid, sides × pairs with links × words, so that each pair is one matrix product. Places
-    beyond a sentence's words are -inf.
+    A grid of sides × pairs with links × words makes each pair one matrix product. Padding is -inf.
     """
     half = len(words.first_word) // 2
     pair, side = words.sentence % half, words.sentence // half

@@ -1,4 +1,4 @@
-"""Layers do not keep what activation functions gave, and learn bit by bit as Hugging Face's own, which do."""
+"""Layers do not store activations, and their gradients equal bit by bit those with stored activations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hf_xsent.models import backbone
 from hf_xsent.models.families import backbone_of, family
 from hf_xsent.tensors.packing import pack
 
-NARROWING = ("output.dense", "Wo")  # what reads the activations, in layers of BERT and of ModernBERT
+NARROWING = ("output.dense", "Wo")  # the modules after the activations in BERT and ModernBERT
 
 
 def _encoder(folder: Path, adapters: bool) -> PreTrainedModel:
@@ -29,8 +29,8 @@ def _encoder(folder: Path, adapters: bool) -> PreTrainedModel:
     return encoder
 
 
-def _learn(folder: Path, adapters: bool = False, autocast: bool = False) -> tuple[dict[str, Tensor], list[bool]]:
-    """The gradients of a weighted sum of all states, and of each layer whether its activations outlive the forward."""
+def _train(folder: Path, adapters: bool = False, autocast: bool = False) -> tuple[dict[str, Tensor], list[bool]]:
+    """Return the gradients of a weighted sum of all hidden states, and whether each layer stores its activations."""
     encoder = _encoder(folder, adapters)
     activations: list[StorageWeakRef] = []
     for name, module in encoder.named_modules():
@@ -44,20 +44,20 @@ def _learn(folder: Path, adapters: bool = False, autocast: bool = False) -> tupl
     weights = torch.randn(int(mask.sum()), encoder.config.hidden_size, generator=generator)
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         total = (backbone_of(encoder).encode(pack([ids], [mask])) * weights).sum()
-    kept = [not storage.expired() for storage in activations]
+    stored = [not storage.expired() for storage in activations]
     total.backward()
-    return {name: one.grad for name, one in encoder.named_parameters() if one.grad is not None}, kept
+    return {name: one.grad for name, one in encoder.named_parameters() if one.grad is not None}, stored
 
 
 @pytest.mark.parametrize("how", [{}, {"adapters": True}, {"autocast": True}], ids=["plain", "adapters", "autocast"])
-def test_activations_are_not_kept_and_gradients_are_the_same(
+def test_activations_are_not_stored_and_gradients_are_equal(
     how: dict[str, bool], tiny_encoders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gradients, kept = _learn(tiny_encoders, **how)
-    monkeypatch.setattr(backbone, "activations_recomputed", nullcontext)
-    expected, kept_by_others = _learn(tiny_encoders, **how)
-    assert len(kept) > 1 and not any(kept)
-    assert all(kept_by_others)
+    gradients, stored = _train(tiny_encoders, **how)
+    monkeypatch.setattr(backbone, "recompute_activations", nullcontext)
+    expected, stored_without = _train(tiny_encoders, **how)
+    assert len(stored) > 1 and not any(stored)
+    assert all(stored_without)
     assert gradients.keys() == expected.keys()
     for name, gradient in expected.items():
         assert torch.equal(gradients[name], gradient), name
