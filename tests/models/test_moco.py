@@ -287,7 +287,7 @@ def test_the_preset_is_the_papers() -> None:
         ({"objectives": {MOCO: {"queue_size": 0}}}, "objectives.momentum_contrast.queue_size 0 is not at least 1"),
         (
             {"objectives": {MOCO: {"momentum": 1.0}}},
-            "objectives.momentum_contrast.momentum 1.0 is not at least 0, below 1",
+            "objectives.momentum_contrast.momentum 1.0 is not at least 0 and below 1",
         ),
         ({"objectives": {MOCO: {"projection": 0}}}, "objectives.momentum_contrast.projection 0 is not at least 1"),
         ({"training_mlp": True}, "momentum_contrast does not support training_mlp"),

@@ -276,7 +276,7 @@ def test_pieces_can_be_added_to_the_vocabulary(encoder_folders: dict[str, Path],
     [
         ({"pooling": "means"}, r"pooling 'means' is unknown: use cls, mean, max, sum; did you mean 'mean'\?"),
         ({"poolin": "cls"}, r"DapConfig has no setting 'poolin'; did you mean 'pooling'\?"),
-        ({"dropout": 1.0}, "dropout 1.0 is not at least 0, below 1"),
+        ({"dropout": 1.0}, "dropout 1.0 is not at least 0 and below 1"),
         ({"max_length": 257}, "max_length 257 does not fit: this encoder takes 2 to 256 tokens"),
         ({"max_length": 1}, "max_length 1 is not at least 2"),
         ({"encoder_config": None}, "DapConfig has no setting 'encoder_config'"),

@@ -349,8 +349,8 @@ def test_a_sampled_softmax_trains_the_head(encoder_folders: dict[str, Path], pai
     [
         ({"head_layers": 4}, "head_layers 4 does not fit: this encoder has 3 layers to copy"),
         ({"head_layers": 0}, f"objectives.{RTL}.head_layers 0 is not at least 1"),
-        ({"masked_share": 0.0}, f"objectives.{RTL}.masked_share 0.0 is not above 0, at most 1"),
-        ({"masked_share": 1.5}, f"objectives.{RTL}.masked_share 1.5 is not above 0, at most 1"),
+        ({"masked_share": 0.0}, f"objectives.{RTL}.masked_share 0.0 is not above 0 and at most 1"),
+        ({"masked_share": 1.5}, f"objectives.{RTL}.masked_share 1.5 is not above 0 and at most 1"),
         (
             {"direction": "back"},
             f"objectives.{RTL}.direction 'back' is unknown: use source_to_target, target_to_source",

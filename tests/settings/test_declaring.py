@@ -66,7 +66,7 @@ def test_a_mutable_default_is_not_shared() -> None:
     ("name", "text", "metavar"),
     [
         ("temperature", "Divide cosines by this. (above 0; default: 0.05)", "X"),
-        ("share", "Mask this share. (at least 0, below 1)", "X"),
+        ("share", "Mask this share. (at least 0 and below 1)", "X"),
         ("steps", "Take this many steps. (at least 1, at most 9; default: 3)", "N"),
         ("dims", "Rank these widths. (at least 1)", "VALUE …"),
         ("pooling", "Pool by this. (default: cls)", "{cls,mean}"),
@@ -99,8 +99,8 @@ def test_values_within_their_ranges_pass(values: dict[str, Any]) -> None:
         ({"temperature": float("nan")}, "temperature nan is not above 0"),
         ({"temperature": float("inf")}, "temperature inf is not above 0"),
         ({"margin": float("nan")}, "margin nan is not finite"),
-        ({"share": 1.0}, "share 1.0 is not at least 0, below 1"),
-        ({"share": -0.1}, "share -0.1 is not at least 0, below 1"),
+        ({"share": 1.0}, "share 1.0 is not at least 0 and below 1"),
+        ({"share": -0.1}, "share -0.1 is not at least 0 and below 1"),
         ({"steps": 0}, "steps 0 is not at least 1, at most 9"),
         ({"steps": 10}, "steps 10 is not at least 1, at most 9"),
         ({"dims": [4, 0]}, "dims 0 is not at least 1"),
@@ -116,7 +116,7 @@ def test_a_value_out_of_its_range_is_one_sentence(values: dict[str, Any], error:
 def test_ranges_are_described_in_words() -> None:
     assert [range_of(FIELDS[name]) for name in ("temperature", "share", "margin")] == [
         "above 0",
-        "at least 0, below 1",
+        "at least 0 and below 1",
         "",
     ]
 

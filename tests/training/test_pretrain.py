@@ -182,7 +182,7 @@ def test_languages_get_their_embeddings(run: Run) -> None:
         ),
         ({"objectives": {"matryoshka": {"dims": [0]}}}, RecipeError, "objectives.matryoshka.dims 0 is not at least 1"),
         ({"objectives": {"matryoshka": 1}}, RecipeError, "objectives.matryoshka.dims is missing: list the widths"),
-        ({"share_of_start": 1.0}, RecipeError, "share_of_start 1.0 is not at least 0, below 1"),
+        ({"share_of_start": 1.0}, RecipeError, "share_of_start 1.0 is not at least 0 and below 1"),
         ({"lora_rank": 4, "lora_targets": ["qery"]}, RecipeError, "did you mean 'query'"),
         (
             {"objectives": {"distillation": 1}},
@@ -247,7 +247,7 @@ def test_a_mistake_is_told_before_the_model_is_loaded(
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"alpha": 2}, "alpha 2.0 is not at least 0, at most 1"),
+        ({"alpha": 2}, "alpha 2.0 is not at least 0 and at most 1"),
         ({"languages": ["de", "en"]}, "language 'fr' of the data has no embedding"),
     ],
 )

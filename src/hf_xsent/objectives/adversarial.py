@@ -32,9 +32,7 @@ class AdversarialSettings(ObjectiveSettings):
     """The settings of the critic."""
 
     critic_steps: int = setting(2, "Steps of the critic (κ) before each step of the extraction.", at_least=1)
-    clip: float | None = setting(
-        None, "Clamp the critic's weights to this distance from zero; without it, free.", above=0
-    )
+    clip: float | None = setting(None, "Clamp the critic's weights to [-clip, clip]; without it, no clamping.", above=0)
 
 
 @dataclass(frozen=True)
@@ -61,9 +59,13 @@ class Adversarial(SentenceObjective):
         """Compute L_disc with this weight of the critic."""
         return score_difference(source.detach(), target.detach(), weight)
 
+    def freeze(self) -> None:
+        """Switch the critic's gradients off: it has a separate optimizer."""
+        self.critic.requires_grad_(False)
+
     @torch.no_grad()
     def clip_critic(self) -> None:
-        """Clamp each weight of the critic to ``clip``."""
+        """Clamp each weight of the critic to [-clip, clip]."""
         if self.settings.clip is not None:
             self.critic.weight.clamp_(-self.settings.clip, self.settings.clip)
 

@@ -30,7 +30,7 @@ class Needs:
     pairs: bool = True  # rows are translations of each other
     links: bool = False  # word alignments of the pairs
     teacher: bool = False  # another model's embeddings of the targets
-    mask_token: bool = False  # the tokenizer's special ids and the checkpoint's masked-language head
+    mask_token: bool = False  # special token ids, and a masked-language head to start from if it has one
     momentum_encoder: bool = False  # a moving average of the encoder
     frozen_encoder: bool = False  # only for an extraction over a frozen encoder (dual pivot)
 
@@ -88,7 +88,7 @@ class Objective(nn.Module):
 
     Settings: ClassVar[type[ObjectiveSettings]] = ObjectiveSettings
     needs: ClassVar[Needs] = Needs()
-    critic_steps = 0  # of a critic with a separate optimizer, before each step of the encoder
+    critic_steps = 0  # optimizer steps of a critic before each step of the other weights; 0: no critic
 
     def __init__(self, settings: Any, parts: Parts) -> None:
         super().__init__()
@@ -138,11 +138,11 @@ class SentenceObjective(Objective, ABC):
 
 
 class TokenObjective(Objective, ABC):
-    """A loss over sampled tokens: the mean over parts, each of which is a mean over its tokens."""
+    """A loss over sampled tokens: the mean over parts of sum / ``SampledTargets.count``, over all processes."""
 
     @abstractmethod
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
-        """Make all random choices, so that a second pass over the same pairs can repeat them; one item per part."""
+        """Make all random choices, so that gradient caching can repeat them in a second pass; one item per part."""
 
     @abstractmethod
     def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:

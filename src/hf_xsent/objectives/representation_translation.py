@@ -7,11 +7,15 @@ g is K transformer layers and a vocabulary projection. [CLS] of both sides is ex
 attends to all source tokens and all [MASK]s; all targets are predicted at once. Gradients reach the encoder through
 enc(x).
 
->>> states, words, targets = torch.randn(3, 4), torch.randn(5, 4), torch.tensor([1, 4, 0])  # g's outputs, word table, y
->>> logits = states @ words.T
->>> plain = -sum(logits[j].log_softmax(0)[targets[j]] for j in range(3)) / 3
->>> torch.allclose(F.cross_entropy(logits, targets), plain)
-True
+enc(x) and m pass through a copy of the encoder's embedding module (positions, type, LayerNorm) before the layers, as in
+the authors' code; n counts the predicted tokens of the whole batch. The rows of one pair, [CLS] being token 0:
+
+>>> x, y = torch.tensor([[0, 5, 2]]), torch.tensor([[0, 7, 8, 2]])
+>>> packed = pack([x, y], [torch.ones_like(x), torch.ones_like(y)])
+>>> pairs = PairTokens(packed, torch.zeros(1), None, padded_length=4)
+>>> rows = translation_rows(pairs, known=torch.tensor([0]), predicted=torch.tensor([1]), start=10)
+>>> rows.labels.tolist(), rows.masked.tolist(), rows.packed.positions.tolist()
+([7, 8, 2], [False, False, True, True, True], [1, 2, 11, 12, 13])
 """
 
 from __future__ import annotations
@@ -24,14 +28,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: F401 - for the docstring's computation
 
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.objectives.base import Corpus, Needs, Parts, Start, TokenObjective
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, TokenStates
 from hf_xsent.objectives.settings import VocabularySettings
 from hf_xsent.settings.declaring import derived, setting
-from hf_xsent.tensors.packing import PackedSentences, join
+from hf_xsent.tensors.packing import PackedSentences, join, pack  # noqa: F401 - pack for the docstring
 
 logger = logging.getLogger(__name__)
 

@@ -5,10 +5,16 @@
 
 Both losses are computed in both directions. The similarity of two words is the mean cosine over pairs of their pieces.
 
+Where the two words of a link differ in length, AWP predicts as many pieces as the shorter one has.
+
 >>> x, y = torch.eye(2), torch.tensor([[1.0, 1], [0, 1]])  # hidden states of two words each; word j is linked to word j
 >>> cosines = F.normalize(x, dim=1) @ F.normalize(y, dim=1).T
->>> (cosines.logsumexp(1) - cosines.diagonal()).sum()  # x → y; y → x is the same with cosines.T
-tensor(0.9582)
+>>> plain = sum((one.logsumexp(1) - one.diagonal()).sum() for one in (cosines, cosines.T))
+>>> numbers = torch.arange(4)  # words of one piece: two of the source, then two of the target
+>>> words = BatchWords(numbers, numbers, numbers // 2, numbers, torch.ones(4), torch.tensor([0, 2]))
+>>> links = LinkedWords(numbers, torch.tensor([2, 3, 0, 1]))
+>>> torch.allclose(word_ranking_loss(torch.cat((x, y)), words, links), plain)
+True
 """
 
 from __future__ import annotations
@@ -105,13 +111,19 @@ class AlignedWordPrediction(TokenObjective):
         return (SampledTargets(rows, torch.tensor(share * len(packed.lengths), device=predicted.device)),)
 
     def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:
-        """Sum the cross entropy of all pieces of all translations, from another pass through the encoder."""
+        """Sum the cross entropy of the predicted pieces of all translations, from another pass through the encoder."""
         rows: MaskedRows = sampled.rows
         masked = states.states[:0]  # a batch without links has no gradient, but must use every weight
         if len(rows.predicted):
             masked = states.encode(rows.packed, rows.predicted, rows.language_ids)
         loss: Tensor = self.head(masked, rows.labels, states.word_embeddings)
         return loss
+
+
+def word_ranking_loss(pieces: Tensor, words: BatchWords, links: LinkedWords, temperature: float = 1.0) -> Tensor:
+    """Sum WTR over the linked words of both directions, from the hidden states of the words' pieces."""
+    cosines, positives = ranking_logits(mean_directions(pieces, words), words, links)
+    return F.cross_entropy(cosines / temperature, positives, reduction="sum")
 
 
 class WordTranslationRanking(TokenObjective):
@@ -131,6 +143,4 @@ class WordTranslationRanking(TokenObjective):
         if not len(links.words):
             return states.states.sum() * 0
         with torch.autocast(states.states.device.type, enabled=False):
-            vectors = mean_directions(states.at(words.pieces), words)
-            cosines, positives = ranking_logits(vectors, words, links)
-            return F.cross_entropy(cosines / self.settings.temperature, positives, reduction="sum")
+            return word_ranking_loss(states.at(words.pieces), words, links, self.settings.temperature)

@@ -89,9 +89,9 @@ def default_of(one: Field[Any]) -> Any:
 
 
 def range_of(one: Field[Any]) -> str:
-    """Describe the valid numbers of a field in words, such as ``above 0, at most 1``."""
+    """Describe the valid numbers of a field in words, such as ``above 0 and at most 1``."""
     bounds: Mapping[str, float] = one.metadata.get(_RANGE, {})
-    return ", ".join(f"{_COMPARED[name][1]} {bound:g}" for name, bound in bounds.items())
+    return " and ".join(f"{_COMPARED[name][1]} {bound:g}" for name, bound in bounds.items())
 
 
 def help_of(one: Field[Any]) -> str:

@@ -61,10 +61,13 @@ def sum_over_processes(count: Tensor) -> Tensor:
 
 
 def mean_over_processes(total: Tensor, count: Tensor) -> Tensor:
-    """Divide ``total`` by the ``count`` of all processes, times their number, since gradients are averaged."""
+    """Return total × world size / count, with a ``count`` summed over processes.
+
+    Averaging gradients over processes then gives the gradient of the mean over all ``count`` items.
+    """
     return total * process_count() / count.clamp_min(1)
 
 
 def mean_over_rows(total: Tensor, rows: Tensor) -> Tensor:
-    """Divide this process's ``total`` over its ``rows`` by the rows of all processes, as ``mean_over_processes``."""
+    """Apply ``mean_over_processes`` to a total over this process's rows; the count is the number of rows of all."""
     return mean_over_processes(total, sum_over_processes(torch.tensor(len(rows), device=rows.device)))
