@@ -1,0 +1,1 @@
+"""From two documents to bitext: sentences, spans, alignment, filter."""

@@ -1,0 +1,75 @@
+"""One document's side of an alignment: sentence vectors, and from them the vectors of spans of sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+LONGEST_SPAN = 4
+_SPECIAL_TOKENS = 4  # how many characters they weigh in the mean of a sentence's tokens
+
+
+@dataclass(frozen=True)
+class Side:
+    """Sentence vectors as mean pooling gives them, not normalised; characters and paragraphs of the sentences."""
+
+    vectors: np.ndarray  # N × width
+    lengths: np.ndarray  # characters, N
+    paragraphs: np.ndarray  # paragraph numbers, N
+
+    @classmethod
+    def of(cls, sentences: Sequence[str], vectors: np.ndarray, paragraphs: Sequence[int] | None = None) -> Side:
+        """Measure the sentences."""
+        numbers = np.zeros(len(sentences), np.int64) if paragraphs is None else np.array(paragraphs)
+        return cls(vectors, np.array([len(one) for one in sentences], np.float32), numbers)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def unit_vectors(self, rows: slice | np.ndarray) -> np.ndarray:
+        """Sentence vectors of length 1."""
+        some = np.asarray(self.vectors[rows], np.float32)
+        return np.asarray(some / np.maximum(np.linalg.norm(some, axis=1, keepdims=True), 1e-12))
+
+    def spans(self, start: int, stop: int) -> np.ndarray:
+        """Unit vectors of the spans that end before sentence ``start`` … ``stop - 1``, by their size from 0.
+
+        A span's vector is the mean of its sentences' vectors weighted by their lengths: what mean pooling would give
+        over all its tokens, had they not seen each other. Sentences are encoded once and in no other context. Spans
+        that would start before the document are zero.
+        """
+        first = start - LONGEST_SPAN
+        rows = np.arange(max(first, 0), stop - 1)
+        weighted = np.zeros((stop - first - 1, self.vectors.shape[1]), np.float32)
+        weighted[max(-first, 0) :] = self.vectors[rows] * (self.lengths[rows, None] + _SPECIAL_TOKENS)
+        spans = np.zeros((LONGEST_SPAN + 1, stop - start, weighted.shape[1]), np.float32)
+        for size in range(1, LONGEST_SPAN + 1):
+            end = LONGEST_SPAN - size
+            spans[size] = spans[size - 1] + weighted[end : end + stop - start]
+        spans /= np.maximum(np.linalg.norm(spans, axis=2, keepdims=True), 1e-12)
+        for size in range(1, LONGEST_SPAN + 1):
+            spans[size, : max(0, size - start)] = 0
+        return spans
+
+    def span_lengths(self, start: int, stop: int) -> np.ndarray:
+        """Characters of the same spans, with a space between sentences."""
+        first = start - LONGEST_SPAN
+        ends = np.concatenate((np.zeros(max(-first, 0) + 1), np.cumsum(self.lengths[max(first, 0) : stop - 1] + 1.0)))
+        last = ends[LONGEST_SPAN:]
+        return np.stack([last - ends[LONGEST_SPAN - size : len(ends) - size] for size in range(LONGEST_SPAN + 1)])
+
+    def paragraph_ends(self, start: int, stop: int) -> np.ndarray:
+        """Whether a paragraph ends before these sentences."""
+        rows = np.arange(start, stop)
+        inside = (rows > 0) & (rows < len(self))
+        before, after = np.clip(rows - 1, 0, len(self) - 1), np.clip(rows, 0, len(self) - 1)
+        return np.asarray(~inside | (self.paragraphs[before] != self.paragraphs[after]))
+
+    def crossed_paragraphs(self, start: int, stop: int) -> np.ndarray:
+        """How many paragraph ends lie within the same spans."""
+        rows = np.arange(start, stop)
+        last = self.paragraphs[np.clip(rows - 1, 0, len(self) - 1)]
+        firsts = [self.paragraphs[np.clip(rows - max(1, size), 0, len(self) - 1)] for size in range(LONGEST_SPAN + 1)]
+        return np.asarray(last - np.stack(firsts))
