@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": {"errors", "recomputing", "packing", "objectives"},
     "data": {"errors"},
     "mining": {"errors", "pages", "data", "models"},
+    "documents": {"errors", "data", "models", "mining"},
     "alignment": {"errors", "packing", "data", "models"},  # aligners read words as data has them, with states of models
     "evaluation": {"errors", "packing", "data", "models", "mining"},
     "training": {"errors", "logs", "data", "models", "objectives", "evaluation", "publishing"},

@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from hf_xsent.data.bitext import load_bitext
+    from hf_xsent.documents.alignment import align_documents
     from hf_xsent.mining.margin import mine_bitext
     from hf_xsent.models.dap import DapConfig, DapForSentenceEmbedding, XlmrWithRTLHead
     from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForPreTraining, DualPivotForSentenceEmbedding
@@ -40,6 +41,7 @@ __all__ = [
     "WacseConfig",
     "WacseForPreTraining",
     "WacseForSentenceEmbedding",
+    "align_documents",
     "export_sentence_transformer",
     "load_bitext",
     "mine_bitext",
@@ -61,6 +63,7 @@ _HOMES = {
     "WacseConfig": "models.wacse",
     "WacseForPreTraining": "models.wacse",
     "WacseForSentenceEmbedding": "models.wacse",
+    "align_documents": "documents.alignment",
     "export_sentence_transformer": "publishing.sentence_transformer",
     "load_bitext": "data.bitext",
     "mine_bitext": "mining.margin",

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from hf_xsent import __version__
 from hf_xsent.cli import (
+    align_documents,
     align_words,
     analyse,
     card,
@@ -44,6 +45,7 @@ COMMANDS = (
     cost,
     compare,
     mine,
+    align_documents,
     score,
     export,
     trim_vocab,

@@ -1,7 +1,8 @@
-"""Score the pairs of a bitext file: cosine, and margin where pools of sentences are given.
+"""Score the pairs of a bitext file, and filter them: cosine, and margin where pools of sentences are given.
 
 hf-xsent score crawled.tsv --model runs/mine --output scored.tsv
 hf-xsent score crawled.tsv --model runs/mine --output scored.tsv --source_pool zh.txt --target_pool en.txt
+hf-xsent score pairs.tsv --model runs/mine --output clean.tsv --language de --filter min_score=0.7 max_length_ratio=2
 """
 
 from __future__ import annotations
@@ -17,6 +18,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--language", default="und", help="Name the language of the source side, for files that need it."
     )
+    parser.add_argument(
+        "--target_language", default="en", help="Name the language of the target side, for --filter; und for any."
+    )
+    parser.add_argument(
+        "--filter",
+        nargs="*",
+        metavar="RULE=VALUE",
+        help="Write only pairs that pass the rules of documents/filtering.py, and report what each rule removed; "
+        "RULE=VALUE changes one, null switches it off.",
+    )
     parser.add_argument("--columns", nargs=2, metavar=("SOURCE", "TARGET"), help="Name or number the two columns.")
     parser.add_argument("--source_pool", metavar="FILE", help="Seek neighbours of targets among these sentences.")
     parser.add_argument("--target_pool", metavar="FILE", help="Seek neighbours of sources among these sentences.")
@@ -29,13 +40,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Open the model, encode pools if there are any, score."""
+    """Open the model, encode pools if there are any, score, filter."""
+    from itertools import islice
     from pathlib import Path
 
+    from hf_xsent.data.cleaning import CleaningReport
     from hf_xsent.data.outputs import check_writable
-    from hf_xsent.data.readers import check_source
+    from hf_xsent.data.readers import check_source, read_pairs
     from hf_xsent.data.sentences import load_sentences
     from hf_xsent.data.sources import resolve_sources, source_files
+    from hf_xsent.documents.filtering import FilterRules, PairFilter, check_language
     from hf_xsent.errors import DataError, RecipeError
     from hf_xsent.logs import quiet_logs
     from hf_xsent.mining.scoring import score_pairs
@@ -55,6 +69,13 @@ def run(arguments: argparse.Namespace) -> None:
         raise RecipeError(f"{arguments.pairs} are {len(sources)} files: score one at a time")
     check_writable(arguments.output, [*source_files(sources[0]), *filter(None, files)])
     check_source(sources[0])
+    kept = None
+    if arguments.filter is not None:
+        languages = arguments.language, arguments.target_language
+        kept = PairFilter(FilterRules.parse(arguments.filter), *languages)
+        sample = list(zip(*islice(read_pairs(sources[0]), 10_000), strict=True))
+        for texts, language, name in zip(sample, languages, ("source", "target"), strict=False):
+            check_language(texts, language, f"the {name} side of {arguments.pairs}")
     work = Path(arguments.work or f"{arguments.output}.work")
     if all(files):
         check_writable(work / "sentences" / "lock")
@@ -71,5 +92,8 @@ def run(arguments: argparse.Namespace) -> None:
         source, target = (VectorStore.open(work, side, identity).encode(embedder) for side in sides)
         pools = (source, target)
     device = embedder.model.device
-    count = score_pairs(sources[0], arguments.output, embedder, pools, arguments.k, arguments.margin, device)
+    keeps = None if kept is None else kept.keeps
+    count = score_pairs(sources[0], arguments.output, embedder, pools, arguments.k, arguments.margin, device, keeps)
+    if kept is not None:
+        print(CleaningReport({arguments.language: kept.counts}).table())
     print(f"{count:,} scored pairs are in {arguments.output}")

@@ -84,12 +84,12 @@ def _with_links(source: BitextSource, number: int, pair: tuple[str, str], given:
 
 def _read_tsv(source: BitextSource) -> Iterator[Row | DataError]:
     path = Path(source.path)
-    columns: list[int | str] = [
-        0 if source.source_column is None else source.source_column,
-        1 if source.target_column is None else source.target_column,
-    ]
+    stated = (source.source_column, source.target_column)
+    columns: list[int | str] = [default if one is None else one for one, default in zip(stated, (0, 1), strict=True)]
     header = any(isinstance(column, str) for column in columns)
     for number, line in lines_or_errors(path):
+        if number == 1 and stated == (None, None) and _is_our_header(line):
+            columns, header = ["source", "target"], True
         if isinstance(line, DataError):
             if header:
                 raise line
@@ -106,6 +106,12 @@ def _read_tsv(source: BitextSource) -> Iterator[Row | DataError]:
                             "(numbered from 0); a line is source<TAB>target")  # fmt: skip
         else:
             yield number, cells[first], cells[second]
+
+
+def _is_our_header(line: str | DataError) -> bool:
+    """Tell whether a table is one of scored pairs, as ``mine``, ``score`` and ``align-documents`` write them."""
+    cells = [] if isinstance(line, DataError) else line.split("\t")
+    return cells[:1] == ["score"] and {"source", "target"} <= {*cells}
 
 
 def _column(path: Path, name: str, header: list[str]) -> int:

@@ -66,15 +66,14 @@ def band(anchors: Anchors, source_length: int, target_length: int, widest: int =
     positions = np.arange(source_length + 1)
     behind = np.searchsorted(path_rows, positions - _MARGIN)
     ahead = np.searchsorted(path_rows, positions + _MARGIN, side="right") - 1
-    low = path_columns[np.clip(behind - _SIDESTEPS, 0, None)] - _MARGIN
-    high = path_columns[np.clip(ahead + _SIDESTEPS, None, len(path_columns) - 1)] + _MARGIN
     line = np.interp(positions, path_rows, path_columns)
-    low = np.maximum(low, line - widest / 2)
-    high = np.minimum(high, line + widest / 2)
-    low = np.minimum.accumulate(low[::-1])[::-1]
-    high = np.maximum.accumulate(high)
-    low, high = (np.clip(one, 0, target_length).astype(np.int64) for one in (np.floor(low), np.ceil(high)))
+    lowest = np.maximum(path_columns[np.clip(behind - _SIDESTEPS, 0, None)] - _MARGIN, line - widest / 2)
+    highest = path_columns[np.clip(ahead + _SIDESTEPS, None, len(path_columns) - 1)] + _MARGIN
+    highest = np.minimum(highest, line + widest / 2)
+    low = np.clip(np.floor(np.minimum.accumulate(lowest[::-1])[::-1]), 0, target_length).astype(np.int64)
+    high = np.clip(np.ceil(np.maximum.accumulate(highest)), 0, target_length).astype(np.int64)
     low[0], high[-1] = 0, target_length
+    high[:-1] = np.maximum(high[:-1], low[1:])  # a path leads through: a step down ends within the next row
     return low, high
 
 

@@ -110,8 +110,8 @@ def _similarities(
     flat = spans.reshape(-1, spans.shape[2]), others.reshape(-1, others.shape[2])
     chance = (flat[0] @ scale.target_mean)[:, None] + flat[1] @ scale.source_mean
     cosines = (flat[0] @ flat[1].T - chance / 2) / scale.typical
-    missing = (~flat[0].any(1))[:, None] | ~flat[1].any(1)
-    cosines[missing] = 0
+    there = np.any(flat[0], axis=1)[:, None] & np.any(flat[1], axis=1)
+    cosines *= there
     return cosines.reshape(shape[0], shape[2], shape[1], shape[3]).swapaxes(1, 2)
 
 

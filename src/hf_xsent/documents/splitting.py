@@ -9,18 +9,20 @@ from importlib.resources import files
 
 from hf_xsent.data.languages import find_language, scripts_of
 
-_CLOSING = "\"'”’»›)]}」』】）》〉"
+_CLOSING = "\"'”“’»›)]}」』】）》〉"
 _OPENING = "\"'“‘„‚«‹([{¿¡—–-"
 # These end a sentence wherever they stand; the others must be followed by whitespace.
 _FULL_WIDTH = "。！？｡"
 _ENDINGS = ".!?…؟۔।॥։።៕။"
-_ENDING = re.compile(f"[{_FULL_WIDTH}]+[{re.escape(_CLOSING)}]*|[{_ENDINGS}]+[{re.escape(_CLOSING)}]*(?=\\s)")
+_ENDING = re.compile(f"[{_FULL_WIDTH}]+[”’」』】）》〉]*|[{_ENDINGS}]+[{re.escape(_CLOSING)}]*(?: »)?(?=\\s)")
 _GREEK_ENDING = re.compile(f"[{_ENDINGS};\u037e]+[{re.escape(_CLOSING)}]*(?=\\s)")
 _SPACE = re.compile(r"\s+")
 _BLANK_LINE = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
 _LAST_WORD = re.compile(r"[^\s(\[{«„“\"'’‘]+$")
 # Languages that write ordinal numbers with a full stop: "am 3. Mai".
-_ORDINAL_LANGUAGES = set("bs cs da de et eu fi hr hu is lv nb nn no pl sk sl sr tr".split())
+_ORDINAL_LANGUAGES = frozenset(
+    ("bs", "cs", "da", "de", "et", "eu", "fi", "hr", "hu", "is", "lv", "nb", "nn", "no", "pl", "sk", "sl", "sr", "tr")
+)
 _LONGEST_ORDINAL = 2
 # Thai, Lao, Khmer and Burmese put spaces between clauses; shorter clauses are joined.
 _CLAUSE_SCRIPTS = {"Thai", "Laoo", "Khmr", "Mymr"}
@@ -29,10 +31,11 @@ _SHORTEST_CLAUSE = 30
 
 @dataclass(frozen=True)
 class Document:
-    """The sentences of a document, and for each the number of its paragraph, which never falls."""
+    """The sentences of a document, and for each the number of its paragraph, and of its line or itself, from 1."""
 
     sentences: list[str]
     paragraphs: list[int]
+    numbers: list[int]
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -42,8 +45,9 @@ def split_lines(text: str) -> Document:
     """Take each line as a sentence; empty lines separate paragraphs."""
     sentences: list[str] = []
     paragraphs: list[int] = []
+    numbers: list[int] = []
     paragraph, gap = 0, False
-    for line in text.splitlines():
+    for number, line in enumerate(text.split("\n"), start=1):
         if not (sentence := _SPACE.sub(" ", line).strip()):
             gap = True
             continue
@@ -51,7 +55,8 @@ def split_lines(text: str) -> Document:
         gap = False
         sentences.append(sentence)
         paragraphs.append(paragraph)
-    return Document(sentences, paragraphs)
+        numbers.append(number)
+    return Document(sentences, paragraphs, numbers)
 
 
 def split_text(text: str, language: str = "und") -> Document:
@@ -68,7 +73,7 @@ def split_text(text: str, language: str = "und") -> Document:
         found = split_paragraph(part, language)
         sentences += found
         paragraphs += [number] * len(found)
-    return Document(sentences, paragraphs)
+    return Document(sentences, paragraphs, list(range(1, len(sentences) + 1)))
 
 
 def split_paragraph(text: str, language: str = "und") -> list[str]:
@@ -96,7 +101,7 @@ def _ends(before: str, ending: str, after: str, code: str, abbreviations: frozen
     if ending[0] in _FULL_WIDTH:
         return True
     following = after.lstrip(_OPENING + " ")[:1]
-    if following.islower():
+    if following.islower() and not "ა" <= following <= "ჿ":  # Georgian has no capitals in sentences
         return False
     if ending.rstrip(_CLOSING) != ".":
         return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -30,17 +30,20 @@ def score_pairs(
     k: int = 4,
     margin: str = "ratio",
     device: str | torch.device = "cpu",
+    keeps: Callable[[str, str, float], bool] | None = None,
 ) -> int:
     """Write ``score``, ``cosine`` and both texts for each pair of a file, in its order; gives how many.
 
     ``pools`` are vectors of source and target sentences among which neighbours are sought: the score is the margin
-    then, else the cosine; they are compared on ``device``. Memory does not grow with the file.
+    then, else the cosine; they are compared on ``device``. ``keeps`` chooses by both texts and the score which pairs
+    are written. Memory does not grow with the file.
     """
     check_writable(output, source_files(source))
     check_source(source)
     pairs = iter(tqdm(read_pairs(source), desc="scoring", unit=" pairs", disable=None))
     blocks = iter(lambda: list(islice(pairs, _PAIRS_AT_ONCE)), [])
-    rows = (row for some in blocks for row in _rows(some, model, pools, k, margin, device))
+    scored = (row for some in blocks for row in _rows(some, model, pools, k, margin, device))
+    rows = scored if keeps is None else (row for row in scored if keeps(row[2], row[3], float(row[0])))
     return write_table(output, COLUMNS, rows)
 
 

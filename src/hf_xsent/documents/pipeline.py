@@ -1,0 +1,168 @@
+"""From files of documents to one file of aligned sentences; a run that was stopped goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from hf_xsent.data.identification import identify_language
+from hf_xsent.data.languages import find_language
+from hf_xsent.data.outputs import check_writable
+from hf_xsent.data.sources import is_jsonl
+from hf_xsent.documents.alignment import align_sides, logger
+from hf_xsent.documents.reading import SPLITS, pair_documents, read_document
+from hf_xsent.documents.spans import Side
+from hf_xsent.documents.splitting import Document
+from hf_xsent.errors import DataError, nearest
+from hf_xsent.mining.tables import one_line, write_lines, write_table
+from hf_xsent.mining.tasks import Processes, RunTasks, save
+from hf_xsent.models.encodes import Encodes
+
+COLUMNS = ("score", "document", "source_numbers", "target_numbers", "source", "target")
+_SENTENCES_AT_ONCE = 4096
+_VERSION = 1  # of what parts hold
+
+
+@dataclass(frozen=True)
+class DocumentSettings:
+    """How to read documents, and which pairs to write."""
+
+    split: str = "lines"
+    languages: tuple[str, str] | None = None
+    threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse unknown languages and ways to split."""
+        if self.split not in SPLITS:
+            raise DataError(f"unknown split {self.split!r}: use {' or '.join(SPLITS)}{nearest(self.split, SPLITS)}")
+        for language in self.languages or ():
+            find_language(language)
+
+
+@dataclass(frozen=True)
+class AlignPair:
+    """Align one pair of files; the result is a file of JSON lines."""
+
+    name: str
+    source: Path
+    target: Path
+    settings: DocumentSettings
+    identity: dict[str, str]
+    work: Path
+
+    @property
+    def path(self) -> Path:
+        """The aligned sentences."""
+        stated = asdict(self.settings) | {"threshold": None}
+        decisive = [_VERSION, self.identity, stated, *(_hash_file(one) for one in (self.source, self.target))]
+        return self.work / "aligned" / f"{_hash(decisive)}.jsonl"
+
+    def run(self, model: Encodes | None) -> None:
+        """Read, encode, align, write."""
+        assert model is not None
+        files, languages = (self.source, self.target), self.settings.languages or (None, None)
+        documents = [read_document(*one) for one in zip(files, [self.settings.split] * 2, languages, strict=True)]
+        _check_languages(files, documents, self.settings.languages)
+        sides = [self._encode(document, model) for document in documents]
+        aligned = align_sides(sides[0], sides[1], (str(self.source), str(self.target)))
+        rows = []
+        for spans in aligned:
+            if spans.score is None:
+                continue
+            row: dict[str, Any] = {"score": spans.score, "document": self.name}
+            numbered = zip(("source", "target"), documents, (spans.source, spans.target), strict=True)
+            for side, document, numbers in numbered:
+                row[f"{side}_numbers"] = [document.numbers[number] for number in numbers]
+                row[side] = " ".join(document.sentences[number] for number in numbers)
+            rows.append(json.dumps(row, ensure_ascii=False))
+        write_lines(self.path, rows)
+
+    def _encode(self, document: Document, model: Encodes) -> Side:
+        """Encode what the work folder does not hold yet, some thousand sentences at a time."""
+        folder = self.work / "vectors"
+        folder.mkdir(parents=True, exist_ok=True)
+        parts = []
+        starts = range(0, len(document), _SENTENCES_AT_ONCE)
+        for start in tqdm(starts, desc="encoding", unit=" parts", delay=2, leave=False, disable=None):
+            some = document.sentences[start : start + _SENTENCES_AT_ONCE]
+            path = folder / f"{_hash([self.identity, some])}.npy"
+            if not path.is_file():
+                save(path, np.asarray(model.encode(some), np.float32))
+            parts.append(np.load(path, mmap_mode="r"))
+        vectors = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return Side.of(document.sentences, vectors, document.paragraphs)
+
+
+def align_files(
+    source: str,
+    target: str,
+    output: str | Path,
+    model: Encodes,
+    identity: dict[str, str],
+    work: str | Path,
+    settings: DocumentSettings | None = None,
+    run: RunTasks | None = None,
+) -> int | None:
+    """Align files, folders or globs, and write the pairs of all documents to one TSV (``COLUMNS``) or JSONL file.
+
+    Numbers count lines, or sentences of running text, from 1. ``work`` keeps vectors and documents that are aligned
+    already: a run that was stopped goes on. Of several processes the first writes the output and returns how many
+    pairs it holds.
+    """
+    settings, run = settings or DocumentSettings(), run or Processes()
+    pairs = pair_documents(source, target)
+    files = [file for _, *both in pairs for file in both]
+    check_writable(output, files)
+    check_writable(Path(work) / "aligned" / "part", files)
+    for file in files if len(pairs) > 1 else ():
+        read_document(file, settings.split)  # a bad file is reported before hours of work
+    tasks = [AlignPair(name, one, other, settings, identity, Path(work)) for name, one, other in pairs]
+    run(tasks, "aligning", model)
+    if isinstance(run, Processes) and run.rank:
+        return None
+    rows = _rows(tasks, settings.threshold)
+    if is_jsonl(Path(output).name):
+        return write_lines(output, (json.dumps(row, ensure_ascii=False) for row in rows))
+    return write_table(output, COLUMNS, ([_cell(row[column]) for column in COLUMNS] for row in rows))
+
+
+def _rows(tasks: Sequence[AlignPair], threshold: float | None) -> Iterator[dict[str, Any]]:
+    for task in tasks:
+        with task.path.open(encoding="utf-8") as file:
+            for line in file:
+                row: dict[str, Any] = json.loads(line) | {"document": task.name}
+                if threshold is None or row["score"] >= threshold:
+                    yield row
+
+
+def _cell(value: Any) -> str:
+    """Write numbers as 4 or 4-6."""
+    if isinstance(value, list):
+        return str(value[0]) if len(value) == 1 else f"{value[0]}-{value[-1]}"
+    return f"{value:.6f}" if isinstance(value, float) else one_line(value)
+
+
+def _check_languages(files: Sequence[Path], documents: Sequence[Document], languages: tuple[str, str] | None) -> None:
+    """Warn where a document reads like another language than stated, or both like the same."""
+    found = [identify_language(document.sentences) for document in documents]
+    for file, code, stated in zip(files, found, languages or (None, None), strict=True):
+        if stated is not None and code is not None and find_language(stated).code != code:
+            names = find_language(code).name, find_language(stated).name
+            logger.warning("%s reads like %s, not %s: check the file and --languages", file, *names)
+    if found[0] is not None and found[0] == found[1] and languages is None:
+        logger.warning("%s and %s both read like %s: check the files", *files, find_language(found[0]).name)
+
+
+def _hash_file(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _hash(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
