@@ -89,6 +89,10 @@ def prepared(
         Path(name).write_text(table, "utf-8")
     with gzip.open("pairs.de-en.tsv.gz", "wt", encoding="utf-8") as file:
         file.write(table)
+    Path("books").mkdir()
+    for folder in ("", "books/"):
+        for side, language in enumerate(("de", "fr")):
+            Path(f"{folder}book.{language}.txt").write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
     Path("train").mkdir()
     with lzma.open("train/de-en.tsv.xz", "wt", encoding="utf-8") as file:
         file.write(table)
@@ -135,7 +139,7 @@ def _run(block: Block) -> None:
 
 def _ready(page: str) -> None:
     """Pages that go on where another ended find its folders."""
-    if page in ("docs/mine_bitext.md", "docs/choose_a_method.md", "docs/evaluation.md"):
+    if page in ("docs/mine_bitext.md", "docs/from_documents.md", "docs/choose_a_method.md", "docs/evaluation.md"):
         model = DapForSentenceEmbedding.from_backbone("encoder", pooling="mean", max_length=64).eval()
         export_sentence_transformer(model, "exported", AutoTokenizer.from_pretrained("encoder"), verify=False)
     if page in ("docs/publish.md", "docs/evaluation.md"):
