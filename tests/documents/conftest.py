@@ -20,7 +20,9 @@ class Meanings:
         return np.array([self._vector(one) for one in sentences], np.float32)
 
     def _vector(self, sentence: str) -> np.ndarray:
-        words = [np.random.default_rng(int(word)).standard_normal(WIDTH) for word in sentence.split()[1:]]
+        words = [
+            np.random.default_rng(int(word)).standard_normal(WIDTH) for word in sentence.split() if word.isdecimal()
+        ]
         noise = np.random.default_rng(sum(sentence.encode())).standard_normal(WIDTH)
         return np.mean(words, axis=0) + 0.15 * noise + 0.3
 

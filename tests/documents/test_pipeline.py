@@ -90,7 +90,7 @@ def test_what_is_done_is_not_done_again(folders: Path, model: Any) -> None:
     assert len(model.encoded) == encoded
     (folders / "fr" / "b.txt").write_text(text("fr", *range(20, 31)))
     align(folders, model)
-    assert len(model.encoded) == encoded + 11  # only what changed
+    assert not any("1001 2001" in one for one in model.encoded[encoded:])  # only the document that changed
 
 
 @pytest.mark.parametrize("file", [1, 2, 3, 4, 6, 7])

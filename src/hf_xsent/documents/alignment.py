@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike, fspath
@@ -12,7 +12,7 @@ import numpy as np
 
 from hf_xsent.documents.anchors import Anchors, find_anchors
 from hf_xsent.documents.beads import Weights
-from hf_xsent.documents.search import search
+from hf_xsent.documents.search import doubtful_spans, search
 from hf_xsent.documents.spans import Side
 from hf_xsent.errors import DataError
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -61,19 +61,38 @@ def align_documents(
     vectors = [np.asarray(encoder.encode(list(side))) for side in (source_sentences, target_sentences)]
     source = Side.of(source_sentences, vectors[0], source_paragraphs)
     target = Side.of(target_sentences, vectors[1], target_paragraphs)
-    return align_sides(source, target, weights=weights)
+    return align_sides(source, target, encoder.encode, (source_sentences, target_sentences), weights=weights)
 
 
 def align_sides(
-    source: Side, target: Side, names: tuple[str, str] = ("source", "target"), weights: Weights | None = None
+    source: Side,
+    target: Side,
+    encode: Callable[[Sequence[str]], np.ndarray],
+    sentences: tuple[Sequence[str], Sequence[str]],
+    names: tuple[str, str] = ("source", "target"),
+    weights: Weights | None = None,
 ) -> list[AlignedSpans]:
-    """Align documents whose sentences are encoded; ``names`` stand in errors and warnings."""
+    """Align documents whose sentences are encoded; ``names`` stand in errors and warnings.
+
+    A first search composes the vectors of spans from those of sentences; where it finds anything but sure single pairs,
+    spans are encoded as one text for a second search.
+    """
+    weights = weights or Weights()
     for side, name in ((source, names[0]), (target, names[1])):
         check_finite(side.vectors, "float32", partial("sentence {1} (from 0) of {0}".format, name))
     check_lengths(source, target, names)
     anchors = find_anchors(source, target)
     _check_order(anchors, names)
-    beads = search(source, target, anchors, weights or Weights())
+    beads = search(source, target, anchors, weights)
+    chosen = doubtful_spans(source, target, anchors, beads)
+    if any(chosen):
+        source, target = (
+            side.with_spans(spans, np.asarray(encode([" ".join(texts[end - size : end]) for size, end in spans])))
+            if spans
+            else side
+            for side, spans, texts in zip((source, target), chosen, sentences, strict=True)
+        )
+        beads = search(source, target, anchors, weights)
     found = [
         AlignedSpans(tuple(one), tuple(other), _score(source, target, anchors, one, other) if one and other else None)
         for one, other in beads

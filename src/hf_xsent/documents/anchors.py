@@ -106,7 +106,7 @@ def _mean_unit_vector(side: Side) -> np.ndarray:
     total = np.zeros(side.vectors.shape[1], np.float64)
     for start in range(0, len(side), _ROWS_AT_ONCE):
         total += side.unit_vectors(slice(start, start + _ROWS_AT_ONCE)).sum(0)
-    return np.asarray(total / len(side), np.float32)
+    return np.asarray(total / len(side) * (1 - 1 / len(side)), np.float32)  # one of them may be the translation
 
 
 def _chance(side: Side, mean: np.ndarray) -> np.ndarray:

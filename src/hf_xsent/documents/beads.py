@@ -20,20 +20,19 @@ class Weights:
     documents have: 0 is chance, 1 a typical translation.
     """
 
-    similarity: float = 6.41
-    similarity_by_size: float = 3.92  # times the mean number of sentences of both sides
-    neighbours: float = -4.57  # mean similarity to the sentences next to the spans
-    longer: float = -3.81  # how much more similar the spans are with one sentence more
-    shorter: float = 4.6  # how much more similar they are with one sentence less
-    length_ratio: float = -4.34  # logarithm of the lengths' ratio, over that of the documents
-    bead: float = 1.51
-    size: float = -4.4  # times the mean number of sentences of both sides, above 1
-    unequal: float = 0.5  # more than one sentence on a side
-    both_several: float = 0.45  # on both
-    paragraph_inside: float = -1.0  # times the ends of paragraphs within the spans
-    paragraph_unequal: float = -0.5  # a paragraph ends with one span and not with the other
-    skip: float = 1.38
-    skip_length: float = -2.68  # times a quarter of the logarithm of the characters skipped
+    similarity: float = 6.68
+    similarity_by_size: float = 2.61  # times the mean number of sentences of both sides
+    longer: float = -4.08  # how much more similar the spans are with one sentence more
+    shorter: float = 1.2  # how much more similar they are with one sentence less
+    length_ratio: float = -3.21  # logarithm of the lengths' ratio, over that of the documents
+    bead: float = 0.29
+    size: float = -2.47  # times the mean number of sentences of both sides, above 1
+    unequal: float = 0.6  # more than one sentence on a side
+    both_several: float = 0.9  # on both
+    paragraph_inside: float = -1.5  # times the ends of paragraphs within the spans
+    paragraph_unequal: float = -1.0  # a paragraph ends with one span and not with the other
+    skip: float = 1.55
+    skip_length: float = -1.68  # times a quarter of the logarithm of the characters skipped
 
     @classmethod
     def names(cls) -> list[str]:
@@ -71,7 +70,6 @@ def bead_features(
     features = {}
     for a, b in SIZES:
         own = here(a, b)
-        beside = (here(a, 1, 0, 1) + here(a, 1, 0, -b) + here(1, b, 1, 0) + here(1, b, -a, 0)) / 4
         longer = [here(a + 1, b), here(a + 1, b, 1, 0)] if a < LONGEST_SPAN else []
         longer += [here(a, b + 1), here(a, b + 1, 0, 1)] if b < LONGEST_SPAN else []
         shorter = [here(a - 1, b), here(a - 1, b, -1, 0)] if a > 1 else []
@@ -81,7 +79,6 @@ def bead_features(
         values = (
             own,
             size * own,
-            beside,
             np.maximum.reduce(longer) - own if longer else 0.0,
             np.maximum.reduce(shorter) - own if shorter else 0.0,
             np.minimum(np.abs(ratio), 2),

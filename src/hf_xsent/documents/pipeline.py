@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from hf_xsent.mining.tasks import Processes, RunTasks, save
 from hf_xsent.models.encodes import Encodes
 
 COLUMNS = ("score", "document", "source_numbers", "target_numbers", "source", "target")
-_SENTENCES_AT_ONCE = 4096
+_TEXTS_AT_ONCE = 4096
 _VERSION = 1  # of what parts hold
 
 
@@ -70,8 +71,12 @@ class AlignPair:
         files, languages = (self.source, self.target), self.settings.languages or (None, None)
         documents = [read_document(*one) for one in zip(files, [self.settings.split] * 2, languages, strict=True)]
         _check_languages(files, documents, self.settings.languages)
-        sides = [self._encode(document, model) for document in documents]
-        aligned = align_sides(sides[0], sides[1], (str(self.source), str(self.target)))
+        sides = [
+            Side.of(document.sentences, self._encode(model, document.sentences), document.paragraphs)
+            for document in documents
+        ]
+        texts = documents[0].sentences, documents[1].sentences
+        aligned = align_sides(*sides, partial(self._encode, model), texts, (str(self.source), str(self.target)))
         rows = []
         for spans in aligned:
             if spans.score is None:
@@ -84,20 +89,19 @@ class AlignPair:
             rows.append(json.dumps(row, ensure_ascii=False))
         write_lines(self.path, rows)
 
-    def _encode(self, document: Document, model: Encodes) -> Side:
-        """Encode what the work folder does not hold yet, some thousand sentences at a time."""
+    def _encode(self, model: Encodes, texts: Sequence[str]) -> np.ndarray:
+        """Encode what the work folder does not hold yet, some thousand texts at a time."""
         folder = self.work / "vectors"
         folder.mkdir(parents=True, exist_ok=True)
         parts = []
-        starts = range(0, len(document), _SENTENCES_AT_ONCE)
+        starts = range(0, len(texts), _TEXTS_AT_ONCE)
         for start in tqdm(starts, desc="encoding", unit=" parts", delay=2, leave=False, disable=None):
-            some = document.sentences[start : start + _SENTENCES_AT_ONCE]
+            some = texts[start : start + _TEXTS_AT_ONCE]
             path = folder / f"{_hash([self.identity, some])}.npy"
             if not path.is_file():
                 save(path, np.asarray(model.encode(some), np.float32))
             parts.append(np.load(path, mmap_mode="r"))
-        vectors = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return Side.of(document.sentences, vectors, document.paragraphs)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def align_files(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from hf_xsent.documents.anchors import Anchors, band
 from hf_xsent.documents.beads import SIZES, Weights, bead_features, skip_features
-from hf_xsent.documents.spans import LONGEST_SPAN, Side
+from hf_xsent.documents.spans import LONGEST_SPAN, Side, Span
 
 _ROWS_AT_ONCE = 64
 _CELLS_AT_ONCE = 1 << 16
+_SURE = 0.7  # of a typical translation's similarity
+_NEAR = 1  # single pairs to each side that must be sure as well
 _IMPOSSIBLE = np.float64(-1e12)
 _SKIP_TARGET, _SKIP_SOURCE = 0, 1  # backpointers; the bead of SIZES[k] is k + 2
 
@@ -52,6 +54,34 @@ def search(source: Side, target: Side, anchors: Anchors, weights: Weights) -> li
         choices.append(choice)
         recent = [*recent[1 - LONGEST_SPAN :], np.where(skipped > best + 1e-9, skipped, best)]
     return _trace(choices, low, len(source), len(target))
+
+
+def doubtful_spans(source: Side, target: Side, anchors: Anchors, beads: Sequence[Bead]) -> tuple[list[Span], ...]:
+    """List the spans of both sides that a closer look should encode: those near anything but sure single pairs."""
+    sure = np.array([_is_sure(source, target, anchors, one, other) for one, other in beads])
+    settled = sure.copy()
+    for distance in range(1, _NEAR + 1):
+        settled[distance:] &= sure[:-distance]
+        settled[:-distance] &= sure[distance:]
+    chosen: tuple[list[Span], list[Span]] = ([], [])
+    for spans, length, ranges in zip(chosen, (len(source), len(target)), zip(*beads, strict=True), strict=True):
+        inside = np.zeros(length + 1, np.int64)
+        for numbers, is_settled in zip(ranges, settled, strict=True):
+            inside[numbers.start + 1 : numbers.stop + 1] = not is_settled
+        total = np.cumsum(inside)
+        for size in range(2, LONGEST_SPAN + 1):
+            ends = np.arange(size, length + 1)
+            spans += [(size, end) for end in ends[total[ends] - total[ends - size] == size].tolist()]
+    return chosen
+
+
+def _is_sure(source: Side, target: Side, anchors: Anchors, one: range, other: range) -> bool:
+    if len(one) != 1 or len(other) != 1:
+        return False
+    scale = anchors.scale
+    vectors = source.unit_vectors(np.array(one))[0], target.unit_vectors(np.array(other))[0]
+    chance = (vectors[0] @ scale.target_mean + vectors[1] @ scale.source_mean) / 2
+    return bool(vectors[0] @ vectors[1] - chance >= _SURE * scale.typical)
 
 
 def _overlay(line: np.ndarray, start: int, other: np.ndarray, other_start: int) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 LONGEST_SPAN = 4
+Span = tuple[int, int]  # how many sentences, and the number of the sentence after the last
 _SPECIAL_TOKENS = 4  # how many characters they weigh in the mean of a sentence's tokens
 
 
@@ -18,6 +19,8 @@ class Side:
     vectors: np.ndarray  # N × width
     lengths: np.ndarray  # characters, N
     paragraphs: np.ndarray  # paragraph numbers, N
+    encoded: np.ndarray | None = None  # unit vectors of the spans that were encoded
+    places: np.ndarray | None = None  # their places in ``encoded`` by size and end, -1 for the others
 
     @classmethod
     def of(cls, sentences: Sequence[str], vectors: np.ndarray, paragraphs: Sequence[int] | None = None) -> Side:
@@ -28,6 +31,14 @@ class Side:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    def with_spans(self, spans: Sequence[Span], vectors: np.ndarray) -> Side:
+        """Add vectors of spans that were encoded as one text."""
+        places = np.full((LONGEST_SPAN + 1, len(self) + 1), -1, np.int32)
+        for place, (size, end) in enumerate(spans):
+            places[size, end] = place
+        unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return replace(self, encoded=unit.astype(np.float32), places=places)
+
     def unit_vectors(self, rows: slice | np.ndarray) -> np.ndarray:
         """Sentence vectors of length 1."""
         some = np.asarray(self.vectors[rows], np.float32)
@@ -36,9 +47,9 @@ class Side:
     def spans(self, start: int, stop: int) -> np.ndarray:
         """Unit vectors of the spans that end before sentence ``start`` … ``stop - 1``, by their size from 0.
 
-        A span's vector is the mean of its sentences' vectors weighted by their lengths: what mean pooling would give
-        over all its tokens, had they not seen each other. Sentences are encoded once and in no other context. Spans
-        that would start before the document are zero.
+        Where a span was not encoded, its vector is the mean of its sentences' vectors weighted by their lengths: what
+        mean pooling would give over all its tokens, had they not seen each other. Spans that would start before the
+        document are zero.
         """
         first = start - LONGEST_SPAN
         rows = np.arange(max(first, 0), stop - 1)
@@ -51,6 +62,9 @@ class Side:
         spans /= np.maximum(np.linalg.norm(spans, axis=2, keepdims=True), 1e-12)
         for size in range(1, LONGEST_SPAN + 1):
             spans[size, : max(0, size - start)] = 0
+        if self.encoded is not None and self.places is not None:
+            places = self.places[:, start:stop]
+            spans[places >= 0] = self.encoded[places[places >= 0]]
         return spans
 
     def span_lengths(self, start: int, stop: int) -> np.ndarray:
