@@ -71,12 +71,12 @@ class AlignPair:
         files, languages = (self.source, self.target), self.settings.languages or (None, None)
         documents = [read_document(*one) for one in zip(files, [self.settings.split] * 2, languages, strict=True)]
         _check_languages(files, documents, self.settings.languages)
-        sides = [
+        source, target = (
             Side.of(document.sentences, self._encode(model, document.sentences), document.paragraphs)
             for document in documents
-        ]
-        texts = documents[0].sentences, documents[1].sentences
-        aligned = align_sides(*sides, partial(self._encode, model), texts, (str(self.source), str(self.target)))
+        )
+        texts, names = (documents[0].sentences, documents[1].sentences), (str(self.source), str(self.target))
+        aligned = align_sides(source, target, partial(self._encode, model), texts, names)
         rows = []
         for spans in aligned:
             if spans.score is None:
