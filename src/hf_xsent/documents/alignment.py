@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 MAX_LENGTH = 256  # tokens of a sentence; models that were trained on shorter ones still profit
 _LONGER_SIDE = 20
 _LOW_SCORE = 0.3  # what the best pairs of unrelated documents reach
-_FEW_ANCHORS = 8
+_FEW_ANCHORS = 20  # fewer may be in any order by chance
 _IN_ORDER = 0.5  # of the anchors: documents in the same order have nearly all, shuffled ones 2 / sqrt(anchors)
 
 
