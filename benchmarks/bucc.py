@@ -1,8 +1,8 @@
-"""BUCC: F1 of exact mining and of faiss indexes on the same vectors, and what mining 1M × 1M would take at these rates.
+"""Measure F1 on BUCC of exact mining and of faiss indexes, and extrapolate the time of mining 1M × 1M.
 
-  python benchmarks/bucc.py --model ENCODER --data FOLDER --vectors KEPT [--pair zh-en] [--split dev]
+  python benchmarks/bucc.py --model ENCODER --data FOLDER --vectors FOLDER [--pair zh-en] [--split dev]
 
-Vectors are encoded once into the folder KEPT. Times are CPU seconds of one thread, but for the index as many as given.
+Embeddings are encoded once into the folder of --vectors. Times are CPU seconds of one thread; an index may use more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hf_xsent.data.bucc import load_bucc
+from hf_xsent.data.benchmarks.bucc import load_bucc
 from hf_xsent.mining.calibration import best_threshold
 from hf_xsent.mining.margin import mine_bitext
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -25,7 +25,7 @@ INDEXES = (("IVF64,Flat", 4), ("IVF64,Flat", 8), ("IVF64,Flat", 16), ("HNSW32", 
 
 
 def main() -> None:
-    """Encode, mine in each way, print and keep the figures."""
+    """Encode, mine in each way, print and save the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", required=True)

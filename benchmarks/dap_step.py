@@ -1,10 +1,10 @@
-"""Cost of a DAP step at the size of mBERT, beside a padded Hugging Face step of translation ranking alone.
+"""Measure the cost of a DAP step at the size of mBERT, relative to a padded Hugging Face step of translation ranking.
 
   OMP_WAIT_POLICY=PASSIVE python benchmarks/dap_step.py
 
 Random weights and word pieces (12 layers × 768, 119,547 pieces), 32 pairs, lengths of mean 18 and at most 32 tokens;
-each step is forward, backward, clipping and AdamW. The processes take turns (see turns.py). Prints CPU seconds as a
-share of the padded step, page faults and peak memory, and writes them to --output.
+each step is forward, backward, clipping and AdamW. The processes alternate (see turns.py). Prints CPU seconds relative
+to the padded step, page faults and peak memory, and writes them to --output.
 """
 
 from __future__ import annotations
@@ -17,10 +17,14 @@ from typing import Any
 from turns import Turn, take_turns
 
 VOCABULARY, RESTRICTED, PAIRS, LONGEST = 119_547, 30_000, 32, 32
+DAP_RESTRICTED = {
+    "translation_ranking": 1.0,
+    "representation_translation": {"weight": 0.8, "vocabulary_size": RESTRICTED},
+}
 
 
 def lengths(generator: Any) -> Any:
-    """Of PAIRS sentences: mean 18, at most 32, as real pairs cut at 32 tokens have."""
+    """Sample lengths of PAIRS sentences: mean 18, at most 32, as of real pairs truncated at 32 tokens."""
     import torch
 
     drawn = torch.randn(PAIRS, generator=generator) * 7 + 17.8
@@ -28,7 +32,7 @@ def lengths(generator: Any) -> Any:
 
 
 def batch(step: int) -> dict[str, Any]:
-    """The pairs of one step, the same for every contender; targets use the restricted pieces only."""
+    """Return the pairs of one step, equal for every contender; targets use the restricted pieces only."""
     import torch
 
     generator = torch.Generator().manual_seed(step)
@@ -43,14 +47,14 @@ def batch(step: int) -> dict[str, Any]:
 
 
 def encoder_config() -> Any:
-    """The shape of mBERT."""
+    """Return a configuration of the size of mBERT."""
     from transformers import BertConfig
 
     return BertConfig(vocab_size=VOCABULARY)
 
 
 def train(turn: Turn, model: Any, loss: Any, batch: Any = batch) -> None:
-    """The same loop for all."""
+    """Train with the same loop for all contenders."""
     import torch
 
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
@@ -64,7 +68,7 @@ def train(turn: Turn, model: Any, loss: Any, batch: Any = batch) -> None:
 
 
 def padded(turn: Turn) -> None:
-    """Translation ranking as one would write it: both sides padded, two forward passes."""
+    """Train translation ranking with both sides padded, in two forward passes."""
     import torch
     from transformers import BertModel
 
@@ -83,11 +87,11 @@ def padded(turn: Turn) -> None:
 
 
 def ours(turn: Turn, bf16: bool = False, **settings: Any) -> None:
-    """XlmrWithRTLHead with memory kept between steps, as AlignmentTrainer does."""
+    """Train our model, reusing freed memory between steps as AlignmentTrainer does."""
     import torch
 
     from hf_xsent import DapConfig, XlmrWithRTLHead
-    from hf_xsent.training.memory import keep_freed_memory
+    from hf_xsent.compat import keep_freed_memory
 
     keep_freed_memory()
     torch.manual_seed(0)
@@ -102,35 +106,35 @@ def ours(turn: Turn, bf16: bool = False, **settings: Any) -> None:
 
 
 def tr(turn: Turn) -> None:
-    """Ours, translation ranking alone."""
+    """Train our translation ranking alone."""
     ours(turn, objectives={"translation_ranking": 1.0})
 
 
 def dap_restricted(turn: Turn) -> None:
-    """Ours, with a vocabulary of 30,000 pieces."""
-    ours(turn, rtl_vocabulary_size=RESTRICTED)
+    """Train our DAP with a vocabulary of 30,000 pieces."""
+    ours(turn, objectives=DAP_RESTRICTED)
 
 
 def dap_full(turn: Turn) -> None:
-    """Ours, over all pieces."""
+    """Train our DAP over all pieces."""
     ours(turn)
 
 
 def dap_bf16(turn: Turn) -> None:
-    """Ours, restricted, under autocast to bfloat16."""
-    ours(turn, bf16=True, rtl_vocabulary_size=RESTRICTED)
+    """Train our restricted DAP under autocast to bfloat16."""
+    ours(turn, bf16=True, objectives=DAP_RESTRICTED)
 
 
 CONTENDERS = {"padded TR": padded, "TR": tr, "DAP restricted": dap_restricted, "DAP full": dap_full}
 
 
 def main() -> None:
-    """Compare, print and keep the figures."""
+    """Compare, print and save the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--bf16", action="store_true", help="Also under bfloat16; slow where the CPU has no such unit.")
+    parser.add_argument("--bf16", action="store_true", help="Also measure bfloat16; slow on CPUs without it.")
     parser.add_argument("--output", default="benchmarks/results/dap_step.json")
     options = parser.parse_args()
     contenders = CONTENDERS | ({"DAP restricted, bf16": dap_bf16} if options.bf16 else {})

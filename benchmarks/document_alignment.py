@@ -1,12 +1,12 @@
-"""Alignment of documents: quality on gold alignments, and time and memory of the search as documents grow.
+"""Measure document alignment: quality on gold alignments, and time and memory of the search as documents grow.
 
   python benchmarks/document_alignment.py quality --data text_berg --models trained=runs/tr as_is=encoder
   python benchmarks/document_alignment.py growth --sizes 1000 3000 10000 30000 --dense 1000 3000
 
-Quality: strict and lax precision, recall and F1 as vecalign's scorer counts them, with skipped sentences among what was
-found and without them; the weights were learnt on files 001 and 002. Growth: synthetic vectors of 384 numbers, 8 of 10
-sentences translate one to one, the others are joined or skipped; beside it a dense dynamic program in numpy over all
-cells, with the same beads. Each run is a process of its own. Results are written to --output.
+Quality: strict and lax precision, recall and F1, counted like vecalign's scorer, with and without skipped sentences;
+the weights were fitted on files 001 and 002. Growth: synthetic embeddings of 384 numbers, 8 of 10 sentences are aligned
+one to one, the others are joined or skipped; compared with a dense dynamic program in numpy over all cells, with the
+same beads. Each run is a separate process. Results are written to --output.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-DEV = ("001", "002")
+FITTED_ON = ("001", "002")
 WIDTH = 384
 
 
@@ -44,8 +44,8 @@ def quality(options: argparse.Namespace) -> dict[str, Any]:
             sides = [[line.strip() for line in side[:-1]] for side in sides]
             found[name] = [(spans.source, spans.target) for spans in align_documents(*sides, model)]
         groups = {
-            "chosen on": [n for n in names if n in DEV],
-            "others": [n for n in names if n not in DEV],
+            "fitted on": [n for n in names if n in FITTED_ON],
+            "others": [n for n in names if n not in FITTED_ON],
             "all": names,
         }
         for group, some in groups.items():
@@ -59,7 +59,7 @@ def quality(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def synthetic(count: int) -> tuple[Any, Any, set[Any]]:
-    """Two documents of about so many sentences, and their beads."""
+    """Generate two documents of about ``count`` sentences, and their beads."""
     from hf_xsent.documents.spans import Side
 
     random = np.random.default_rng(0)
@@ -86,7 +86,7 @@ def synthetic(count: int) -> tuple[Any, Any, set[Any]]:
 
 
 def one_run(kind: str, count: int) -> dict[str, Any]:
-    """Search once: seconds, what it adds to the peak of memory, and strict figures."""
+    """Search once; measure seconds, memory added to the peak, and strict precision and recall."""
     import resource
 
     from hf_xsent.documents import search as searching
@@ -115,7 +115,7 @@ def one_run(kind: str, count: int) -> dict[str, Any]:
 
 
 def growth(options: argparse.Namespace) -> dict[str, Any]:
-    """Run each size in a process of its own."""
+    """Run each size in a separate process."""
     results: dict[str, Any] = {}
     for kind, sizes in (("hf-xsent", options.sizes), ("dense", options.dense)):
         for size in sizes:
@@ -127,7 +127,7 @@ def growth(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure; print and store the figures."""
+    """Measure, print and store the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("quality", "growth", "run"))
     parser.add_argument("run", nargs="*")

@@ -1,9 +1,9 @@
-"""Dual pivot: an epoch over features beside one through the frozen encoder, in CPU seconds and by the clock.
+"""Measure a dual-pivot epoch over cached features and one through the frozen encoder, in CPU and wall-clock seconds.
 
   OMP_NUM_THREADS=2 python benchmarks/dual_pivot.py --model ENCODER --data de=train/de-en.tsv.xz [--pairs 50000]
 
-Features of the pairs' 100,000 sentences are random numbers of the right shape and type, memory-mapped as real ones are;
-the epoch reads every row once, in batches of 32. The encoder's cost is measured on a few batches of the bitext.
+Features of the pairs' 100,000 sentences are random numbers of the real shape and type, memory-mapped like real ones;
+the epoch reads every row once, in batches of 32. The encoder's cost is extrapolated from a few batches of the bitext.
 """
 
 from __future__ import annotations
@@ -18,14 +18,26 @@ from typing import Any
 import numpy as np
 import torch
 
+TRAINING: dict[str, Any] = {
+    "per_device_train_batch_size": 32,
+    "learning_rate": 1e-3,
+    "lr_scheduler_type": "constant",
+    "warmup_steps": 0,
+    "max_grad_norm": 0.0,
+    "save_strategy": "no",
+    "eval_strategy": "no",
+    "logging_steps": 500,
+}
 WAYS: dict[str, dict[str, Any]] = {
     "supervised": {"objectives": {"triplet_ranking": 1.0}},
-    "unsupervised": {"objectives": {"adversarial": 1.0, "cycle": 10.0}, "triplet_negatives": 2, "triplet_margin": 0.2},
+    "unsupervised": {
+        "objectives": {"adversarial": 1.0, "cycle": {"weight": 10.0, "negatives": 2, "margin": 0.2}},
+    },
 }
 
 
 def main() -> None:
-    """Train an epoch each way, print and keep the figures."""
+    """Train an epoch each way, print and save the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", nargs="+", required=True)
@@ -35,18 +47,17 @@ def main() -> None:
     options = parser.parse_args()
 
     from hf_xsent import AlignmentTrainingArguments, DualPivotForPreTraining, load_bitext
-    from hf_xsent.data.sides import Sides
+    from hf_xsent.data.sides import TextSides
     from hf_xsent.logs import quiet_logs
     from hf_xsent.models.loading import load_tokenizer
-    from hf_xsent.training.dual_pivot import DualPivotTrainer
-    from hf_xsent.training.features import FeatureCache, LayerSums
-    from hf_xsent.training.pivot_study import TRAINING
+    from hf_xsent.training.dual_pivot.features import FeatureCache, LayerSums
+    from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
 
     class RandomFeatures(FeatureCache):
-        """The shape and the files of real features, without the encoder's hours."""
+        """Random features with the shape and files of real ones."""
 
         def layer_sums(self, sentences: Any) -> LayerSums:
-            """One file for each side."""
+            """Write one file per side."""
             numbers = np.random.default_rng(len(list(self.folder.glob("*.npy"))))
             path = self.folder / f"{len(list(self.folder.glob('*.npy')))}.npy"
             shape = (len(sentences), *self.embedder.shape)
@@ -70,7 +81,7 @@ def main() -> None:
                 if features:
                     cache = RandomFeatures(Path(folder) / way, model, tokenizer)
                     texts = ([f"s{n}" for n in range(options.pairs)], [f"t{n}" for n in range(options.pairs)])
-                    rows: Any = Sides({"de": texts}, apart=not model.config.needs_pairs)
+                    rows: Any = TextSides({"de": texts}, shuffle_independently=not model.config.needs.pairs)
                 else:
                     rows = load_bitext(options.data, max_pairs=5000)
                 trainer = DualPivotTrainer(model, training, rows, processing_class=tokenizer, features=cache)

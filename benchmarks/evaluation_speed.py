@@ -1,10 +1,10 @@
-"""Encoding for Tatoeba: ours beside SentenceTransformer.encode with its defaults, on the same sentences.
+"""Measure the time of encoding Tatoeba, ours and SentenceTransformer.encode with its defaults.
 
   python benchmarks/evaluation_speed.py --model ENCODER --tatoeba FOLDER [--steps 9] [--chunks 64] [--dtype bfloat16]
 
-All distinct sentences of the 112 languages are shuffled and cut into chunks; each step encodes one, in processes that
-take turns. ``--chunks 16 --steps 17`` measures all of them after one that does not count. CPU seconds; ``--dtype`` is
-ours alone, theirs stays in float32.
+All distinct sentences of the 112 languages are shuffled and split into chunks; each step encodes one, in alternating
+processes. ``--chunks 16 --steps 17`` measures all of them after a warm-up step. Times are CPU seconds. ``--dtype``
+applies to our encoder only; theirs stays in float32.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from turns import Turn, take_turns
 
 
 def chunk(tatoeba: str, chunks: int, step: int) -> list[str]:
-    """The sentences of a step: the same for all contenders."""
+    """Return the sentences of a step, equal for all contenders."""
     from hf_xsent.evaluation.retrieval import TatoebaTask
 
     sentences = sorted(set(TatoebaTask.load(tatoeba).sentences()))
@@ -27,7 +27,7 @@ def chunk(tatoeba: str, chunks: int, step: int) -> list[str]:
 
 
 def ours(turn: Turn, model: str, tatoeba: str, chunks: int, dtype: str) -> None:
-    """The lean path."""
+    """Encode with SentenceEmbedder."""
     import torch
 
     from hf_xsent.models.embedder import SentenceEmbedder
@@ -41,7 +41,7 @@ def ours(turn: Turn, model: str, tatoeba: str, chunks: int, dtype: str) -> None:
 
 
 def theirs(turn: Turn, model: str, tatoeba: str, chunks: int, dtype: str) -> None:
-    """Its defaults: batches of 32, sorted by length, padded."""
+    """Encode with SentenceTransformer's defaults: batches of 32, sorted by length, padded."""
     from sentence_transformers import SentenceTransformer
 
     encoder = SentenceTransformer(model, device="cpu", local_files_only=True)
@@ -53,7 +53,7 @@ def theirs(turn: Turn, model: str, tatoeba: str, chunks: int, dtype: str) -> Non
 
 
 def main() -> None:
-    """Take turns, print and keep the figures."""
+    """Compare, print and save the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--tatoeba", required=True)

@@ -1,12 +1,12 @@
-r"""What alignment does for tasks: the same fine-tuning in English of several encoders, measured in every language.
+r"""Fine-tune several encoders in English with equal settings, and measure every language.
 
   OMP_WAIT_POLICY=PASSIVE python benchmarks/finetuning_study.py xnli --models before=ENCODER PPA=runs/study/PPA-cls-0 \
     --work runs/nli --train en=sick/SICK_train.txt en=xnli/dev-en.tsv.xz --xnli=xnli
   … finetuning_study.py mlqa --models before=ENCODER PPA=runs/study/PPA-cls-0 --work runs/qa \
     --train en=tydiqa/tydiqa.goldp.en.train.json.xz --mlqa=mlqa --mlqa_split=dev --xquad=xquad --max_test=400
 
-Each run is ``hf-xsent finetune`` with what stands in SETTINGS; other flags, written --flag=value, go to every run. Runs
-that are in --output already are not repeated, and one that was stopped goes on from its last checkpoint.
+Each run is ``hf-xsent finetune`` with SETTINGS; other flags, written --flag=value, apply to every run. Runs that are in
+--output are not repeated, and an interrupted run resumes from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def run(name: str, model: str, seed: int, options: argparse.Namespace) -> dict[s
 
 
 def table(runs: list[dict[str, Any]]) -> str:
-    """A line a benchmark and model: the mean over languages and seeds, then each language."""
+    """Format a line per benchmark and model: the mean over languages and seeds, then each language."""
     lines = []
     for benchmark in runs[0]["scores"]:
         languages = list(runs[0]["scores"][benchmark])
@@ -58,7 +58,7 @@ def table(runs: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Every run that is missing; then the table."""
+    """Run all that is missing, then print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=list(SETTINGS))
     parser.add_argument("--models", nargs="+", required=True, metavar="NAME=PATH")

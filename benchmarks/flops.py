@@ -1,10 +1,10 @@
-"""Forward operations per pair, as table 6 of the DAP paper counts them, and as ours needs them.
+"""Count forward operations per pair, as table 6 of the DAP paper does and as our model needs.
 
   python benchmarks/flops.py
 
-The paper's way pads every sentence to 32 tokens and runs whole layers; it counts a multiplication and an addition as
-two. Ours is counted by torch's FlopCounterMode on a forward pass at the size of mBERT, first with all sentences of 32
-tokens, then with real lengths (mean 18), where nothing is spent on padding.
+The paper pads every sentence to 32 tokens and runs all layers on all tokens; it counts a multiplication and an
+addition as two. torch's FlopCounterMode counts our forward pass at the size of mBERT, first with all sentences of 32
+tokens, then with real lengths (mean 18) without padding.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ RESTRICTED = 37_000  # the size that 16.5 G implies
 
 
 def layers(count: int, tokens: int) -> int:
-    """Whole transformer layers on one row of so many tokens."""
+    """Count the operations of transformer layers on one row of ``tokens`` tokens."""
     linear = 4 * WIDTH * WIDTH + 2 * WIDTH * INNER
     attention = 2 * tokens * WIDTH
     return count * 2 * tokens * (linear + attention)
 
 
 def projection(tokens: int, vocabulary: int) -> int:
-    """A masked-language head: dense layer and vocabulary."""
+    """Count a masked-language head: dense layer and vocabulary."""
     return 2 * tokens * WIDTH * (WIDTH + vocabulary)
 
 
 def papers_way(vocabulary: int) -> dict[str, float]:
-    """G operations a pair, both sentences padded to 32 tokens."""
+    """Count G operations per pair, both sentences padded to 32 tokens."""
     ranking = 2 * layers(LAYERS, TOKENS)
     tlm = layers(LAYERS, 2 * TOKENS) + projection(2 * TOKENS, VOCABULARY)
     translation = layers(2, 2 * TOKENS) + projection(2 * TOKENS, vocabulary)
@@ -40,13 +40,13 @@ def papers_way(vocabulary: int) -> dict[str, float]:
 
 
 def vocabulary_of(giga: float) -> int:
-    """The vocabulary at which the paper's DAP costs so much."""
+    """Return the vocabulary size at which the paper's DAP costs ``giga`` G operations."""
     fixed = 2 * layers(LAYERS, TOKENS) + layers(2, 2 * TOKENS) + projection(2 * TOKENS, 0)
     return round((giga * 1e9 - fixed) / (2 * 2 * TOKENS * WIDTH))
 
 
-def ours(objectives: dict[str, float], pairs: dict[str, Any], **settings: Any) -> float:
-    """G operations a pair of our forward pass."""
+def ours(objectives: dict[str, Any], pairs: dict[str, Any]) -> float:
+    """Count G operations per pair of our forward pass."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
     from transformers import BertConfig
@@ -58,7 +58,6 @@ def ours(objectives: dict[str, float], pairs: dict[str, Any], **settings: Any) -
         objectives=objectives,
         max_length=TOKENS,
         mask_token_id=103,
-        **settings,
     )
     model = XlmrWithRTLHead(config).eval()
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
@@ -67,7 +66,7 @@ def ours(objectives: dict[str, float], pairs: dict[str, Any], **settings: Any) -
 
 
 def main() -> None:
-    """Count, print and keep the figures."""
+    """Count, print and save the figures."""
     from dap_step import batch
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -76,20 +75,20 @@ def main() -> None:
     real = batch(0)
     full = {name: one.new_full((len(one), TOKENS), 1 if "mask" in name else 200) for name, one in real.items()}
     ranking, rtl, tlm = "translation_ranking", "representation_translation", "translation_language_modeling"
-    cases: dict[str, tuple[dict[str, float], dict[str, Any]]] = {
-        "TR": ({ranking: 1.0}, {}),
-        "TR + TLM": ({ranking: 1.0, tlm: 1.0}, {}),
-        "DAP": ({ranking: 1.0, rtl: 0.8}, {"rtl_vocabulary_size": RESTRICTED}),
+    cases: dict[str, dict[str, Any]] = {
+        "TR": {ranking: 1.0},
+        "TR + TLM": {ranking: 1.0, tlm: 1.0},
+        "DAP": {ranking: 1.0, rtl: {"weight": 0.8, "vocabulary_size": RESTRICTED}},
     }
     counted = papers_way(RESTRICTED)
     results = {
         name: {
             "paper": PAPER[name],
             "paper's way, counted": round(counted[name], 2),
-            "ours, 32 tokens": round(ours(objectives, full, **settings), 2),
-            "ours, real lengths": round(ours(objectives, real, **settings), 2),
+            "ours, 32 tokens": round(ours(objectives, full), 2),
+            "ours, real lengths": round(ours(objectives, real), 2),
         }
-        for name, (objectives, settings) in cases.items()
+        for name, objectives in cases.items()
     }
     columns = list(results["TR"])
     print("G operations a pair, forward")

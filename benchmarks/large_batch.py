@@ -1,10 +1,10 @@
-"""Memory against batch size with gradient caching, speed against processes, and what the loader could deliver.
+"""Measure memory by batch size with gradient caching, speed by number of processes, and the loader's throughput.
 
   OMP_WAIT_POLICY=PASSIVE python benchmarks/large_batch.py --model ENCODER --data "train/{language}-en.tsv.xz"
 
-Each figure is a run of ``hf-xsent pretrain`` in a process of its own: peak resident memory as the system counts it, and
-pairs a second as metrics.jsonl tells (they need a quiet machine; memory does not, so that --batches or --processes can
-be left empty: what is in --output of the other stays).
+Each figure is a separate run of ``hf-xsent pretrain``: peak resident memory as the system counts it, and pairs per
+second from metrics.jsonl. Speed needs an idle machine, memory does not: leave --batches or --processes empty to measure
+one alone; --output retains the figures of the other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SCRIPT = ROOT / "trainer_scripts/run_pretrain.py"
 
 
 def train(options: argparse.Namespace, batch: int, chunk: int | None, processes: int, steps: int) -> dict[str, Any]:
-    """One run; memory is the largest of its processes, pairs a second are of all after the first step."""
+    """Train once; return the largest memory of its processes, and pairs per second of all after the first step."""
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
     flags = {
         "model": options.model,
@@ -69,12 +69,12 @@ def train(options: argparse.Namespace, batch: int, chunk: int | None, processes:
 
 
 def loader(options: argparse.Namespace, pairs: int) -> float:
-    """Pairs a second of reading, mixing, tokenizing and batching alone."""
+    """Measure pairs per second of reading, mixing, tokenizing and batching alone."""
     from torch.utils.data import BatchSampler, DataLoader
 
     from hf_xsent.data.bitext import load_bitext
-    from hf_xsent.data.collators import PairCollator
-    from hf_xsent.data.mixing import TemperatureSampler
+    from hf_xsent.data.sampling.collators import PairCollator
+    from hf_xsent.data.sampling.mixing import TemperatureSampler
     from hf_xsent.models.loading import load_tokenizer
 
     bitext: Any = load_bitext(options.data, cache_dir=options.cache)
@@ -91,11 +91,11 @@ def loader(options: argparse.Namespace, pairs: int) -> float:
 
 
 def main() -> None:
-    """Measure; print and keep the figures."""
+    """Measure, print and save the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="Encoder to train: folder or Hub id.")
     parser.add_argument("--data", required=True, help="Pairs, such as train/{language}-en.tsv.xz.")
-    parser.add_argument("--cache", required=True, help="Keep the memory-mapped bitext here.")
+    parser.add_argument("--cache", required=True, help="Store the memory-mapped bitext in this folder.")
     parser.add_argument("--batches", type=int, nargs="*", default=[64, 512, 4096])
     parser.add_argument("--chunk", type=int, default=64)
     parser.add_argument("--processes", type=int, nargs="*", default=[1, 2])

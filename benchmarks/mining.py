@@ -1,9 +1,9 @@
-"""Exact mining in both directions, ours beside two faiss searches and beside sentence-transformers' semantic search.
+"""Compare exact mining in both directions with two faiss searches and with sentence-transformers' semantic search.
 
   OMP_WAIT_POLICY=PASSIVE python benchmarks/mining.py --sizes 12000 25000 50000
 
 Random unit vectors, half of which have a noisy translation; k = 4, ratio margin, pairs without repetition. Each
-contender lives in a process of its own and mines the same vectors in turn; the pairs must be the same. Prints CPU
+contender mines the same vectors in a separate process, in alternation; the pairs must be equal. Prints CPU
 seconds and peak memory, and writes them to --output.
 """
 
@@ -21,7 +21,7 @@ WIDTH, K = 384, 4
 
 
 def vectors(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two sides; the first half of the targets translate the first half of the sources."""
+    """Return two sides; the first half of the targets translates the first half of the sources."""
     generator = np.random.default_rng(0)
     source = generator.standard_normal((count, WIDTH), dtype=np.float32)
     target = generator.standard_normal((count, WIDTH), dtype=np.float32)
@@ -30,14 +30,14 @@ def vectors(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ours(turn: Turn, count: int, folder: str) -> None:
-    """One pass."""
+    """Mine with hf-xsent."""
     from hf_xsent import mine_bitext
 
     _repeat(turn, "ours", folder, count, lambda source, target: _pairs(mine_bitext(source, target, K)))
 
 
 def faiss_twice(turn: Turn, count: int, folder: str) -> None:
-    """``faiss.knn`` in both directions, then the same scoring."""
+    """Search with ``faiss.knn`` in both directions, then score the same way."""
     import faiss
     import torch
 
@@ -52,7 +52,7 @@ def faiss_twice(turn: Turn, count: int, folder: str) -> None:
 
 
 def semantic_search(turn: Turn, count: int, folder: str) -> None:
-    """``sentence_transformers.util.semantic_search`` in both directions, then the same scoring."""
+    """Search with ``sentence_transformers.util.semantic_search`` in both directions, then score the same way."""
     import torch
     from sentence_transformers import util
 
@@ -67,7 +67,7 @@ def semantic_search(turn: Turn, count: int, folder: str) -> None:
 
 
 def _scored(there: tuple[np.ndarray, np.ndarray], back: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """Ratio margins, the best of both directions without repetition, in numpy."""
+    """Select the best pairs of both directions by ratio margin, without repetition, in numpy."""
     averages = there[0].mean(1), back[0].mean(1)
     pairs = []
     for (cosines, numbers), own, others in ((there, *averages), (back, *averages[::-1])):
@@ -106,7 +106,7 @@ FILES = {"hf-xsent": "ours", "faiss.knn twice": "faiss", "semantic_search twice"
 
 
 def main() -> None:
-    """Compare at each size; print and keep the figures."""
+    """Compare at each size, print and save the figures."""
     import tempfile
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

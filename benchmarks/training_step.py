@@ -1,9 +1,9 @@
-"""Cost of one training step, ours beside a plain padded Hugging Face loop and sentence-transformers' own trainer.
+"""Compare the cost of a training step with a padded Hugging Face loop and with the trainer of sentence-transformers.
 
   OMP_WAIT_POLICY=PASSIVE python benchmarks/training_step.py --model ENCODER --data "train/{language}-en.tsv.xz"
 
-Same model, pairs, batch, precision, optimiser and clipping; each contender lives in a process of its own and the steps
-take turns, so that what the machine does meanwhile falls on all alike. Prints pairs per CPU second (medians) and peak
+Same model, pairs, batch, precision, optimiser and clipping; each contender is a separate process and their steps
+alternate, so that other load of the machine affects all equally. Prints pairs per CPU second (medians) and peak
 memory, and writes them to --output.
 """
 
@@ -22,9 +22,9 @@ TR = {"translation_ranking": 1.0}
 
 
 def sample_pairs(data: str, number: int) -> Pairs:
-    """Pairs of all languages by size^0.5, in a fixed order."""
+    """Sample pairs of all languages by size^0.5, in a fixed order."""
     from hf_xsent.data.bitext import load_bitext
-    from hf_xsent.data.mixing import TemperatureSampler
+    from hf_xsent.data.sampling.mixing import TemperatureSampler
 
     bitext = load_bitext(data)
     sampler = TemperatureSampler(bitext.ranges, alpha=0.5, seed=0, num_samples=number)
@@ -32,7 +32,7 @@ def sample_pairs(data: str, number: int) -> Pairs:
 
 
 def ours(turn: Turn, options: argparse.Namespace, pairs: Pairs) -> None:
-    """AlignmentTrainer with translation ranking."""
+    """Train with AlignmentTrainer and translation ranking."""
     from torch.utils.data import SequentialSampler
 
     from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead
@@ -54,7 +54,7 @@ def ours(turn: Turn, options: argparse.Namespace, pairs: Pairs) -> None:
 
 
 def sentence_transformers(turn: Turn, options: argparse.Namespace, pairs: Pairs) -> None:
-    """SentenceTransformerTrainer with MultipleNegativesRankingLoss."""
+    """Train with SentenceTransformerTrainer and MultipleNegativesRankingLoss."""
     from datasets import Dataset
     from sentence_transformers import (
         SentenceTransformer,
@@ -81,7 +81,7 @@ def sentence_transformers(turn: Turn, options: argparse.Namespace, pairs: Pairs)
 
 
 def padded_loop(turn: Turn, options: argparse.Namespace, pairs: Pairs) -> None:
-    """The loop one would write by hand: each side padded to its longest, two forward passes, cross entropy."""
+    """Train with a plain loop: each side padded to its longest, two forward passes, cross entropy."""
     import torch
     from transformers import AutoModel, AutoTokenizer
 
@@ -110,7 +110,7 @@ def padded_loop(turn: Turn, options: argparse.Namespace, pairs: Pairs) -> None:
 
 
 def trainer_options(options: argparse.Namespace) -> dict[str, Any]:
-    """What both trainers are told alike."""
+    """Return the options that both trainers share."""
     return {
         "per_device_train_batch_size": options.batch,
         "max_steps": options.steps,
@@ -126,7 +126,7 @@ CONTENDERS = {"hf-xsent": ours, "padded loop": padded_loop, "sentence-transforme
 
 
 def compare(options: argparse.Namespace) -> dict[str, Any]:
-    """Let the contenders take turns; ours is the measure of the others."""
+    """Run the contenders in alternation; return costs relative to ours."""
     pairs = sample_pairs(options.data, options.batch * options.steps)
     result: dict[str, Any] = take_turns(
         CONTENDERS, options.steps, options.warmup, options.threads, options=options, pairs=pairs
@@ -138,7 +138,7 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Compare at each length; print and keep the figures."""
+    """Compare at each length, print and save the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="Encoder to train: folder or Hub id.")
     parser.add_argument("--data", required=True, help="Pairs, such as train/{language}-en.tsv.xz.")

@@ -1,6 +1,6 @@
-"""Contenders that take turns, step by step, each in a process of its own: what the machine does meanwhile falls on all.
+"""Run contenders in alternating steps, each in a separate process, so that other load affects all equally.
 
-A contender is a function of a ``Turn`` and whatever else; it calls ``turn.wait()`` before its first step and
+A contender is a function of a ``Turn`` and options; it calls ``turn.wait()`` before its first step and
 ``turn.done()`` after each one.
 """
 
@@ -17,24 +17,24 @@ from typing import Any
 
 
 class Turn:
-    """One contender's place in the round; CPU seconds and page faults of its own process are told after each step."""
+    """The turn of one contender, which reports CPU seconds and page faults of its process after each step."""
 
     def __init__(self, connection: Connection, steps: int) -> None:
         self.connection = connection
         self.steps = steps
 
     def wait(self) -> None:
-        """Let the others go first."""
+        """Wait for the next turn."""
         self.connection.recv()
         self.started, self.faults = time.process_time(), _page_faults()
 
     def done(self) -> None:
-        """Tell what the step took, and wait for the next turn."""
+        """Report the cost of the step, and wait for the next turn."""
         self.connection.send((time.process_time() - self.started, _page_faults() - self.faults))
         self.wait()
 
     def as_callback(self) -> Any:
-        """The same inside a Trainer: a step ends at ``on_step_end``."""
+        """Return a Trainer callback that ends a step at ``on_step_end``."""
         from transformers import TrainerCallback
 
         turn = self
@@ -55,7 +55,7 @@ Contender = Callable[..., None]
 def take_turns(
     contenders: Mapping[str, Contender], steps: int, warmup: int, threads: int, **options: Any
 ) -> dict[str, dict[str, float]]:
-    """Medians of CPU seconds and page faults a step, and peak memory; the first ``warmup`` steps do not count."""
+    """Return medians of CPU seconds and page faults per step, and peak memory; skip the first ``warmup`` steps."""
     context = mp.get_context("spawn")
     lines: dict[str, Connection] = {}
     told: dict[str, list[tuple[float, int]]] = {name: [] for name in contenders}

@@ -1,9 +1,9 @@
-"""Vocabulary trimming: accuracy of pieces chosen blindly by frequency, and of hf-xsent trim-vocab, at equal size.
+"""Compare the accuracy of hf-xsent trim-vocab with pieces chosen by frequency, at equal size.
 
   python benchmarks/vocabulary_trimming.py --model ENCODER --data "train/{language}-en.tsv.xz" --tatoeba FOLDER
 
-Blind: the most frequent ids of the corpus, and the unknown token for all others. Ours: pieces by their share of each
-language, chosen in rounds, text segmented anew. Of each language ``--max_pairs`` are read, ``--sample`` measured.
+Baseline: the most frequent ids of the corpus, and the unknown token for all others. Ours: pieces by their share of each
+language, chosen in rounds, text segmented again. Reads ``--max_pairs`` and measures ``--sample`` pairs per language.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hf_xsent.data.benchmarks import load_tatoeba
+from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.evaluation.retrieval import retrieval_by_language
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -27,13 +27,13 @@ from hf_xsent.publishing.vocabulary_trimming import choose_pieces, word_shares
 
 
 class OldIds:
-    """A tokenizer whose ids are those of the model as it is: of a trimmed tokenizer, or with unknown ids for some."""
+    """A tokenizer that gives the original model's ids, of a trimmed tokenizer or with some ids unknown."""
 
     def __init__(self, tokenizer: Any, old: Sequence[int] | None = None, kept: set[int] | None = None) -> None:
         self.tokenizer, self.old, self.kept = tokenizer, old, kept
 
     def __call__(self, texts: list[str], **options: Any) -> dict[str, list[list[int]]]:
-        """Token ids of each text."""
+        """Return the token ids of each text."""
         rows = self.tokenizer(texts, **options)["input_ids"]
         if self.old is not None:
             rows = [[self.old[number] for number in row] for row in rows]
@@ -44,7 +44,7 @@ class OldIds:
 
 
 def main() -> None:
-    """Count, choose, measure, print and keep the figures."""
+    """Count, choose, measure, print and save the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", required=True)

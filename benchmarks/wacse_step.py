@@ -1,10 +1,10 @@
-"""Cost of learning from word links beside translation ranking alone, at the size of mBERT.
+"""Measure the cost of the word objectives relative to translation ranking alone, at the size of mBERT.
 
   OMP_WAIT_POLICY=PASSIVE python benchmarks/wacse_step.py
 
 The model, lengths and loop of dap_step.py. Two of three words are one piece long, the others two, and three of four are
-linked to the word at their place. WACSE masks a quarter of the sentences and samples the softmax, as wacse-small.yaml
-does; "whole" masks all of them and projects onto all word pieces, as the paper does.
+linked to the word at the same position. WACSE masks a quarter of the sentences and samples the softmax, as
+wacse-small.yaml does; "whole" masks all of them and projects onto all word pieces, as the paper does.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from turns import Turn, take_turns
 
 RANKING, WTR = {"translation_ranking": 0.8}, {"word_translation_ranking": 0.18}
 AWP = {"aligned_word_prediction": 0.02}
-CHEAP = {"awp_share": 0.25, "vocabulary_sample": 8000}
+CHEAP_AWP = {"aligned_word_prediction": {"weight": 0.02, "masked_share": 0.25, "sampled_pieces": 8000}}
 
 
 def linked_batch(step: int) -> dict[str, Any]:
-    """The pairs of a step with the words of their tokens, and links between them."""
+    """Return the pairs of a step with the words of their tokens and links between them."""
     import torch
 
     pairs = batch(step)
@@ -42,43 +42,43 @@ def linked_batch(step: int) -> dict[str, Any]:
     return pairs
 
 
-def ours(turn: Turn, objectives: dict[str, float], **settings: Any) -> None:
-    """The model of WACSE with some of its objectives."""
+def ours(turn: Turn, objectives: dict[str, Any]) -> None:
+    """Train the model of WACSE with some of its objectives."""
     import torch
 
     from hf_xsent import WacseConfig
+    from hf_xsent.compat import keep_freed_memory
     from hf_xsent.models.wacse import WacseForPreTraining
-    from hf_xsent.training.memory import keep_freed_memory
 
     keep_freed_memory()
     torch.manual_seed(0)
-    config = WacseConfig(encoder_config=encoder_config(), mask_token_id=103, objectives=objectives, **settings)
+    config = WacseConfig(encoder_config=encoder_config(), mask_token_id=103, objectives=objectives)
     model = WacseForPreTraining(config).train()
     train(turn, model, lambda pairs: model(**pairs).loss, linked_batch)
 
 
 def tr(turn: Turn) -> None:
-    """Translation ranking alone."""
+    """Train translation ranking alone."""
     ours(turn, RANKING)
 
 
 def wtr(turn: Turn) -> None:
-    """With word translation ranking."""
+    """Add word translation ranking."""
     ours(turn, RANKING | WTR)
 
 
 def awp(turn: Turn) -> None:
-    """With aligned word prediction."""
-    ours(turn, RANKING | AWP, **CHEAP)
+    """Add aligned word prediction."""
+    ours(turn, RANKING | CHEAP_AWP)
 
 
 def wacse(turn: Turn) -> None:
-    """With both."""
-    ours(turn, RANKING | AWP | WTR, **CHEAP)
+    """Add both."""
+    ours(turn, RANKING | CHEAP_AWP | WTR)
 
 
 def whole(turn: Turn) -> None:
-    """With both, all sentences masked and all word pieces in the softmax."""
+    """Add both, with all sentences masked and all word pieces in the softmax."""
     ours(turn, RANKING | AWP | WTR)
 
 
@@ -86,7 +86,7 @@ CONTENDERS = {"TR": tr, "TR + WTR": wtr, "TR + AWP": awp, "WACSE": wacse, "WACSE
 
 
 def main() -> None:
-    """Compare, print and keep the figures."""
+    """Compare, print and save the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=9)
     parser.add_argument("--warmup", type=int, default=2)

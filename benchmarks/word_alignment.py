@@ -1,11 +1,11 @@
-"""Alignment error rate, precision, recall and sentences a second of each word aligner on links drawn by hand.
+"""Measure alignment error rate, precision, recall and speed of each word aligner on links drawn by people.
 
   python benchmarks/word_alignment.py --gold word_alignment --model ENCODER --choose enfr \
     --bitext "train/{language}-en.tsv.xz" --pairs 10000
 
-The layer of the encoder is chosen on --choose and reported on the others. The statistical aligner learns from the
-gold sentences and, where there is a bitext of the language, from as many of its pairs; it counts words as
-``hf-xsent align-words`` splits them, and its links are lifted to the words of the gold files.
+The layer of the encoder is chosen on --choose and measured on the other sets. The statistical aligner is trained on
+the gold sentences and --pairs pairs of the language's bitext, if it exists; it splits words as ``hf-xsent align-words``
+does, and its links are mapped to the words of the gold files.
 """
 
 from __future__ import annotations
@@ -20,26 +20,24 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.alignment.aligners import AlignerSettings, WordAligner
-from hf_xsent.data.gold_links import GoldPair, load_gold_links
-from hf_xsent.data.readers import read_pairs
-from hf_xsent.data.sources import BitextSource
-from hf_xsent.data.word_links import Link
-from hf_xsent.data.words import Words, split_words
+from hf_xsent.data.benchmarks.gold_links import GoldPair, load_gold_links
+from hf_xsent.data.readers.formats import read_pairs
+from hf_xsent.data.readers.sources import BitextSource
+from hf_xsent.data.words.links import Link
+from hf_xsent.data.words.splitting import Words, split_words
 from hf_xsent.evaluation.word_alignment import alignment_scores
 
 
 def measure(aligner: WordAligner, pairs: Sequence[GoldPair]) -> dict[str, Any]:
-    """Align the gold sentences as they are."""
+    """Align the gold sentences with the words of the gold files."""
     started = time.perf_counter()
     found = aligner.align([pair.source for pair in pairs], [pair.target for pair in pairs])
     seconds = time.perf_counter() - started
     return asdict(alignment_scores(found, pairs)) | {"sentences_per_second": len(pairs) / seconds}
 
 
-def measure_learning(
-    aligner: WordAligner, pairs: Sequence[GoldPair], more: Sequence[tuple[str, str]]
-) -> dict[str, Any]:
-    """Align the gold sentences among more pairs, in our own words."""
+def measure_trained(aligner: WordAligner, pairs: Sequence[GoldPair], more: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Align the gold sentences together with more pairs, split into words by us."""
     sides = [
         [split_words(text) for text in texts]
         for texts in (
@@ -59,7 +57,7 @@ def measure_learning(
 
 
 def lift(links: Sequence[Link], source: tuple[Words, Words], target: tuple[Words, Words]) -> set[Link]:
-    """Links of our words as links of the gold words around them."""
+    """Map links of our words to links of the gold words that contain them."""
     around = [
         [next(k for k, (start, end) in enumerate(gold.spans) if start <= place < end) for place, _ in ours.spans]
         for ours, gold in (source, target)
@@ -68,7 +66,7 @@ def lift(links: Sequence[Link], source: tuple[Words, Words], target: tuple[Words
 
 
 def bitext(template: str, pair: str, count: int) -> list[tuple[str, str]]:
-    """Pairs of the gold set's languages, source first; none where there is no file."""
+    """Read pairs of the gold set's languages, source first; none if there is no file."""
     language = pair.replace("en", "", 1) if pair.startswith("en") else pair[:2]
     path = template.replace("{language}", language)
     if not Path(path).is_file():
@@ -78,7 +76,7 @@ def bitext(template: str, pair: str, count: int) -> list[tuple[str, str]]:
 
 
 def table(runs: Sequence[dict[str, Any]]) -> str:
-    """One line a run."""
+    """Format one line per run."""
     lines = ["| gold | aligner | AER | precision | recall | sentences/s |", "|---|---|---|---|---|---|"]
     for one in runs:
         lines.append(
@@ -89,15 +87,15 @@ def table(runs: Sequence[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Choose the layer, measure all, keep the figures."""
+    """Choose the layer, measure all sets, save the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gold", required=True, help="Folder of NAME.src-tgt and NAME.gold.")
     parser.add_argument("--sets", nargs="+", default=["enfr", "zhen", "jaen", "roen"])
     parser.add_argument("--model", required=True, help="Encoder of the embedding aligner.")
     parser.add_argument("--layers", nargs="+", type=int, default=[5, 6, 7, 8, 9], help="Choose among these.")
     parser.add_argument("--choose", default="enfr", help="Choose the layer on this set.")
-    parser.add_argument("--bitext", help="Let the statistical aligner learn from these, too.")
-    parser.add_argument("--pairs", type=int, default=10000, help="So many pairs of each language.")
+    parser.add_argument("--bitext", help="Also train the statistical aligner on these pairs.")
+    parser.add_argument("--pairs", type=int, default=10000, help="Number of pairs per language.")
     parser.add_argument("--span", help="A WSPAlign checkpoint for the span aligner.")
     parser.add_argument("--output", default="benchmarks/results/word_alignment.json")
     options = parser.parse_args()
@@ -107,7 +105,7 @@ def main() -> None:
     def embedding(layer: int, method: str) -> WordAligner:
         return AlignerSettings(model=options.model, layer=layer, method=method).build()
 
-    def keep(gold: str, aligner: str, figures: dict[str, Any]) -> None:
+    def save(gold: str, aligner: str, figures: dict[str, Any]) -> None:
         runs.append({"gold": gold, "aligner": aligner, **figures})
         settings = {"chosen_on": options.choose, "layer": best, "layers": layers, "pairs": options.pairs}
         Path(options.output).write_text(json.dumps({"settings": settings, "runs": runs}, indent=2) + "\n")
@@ -120,14 +118,14 @@ def main() -> None:
     for method in ("itermax", "argmax"):
         aligner = embedding(best, method)
         for name, pairs in gold.items():
-            keep(name, f"embedding, layer {best}, {method}", measure(aligner, pairs))
+            save(name, f"embedding, layer {best}, {method}", measure(aligner, pairs))
     if options.span:
         aligner = AlignerSettings("span", options.span).build()
         for name, pairs in gold.items():
-            keep(name, "span", measure(aligner, pairs))
+            save(name, "span", measure(aligner, pairs))
     for name, pairs in gold.items():
         more = bitext(options.bitext, name, options.pairs) if options.bitext else []
-        keep(name, "statistical", measure_learning(AlignerSettings("statistical").build(), pairs, more))
+        save(name, "statistical", measure_trained(AlignerSettings("statistical").build(), pairs, more))
     print(table(runs))
 
 

@@ -1,4 +1,4 @@
-"""Fill the cards of the papers' models from their recipes and published figures.
+"""Write the cards of the papers' models from their recipes and published results.
 
 python model_cards/fill.py
 """
@@ -19,7 +19,7 @@ RECIPES = HERE.parent / "trainer_scripts" / "recipes"
 
 
 def filled(name: str, published: dict[str, Any]) -> str:
-    """One card: the recipe that trains the model, and what its paper reports."""
+    """Render one card: the recipe that trains the model, and its paper's results."""
     recipe = yaml.safe_load((RECIPES / published["recipe"]).read_text("utf-8"))
     note = f"Source: {published['source']}."
     facts = CardFacts(
@@ -49,7 +49,7 @@ def filled(name: str, published: dict[str, Any]) -> str:
 
 
 def cards() -> dict[str, str]:
-    """Every card by its file's name."""
+    """Render all cards, by file name."""
     published = yaml.safe_load((HERE / "published.yaml").read_text("utf-8"))["cards"]
     return {f"{name}.md": filled(name, one) for name, one in published.items()}
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from package_tree import PAGE, package_tree, tree_in_the_page
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src"
@@ -17,33 +21,24 @@ PACKAGE = SOURCE / "hf_xsent"
 MOST_LINES = 350
 
 # A room (file or folder right below hf_xsent) may import itself and these rooms of ours.
+GROUND = {"errors", "logs", "compat", "files", "settings"}  # any room may import these
 MAY_IMPORT: dict[str, set[str]] = {
-    "errors": set(),
-    "logs": set(),
-    "recomputing": set(),  # what the backward pass makes again: ground floor, as packing
-    "packing": {"errors", "recomputing"},  # how a batch lies in memory: ground floor, like errors
+    **dict.fromkeys(GROUND, {"errors", "settings"}),
+    "tensors": set(),  # fast tensor work: how a batch lies in memory, kernels, gathering
     "pages": set(),  # charts and the shell of report pages: text from numbers
-    "objectives": {"errors", "packing"},
-    "models": {"errors", "recomputing", "packing", "objectives"},
-    "data": {"errors"},
-    "mining": {"errors", "pages", "data", "models"},
-    "documents": {"errors", "data", "models", "mining"},
-    "alignment": {"errors", "packing", "data", "models"},  # aligners read words as data has them, with states of models
-    "evaluation": {"errors", "packing", "data", "models", "mining"},
-    "training": {"errors", "logs", "data", "models", "objectives", "evaluation", "publishing"},
-    "finetuning": {"errors", "logs", "data", "models", "objectives", "evaluation", "training"},  # runs as training has
-    "publishing": {"errors", "models"},
-    "comparison": {
-        "errors",
-        "logs",
-        "packing",
-        "pages",
-        "data",
-        "models",
-        "evaluation",
-        "training",
-    },  # several runs side by side
+    "objectives": {"tensors"},
+    "models": {"tensors", "objectives"},
+    "data": set(),
+    "mining": {"pages", "data", "models"},
+    "documents": {"data", "models", "mining"},
+    "alignment": {"tensors", "data", "models"},  # aligners read words as data has them, with states of models
+    "evaluation": {"tensors", "data", "models", "mining"},
+    "publishing": {"models"},
+    "training": {"tensors", "data", "models", "objectives", "evaluation", "publishing"},
+    "finetuning": {"tensors", "data", "models", "evaluation", "training"},
+    "comparison": {"tensors", "pages", "data", "models", "objectives", "evaluation", "training"},
 }
+MAY_IMPORT = {room: rooms if room in GROUND else rooms | GROUND for room, rooms in MAY_IMPORT.items()}
 EVERY_ROOM_BELOW_THE_CLI = set(MAY_IMPORT)
 MAY_IMPORT["cli"] = EVERY_ROOM_BELOW_THE_CLI
 UNIVERSAL = {"__version__"}  # what any room may take from hf_xsent itself
@@ -91,9 +86,84 @@ def broken_import_rules(source: str, module: str, is_package: bool = False) -> l
     return broken
 
 
+def import_circle(sources: Mapping[str, str], packages: frozenset[str] = frozenset()) -> list[str]:
+    """Name the modules of one import circle, the first one again at its end; imports anywhere in a file count."""
+    graph: dict[str, set[str]] = {}
+    for module, source in sources.items():
+        names = {name for _, name in imported_modules(ast.parse(source), _package_of(module, packages))}
+        graph[module] = {name if name in sources else name.rpartition(".")[0] for name in names} & {*sources} - {module}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def _package_of(module: str, packages: frozenset[str]) -> str:
+    return module if module in packages else module.rpartition(".")[0]
+
+
 def printing_lines(source: str) -> list[int]:
     calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
     return [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"]
+
+
+RENAMING = {"os": {"replace", "rename", "renames", "link"}, "shutil": {"move", "disk_usage"}}
+ONLY_IN_FILES = {"hashlib", "filelock"}
+
+
+def file_work(source: str) -> list[str]:
+    """What files.py is for, with its line: renaming, free space, hashes and locks, in whatever spelling."""
+    tree = ast.parse(source)
+    names = {f"{module}.{name}" for module, some in RENAMING.items() for name in some}
+    found = [
+        f"line {line}: {name}"
+        for line, name in imported_modules(tree, "")
+        if name in names or name.split(".")[0] in ONLY_IN_FILES
+    ]
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        method, owner = node.func.attr, ast.unparse(node.func.value)
+        of_a_path = method in ("replace", "rename") and len(node.args) == 1 and not node.keywords  # a str's has two
+        if f"{owner}.{method}" in names or of_a_path:
+            found.append(f"line {node.lineno}: {owner}.{method}")
+    return found
+
+
+def test_one_file_renames_locks_hashes_and_measures_free_space():
+    broken = [
+        f"{path.relative_to(ROOT)}, {one}: use hf_xsent.files"
+        for path in source_files()
+        if path != PACKAGE / "files.py"
+        for one in file_work(path.read_text("utf-8"))
+    ]
+    assert not broken, "\n".join(broken)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "part.replace(path)",
+        "(folder / 'a.part').rename(folder / 'a')",
+        "import os\nos.replace(part, path)",
+        "from os import rename",
+        "import shutil\nshutil.move(part, path)",
+        "from shutil import disk_usage as free",
+        "import hashlib",
+        "def f():\n    from filelock import FileLock",
+    ],
+)
+def test_file_work_is_found(source: str):
+    assert len(file_work(source)) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["text.replace('a', 'b')", "replace(settings, k=4)", "dataclasses.replace(one, k=4)", "import os, shutil"],
+)
+def test_other_replacing_is_no_file_work(source: str):
+    assert file_work(source) == []
 
 
 def test_imports_run_down_only():
@@ -101,6 +171,41 @@ def test_imports_run_down_only():
     for path in source_files():
         broken += broken_import_rules(path.read_text("utf-8"), module_name(path), path.name == "__init__.py")
     assert not broken, "imports that do not run down:\n" + "\n".join(broken)
+
+
+def test_every_package_that_is_imported_is_declared():
+    """Of those installed here: what another package brings along today it may drop tomorrow."""
+    project = (ROOT / "pyproject.toml").read_text("utf-8").partition("[project.scripts]")[0]
+    stated = re.findall(r'"([\w.-]+)(?:\[[\w,]+\])?(?:[<>=].*?)?"', project)
+    declared = {re.sub("[-_.]+", "-", name).lower() for name in stated}
+    installed = packages_distributions()
+    broken = []
+    for path in source_files():
+        for line, name in imported_modules(ast.parse(path.read_text("utf-8")), module_name(path)):
+            package = name.split(".")[0]
+            if package in sys.stdlib_module_names or package == "hf_xsent":
+                continue
+            brought = {re.sub("[-_.]+", "-", one).lower() for one in installed.get(package, ())}
+            if brought and not brought & declared:
+                broken.append(f"{path.relative_to(ROOT)}, line {line}: {package} is not in pyproject.toml")
+    assert not broken, "\n".join(broken)
+
+
+def test_no_module_imports_itself_through_others():
+    sources = {module_name(path): path.read_text("utf-8") for path in source_files()}
+    packages = frozenset(module_name(path) for path in source_files() if path.name == "__init__.py")
+    circle = import_circle(sources, packages)
+    assert not circle, f"imports that run in a circle: {' <- '.join(circle)}; move code, or pass a narrower type"
+
+
+def test_an_import_circle_is_found_inside_functions_and_behind_type_checking():
+    sources = {
+        "hf_xsent.a.one": "from hf_xsent.a import two",
+        "hf_xsent.a.two": "def f():\n    from hf_xsent.a.three import thing",
+        "hf_xsent.a.three": "if TYPE_CHECKING:\n    from .one import thing",
+    }
+    assert {*import_circle(sources)} == {*sources}
+    assert import_circle(sources | {"hf_xsent.a.three": "import torch"}) == []
 
 
 def test_the_library_never_prints():
@@ -122,12 +227,12 @@ def test_files_stay_short():
 def test_the_command_line_starts_without_torch():
     """``hf-xsent --help`` and a mistyped flag answer at once, because nothing at the top of the cli imports torch."""
     code = (
-        "import sys; sys.argv = ['bin/hf-xsent']; import hf_xsent.cli.main as cli; cli.build_parser(); "
-        "sys.exit('torch' in sys.modules and 'torch was imported')"
+        "import sys; import hf_xsent_cli; from hf_xsent.cli.main import build_parser; build_parser(); "
+        "sys.exit(', '.join({'torch', 'transformers'} & {*sys.modules}) or 0)"
     )
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"hf_xsent.cli.main must import fast and without torch: {done.stderr}"
+    assert done.returncode == 0, f"the command line must start without {done.stderr}"
 
 
 @pytest.mark.parametrize(
@@ -156,3 +261,24 @@ def test_a_broken_rule_is_told(module: str, source: str, told: str):
 )
 def test_a_kept_rule_is_silent(module: str, source: str):
     assert broken_import_rules(source, module) == []
+
+
+def test_the_tree_in_the_docs_is_the_package():
+    assert tree_in_the_page() == package_tree(), "run python tests/helpers/package_tree.py"
+
+
+def method_files() -> list[tuple[str, list[str]]]:
+    """Each method of docs/architecture.md with the files to read."""
+    section = PAGE.read_text("utf-8").partition("## The methods against their papers")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| ") and ".py" in line]
+    return [(name.strip(), re.findall(r"`([\w/]+\.py)`", files)) for name, files in rows]
+
+
+@pytest.mark.parametrize(("method", "files"), method_files())
+def test_a_method_is_read_in_at_most_four_files(method: str, files: list[str]):
+    assert 1 <= len(files) <= 4, method
+    assert all((PACKAGE / file).is_file() for file in files), method
+
+
+def test_every_method_of_the_models_is_in_the_docs():
+    assert {name for name, _ in method_files()} == {"TR", "DAP", "PPA", "WACSE", "dual pivot", "MEXMA"}

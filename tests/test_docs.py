@@ -1,7 +1,7 @@
-"""Every fenced command and Python block of README and docs runs as it stands there, with small stand-ins.
+"""Every fenced command and Python block of README and docs runs as written, with small stand-ins.
 
-Blocks of a page run in order in one folder, `hf-xsent` lines in this process, other lines in a shell. What tests cannot
-run is marked in the page by ``<!-- not run: REASON -->`` before the block, and counted here.
+Blocks of a page run in order in one folder, `hf-xsent` lines in this process, other lines in a shell. A block that
+cannot run has ``<!-- not run: REASON -->`` before it in the page, and is counted here.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def blocks(path: Path) -> list[Block]:
 def prepared(
     encoder_folders: dict[str, Path], pairs: list[tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """The small files that the pages speak of."""
+    """Write the small files that the pages name."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     shutil.copytree(encoder_folders["xlm-roberta-mlm"], "encoder")
@@ -139,7 +139,7 @@ def _run(block: Block) -> None:
 
 
 def _ready(page: str) -> None:
-    """Pages that go on where another ended find its folders."""
+    """Write the folders of pages that a page continues."""
     if page in ("docs/mine_bitext.md", "docs/from_documents.md", "docs/choose_a_method.md", "docs/evaluation.md"):
         model = DapForSentenceEmbedding.from_backbone("encoder", pooling="mean", max_length=64).eval()
         export_sentence_transformer(model, "exported", AutoTokenizer.from_pretrained("encoder"), verify=False)
@@ -165,7 +165,7 @@ def test_what_is_not_run_is_counted() -> None:
 
 
 def test_every_fence_says_its_language() -> None:
-    """So that none slips through as mere text."""
+    """A fence without a language would not run."""
     for path in PAGES:
         fences = re.findall(r"^```(.*)$", path.read_text("utf-8"), re.MULTILINE)
         assert len(fences) % 2 == 0 and all(fences[::2]) and not any(fences[1::2]), path

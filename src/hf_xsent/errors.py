@@ -1,4 +1,4 @@
-"""The errors a user may meet: each carries one sentence that names what is wrong and how to mend it."""
+"""Define the errors for users: each message says what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from collections.abc import Iterable
 
 
 class HfXsentError(Exception):
-    """Base of every error that the command line answers with one sentence and its exit code."""
+    """Base of all errors of this package; the command line prints the message and exits with ``exit_code``."""
 
     exit_code = 2
 
 
 class DataError(HfXsentError):
-    """A bitext or benchmark file is missing, misread or empty after cleaning."""
+    """A data file is missing, malformed or empty after cleaning."""
 
 
 class ModelError(HfXsentError):
-    """A model folder is incomplete, of an unknown family, or does not fit what is asked of it."""
+    """A model is incomplete, of an unsupported family, or does not support the operation."""
 
 
 class RecipeError(HfXsentError):
-    """A recipe, flag or config value is unknown or out of range."""
+    """A value of a recipe, flag or config is unknown or out of range."""
 
 
 class OutputError(HfXsentError):
-    """Writing failed, or would destroy something the user had."""
+    """Output cannot be written, or would overwrite existing files."""
 
 
 class TrainingError(HfXsentError):
-    """A run broke on the way: a loss or gradient that is no number."""
+    """Training failed: a loss or gradient is NaN or infinite."""
 
 
 class Stopped(HfXsentError):
-    """A signal ended the run, which is saved and may go on."""
+    """A signal ended the run; its checkpoint is saved, and --resume continues it."""
 
-    exit_code = 143  # as the shell counts SIGTERM, so that schedulers start it again
+    exit_code = 143  # 128 + SIGTERM, so that schedulers restart the run
 
 
 class MissingExtraError(HfXsentError):
@@ -43,6 +43,6 @@ class MissingExtraError(HfXsentError):
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
-    """A hint that ends an error message: ``; did you mean 'x'?`` or the empty string."""
+    """Return the end of an error message: ``; did you mean 'x'?`` or the empty string."""
     close = difflib.get_close_matches(name, list(known), n=count, cutoff=0.6)
     return f"; did you mean {' or '.join(repr(word) for word in close)}?" if close else ""

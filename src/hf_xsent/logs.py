@@ -1,4 +1,4 @@
-"""What the commands say on standard error while they work."""
+"""Configure the log lines that commands write to standard error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 
 
 def quiet_logs(verbose: bool = False) -> None:
-    """Our own log lines on standard error; the libraries underneath only when asked for."""
+    """Show log lines of this package; show those of other libraries only if ``verbose``."""
     import transformers
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")

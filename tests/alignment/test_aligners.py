@@ -12,7 +12,7 @@ from hf_xsent.alignment.aligners import AlignerSettings
 from hf_xsent.alignment.embedding import EmbeddingAligner, mutual_links
 from hf_xsent.alignment.span_prediction import SpanAligner
 from hf_xsent.alignment.statistical import StatisticalAligner, grow_diag_final_and
-from hf_xsent.data.words import Words, split_words
+from hf_xsent.data.words.splitting import Words, split_words
 from hf_xsent.errors import MissingExtraError, ModelError, RecipeError
 
 Pairs = list[tuple[str, str]]
@@ -100,7 +100,7 @@ def test_the_second_round_links_what_is_left() -> None:
     assert mutual_links(similarities, there, 2)[0].nonzero().tolist() == [[0, 0], [1, 1], [2, 2]]
 
 
-def test_a_layer_that_does_not_exist_is_told(encoder_folders: dict[str, Path]) -> None:
+def test_a_layer_that_does_not_exist_raises(encoder_folders: dict[str, Path]) -> None:
     with pytest.raises(ModelError, match="^layer 4 does not exist: this encoder has layers 0"):
         EmbeddingAligner.from_pretrained(str(encoder_folders["bert"]), layer=4)
 
@@ -179,13 +179,13 @@ def test_answers_are_those_of_the_slow_way(_spans: Path, pairs: Pairs) -> None:
         aligner.threshold = 1e-6
 
 
-def test_a_model_that_answers_no_questions_is_told(encoder_folders: dict[str, Path]) -> None:
+def test_a_model_that_answers_no_questions_raises(encoder_folders: dict[str, Path]) -> None:
     with pytest.raises(ModelError, match="was not trained to answer questions: use a WSPAlign checkpoint"):
         SpanAligner.from_pretrained(str(encoder_folders["bert"]))
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         (
             {"name": "embeding"},
@@ -196,6 +196,6 @@ def test_a_model_that_answers_no_questions_is_told(encoder_folders: dict[str, Pa
         ({"model": "x", "threshold": 0.0}, "threshold 0.0 is not above 0"),
     ],
 )
-def test_wrong_settings_are_told(settings: dict[str, Any], told: str) -> None:
-    with pytest.raises(RecipeError, match=told):
+def test_wrong_settings_raise(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
         AlignerSettings(**settings).check()

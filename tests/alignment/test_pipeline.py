@@ -11,7 +11,7 @@ from hf_xsent.alignment.aligners import AlignerSettings
 from hf_xsent.alignment.embedding import EmbeddingAligner
 from hf_xsent.cli.main import main
 from hf_xsent.data.bitext import load_bitext
-from hf_xsent.data.sources import BitextSource
+from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError, OutputError
 
 Pairs = list[tuple[str, str]]
@@ -45,22 +45,22 @@ def test_links_are_written_as_jsonl_that_trains(bitext: Path, encoder_folders: d
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("pairs.tsv", "is an input or another output"),
         ("out.jsonl.gz", "not compressed: name .*out.jsonl.gz without .gz"),
         ("folder", "cannot be written: name a file"),
     ],
 )
-def test_an_output_that_cannot_be_is_refused_before_a_model_is_loaded(bitext: Path, name: str, told: str) -> None:
+def test_an_output_that_cannot_be_is_refused_before_a_model_is_loaded(bitext: Path, name: str, message: str) -> None:
     before = bitext.read_bytes()
     bitext.with_name("folder").mkdir()
-    with pytest.raises(OutputError, match=told):
+    with pytest.raises(OutputError, match=message):
         _align(bitext, Path("no such model"), name)
     assert bitext.read_bytes() == before
 
 
-def test_a_bad_line_is_told_before_a_model_is_loaded(bitext: Path) -> None:
+def test_a_bad_line_raises_before_a_model_is_loaded(bitext: Path) -> None:
     bitext.write_text(bitext.read_text(encoding="utf-8") + "no tab\n", encoding="utf-8")
     with pytest.raises(DataError, match="pairs.tsv:17"):
         _align(bitext, Path("no such model"))
@@ -80,7 +80,9 @@ def test_pharaoh_lines_are_the_same_links(bitext: Path, encoder_folders: dict[st
     assert loaded.linked == len(lines)
 
 
-def test_a_stopped_run_goes_on(bitext: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_run_continues(
+    bitext: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = _align(bitext, encoder_folders["bert"], "whole.links").read_text(encoding="utf-8")
     align, calls = EmbeddingAligner.align, []
 
@@ -100,7 +102,7 @@ def test_a_stopped_run_goes_on(bitext: Path, encoder_folders: dict[str, Path], m
     assert len(calls) == 5
 
 
-def test_another_file_or_setting_is_aligned_anew(bitext: Path, encoder_folders: dict[str, Path]) -> None:
+def test_another_file_or_setting_is_aligned_again(bitext: Path, encoder_folders: dict[str, Path]) -> None:
     work = bitext.parent / "work"
     _align(bitext, encoder_folders["bert"], work=work)
     bitext.write_text(bitext.read_text(encoding="utf-8").replace("Hund", "Vogel"), encoding="utf-8")
@@ -136,17 +138,17 @@ def test_the_command_line_aligns(
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "message"),
     [
         ([], "the embedding aligner needs a model"),
         (["--processes", "0"], "--processes 0 is not positive"),
         (["--links", "none.txt"], "no such file: none.txt"),
     ],
 )
-def test_mistakes_are_told_and_nothing_is_written(
-    bitext: Path, capsys: pytest.CaptureFixture[str], flags: list[str], told: str
+def test_mistakes_raise_and_nothing_is_written(
+    bitext: Path, capsys: pytest.CaptureFixture[str], flags: list[str], message: str
 ) -> None:
     output = bitext.with_name("out.jsonl")
     assert main(["align-words", str(bitext), "-o", str(output), *flags]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert [path.name for path in bitext.parent.iterdir()] == ["pairs.tsv"]

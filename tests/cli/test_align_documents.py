@@ -10,29 +10,29 @@ from hf_xsent.models.embedder import SentenceEmbedder
 
 
 @pytest.mark.parametrize(
-    ("content", "output", "told"),
+    ("content", "output", "expected"),
     [
         (None, "o.tsv", "no such file: a.txt"),
-        ("one\n", "a.txt", "a.txt is an input"),
+        ("one\n", "a.txt", "a.txt would overwrite an input"),
         ("one\n", "folder", "folder cannot be written"),
     ],
 )
-def test_bad_files_are_refused_before_the_model_is_opened(
+def test_bad_files_are_refused_before_the_model_is_loaded(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     content: str | None,
     output: str,
-    told: str,
+    expected: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     (tmp_path / "b.txt").write_text("eins\n")
     if content is not None:
         (tmp_path / "a.txt").write_text(content)
-    monkeypatch.setattr(SentenceEmbedder, "from_pretrained", lambda *_, **__: pytest.fail("the model was opened"))
+    monkeypatch.setattr(SentenceEmbedder, "from_pretrained", lambda *_, **__: pytest.fail("the model was loaded"))
     assert main(["align-documents", "a.txt", "b.txt", "--model", "x", "-o", output]) == 2
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 def test_documents_become_pairs_and_are_filtered(
@@ -47,7 +47,7 @@ def test_documents_become_pairs_and_are_filtered(
     for side, name in enumerate(("a.txt", "b.txt")):
         (tmp_path / name).write_text(" ".join(pair[side] for pair in pairs[:4]) + "\n")
     assert main(["align-documents", "a.txt", "b.txt", "--model", model, "-o", "o.tsv", "--split", "text"]) == 0
-    assert "pairs of 1 documents are in o.tsv" in capsys.readouterr().out
+    assert "pairs of 1 document are in o.tsv" in capsys.readouterr().out
     assert main(["score", "o.tsv", "--model", model, "-o", "s.tsv", "--language", "de", "--filter", "min_score=2"]) == 0
-    told = capsys.readouterr().out
-    assert "min_score" in told and "0 scored pairs" in told
+    report = capsys.readouterr().out
+    assert "min_score" in report and "0 scored pairs" in report

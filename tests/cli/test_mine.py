@@ -8,14 +8,14 @@ import torch
 
 from hf_xsent.cli.main import main
 from hf_xsent.errors import ModelError
-from hf_xsent.mining.tasks import default_device
+from hf_xsent.mining.shards import default_device
 from hf_xsent.models.embedder import SentenceEmbedder
 
 
 @pytest.mark.parametrize(
     ("process", "gpus", "device"), [(0, 0, "cpu"), (0, 1, "cuda:0"), (3, 8, "cuda:3"), (5, 4, "cuda:1")]
 )
-def test_each_process_of_a_machine_has_a_gpu_of_its_own(
+def test_each_process_of_a_machine_uses_its_own_gpu(
     monkeypatch: pytest.MonkeyPatch, process: int, gpus: int, device: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
@@ -36,15 +36,15 @@ def test_each_process_of_a_machine_has_a_gpu_of_its_own(
 def test_the_model_is_opened_on_the_gpu_of_the_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: list[str], gpus: int, device: str
 ) -> None:
-    asked = []
+    devices = []
 
-    def noting(*arguments: Any, **settings: Any) -> None:
-        asked.append(settings["device"])
+    def record(*arguments: Any, **settings: Any) -> None:
+        devices.append(settings["device"])
         raise ModelError("enough")
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    monkeypatch.setattr(SentenceEmbedder, "from_pretrained", noting)
+    monkeypatch.setattr(SentenceEmbedder, "from_pretrained", record)
     monkeypatch.setenv("LOCAL_RANK", "3")
     assert main(["mine", "a", "b", "--model", "x", "-o", str(tmp_path / "o.tsv"), *flags]) == 2
-    assert asked == [device]
+    assert devices == [device]

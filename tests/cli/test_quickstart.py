@@ -7,8 +7,7 @@ import pytest
 from page_reader import Page
 
 from hf_xsent.cli.main import main
-from hf_xsent.cli.quickstart_report import write_report
-from hf_xsent.cli.quickstart_walk import django_catalogues
+from hf_xsent.cli.quickstart_steps import django_catalogues, write_report
 from hf_xsent.errors import DataError
 
 RESULTS = {
@@ -48,7 +47,7 @@ def test_djangos_messages_are_found_by_language():
         django_catalogues(["dee"])
 
 
-def test_the_walk_with_ones_own_pairs_ends_with_a_model(
+def test_the_quickstart_with_your_own_pairs_exports_a_model(
     tiny_encoders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))

@@ -9,7 +9,7 @@ from hf_xsent.models.embedder import SentenceEmbedder
 
 
 @pytest.mark.parametrize(
-    ("pairs", "output", "work", "told"),
+    ("pairs", "output", "work", "expected"),
     [
         ("a\tb\n", "folder", "work", "folder cannot be written"),
         ("a\tb\n", "pairs.tsv", "work", "pairs.tsv is an input"),
@@ -18,21 +18,21 @@ from hf_xsent.models.embedder import SentenceEmbedder
         ("only one\n", "scored.tsv", "work", "pairs.tsv:1"),
     ],
 )
-def test_what_cannot_be_read_or_written_is_told_before_pools_are_encoded(
+def test_files_that_cannot_be_read_or_written_are_refused_before_the_model_is_loaded(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     pairs: str,
     output: str,
     work: str,
-    told: str,
+    expected: str,
 ) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "pairs.tsv").write_text(pairs)
     (tmp_path / "pool.txt").write_text("a\n" * 9)
-    monkeypatch.setattr(SentenceEmbedder, "from_pretrained", lambda *_, **__: pytest.fail("the model was opened"))
+    monkeypatch.setattr(SentenceEmbedder, "from_pretrained", lambda *_, **__: pytest.fail("the model was loaded"))
     monkeypatch.chdir(tmp_path)
     flags = ["--model", "x", "-o", output, "--work", work, "--source_pool", "pool.txt", "--target_pool", "pool.txt"]
     assert main(["score", "pairs.tsv", *flags]) == 2
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
     assert (tmp_path / "pool.txt").read_text() == "a\n" * 9

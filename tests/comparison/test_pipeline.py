@@ -16,9 +16,8 @@ from study_file import StudyFile
 
 from hf_xsent.cli.main import main
 from hf_xsent.comparison import pipeline
-from hf_xsent.comparison.pipeline import compare, list_runs
+from hf_xsent.comparison.pipeline import compare, list_runs, raising_on_sigterm, train_and_measure
 from hf_xsent.comparison.runs import Run
-from hf_xsent.comparison.supervision import carry_out, stopped_by_sigterm
 from hf_xsent.errors import OutputError, Stopped
 
 BROKEN = {"learning_rate": 1e38, "max_grad_norm": 0, "warmup_steps": 0}
@@ -31,9 +30,9 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def noted(run: Run, *rest: Any) -> bool:
         names.append(run.name)
-        return carry_out(run, *rest)
+        return train_and_measure(run, *rest)
 
-    monkeypatch.setattr(pipeline, "carry_out", noted)
+    monkeypatch.setattr(pipeline, "train_and_measure", noted)
     return names
 
 
@@ -97,7 +96,7 @@ def test_a_comparison_that_is_stopped_saves_the_run_at_work_and_goes_on_from_the
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        carry_out(run, stop)
+        train_and_measure(run, stop)
     (checkpoint,) = run.training.glob("checkpoint-*")
     assert run.steps_done < 150 and not run.trained and run.failure() is None
     before = run.metrics()[: int(checkpoint.name.split("-")[1])]
@@ -117,12 +116,12 @@ def test_a_run_that_is_killed_is_told_and_goes_on_from_its_checkpoint(study: Stu
             for process in subprocess.run(find, capture_output=True, text=True).stdout.split():
                 os.kill(int(process), signal.SIGKILL)
 
-    assert not carry_out(run, kill)
+    assert not train_and_measure(run, kill)
     failure = run.failure()
-    assert failure == {"while": "training", "exit_code": -9, "message": "killed by SIGKILL, perhaps for want of memory"}
+    assert failure == {"while": "training", "exit_code": -9, "message": "killed by SIGKILL, perhaps out of memory"}
     assert not run.trained
     first = run.metrics()[0]
-    assert carry_out(run) and run.finished and run.failure() is None
+    assert train_and_measure(run) and run.finished and run.failure() is None
     assert run.metrics()[0] == first
     assert _steps(run) == list(range(1, 401))
 
@@ -141,7 +140,7 @@ def test_a_budget_of_minutes_is_turned_into_steps_by_the_pace_of_each_method(stu
 
 def test_sigterm_stops_with_the_exit_code_of_schedulers_and_is_given_back():
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(Stopped, match="the same command goes on") as raised, stopped_by_sigterm():
+    with pytest.raises(Stopped, match="the same command continues") as raised, raising_on_sigterm():
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
     assert raised.value.exit_code == 143

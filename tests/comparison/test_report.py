@@ -16,14 +16,13 @@ import numpy as np
 import pytest
 from page_reader import Page
 
-from hf_xsent.comparison.page import mean_curve, render_page
-from hf_xsent.comparison.report import render_markdown
+from hf_xsent.comparison.report import mean_curve, render_markdown, render_page
 from hf_xsent.comparison.results import collect, mean_and_sd
 from hf_xsent.comparison.runs import Run
 from hf_xsent.comparison.study import Budget, Study
-from hf_xsent.data.bucc import BuccSet
+from hf_xsent.data.benchmarks.bucc import BuccSet
 from hf_xsent.evaluation.mining_f1 import BuccTask
-from hf_xsent.evaluation.report import write_json
+from hf_xsent.files import write_json
 
 SCORES = {  # by method, pooling and seed
     ("none", "mean", None): 87.06,
@@ -51,7 +50,7 @@ def results(tmp_path: Path) -> dict[str, Any]:
         run = Run(tmp_path / "runs" / str(number), method, pooling, seed, "encoder", recipe, tasks, identities, True)
         runs.append(run)
         if score is None:
-            run.fail(-9, "killed by SIGKILL, perhaps for want of memory")
+            run.fail(-9, "killed by SIGKILL, perhaps out of memory")
             continue
         whole = {"mean": score, "forward": score + 1, "backward": score - 1}
         scores = {
@@ -121,9 +120,7 @@ def test_the_markdown_has_every_table(results: dict[str, Any]):
     assert "| XLM-R + DAP | DAP (arXiv:2305.09148) |  | 92.0 | 91.3 | 92.7 |  |" in text
     assert "| DAP <b>& | cls | 1 of 2 | 88.50 |" in text
     assert "| TR | cls | 20 | 20.0 ± 0.0 | 16.7 ± 0.0 | 904 ± 1 |" in text
-    assert (
-        "| DAP <b>& | cls | 1 | failed | -9 | killed by SIGKILL, perhaps for want of memory (while training) |" in text
-    )
+    assert "| DAP <b>& | cls | 1 | failed | -9 | killed by SIGKILL, perhaps out of memory (while training) |" in text
 
 
 def test_the_page_is_well_formed_and_needs_no_network(results: dict[str, Any]):

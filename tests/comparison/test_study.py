@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,34 @@ def test_recipe_file_settings_and_method_are_laid_over_each_other(study: StudyFi
     methods = {"TR": None, "other": {"learning_rate": 1.0, "recipe": None, "poolings": ["mean", "max"], "seeds": 3}}
     read = read_study(study.write(methods=methods))
     first, other = read.methods
-    assert first.settings["objectives"] == {"translation_ranking": 1}
+    assert first.settings["objectives"] == {"translation_ranking": {"weight": 1, "temperature": 0.1}}
     assert "max_steps" not in first.settings  # the budget's
     assert (first.settings["learning_rate"], other.settings["learning_rate"]) == (1e-3, 1.0)
     assert "objectives" not in other.settings
     assert (other.poolings, other.seeds) == (("mean", "max"), (3,))
     assert (first.poolings, first.seeds) == (("cls",), (0,))
+
+
+def test_objectives_are_chosen_by_weight_and_keep_what_recipe_and_settings_say_of_them(study: StudyFile):
+    settings = study.content["settings"] | {"objectives": {"translation_ranking": {"symmetric": True}}}
+    chosen = {"translation_ranking": 0.5, "representation_translation": {"weight": 0.1, "head_layers": 1}}
+    ours, alone = read_study(
+        study.write(settings=settings, methods={"DAP": {"objectives": chosen}, "RTL": {"objectives": {"mexma": None}}}),
+        ["methods.RTL.objectives={representation_translation: 0.3}"],
+    ).methods
+    assert ours.settings["objectives"] == {
+        "translation_ranking": {"weight": 0.5, "temperature": 0.1, "symmetric": True},
+        "representation_translation": {"weight": 0.1, "head_layers": 1},
+    }
+    assert alone.settings["objectives"] == {"representation_translation": {"weight": 0.3}}
+
+
+def test_a_setting_of_an_objective_is_set_from_the_command_line_beside_its_weight(study: StudyFile):
+    path = study.write(methods={"DAP": {"objectives": {"translation_ranking": 2}}})
+    (method,) = read_study(path, ["methods.DAP.objectives.translation_ranking.symmetric=true"]).methods
+    assert method.settings["objectives"] == {
+        "translation_ranking": {"weight": 2, "temperature": 0.1, "symmetric": True}
+    }
 
 
 def test_values_are_set_from_the_command_line(study: StudyFile):
@@ -50,9 +73,9 @@ def test_values_are_set_from_the_command_line(study: StudyFile):
         ({"budget": {"hours": 1}}, "budget takes one of steps, pairs, minutes"),
         ({"budget": {"steps": 0}}, "budget.steps takes a number above 0, not 0"),
         ({"budget": {"steps": 2.5}}, "budget.steps takes a whole number"),
-        ({"settings": {"seed": 3}}, "settings.seed: every run gets its own from the study: use seeds"),
+        ({"settings": {"seed": 3}}, "settings.seed: the study sets it for each run: use seeds"),
         ({"settings": {"learning_rat": 3}}, "settings: unknown key 'learning_rat'; did you mean 'learning_rate'"),
-        ({"methods": {"TR": {"max_steps": 9}}}, "methods.TR.max_steps: .* own from the study: use budget"),
+        ({"methods": {"TR": {"max_steps": 9}}}, "methods.TR.max_steps: .* study sets it for each run: use budget"),
         ({"methods": {"TR": {"objective": 1}}}, "methods.TR: unknown key 'objective'; did you mean 'objectives'"),
         ({"methods": {"TR": {"poolings": "first"}}}, "methods.TR: unknown pooling 'first': use cls, mean, max"),
         ({"methods": {"TR": {"recipe": "none.yaml"}}}, "cannot read the recipe .*none.yaml"),
@@ -65,6 +88,7 @@ def test_values_are_set_from_the_command_line(study: StudyFile):
         ({"tasks": {"tatoeba": {"data": "x", "languages": ["de", False]}}}, "tatoeba.languages takes codes, not False"),
         ({"tasks": {"tatoeba": {"data": "x", "groups": 3}}}, "tatoeba: unknown option 'groups'; did you mean 'group'"),
         ({"tasks": {"retrieval": {"data": "x", "max_pairs": "a"}}}, "tasks.retrieval.max_pairs does not take 'a'"),
+        ({"plot": "layer"}, "plot: unknown key 'layer'; did you mean 'layers'"),
         ({"keep_models": "some"}, "keep_models takes bool, not 'some'"),
     ],
 )  # fmt: skip
@@ -78,13 +102,13 @@ def test_a_mistake_in_the_file_is_one_sentence(study: StudyFile, changes: dict[s
     ("changes", "told"),
     [
         ({"methods": {"TR": {"objectives": {"translation_rankin": 1}}}}, "methods.TR: .*translation_ranking"),
-        ({"methods": {"TR": {"max_length": "long"}}}, "methods.TR: argument --max_length.*: invalid int value: 'long'"),
+        ({"methods": {"TR": {"max_length": "long"}}}, "methods.TR: max_length takes a whole number, not 'long'"),
         ({"methods": {"TR": {"method": "wacs"}}}, "methods.TR: unknown method 'wacs'.*did you mean 'wacse'"),
-        ({"methods": {"W": {"method": "wacse", "objectives": ["word_translation_ranking"]}}}, "methods.W: .*links"),
+        ({"methods": {"W": {"method": "wacse", "objectives": {"word_translation_ranking": 1}}}}, "methods.W: .*links"),
         ({"data": "/nowhere/de-en.tsv"}, "methods.TR: no such file.*nowhere"),
-        ({"tasks": {"tatoeba": {"data": "/nowhere"}}}, "no such folder: /nowhere"),
+        ({"tasks": {"tatoeba": {"data": "/nowhere"}}}, "no such file or folder: /nowhere"),
         ({"tasks": {"tatoeba": {"data": "/nowhere", "group": 37}}}, "unknown group '37'"),
-        ({"model": "/nowhere/model"}, "'/nowhere/model' is no folder"),
+        ({"model": "/nowhere/model"}, "'/nowhere/model' is not a folder"),
     ],
 )  # fmt: skip
 def test_what_recipes_and_tasks_ask_for_is_checked_before_any_run(study: StudyFile, changes: dict[str, Any], told: str):
@@ -97,7 +121,7 @@ def test_what_recipes_and_tasks_ask_for_is_checked_before_any_run(study: StudyFi
 def test_a_file_that_is_no_study_is_told(tmp_path: Path):
     (tmp_path / "empty.yaml").write_text("")
     (tmp_path / "broken.yaml").write_text("a: [")
-    for name, told in (("empty", "says nothing"), ("broken", "is no YAML"), ("missing", "cannot read the study")):
+    for name, told in (("empty", "holds no settings"), ("broken", "YAML"), ("missing", "cannot read the study")):
         with pytest.raises(RecipeError, match=told):
             read_study(tmp_path / f"{name}.yaml")
 
@@ -132,6 +156,18 @@ def test_runs_are_known_by_content_not_by_name_or_place(study: StudyFile, tmp_pa
     assert {name.rsplit("-", 1)[1] for name in folders(methods={"renamed": None})} == {
         name.rsplit("-", 1)[1] for name in before
     }
+    assert folders(methods={"TR": {"objectives": {"translation_ranking": 2}}}).isdisjoint(before)
     with (moved / "de-en.tsv").open("a", encoding="utf-8") as file:
         file.write("Hallo, Welt!\tHello, world!\n")
     assert folders(data=f"{moved}/{{language}}-en.tsv").isdisjoint(before)
+
+
+def test_a_teacher_is_known_by_its_files(study: StudyFile, encoder_folders: dict[str, Path], tmp_path: Path):
+    def folder(teacher: Path) -> str:
+        objectives = {"distillation": {"weight": 1, "teacher": str(teacher)}}
+        runs = list_runs(study.write(methods={"student": {"objectives": objectives}}), study.out)
+        return runs[0].folder.name
+
+    moved = tmp_path / "moved"
+    shutil.copytree(encoder_folders["bert"], moved)
+    assert folder(moved) == folder(encoder_folders["bert"]) != folder(encoder_folders["xlm-roberta"])

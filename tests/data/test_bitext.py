@@ -9,8 +9,8 @@ import pytest
 
 from hf_xsent.data import cache
 from hf_xsent.data.bitext import Bitext, load_bitext
-from hf_xsent.data.cleaning import CleaningRules
-from hf_xsent.data.repeats import normalise
+from hf_xsent.data.cleaning.repeats import normalise
+from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.errors import DataError
 
 
@@ -73,7 +73,7 @@ def test_languages_with_the_same_targets_hold_the_same_ones_out(tmp_path: Path) 
 
 
 def test_a_split_that_leaves_nothing_is_refused(bitext: Bitext) -> None:
-    with pytest.raises(DataError, match="fr has 300 different targets, too few to hold 300 out"):
+    with pytest.raises(DataError, match="fr has 300 different targets, too few to hold out 300"):
         bitext.train_dev_split(300)
 
 
@@ -89,19 +89,19 @@ def test_repeated_pairs_go_across_files_and_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("repeats", [1, 7])
-def test_max_pairs_are_the_first_that_are_kept(tmp_path: Path, repeats: int) -> None:
+def test_max_pairs_are_the_first_retained_ones(tmp_path: Path, repeats: int) -> None:
     path = _write(tmp_path / "a.tsv", [pair for pair in _sentences("de", 3000) for _ in range(repeats)])
     bitext = load_bitext({"de": path}, cache_dir=tmp_path / "cache", max_pairs=1000)
     assert list(zip(*bitext.pairs("de"), strict=True)) == _sentences("de", 1000)
     counts = bitext.report.total
-    assert counts.read == counts.kept + sum(counts.removed.values()) < 2 * 1000 * repeats
+    assert counts.read == counts.retained + sum(counts.removed.values()) < 2 * 1000 * repeats
 
 
 def test_the_cache_is_used_until_something_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _write(tmp_path / "a.tsv", _sentences("de", 10))
     built: list[str] = []
     build = cache.build
-    monkeypatch.setattr(cache, "build", lambda recipe, folder: (built.append(recipe.language), build(recipe, folder)))
+    monkeypatch.setattr(cache, "build", lambda entry, folder: (built.append(entry.language), build(entry, folder))[1])
 
     def load(**options: object) -> int:
         built.clear()
@@ -170,5 +170,5 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
 def test_real_pairs_are_hardly_touched(assets: Path, tmp_path: Path, language: str) -> None:
     path = assets / "data" / "train" / f"{language}-en.tsv.xz"
     counts = load_bitext({language: path}, cache_dir=tmp_path, max_pairs=5000).report.total
-    assert counts.kept == 5000
+    assert counts.retained == 5000
     assert counts.read < 5100

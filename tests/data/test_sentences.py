@@ -15,7 +15,7 @@ def test_distinct_sentences_keep_their_line_numbers(tmp_path: Path) -> None:
     read = load_sentences(tmp_path / "a.txt", tmp_path / "work", max_characters=20)
     assert [read[row] for row in range(len(read))] == [("one", 1), ("two", 3), ("three", 7)]
     counts = read.counts
-    assert (counts.lines, counts.empty, counts.too_long, counts.repeated, counts.kept) == (7, 2, 1, 1, 3)
+    assert (counts.lines, counts.empty, counts.too_long, counts.repeated, counts.retained) == (7, 2, 1, 1, 3)
 
 
 def test_batches_are_the_sentences_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,21 +41,21 @@ def test_compressed_files_are_read_and_what_was_read_is_used_again(
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
-        (b"", "holds no sentence: 0 lines"),
-        (b"\n\n", "holds no sentence: 2 lines, 2 of them empty"),
+        (b"", "has no sentences: 0 lines"),
+        (b"\n\n", "has no sentences: 2 lines, 2 of them empty"),
         (b"ok\n\xff\xfe\n", ":2: not UTF-8"),
     ],
 )
-def test_files_without_sentences_are_told(tmp_path: Path, content: bytes, told: str) -> None:
+def test_files_without_sentences_raise(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "a.txt").write_bytes(content)
     with pytest.raises(DataError) as error:
         load_sentences(tmp_path / "a.txt", tmp_path / "work")
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert not list((tmp_path / "work").glob("*.json"))
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_raises(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
         load_sentences(tmp_path / "a.txt", tmp_path / "work")

@@ -1,4 +1,4 @@
-"""Both sides of bitext, together or shuffled apart, and two files that were never paired."""
+"""Both sides of bitext, paired or shuffled independently, and two unpaired files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hf_xsent.data.bitext import Bitext, load_bitext
-from hf_xsent.data.sides import Sides
+from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError
 
 Pairs = list[tuple[str, str]]
@@ -26,51 +26,51 @@ def _bitext(folder: Path, pairs: Pairs) -> Bitext:
     return load_bitext(files, cleaning=None, cache_dir=folder / "cache")
 
 
-def test_together_rows_are_those_of_the_bitext(pairs: Pairs, tmp_path: Path) -> None:
+def test_paired_rows_are_those_of_the_bitext(pairs: Pairs, tmp_path: Path) -> None:
     bitext = _bitext(tmp_path, pairs)
-    sides = Sides.of_bitext(bitext)
+    sides = TextSides.of_bitext(bitext)
     assert sides.ranges == bitext.ranges and len(sides) == 16
     assert sides.__getitems__([11, 3, 0]) == bitext.__getitems__([11, 3, 0])
     assert (sides.identities(np.arange(16)) == bitext.identities(np.arange(16))).all()
 
 
-def test_apart_every_sentence_stays_and_no_order_does(pairs: Pairs, tmp_path: Path) -> None:
+def test_independent_shuffling_retains_every_sentence_and_changes_the_order(pairs: Pairs, tmp_path: Path) -> None:
     bitext = _bitext(tmp_path, pairs)
-    apart = Sides.of_bitext(bitext, apart=True)
-    rows = apart.__getitems__(range(16))
+    shuffled = TextSides.of_bitext(bitext, shuffle_independently=True)
+    rows = shuffled.__getitems__(range(16))
     for language, some in (("de", pairs[:10]), ("fr", pairs[10:])):
         of_language = [row for row in rows if row["language"] == language]
         for side, number in (("source", 0), ("target", 1)):
             assert sorted(row[side] for row in of_language) == sorted(pair[number] for pair in some)
     assert sum((row["source"], row["target"]) in pairs for row in rows) < 8
-    assert rows == Sides.of_bitext(bitext, apart=True).__getitems__(range(16))
+    assert rows == TextSides.of_bitext(bitext, shuffle_independently=True).__getitems__(range(16))
 
 
 def test_of_two_files_the_longer_sets_the_rows(tmp_path: Path) -> None:
     german, english = [f"Satz {n}" for n in range(7)], [f"sentence {n}" for n in range(3)]
-    sides = Sides.of_files(_write(tmp_path / "de", german), _write(tmp_path / "en", english), tmp_path / "cache")
+    sides = TextSides.of_files(_write(tmp_path / "de", german), _write(tmp_path / "en", english), tmp_path / "cache")
     rows = sides.__getitems__(range(len(sides)))
     assert sorted(row["source"] for row in rows) == german
     assert {row["target"] for row in rows} == {*english}
-    assert sides.report.to_dict()[str(tmp_path / "de")]["kept"] == 7
+    assert sides.report.to_dict()[str(tmp_path / "de")]["retained"] == 7
 
 
-def test_an_empty_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="en holds no sentence: 1 lines, 1 of them empty"):
-        Sides.of_files(_write(tmp_path / "de", ["Satz"]), _write(tmp_path / "en", [""]), tmp_path / "cache")
+def test_an_empty_file_raises(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="en has no sentences: 1 lines, 1 of them empty"):
+        TextSides.of_files(_write(tmp_path / "de", ["Satz"]), _write(tmp_path / "en", [""]), tmp_path / "cache")
 
 
 @pytest.mark.parametrize("second", ["de", "copy", "shuffled"])
-def test_the_same_file_for_both_languages_is_told(second: str, tmp_path: Path) -> None:
+def test_the_same_file_for_both_languages_raises(second: str, tmp_path: Path) -> None:
     lines = [f"Satz {n}" for n in range(5)]
     de = _write(tmp_path / "de", lines)
     other = {"de": lines, "copy": lines, "shuffled": lines[::-1]}[second]
-    with pytest.raises(DataError, match="hold the same sentences: give one file of each language"):
-        Sides.of_files(de, _write(tmp_path / second, other), tmp_path / "cache")
+    with pytest.raises(DataError, match="hold the same sentences; give one file of each language"):
+        TextSides.of_files(de, _write(tmp_path / second, other), tmp_path / "cache")
 
 
-def test_bitext_with_equal_sides_is_told(tmp_path: Path) -> None:
+def test_bitext_with_equal_sides_raises(tmp_path: Path) -> None:
     _write(tmp_path / "de.tsv", [f"Satz {n}\tSatz {n}" for n in range(5)])
     bitext = load_bitext({"de": str(tmp_path / "de.tsv")}, cleaning=None, cache_dir=tmp_path / "cache")
     with pytest.raises(DataError, match="both sides of 'de' hold the same sentences"):
-        Sides.of_bitext(bitext)
+        TextSides.of_bitext(bitext)

@@ -55,7 +55,7 @@ def test_globs_are_paired_by_their_wildcards(tmp_path: Path) -> None:
 
 def test_a_file_without_partner_is_reported(tmp_path: Path) -> None:
     _files(tmp_path, "de/a.txt", "de/b.txt", "fr/a.txt")
-    with pytest.raises(DataError, match=r"b.txt has no partner"):
+    with pytest.raises(DataError, match=r"b.txt has no file to align with"):
         pair_documents(str(tmp_path / "de"), str(tmp_path / "fr"))
     with pytest.raises(DataError, match="no file matches"):
         pair_documents(str(tmp_path / "*.x"), str(tmp_path / "fr"))

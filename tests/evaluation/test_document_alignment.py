@@ -36,5 +36,5 @@ def test_gold_files_are_read_with_their_skips(tmp_path: Path) -> None:
     path.write_text("[0]:[0, 1]\n[]:[2]\n\n[1, 3]:[3]:0.25\n")
     assert read_alignment(path) == [((0,), (0, 1)), ((), (2,)), ((1, 3), (3,))]
     path.write_text("[0]:[0]\n0 1\n")
-    with pytest.raises(DataError, match=r"gold:2: not an alignment, write \[0, 1\]:\[2\]"):
+    with pytest.raises(DataError, match=r"gold:2: not a bead; .*\[0, 1\]:\[2\]"):
         read_alignment(path)

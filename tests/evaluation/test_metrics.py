@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hf_xsent.errors import RecipeError
-from hf_xsent.evaluation.metrics import METRICS, load_metric, metric_path
+from hf_xsent.evaluation.metrics import METRICS, load_metric
 
 evaluate = pytest.importorskip("evaluate", reason="evaluate is not installed: pip install 'hf-xsent[evaluate]'")
 
@@ -81,4 +81,4 @@ def test_beads_are_strictly_or_laxly_right() -> None:
 
 def test_an_unknown_metric_is_told() -> None:
     with pytest.raises(RecipeError, match="unknown metric 'rank': use one of"):
-        metric_path("rank")
+        load_metric("rank")

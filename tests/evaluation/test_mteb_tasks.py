@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from hf_xsent import SentenceEmbedder, export_sentence_transformer
-from hf_xsent.data.benchmarks import TatoebaSet
-from hf_xsent.data.bucc import BuccSet
-from hf_xsent.data.sts import StsSet
+from hf_xsent.data.benchmarks.bucc import BuccSet
+from hf_xsent.data.benchmarks.sts import StsSet
+from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.retrieval import TatoebaTask

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hf_xsent.data.questions import Question, QuestionSet, load_mlqa, load_xquad
+from hf_xsent.data.benchmarks.questions import Question, QuestionSet, load_mlqa, load_xquad
 from hf_xsent.evaluation.question_answering import mlqa_words, score_answers, squad_words, token_f1
 
 

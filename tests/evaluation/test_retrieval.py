@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hf_xsent.data.benchmarks import TatoebaSet, load_tatoeba, tatoeba_groups
+from hf_xsent.data.benchmarks.tatoeba import TatoebaSet, load_tatoeba, tatoeba_groups
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, TatoebaTask, accuracy_at_1, retrieval_by_language
 
@@ -160,7 +160,7 @@ def test_a_group_is_the_mean_over_languages_not_over_pairs() -> None:
 
 
 def test_no_language_is_refused() -> None:
-    with pytest.raises(DataError, match="no Tatoeba language was chosen"):
+    with pytest.raises(DataError, match="no language of Tatoeba was chosen"):
         TatoebaTask([])
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,25 @@ import pytest
 import torch
 
 from hf_xsent import SentenceEmbedder
-from hf_xsent.data.benchmarks import TatoebaSet
-from hf_xsent.data.bucc import BuccSet
-from hf_xsent.data.sts import StsSet
+from hf_xsent.data.benchmarks.bucc import BuccSet
+from hf_xsent.data.benchmarks.sts import StsSet
+from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError
-from hf_xsent.evaluation import vectors
 from hf_xsent.evaluation.mining_f1 import BuccTask
-from hf_xsent.evaluation.published import published_figures, published_lines
 from hf_xsent.evaluation.registry import TASKS
-from hf_xsent.evaluation.report import Report, read_reports, render_table, sweep_table, write_json
+from hf_xsent.evaluation.report import (
+    Report,
+    published_figures,
+    published_lines,
+    read_reports,
+    render_table,
+    sweep_table,
+)
 from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.runner import describe, evaluate_tasks
 from hf_xsent.evaluation.similarity import Sts17Task
 from hf_xsent.evaluation.task import EvaluationTask
+from hf_xsent.files import write_json
 from hf_xsent.models.sentence_encoder import SentenceEncoder, View
 
 
@@ -148,7 +155,7 @@ def test_a_later_call_adds_to_the_file(
     assert read_reports(output)[0] == first[0]
 
 
-def test_a_figure_of_other_versions_is_measured_anew_and_stands_there_once(
+def test_a_figure_of_other_versions_is_measured_again_and_stands_there_once(
     embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, tmp_path: Path
 ):
     output = tmp_path / "results.json"
@@ -189,7 +196,7 @@ def test_a_file_of_something_else_is_left_alone(
 
 
 @pytest.mark.parametrize(
-    ("views", "dims", "told"),
+    ("views", "dims", "message"),
     [
         ([View(4, "mean")], None, "layer 4 does not exist: this encoder has layers 0 (embeddings) to 3"),
         ([View(1, "men")], None, "unknown pooling 'men': use one of cls, mean, max, sum; did you mean 'mean'"),
@@ -197,12 +204,12 @@ def test_a_file_of_something_else_is_left_alone(
         (None, [0], "dim 0 does not exist"),
     ],
 )
-def test_views_that_do_not_exist_are_told_before_encoding(
-    embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, views: Any, dims: Any, told: str
+def test_views_that_do_not_exist_raise_before_encoding(
+    embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, views: Any, dims: Any, message: str
 ):
     with pytest.raises(ModelError) as error:
         list(evaluate_tasks(embedder, tasks, {}, views, dims))
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert encoded.passes == 0
 
 
@@ -222,11 +229,11 @@ def test_json_holds_no_figure_that_is_no_number(tmp_path: Path):
     assert not any(tmp_path.iterdir())
 
 
-def test_a_full_disk_is_told_before_encoding(
+def test_a_full_disk_raises_before_encoding(
     embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(vectors.shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10, 10, 0))
-    with pytest.raises(HfXsentError, match="has 0 MiB free: choose fewer layers"):
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: shutil._ntuple_diskusage(10, 10, 0))
+    with pytest.raises(HfXsentError, match="has 0 bytes free but the vectors need .*: choose fewer layers"):
         list(evaluate_tasks(embedder, tasks, {}))
     assert encoded.passes == 0
 
@@ -234,7 +241,7 @@ def test_a_full_disk_is_told_before_encoding(
 def test_nothing_stays_behind(
     embedder: SentenceEmbedder, tasks: list[EvaluationTask], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(vectors.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     """Not even of a run that is killed: its files have no name."""
     next(evaluate_tasks(embedder, tasks, {}))
     assert not any(tmp_path.iterdir())
@@ -276,7 +283,7 @@ def test_a_sweep_is_a_line_for_each_view(tasks: list[EvaluationTask], reports: l
 
 
 def test_reports_come_back_from_their_file(reports: list[Report], tmp_path: Path):
-    write_json(tmp_path / "a.json", {"runs": [report.to_dict() for report in reports]})
+    write_json(tmp_path / "a.json", {"runs": [asdict(report) for report in reports]})
     assert read_reports(tmp_path / "a.json") == reports
     assert read_reports(tmp_path / "none.json") == []
 

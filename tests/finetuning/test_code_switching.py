@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from hf_xsent.data.inference import InferencePair
-from hf_xsent.data.questions import Question
+from hf_xsent.data.benchmarks.inference import InferencePair
+from hf_xsent.data.benchmarks.questions import Question
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.finetuning.code_switching import switch_inference, switch_questions
 

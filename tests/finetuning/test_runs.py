@@ -19,10 +19,10 @@ from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClas
 
 from hf_xsent.cli.main import main as command
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
+from hf_xsent.finetuning.mlqa import SpanExtraction
 from hf_xsent.finetuning.mlqa import main as mlqa
-from hf_xsent.finetuning.pair_classification import PairClassification
-from hf_xsent.finetuning.span_extraction import SpanExtraction
 from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments
+from hf_xsent.finetuning.xnli import PairClassification
 from hf_xsent.finetuning.xnli import main as xnli
 from hf_xsent.models.task_model import task_model
 
@@ -148,7 +148,7 @@ def test_a_resumed_run_ends_as_the_whole_one(data: Path, encoder_folders: dict[s
     assert again.scores == report.scores
     for name, weight in load_file(data / "out/model.safetensors").items():
         assert torch.equal(weight, whole[name]), name
-    with pytest.raises(OutputError, match="holds another run: go on with --resume"):
+    with pytest.raises(OutputError, match="holds another run: continue it with --resume"):
         xnli(flags)
 
 
@@ -156,7 +156,7 @@ def test_a_resumed_run_ends_as_the_whole_one(data: Path, encoder_folders: dict[s
     ("task", "more", "kind", "told"),
     [
         (xnli, ["--train=train.tsv"], DataError, "'train.tsv' names no language: write en=train.tsv"),
-        (xnli, ["--train=en={d}/bad.tsv"], DataError, "bad.tsv:2: the label is 'maybe'"),
+        (xnli, ["--train=en={d}/bad.tsv"], DataError, "bad.tsv:2: unknown label 'maybe'"),
         (xnli, ["--train=en={d}/train-en.tsv", "--code_switching=true"], RecipeError, "code-switching needs"),
         (xnli, ["--train", "en={d}/train-en.tsv", "de={d}/short.tsv", "--code_switching=true"], DataError, "has 1"),
         (xnli, [], RecipeError, "nothing to do: give --train"),
@@ -164,15 +164,15 @@ def test_a_resumed_run_ends_as_the_whole_one(data: Path, encoder_folders: dict[s
         (xnli, ["--train=en={d}/train-en.tsv", "--max_length=5000"], RecipeError, "max_length 5000 does not fit"),
         (xnli, ["--train=en={d}/train-en.tsv", "--learning_rat=1"], RecipeError, "unknown flag --learning_rat"),
         (xnli, ["--train=en={d}/train-en.tsv", "--max_train=-1"], RecipeError, "max_train -1 is not positive"),
-        (xnli, ["--xnli={d}", "--max_test=0"], RecipeError, "max_test 0 is not positive: leave it out"),
+        (xnli, ["--xnli={d}", "--max_test=0"], RecipeError, "max_test 0 is not positive: drop it"),
         (xnli, ["--train=en={d}/train-en.tsv", "--dropout=2"], RecipeError, "dropout 2.0 is not a probability"),
         (
             xnli,
             ["--train=en={d}/train-en.tsv", "--load_best_model_at_end", "--save_strategy=epoch"],
             RecipeError,
-            "load_best_model_at_end goes by what dev data measures: give --dev",
+            "load_best_model_at_end needs dev data to measure: give --dev",
         ),
-        (mlqa, ["--train=en={d}/bad.json"], DataError, "question '0': the answer 'garten' does not stand at"),
+        (mlqa, ["--train=en={d}/bad.json"], DataError, "question '0': the answer 'garten' is not at character"),
         (mlqa, ["--train=en={d}/train-en.json", "--mlqa={d}", "--languages=fr"], DataError, "no test set 'fr'"),
     ],
 )
@@ -216,7 +216,7 @@ def test_a_model_with_other_labels_is_refused(data: Path, encoder_folders: dict[
     folder = data / "other"
     AutoModelForSequenceClassification.from_pretrained(encoder_folders["bert"], num_labels=3).save_pretrained(folder)
     AutoTokenizer.from_pretrained(encoder_folders["bert"]).save_pretrained(folder)
-    with pytest.raises(ModelError, match="other' tells label_0, label_1, label_2 apart, not entailment, neutral, con"):
+    with pytest.raises(ModelError, match="other' has the labels label_0, label_1, label_2, not entailment, neutral"):
         xnli(_flags(data, folder, f"--xnli={data}"))
     assert not (data / "out").exists()
 
@@ -258,7 +258,7 @@ def test_of_a_data_set_on_the_hub_the_validation_split_is_for_dev(
         return [{"id": "1", "question": "What?", "context": "We eat.", "answers": answers}]
 
     for module in ("inference", "questions"):
-        monkeypatch.setattr(f"hf_xsent.data.{module}.hub_rows", rows)
+        monkeypatch.setattr(f"hf_xsent.data.benchmarks.{module}.hub_rows", rows)
     lengths = {"max_question_length": 8, "doc_stride": 4}
     for task, source, more in ((xnli, "org/xnli:en", {}), (mlqa, "org/squad", lengths)):
         flags = [f"--train=en={source}", f"--dev=en={source}", "--overwrite"]

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from hf_xsent.data.questions import Question, QuestionSet
+from hf_xsent.data.benchmarks.questions import Question, QuestionSet
 from hf_xsent.errors import RecipeError
-from hf_xsent.finetuning.span_extraction import SpanExtraction, best_span
+from hf_xsent.finetuning.mlqa import SpanExtraction, best_span
 
 CONTEXT = "The dog sleeps in the garden. We eat bread. She lives in Paris. The train arrives late. My sister plays."
 

@@ -14,7 +14,10 @@ def card_facts(**changed: object) -> CardFacts:
         "dimensions": 32,
         "pooling": "mean",
         "max_length": 16,
-        "recipe": {"method": "dap", "objectives": {"translation_ranking": 1.0, "representation_translation": 0.8}},
+        "recipe": {
+            "method": "dap",
+            "objectives": {"translation_ranking": {"weight": 1.0}, "representation_translation": 0.8},
+        },
         "repository": "org/dap-tiny",
     }
     return CardFacts(**(facts | changed))

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 Pairs = list[tuple[str, str]]
+RECIPE = "objectives: {translation_ranking: {weight: 1, temperature: 0.1}}\nmax_steps: 77\n"
 
 
 class StudyFile:
@@ -18,7 +19,7 @@ class StudyFile:
         for language, some in (("de", pairs[:10]), ("fr", pairs[10:])):
             lines = "".join(f"{source}\t{target}\n" for source, target in some)
             (folder / f"{language}-en.tsv").write_text(lines, encoding="utf-8")
-        (folder / "recipe.yaml").write_text("objectives: {translation_ranking: 1}\nmax_steps: 77\n", encoding="utf-8")
+        (folder / "recipe.yaml").write_text(RECIPE, encoding="utf-8")
         self.content: dict[str, Any] = {
             "title": "Small & quick",
             "model": str(encoder),
@@ -34,7 +35,6 @@ class StudyFile:
                 "eval_strategy": "no",
                 "save_steps": 2,
                 "use_cpu": True,
-                "keep_freed_memory": False,
             },
             "budget": {"steps": 4},
             "poolings": ["cls"],

@@ -33,7 +33,8 @@ class Run:
             "clean": False,
             "dev_pairs": 2,
             "max_length": 24,
-            "objectives": ["translation_ranking=1"],
+            "method": "dap",
+            "objectives": {"translation_ranking": 1},
             "learning_rate": "1e-3",
             "per_device_train_batch_size": 4,
             "max_steps": 6,
@@ -42,7 +43,6 @@ class Run:
             "save_steps": 3,
             "use_cpu": True,
             "report_to": "none",
-            "keep_freed_memory": False,
         }
 
     def start(self, *flags: str, **changes: Any) -> AlignmentTrainer:

@@ -58,15 +58,15 @@ def test_cosines_are_those_of_the_vectors_whatever_the_index_keeps(index: str) -
 
 
 @pytest.mark.parametrize(
-    ("index", "told"), [("IVFF", "faiss knows no index 'IVFF'"), ("IVF999,Flat", "999 cells for 600")]
+    ("index", "message"), [("IVFF", "faiss knows no index 'IVFF'"), ("IVF999,Flat", "999 cells for 600")]
 )
-def test_an_index_that_cannot_be_is_told(index: str, told: str) -> None:
-    with pytest.raises(DataError, match=told):
+def test_a_wrong_index_raises(index: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
         mine_bitext(*_sides(), index=index)
 
 
 @pytest.mark.parametrize("index", ["PQ4x4", "IVF4,PQ4x5"])
-def test_too_few_sentences_for_the_codes_of_an_index_are_told_and_enough_can_be_trained(index: str) -> None:
+def test_too_few_sentences_for_the_codes_of_an_index_raise_and_enough_can_be_trained(index: str) -> None:
     codes = 1 << int(index[-1])
     with pytest.raises(DataError, match=f"learns {codes} codes a part, for which {codes - 1} vectors are too few"):
         check_index(index, 16, codes - 1)

@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hf_xsent.mining import neighbours
-from hf_xsent.mining.neighbours import nearest_both_ways, nearest_one_way, sizes
+from hf_xsent.mining.neighbours import block_sizes, nearest_both_ways, nearest_one_way
 
 
 class _Peak(TorchDispatchMode):
@@ -66,18 +66,18 @@ def test_what_is_held_at_once_stays_within_the_memory_given(
             nearest_both_ways(source, target, k, memory_mib=budget, dtype=dtype)
         arrays = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert peak.peak > sizes(budget, width, kept)[0] ** 2, "something was counted"
+        assert peak.peak > block_sizes(budget, width, kept)[0] ** 2, "something was counted"
         assert max(peak.peak, arrays) <= (budget << 20) + 3 * results, (peak.peak, arrays)
 
 
 def test_more_memory_makes_larger_tiles_and_strips() -> None:
     previous = (0, 0)
     for memory in (0, 8, 32, 128, 512, 4096):
-        tile, strip = sizes(memory, 384, 4)
+        tile, strip = block_sizes(memory, 384, 4)
         assert strip % tile == 0
         assert (tile, strip) >= previous
         previous = tile, strip
-    assert sizes(256, 384, 4)[0] == sizes(1 << 20, 384, 4)[0], "the default is enough for the largest tile"
+    assert block_sizes(256, 384, 4)[0] == block_sizes(1 << 20, 384, 4)[0], "the default is enough for the largest tile"
 
 
 def _clustered(count: int, spread: float, seed: int) -> np.ndarray:

@@ -73,7 +73,7 @@ def test_a_worker_that_dies_loses_and_doubles_nothing(
 
 
 @needs_ray
-def test_what_a_task_raises_is_told(cluster: None, tmp_path: Path) -> None:
+def test_errors_of_a_shard_are_raised(cluster: None, tmp_path: Path) -> None:
     class Nowhere:
         path = tmp_path / "nowhere.npy"
 
@@ -85,7 +85,7 @@ def test_what_a_task_raises_is_told(cluster: None, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(HAS_RAY, reason="Ray is installed")
-def test_a_missing_ray_is_told() -> None:
+def test_a_missing_ray_raises() -> None:
     with pytest.raises(MissingExtraError, match=r"hf-xsent\[ray\]"):
         RayEngine()([], "trying")
 

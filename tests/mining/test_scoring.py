@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hf_xsent.data.sources import BitextSource
+from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError, OutputError
 from hf_xsent.mining import scoring
-from hf_xsent.mining.best import Neighbours
 from hf_xsent.mining.neighbours import nearest_one_way
 from hf_xsent.mining.scoring import score_pairs
+from hf_xsent.mining.top_k import Neighbours
 
 
 class Letters:
@@ -63,7 +63,7 @@ def test_pools_give_margins(tmp_path: Path) -> None:
         assert float(row["score"]) == pytest.approx(float(row["cosine"]) / ((there + back) / 2), abs=1e-4)
 
 
-def test_a_bad_line_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_bad_line_raises_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("a\tb\nonly one\n")
     with pytest.raises(DataError, match="pairs.tsv:2"):
         score_pairs(BitextSource("und", str(tmp_path / "pairs.tsv")), tmp_path / "scored.tsv", Letters())
@@ -71,12 +71,12 @@ def test_a_bad_line_is_told_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("", "cannot be written"), ("pairs.tsv", "pairs.tsv is an input"), ("pairs.tsv/x", "written")]
+    ("name", "message"), [("", "cannot be written"), ("pairs.tsv", "pairs.tsv is an input"), ("pairs.tsv/x", "written")]
 )
-def test_what_cannot_be_written_is_told_before_encoding(tmp_path: Path, name: str, told: str) -> None:
+def test_an_unwritable_output_raises_before_encoding(tmp_path: Path, name: str, message: str) -> None:
     source = _write(tmp_path)
     before = (tmp_path / "pairs.tsv").read_bytes()
-    with pytest.raises(OutputError, match=told):
+    with pytest.raises(OutputError, match=message):
         score_pairs(source, tmp_path / name, None)  # type: ignore[arg-type]
     assert (tmp_path / "pairs.tsv").read_bytes() == before
 

@@ -48,7 +48,7 @@ def mine(folder: Path) -> None:
 # Two files of sentences a side, two claims, four shards of vectors a side, a claim, four of neighbours, the pairs.
 @pytest.mark.slow
 @pytest.mark.parametrize(("file", "shards"), [(2, 0), (6, 0), (9, 2), (14, 7), (17, 9), (20, 12)])
-def test_a_run_that_is_killed_goes_on_to_the_same_end(
+def test_a_run_that_is_killed_continues_to_the_same_end(
     file: int, shards: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGKILL before some file is put in its place: no half is taken for whole, and no whole one is made again."""

@@ -19,7 +19,7 @@ def test_a_length_is_part_of_what_decides_a_vector(tiny_encoders: Path, tmp_path
         for length in (8, 16)
     ]
     VectorStore.open(tmp_path, side, identities[0])
-    with pytest.raises(OutputError, match="results of another model"):
+    with pytest.raises(OutputError, match=r"results of another max_length \(8, not 16\): give another --work folder"):
         VectorStore.open(tmp_path, side, identities[1])
 
 

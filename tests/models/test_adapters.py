@@ -1,4 +1,4 @@
-"""Adapters start as nothing, take part in the packed forward, and end in plain weights."""
+"""Adapters start with zero effect, run in the packed forward pass, and merge into plain weights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead, export_sentence_transformer
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import MissingExtraError, RecipeError
 from hf_xsent.models.adapters import check_adapters, plain_weights
 
@@ -145,10 +145,10 @@ def test_targets_choose_the_layers(encoder_folders: dict[str, Path]) -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"lora_rank": 0}, "lora_rank 0 and lora_alpha None must be positive"),
-        ({"lora_rank": 4, "lora_alpha": -1.0}, "lora_rank 4 and lora_alpha -1.0 must be positive"),
-        ({"lora_alpha": 8.0}, "give lora_rank, too"),
-        ({"lora_targets": ["query"]}, "give lora_rank, too"),
+        ({"lora_rank": 0}, "lora_rank 0 is not at least 1"),
+        ({"lora_rank": 4, "lora_alpha": -1.0}, "lora_alpha -1.0 is not above 0"),
+        ({"lora_alpha": 8.0}, "set lora_rank"),
+        ({"lora_targets": ["query"]}, "set lora_rank"),
     ],
 )
 def test_settings_that_make_no_adapter_are_refused(
@@ -165,7 +165,7 @@ def test_a_target_there_is_not_is_told_before_the_encoder_is_loaded(encoder_fold
     with pytest.raises(RecipeError) as error:
         check_adapters(["query", "valeu"], config)
     assert str(error.value) == (
-        "lora_targets has 'valeu', which is no linear layer of this encoder: use some of dense, key, query, value; "
+        "lora_targets has 'valeu', which is not a linear layer of the encoder: use dense, key, query, value; "
         "did you mean 'value'?"
     )
 

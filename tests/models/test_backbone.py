@@ -1,4 +1,4 @@
-"""The packed path must be Hugging Face's own forward, to rounding: states, gradients and dropout."""
+"""Packed encoding equals Hugging Face's forward up to rounding: hidden states, gradients and dropout."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from transformers import (
 
 from hf_xsent.errors import ModelError
 from hf_xsent.models.families import FAMILIES, backbone_of, family
-from hf_xsent.packing import PackedSentences, pack, pool, unpack
+from hf_xsent.tensors.packing import PackedSentences, pack, pool, unpack
 
 Batch = dict[str, Tensor]
 

@@ -1,9 +1,10 @@
-"""The extraction over a frozen encoder: what it computes, what it saves, and that the encoder never learns."""
+"""The extraction over a frozen encoder: outputs, saved files, and that the encoder does not train."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,8 +12,9 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
 from hf_xsent import DualPivotForPreTraining, DualPivotForSentenceEmbedding, SentenceEmbedder
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import ModelError, RecipeError
+from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import View
 
 Pairs = list[tuple[str, str]]
@@ -55,7 +57,7 @@ def test_untrained_it_is_the_average_of_the_layers(tiny_encoders: Path, sentence
 def test_a_mix_of_layers_has_no_other_pooling(encoder_folders: dict[str, Path], sentences: list[str]) -> None:
     model = DualPivotForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]))
     embedder = SentenceEmbedder(model, AutoTokenizer.from_pretrained(encoder_folders["bert"]))
-    with pytest.raises(ModelError, match="mixes its layers: it has no other pooling, leave 'cls' out"):
+    with pytest.raises(ModelError, match="mixes its layers and has no pooling 'cls'"):
         embedder.encode_views(sentences, [View(None, "sum"), View(None, "cls")])
     mixed, single = embedder.encode_views(sentences, [View(None, "sum"), View(2, "cls")])
     assert mixed.shape == single.shape
@@ -71,11 +73,15 @@ def test_single_layers_without_mix_or_map_are_the_plain_sums(tiny_encoders: Path
     assert model.mixing_weights.tolist() == [0, 0, 1, 0]
 
 
-@pytest.mark.parametrize("objectives", [{"triplet_ranking": 1.0}, UNSUPERVISED], ids=["pairs", "no pairs"])
+@pytest.mark.parametrize(
+    "objectives",
+    [{"triplet_ranking": {"margin": 0.3}}, {"adversarial": 1.0, "cycle": {"weight": 5.0, "margin": 0.3}}],
+    ids=["pairs", "no pairs"],
+)
 def test_features_give_the_losses_and_gradients_of_the_encoder(
-    objectives: dict[str, float], tiny_encoders: Path, pairs: Pairs
+    objectives: dict[str, Any], tiny_encoders: Path, pairs: Pairs
 ) -> None:
-    model = _model(tiny_encoders, objectives=objectives, triplet_margin=0.3)
+    model = _model(tiny_encoders, objectives=objectives)
     batch = _batch(tiny_encoders, pairs)
     through = model(**batch)
     through.loss.backward()
@@ -135,7 +141,7 @@ def test_another_or_no_encoder_in_its_place_is_told(tiny_encoders: Path, tmp_pat
     other = AutoModel.from_pretrained(encoder)
     torch.nn.init.normal_(other.get_input_embeddings().weight)
     other.save_pretrained(encoder)
-    with pytest.raises(ModelError, match="is another one than this model was trained on"):
+    with pytest.raises(ModelError, match="is not the encoder that this model was trained on"):
         AutoModel.from_pretrained(saved)
     shutil.rmtree(encoder)
     with pytest.raises(ModelError, match="the frozen encoder of this model is not at .*encoder"):
@@ -145,13 +151,17 @@ def test_another_or_no_encoder_in_its_place_is_told(tiny_encoders: Path, tmp_pat
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"pooling": "mean"}, "dual pivot sums the tokens"),
-        ({"objectives": {"representation_translation": 1.0}}, "representation_translation trains it"),
+        ({"pooling": "mean"}, "^pooling 'mean' is unknown: use sum"),
+        (
+            {"objectives": {"representation_translation": 1.0}},
+            "^dual pivot freezes the encoder, which representation_translation trains: use objectives over sentences",
+        ),
+        ({"objectives": {"momentum_contrast": 1.0}}, "^dual pivot freezes the encoder, which momentum_contrast trains"),
         ({"layers": [4]}, r"layers \[4\] do not exist: this encoder has 0 \(embeddings\) to 3"),
         ({"layers": []}, r"layers \[\] do not exist"),
-        ({"lora_rank": 2}, "leave lora_rank out"),
-        ({"layer_mix": False, "linear_map": False}, "nothing is left to train"),
-        ({"critic_steps": 0}, "must be positive"),
+        ({"lora_rank": 2}, "remove lora_rank"),
+        ({"layer_mix": False, "linear_map": False}, "layer_mix and linear_map are both false"),
+        ({"objectives": {"adversarial": {"critic_steps": 0}}}, "adversarial.critic_steps 0 is not at least 1"),
     ],
 )
 def test_settings_that_cannot_be_are_told(
@@ -159,3 +169,8 @@ def test_settings_that_cannot_be_are_told(
 ) -> None:
     with pytest.raises(RecipeError, match=told):
         DualPivotForPreTraining.from_backbone(str(encoder_folders["xlm-roberta"]), **settings)
+
+
+def test_objectives_over_a_frozen_encoder_need_dual_pivot(encoder_folders: dict[str, Path]) -> None:
+    with pytest.raises(RecipeError, match="^adversarial trains over a frozen encoder: use method dual-pivot"):
+        SentenceEncoderForPreTraining.from_backbone(str(encoder_folders["bert"]), objectives=UNSUPERVISED)

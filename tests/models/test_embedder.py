@@ -98,13 +98,13 @@ def test_no_batch_holds_more_tokens_than_allowed(
     embedder = _embedder(encoder_folders["bert"])
     embedder.tokens_per_batch = 60
     shapes = []
-    embed = embedder.model.embed
+    embed = embedder.model.embed_views
 
     def watched(input_ids: Any, *rest: Any) -> Any:
         shapes.append(tuple(input_ids[0].shape))
         return embed(input_ids, *rest)
 
-    monkeypatch.setattr(embedder.model, "embed", watched)
+    monkeypatch.setattr(embedder.model, "embed_views", watched)
     embedder.encode(sentences)
     assert sum(rows for rows, _ in shapes) == len(sentences)
     assert all(rows == 1 or rows * width <= 60 for rows, width in shapes)
@@ -174,7 +174,7 @@ def test_the_mode_is_restored_after_an_error(encoder_folders: dict[str, Path], m
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(embedder.model, "embed", fail)
+    monkeypatch.setattr(embedder.model, "embed_views", fail)
     with pytest.raises(RuntimeError, match="out of memory"):
         embedder.encode(["a"])
     assert embedder.model.training
@@ -229,7 +229,7 @@ def test_a_folder_of_ours_without_weights_is_told(encoder_folders: dict[str, Pat
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:99"])
 def test_a_device_there_is_not_is_told(encoder_folders: dict[str, Path], device: str) -> None:
-    with pytest.raises(ModelError, match=f"^the device '{device}' is not to be had here, try cpu or cuda: "):
+    with pytest.raises(ModelError, match=f"^device '{device}' is not available, use cpu or cuda: "):
         SentenceEmbedder.from_pretrained(str(encoder_folders["bert"]), device=device)
 
 
@@ -348,7 +348,9 @@ def test_half_precision_models_give_float32_vectors(encoder_folders: dict[str, P
 
 @pytest.mark.parametrize("dim", [0, 33])
 def test_a_dim_there_is_not_is_refused(encoder_folders: dict[str, Path], dim: int) -> None:
-    with pytest.raises(ModelError, match=f"^dim {dim} does not exist: the vectors of this model have 32 dimensions$"):
+    with pytest.raises(
+        ModelError, match=f"^dim {dim} does not exist: the embeddings of this model have 32 dimensions$"
+    ):
         SentenceEmbedder.from_pretrained(str(encoder_folders["bert"]), device="cpu", dim=dim)
 
 

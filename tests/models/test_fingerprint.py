@@ -10,6 +10,7 @@ import torch
 from hf_xsent.errors import ModelError
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.fingerprint import fingerprint_model
+from hf_xsent.models.loading import model_file
 
 
 def test_a_model_that_was_trained_on_in_its_place_is_another_one(tiny_encoders: Path, tmp_path: Path) -> None:
@@ -42,5 +43,20 @@ def test_exports_that_differ_in_a_module_are_different_models(encoder_folders: d
     (folder / "checkpoint-3" / "config.json").write_text("{}")
     assert fingerprint_model(str(folder)) in found
     (folder / "modules.json").write_text("[3]")
-    with pytest.raises(ModelError, match="is no list of modules"):
+    with pytest.raises(ModelError, match="is not a list of modules"):
         fingerprint_model(str(folder))
+
+
+def test_a_model_of_the_hub_is_known_by_its_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cached, revision = tmp_path / "models--org--name", "0123456789abcdef0123456789abcdef01234567"
+    (cached / "snapshots" / revision).mkdir(parents=True)
+    (cached / "snapshots" / revision / "config.json").write_text('{"model_type": "bert"}')
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text(revision)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert fingerprint_model("org/name") == f"org/name@{revision}"
+    assert model_file("org/name", "config.json") == cached / "snapshots" / revision / "config.json"
+    assert model_file("org/name", "modules.json") is None
+    with pytest.raises(ModelError, match="'org/none' is not a folder, and as a Hub id it has no readable config.json"):
+        fingerprint_model("org/none")

@@ -6,6 +6,8 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
+from hf_xsent import XlmrWithRTLHead
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.models.masked_language_head import MaskedLanguageHead, load_masked_language_head
 
 
@@ -43,3 +45,23 @@ def test_where_the_checkpoint_has_no_head_a_new_one_starts_plain(encoder_folders
 def test_loading_a_head_says_nothing(encoder_folders: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
     load_masked_language_head(str(encoder_folders["bert"]))
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("objective", ["translation_language_modeling", "masked_language_modeling"])
+@pytest.mark.parametrize("own_words", [False, True])
+def test_masked_language_modelling_learns(
+    tiny_encoders: Path, pairs: list[tuple[str, str]], objective: str, own_words: bool
+) -> None:
+    objectives = {objective: {"own_words": own_words}}
+    model = XlmrWithRTLHead.from_backbone(str(tiny_encoders), objectives=objectives, max_length=64).train()
+    examples = [{"source": source, "target": target, "language": "de"} for source, target in pairs]
+    batch = PairCollator(AutoTokenizer.from_pretrained(tiny_encoders), max_length=64)(examples)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    losses = []
+    for _ in range(60):
+        loss = model(**batch).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    assert sum(losses[-10:]) < 0.8 * sum(losses[:10])

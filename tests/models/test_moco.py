@@ -1,4 +1,4 @@
-"""PPA's model against Hugging Face's own encoder, one pair at a time; what is saved, loaded and handed on."""
+"""PPA's model against Hugging Face's own encoder, one pair at a time; saving, loading and export."""
 
 from __future__ import annotations
 
@@ -19,20 +19,23 @@ from hf_xsent import (
     XlmrWithRTLHead,
     export_sentence_transformer,
 )
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import RecipeError
 from hf_xsent.models import input_shuffling
 from hf_xsent.models.backbone import Backbone
 from hf_xsent.models.input_shuffling import shuffle_sides
+from hf_xsent.objectives.registry import read_objectives
 
 Pairs = list[tuple[str, str]]
 MOCO, TLM = "momentum_contrast", "translation_language_modeling"
+SMALL = {"queue_size": 6, "projection": 5}
+COUNTED_THROUGH = {"reset_positions": False}
 COINS = torch.tensor([True, False, False, True])
 
 
 @pytest.fixture
 def _known_coins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_shuffling, "toss_coins", lambda batch: COINS)
+    monkeypatch.setattr(input_shuffling, "sample_swaps", lambda batch: COINS)
 
 
 def _batch(folder: Path, pairs: Pairs) -> dict[str, Tensor]:
@@ -42,11 +45,11 @@ def _batch(folder: Path, pairs: Pairs) -> dict[str, Tensor]:
 
 def _model(folder: Path, **settings: Any) -> MoCoAlignedBert:
     """The key side a little away from the query side, as after some steps."""
-    settings = {"max_length": 64, "moco_queue_size": 6, "moco_projection": 5, "dropout": 0.0} | settings
+    settings = {"objectives": {MOCO: SMALL, TLM: COUNTED_THROUGH}, "max_length": 64, "dropout": 0.0} | settings
     model = MoCoAlignedBert.from_backbone(str(folder), **settings).train()
-    if model.momentum is not None:
+    if MOCO in model.objectives:
         with torch.no_grad():
-            for weight in model.momentum.key_encoder.parameters():
+            for weight in model.objectives[MOCO].key_encoder.parameters():
                 weight.add_(torch.randn_like(weight) * 0.02)
     return model
 
@@ -59,15 +62,14 @@ def _cls(encoder: Any, ids: Tensor, mask: Tensor) -> Tensor:
 
 @pytest.mark.usefixtures("_known_coins")
 def test_momentum_contrast_is_equations_2_and_3(tiny_encoders: Path, pairs: Pairs) -> None:
-    model = _model(tiny_encoders, objectives={MOCO: 1.0}, temperature=0.1)
+    model = _model(tiny_encoders, objectives={MOCO: SMALL | {"temperature": 0.1}})
     turned = [(b, a) if coin else (a, b) for (a, b), coin in zip(pairs[:4], COINS, strict=True)]
     sides = _batch(tiny_encoders, turned)
-    objective = model.momentum
-    assert objective is not None
-    asking = _cls(model.encoder, sides["source_input_ids"], sides["source_attention_mask"])
-    answering = _cls(objective.key_encoder, sides["target_input_ids"], sides["target_attention_mask"]).detach()
-    queries = F.normalize(objective.projection[2](objective.projection[0](asking).relu()), dim=1)
-    keys = F.normalize(objective.key_projection(answering), dim=1)
+    objective = model.objectives[MOCO]
+    source = _cls(model.encoder, sides["source_input_ids"], sides["source_attention_mask"])
+    target = _cls(objective.key_encoder, sides["target_input_ids"], sides["target_attention_mask"]).detach()
+    queries = F.normalize(objective.projection[2](objective.projection[0](source).relu()), dim=1)
+    keys = F.normalize(objective.key_projection(target), dim=1)
     logits = torch.cat(((queries * keys).sum(1, keepdim=True), queries @ objective.queue.T), 1) / 0.1
     expected = -logits.log_softmax(1)[:, 0].mean()
     expected.backward()
@@ -90,7 +92,7 @@ def test_tlm_reads_the_shuffled_order_without_a_reset_of_positions(
     encoder_folders: dict[str, Path], pairs: Pairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, rows = encoder_folders["bert-mlm"], []
-    model = _model(folder, objectives={TLM: 1.0})
+    model = _model(folder, objectives={TLM: COUNTED_THROUGH})
     encode = Backbone.encode
 
     def watched(backbone: Backbone, packed: Any, *args: Any, **kwargs: Any) -> Tensor:
@@ -137,12 +139,13 @@ def test_the_parts_alone_are_the_single_objectives(encoder_folders: dict[str, Pa
     """Same random numbers: PPA without MoCo is TLM alone, without TLM MoCo alone, and PPA the sum of both."""
     folder = encoder_folders["bert-mlm"]
     batch, losses = _batch(folder, pairs), {}
-    shuffled = {"random_input_shuffling": True, "tlm_reset_positions": False, "max_length": 64, "dropout": 0.0}
-    mixes = {"both": {MOCO: 1.0, TLM: 1.0}, MOCO: {MOCO: 1.0}, TLM: {TLM: 1.0}}
+    shuffled = {"random_input_shuffling": True, "max_length": 64, "dropout": 0.0}
+    both_objectives = {MOCO: {"queue_size": 8}, TLM: COUNTED_THROUGH}
+    mixes = {"both": both_objectives, **{name: {name: both_objectives[name]} for name in (MOCO, TLM)}}
     for name, objectives in mixes.items():
         for kind in (MoCoAlignedBert, XlmrWithRTLHead):
             set_seed(1)
-            model = kind.from_backbone(str(folder), objectives=objectives, moco_queue_size=8, **shuffled).train()
+            model = kind.from_backbone(str(folder), objectives=objectives, **shuffled).train()
             set_seed(2)
             losses[name, kind] = model(**batch)
     for name in mixes:
@@ -155,7 +158,7 @@ def test_the_parts_alone_are_the_single_objectives(encoder_folders: dict[str, Pa
 
 
 def test_shuffling_exchanges_all_that_belongs_to_a_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_shuffling, "toss_coins", lambda batch: torch.tensor([False, True]))
+    monkeypatch.setattr(input_shuffling, "sample_swaps", lambda batch: torch.tensor([False, True]))
     batch = {
         "source_input_ids": torch.tensor([[5, 6], [7, 8]]),
         "source_attention_mask": torch.tensor([[1, 1], [1, 1]]),
@@ -187,7 +190,7 @@ def test_queue_pointer_and_momentum_weights_come_back(tiny_encoders: Path, pairs
     assert isinstance(loaded, MoCoAlignedBert)
     for name, value in model.state_dict().items():
         assert torch.equal(value, loaded.state_dict()[name]), name
-    assert int(loaded.momentum.pointer) == 4
+    assert int(loaded.objectives[MOCO].pointer) == 4
     trained = {name for name, weight in loaded.named_parameters() if weight.requires_grad}
     assert trained == {name for name, weight in model.named_parameters() if weight.requires_grad}
     assert not any("key_" in name for name in trained)
@@ -199,8 +202,7 @@ def test_what_a_checkpoint_lacks_starts_from_its_encoder(encoder_folders: dict[s
     MoCoForSentenceEmbedding.from_backbone(str(folder)).save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path)
     model = MoCoAlignedBert.from_pretrained(tmp_path)
-    objective = model.momentum
-    assert objective is not None
+    objective = model.objectives[MOCO]
     torch.testing.assert_close(objective.queue.norm(dim=1), torch.ones(len(objective.queue)))
     assert int(objective.pointer) == 0
     assert not objective.identities.any()
@@ -216,10 +218,10 @@ def test_the_key_side_starts_as_a_copy_with_a_random_queue_that_is_the_same_ever
     first, second = (
         MoCoAlignedBert.from_backbone(str(encoder_folders["bert"]), objectives={MOCO: 1.0}) for _ in range(2)
     )
-    assert first.momentum is not None and second.momentum is not None
-    assert first.momentum.queue.shape == (32_000, 300)
-    assert torch.equal(first.momentum.queue, second.momentum.queue)
-    for query, key in zip(first.encoder.parameters(), first.momentum.key_encoder.parameters(), strict=True):
+    objective = first.objectives[MOCO]
+    assert objective.queue.shape == (32_000, 300)
+    assert torch.equal(objective.queue, second.objectives[MOCO].queue)
+    for query, key in zip(first.encoder.parameters(), objective.key_encoder.parameters(), strict=True):
         assert torch.equal(query, key) and query is not key
 
 
@@ -239,7 +241,7 @@ def test_only_the_query_encoder_stays(encoder_folders: dict[str, Path], pairs: P
 
 
 def test_dropout_leaves_the_keys_alone(encoder_folders: dict[str, Path], pairs: Pairs) -> None:
-    model = _model(encoder_folders["bert"], dropout=0.5, objectives={MOCO: 1.0}, random_input_shuffling=False)
+    model = _model(encoder_folders["bert"], dropout=0.5, objectives={MOCO: SMALL}, random_input_shuffling=False)
     batch = _batch(encoder_folders["bert"], pairs)
     first, second = (model.encode_pairs(batch).sentences for _ in range(2))
     assert not torch.equal(first.source, second.source)
@@ -250,7 +252,7 @@ def test_dropout_leaves_the_keys_alone(encoder_folders: dict[str, Path], pairs: 
 def test_momentum_contrast_mixes_with_other_objectives(encoder_folders: dict[str, Path], pairs: Pairs) -> None:
     model = _model(
         encoder_folders["bert-mlm"],
-        objectives={MOCO: 1.0, "translation_ranking": 1.0, "representation_translation": 0.5},
+        objectives={MOCO: SMALL, "translation_ranking": 1.0, "representation_translation": 0.5},
         random_input_shuffling=False,
     )
     output = model(**_batch(encoder_folders["bert-mlm"], pairs))
@@ -260,43 +262,52 @@ def test_momentum_contrast_mixes_with_other_objectives(encoder_folders: dict[str
 
 
 def test_a_frozen_embedding_table_stays_equal_on_both_sides(encoder_folders: dict[str, Path], pairs: Pairs) -> None:
-    model = MoCoAlignedBert.from_backbone(str(encoder_folders["bert"]), objectives={MOCO: 1.0}, moco_queue_size=4)
-    assert model.momentum is not None
+    model = MoCoAlignedBert.from_backbone(str(encoder_folders["bert"]), objectives={MOCO: {"queue_size": 4}})
+    key_encoder = model.objectives[MOCO].key_encoder
     model.backbone.word_embeddings.requires_grad_(False)
     with torch.no_grad():
         nn.init.normal_(model.encoder.encoder.layer[0].output.dense.weight)
-    before = model.momentum.key_encoder.encoder.layer[0].output.dense.weight.clone()
+    before = key_encoder.encoder.layer[0].output.dense.weight.clone()
     model.end_step()
-    assert torch.equal(model.backbone.word_embeddings.weight, model.momentum.key_encoder.get_input_embeddings().weight)
-    assert not torch.equal(model.momentum.key_encoder.encoder.layer[0].output.dense.weight, before)
+    assert torch.equal(model.backbone.word_embeddings.weight, key_encoder.get_input_embeddings().weight)
+    assert not torch.equal(key_encoder.encoder.layer[0].output.dense.weight, before)
 
 
-# What is refused
+def test_the_preset_is_the_papers() -> None:
+    assert MoCoConfig().objectives == read_objectives({MOCO: 1.0, TLM: COUNTED_THROUGH})
+    assert MoCoConfig().random_input_shuffling and MoCoConfig().pooling == "cls"
+
+
+# Errors
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "error"),
     [
-        ({"moco_queue_size": 0}, "moco_queue_size 0 is not positive"),
-        ({"moco_momentum": 1.0}, "moco_momentum 1.0 is not from 0 to below 1"),
-        ({"moco_projection": 0}, "moco_projection 0 is not positive"),
-        ({"training_mlp": True}, "the momentum encoder of momentum_contrast has no training_mlp"),
-        ({"lora_rank": 4}, "the momentum encoder of momentum_contrast has no lora_rank"),
-        ({"languages": ["de", "en"]}, "the momentum encoder of momentum_contrast has no languages"),
+        ({"objectives": {MOCO: {"queue_size": 0}}}, "objectives.momentum_contrast.queue_size 0 is not at least 1"),
+        (
+            {"objectives": {MOCO: {"momentum": 1.0}}},
+            "objectives.momentum_contrast.momentum 1.0 is not at least 0, below 1",
+        ),
+        ({"objectives": {MOCO: {"projection": 0}}}, "objectives.momentum_contrast.projection 0 is not at least 1"),
+        ({"training_mlp": True}, "momentum_contrast does not support training_mlp"),
+        ({"lora_rank": 4}, "momentum_contrast does not support lora_rank"),
+        ({"languages": ["de", "en"]}, "momentum_contrast does not support languages"),
+        ({"max_length": 200}, "max_length 200 leaves too few positions for both sentences .* at most 128"),
+        (
+            {"objectives": {"representation_translation": 1.0}},
+            "random_input_shuffling swaps the sides that representation_translation distinguishes",
+        ),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], told: str) -> None:
-    with pytest.raises(RecipeError, match=told):
-        MoCoConfig(**settings)
+def test_settings_that_make_no_sense_are_an_error(
+    encoder_folders: dict[str, Path], settings: dict[str, Any], error: str
+) -> None:
+    with pytest.raises(RecipeError, match=f"^{error}"):
+        MoCoAlignedBert.from_backbone(str(encoder_folders["bert-mlm"]), **{"max_length": 64} | settings)
 
 
-def test_rows_too_long_for_the_encoder_are_refused_at_start(encoder_folders: dict[str, Path]) -> None:
-    with pytest.raises(RecipeError, match="max_length 200 leaves no positions for both sentences .* at most 128"):
-        MoCoAlignedBert.from_backbone(str(encoder_folders["bert-mlm"]), max_length=200)
-
-
-def test_shuffling_is_refused_where_sides_are_told_apart(encoder_folders: dict[str, Path]) -> None:
-    with pytest.raises(RecipeError, match="random_input_shuffling mixes the sides"):
-        MoCoAlignedBert.from_backbone(
-            str(encoder_folders["bert-mlm"]), max_length=64, objectives={"representation_translation": 1.0}
-        )
+def test_a_stated_objective_keeps_what_the_method_says_of_it() -> None:
+    tlm = MoCoConfig(objectives={TLM: 0.5}).objectives[TLM]
+    assert (tlm.weight, tlm.reset_positions) == (0.5, False)
+    assert MoCoConfig(objectives={TLM: {"reset_positions": True}}).objectives[TLM].reset_positions

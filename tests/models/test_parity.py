@@ -1,4 +1,4 @@
-"""The numbers of the DAP authors' own code, in float64: every case that lies in the folder is reproduced."""
+"""Every stored case of the DAP authors' code is reproduced in float64."""
 
 from __future__ import annotations
 
@@ -27,31 +27,36 @@ def _cases() -> Iterator[Any]:
             yield pytest.param(file, name, id=f"{file.stem}-{name}")
 
 
-def _objectives(arguments: dict[str, Any]) -> dict[str, float]:
-    objectives = {"translation_ranking": 1.0}
+def _objectives(stored: dict[str, Any], case: dict[str, Any]) -> dict[str, Any]:
+    arguments = case["args"]
+    objectives: dict[str, Any] = {
+        "translation_ranking": {
+            "temperature": arguments["temp"],
+            "symmetric": arguments["cl_dir"] == "both",
+            "margin": arguments["ams_margin"],
+        }
+    }
     if arguments["do_rtl"]:
-        objectives["representation_translation"] = arguments["rtl_weight"]
+        objectives["representation_translation"] = {
+            "weight": arguments["rtl_weight"],
+            "head_layers": case["K"] or 1,
+            "positions": "padded",
+            "masked_share": 0.5 if case["partial"] else 1.0,  # so that the targets' states are read
+            "vocabulary_size": len(stored["en_token_ids"]) if case["en_restricted"] else None,
+        }
     if arguments["do_tlm"]:
-        objectives["translation_language_modeling"] = arguments["tlm_weight"]
+        objectives["translation_language_modeling"] = {"weight": arguments["tlm_weight"], "own_words": True}
     return objectives
 
 
 def _model(stored: dict[str, Any], case: dict[str, Any]) -> XlmrWithRTLHead:
-    arguments = case["args"]
     encoder_config = BertConfig(**stored["config"])
     config = DapConfig(
         encoder_config=encoder_config,
         max_length=stored["L"],
-        objectives=_objectives(arguments),
-        temperature=arguments["temp"],
-        symmetric=arguments["cl_dir"] == "both",
-        margin=arguments["ams_margin"],
-        training_mlp=arguments["mlp_only_train"],
-        rtl_layers=case["K"] or 1,
-        rtl_positions="padded",
-        rtl_vocabulary_size=len(stored["en_token_ids"]) if case["en_restricted"] else None,
-        tlm_own_words=True,
-        mask_token_id=arguments["mask_token_id"],
+        objectives=_objectives(stored, case),
+        training_mlp=case["args"]["mlp_only_train"],
+        mask_token_id=case["args"]["mask_token_id"],
         unknown_token_id=1,
     )
     encoder = BertModel(encoder_config, add_pooling_layer=False)
@@ -61,18 +66,18 @@ def _model(stored: dict[str, Any], case: dict[str, Any]) -> XlmrWithRTLHead:
 PLACES = {  # theirs to ours
     "bert.": "encoder.",
     "mlp.dense.": "training_mlp.0.",
-    "decoder.bert.": "objectives.representation_translation.head.encoder.",
-    "decoder.cls.predictions.transform.dense.": "objectives.representation_translation.head.prediction.dense.",
-    "decoder.cls.predictions.transform.LayerNorm.": "objectives.representation_translation.head.prediction.norm.",
-    "decoder.cls.predictions.decoder.weight": "objectives.representation_translation.head.prediction.words.weight",
-    "decoder.cls.predictions.bias": "objectives.representation_translation.head.prediction.bias",
+    "decoder.bert.": "objectives.representation_translation.layers.encoder.",
+    "decoder.cls.predictions.transform.dense.": "objectives.representation_translation.prediction.dense.",
+    "decoder.cls.predictions.transform.LayerNorm.": "objectives.representation_translation.prediction.norm.",
+    "decoder.cls.predictions.decoder.weight": "objectives.representation_translation.prediction.words.weight",
+    "decoder.cls.predictions.bias": "objectives.representation_translation.prediction.bias",
     "lm_head.transform.dense.": "objectives.translation_language_modeling.head.dense.",
     "lm_head.transform.LayerNorm.": "objectives.translation_language_modeling.head.norm.",
     "lm_head.decoder.weight": "objectives.translation_language_modeling.head.words.weight",
     "lm_head.bias": "objectives.translation_language_modeling.head.bias",
 }
-HEAD = "objectives.representation_translation.head"
-MASK_ROW = f"{HEAD}.encoder.embeddings.word_embeddings.weight"
+HEAD = "objectives.representation_translation"
+MASK_ROW = f"{HEAD}.layers.encoder.embeddings.word_embeddings.weight"
 PROJECTION = f"{HEAD}.prediction.words.weight"
 
 
@@ -110,7 +115,7 @@ def test_losses_and_gradients_are_those_of_the_authors_code(
     if case["args"]["do_tlm"]:
         _give_masking(model, tensors, monkeypatch)
     if case["partial"]:
-        _give_partial_mask(model, tensors, monkeypatch)
+        _give_partial_mask(tensors, monkeypatch)
     output = model(ids[:, 0], mask[:, 0], ids[:, 1], mask[:, 1])
     output.loss.backward()
 
@@ -164,15 +169,13 @@ def _given(tensors: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     return tensors["in.tlm_input_ids"], tensors["in.tlm_labels"]
 
 
-def _give_partial_mask(model: XlmrWithRTLHead, tensors: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
-    objective = model.objectives["representation_translation"]
+def _give_partial_mask(tensors: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
     mask, chosen = tensors["in.attention_mask"].bool(), tensors["in.partial_rtl_mask"]
     by_side = torch.cat((torch.zeros_like(chosen)[mask[:, 0]], chosen[mask[:, 1]]))
     build = representation_translation.translation_rows
 
-    def with_mask(pairs: Any, known: Tensor, wanted: Tensor, start: int, ratio: float) -> Any:
+    def with_mask(pairs: Any, known: Tensor, predicted: Tensor, start: int, share: float) -> Any:
         masked = by_side[pairs.packed.token_order]
-        return build(pairs, known, wanted, start, masked=masked)
+        return build(pairs, known, predicted, start, masked=masked)
 
-    objective.ratio = 0.5  # so that the targets' states are there
     monkeypatch.setattr(representation_translation, "translation_rows", with_mask)

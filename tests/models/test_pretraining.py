@@ -1,19 +1,23 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers import AutoTokenizer
+from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
 from hf_xsent import XlmrWithRTLHead
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import RecipeError
-from hf_xsent.models import objectives
-from hf_xsent.models.objectives import AlignmentConfig
-from hf_xsent.objectives.pairs import SentenceObjective, SentencePairs
+from hf_xsent.models.config import AlignmentConfig
+from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding, SentenceEncoderForPreTraining
+from hf_xsent.objectives import registry
+from hf_xsent.objectives.base import SentenceObjective
+from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.translation_ranking import translation_ranking_loss
 
 Pairs = list[tuple[str, str]]
@@ -24,19 +28,22 @@ def _batch(folder: Path, pairs: Pairs) -> dict[str, Tensor]:
     return PairCollator(AutoTokenizer.from_pretrained(folder), max_length=64)(examples)
 
 
-def _model(folder: Path, **settings: Any) -> XlmrWithRTLHead:
+def _model(folder: Path, **settings: Any) -> SentenceEncoderForPreTraining:
     settings.setdefault("objectives", {"translation_ranking": 1.0})
-    return XlmrWithRTLHead.from_backbone(str(folder), **settings).eval()
+    return SentenceEncoderForPreTraining.from_backbone(str(folder), **settings).eval()
 
 
 class _Distance(SentenceObjective):
-    def forward(self, pairs: SentencePairs) -> Tensor:
+    def sentence_loss(self, pairs: SentencePairs) -> Tensor:
         return (pairs.source - pairs.target).square().mean()
 
 
 @pytest.fixture
 def _second_objective(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(objectives.OBJECTIVES, "distance", lambda config: _Distance())
+    module: Any = ModuleType("distance")
+    module.Distance = _Distance
+    monkeypatch.setitem(sys.modules, "hf_xsent.objectives.distance", module)
+    monkeypatch.setitem(registry.OBJECTIVES, "distance", "distance:Distance")
 
 
 @pytest.mark.usefixtures("_second_objective")
@@ -61,12 +68,11 @@ def test_settings_reach_the_objective(encoder_folders: dict[str, Path], pairs: P
     settings: dict[str, Any] = {
         "temperature": 0.2,
         "margin": 0.3,
-        "margin_before_temperature": True,
         "symmetric": True,
         "mask_repeated": False,
     }
-    (objective,) = _model(encoder_folders["bert"], **settings).objectives.values()
-    assert {name: getattr(objective, name) for name in settings} == settings
+    (objective,) = _model(encoder_folders["bert"], objectives={"translation_ranking": settings}).objectives.values()
+    assert {name: getattr(objective.settings, name) for name in settings} == settings
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
@@ -82,7 +88,8 @@ def test_padding_does_not_count(tiny_encoders: Path, pairs: Pairs, pooling: str)
 
 
 def test_the_order_of_pairs_does_not_count(tiny_encoders: Path, pairs: Pairs) -> None:
-    model = _model(tiny_encoders, symmetric=True, pooling="mean", temperature=0.01)
+    ranking = {"symmetric": True, "temperature": 0.01}
+    model = _model(tiny_encoders, pooling="mean", objectives={"translation_ranking": ranking})
     order = torch.randperm(len(pairs))
     batch = _batch(tiny_encoders, pairs)
     turned = {name: tensor[order] for name, tensor in batch.items()}
@@ -93,10 +100,12 @@ def test_the_order_of_pairs_does_not_count(tiny_encoders: Path, pairs: Pairs) ->
 
 
 def test_repeated_sentences_are_found_in_the_batch(tiny_encoders: Path, pairs: Pairs) -> None:
-    """One target under two sources is no wrong answer; with the mask off it is."""
+    """One target of two sources is no negative; with the mask off it is."""
     repeated = [*pairs[:4], (pairs[5][0], pairs[0][1])]
     batch = _batch(tiny_encoders, repeated)
-    with_mask, without = (_model(tiny_encoders, mask_repeated=on) for on in (True, False))
+    with_mask, without = (
+        _model(tiny_encoders, objectives={"translation_ranking": {"mask_repeated": on}}) for on in (True, False)
+    )
     source, target = with_mask.embed(
         [batch["source_input_ids"], batch["target_input_ids"]],
         [batch["source_attention_mask"], batch["target_attention_mask"]],
@@ -109,7 +118,8 @@ def test_repeated_sentences_are_found_in_the_batch(tiny_encoders: Path, pairs: P
 
 
 def test_each_side_gets_its_language(tiny_encoders: Path, pairs: Pairs) -> None:
-    model = _model(tiny_encoders, languages=["de", "en"], pooling="mean", temperature=0.01)
+    ranking = {"translation_ranking": {"temperature": 0.01}}
+    model = _model(tiny_encoders, languages=["de", "en"], pooling="mean", objectives=ranking)
     nn.init.normal_(model.language_embeddings.weight)
     batch = _batch(tiny_encoders, pairs)
     ids = torch.tensor([0, 1]).repeat_interleave(len(pairs))
@@ -136,36 +146,113 @@ def test_dropout_can_be_set_whatever_the_family_calls_it(tiny_encoders: Path, pa
     assert noisy(**batch).loss != noisy(**batch).loss
 
 
-# What is refused
+def test_a_mix_without_a_preset_is_saved_and_opened_by_the_auto_classes(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    folder = encoder_folders["bert-mlm"]
+    mix = {"translation_ranking": {"temperature": 0.1}, "masked_language_modeling": 0.5}
+    model = _model(folder, objectives=mix, max_length=32)
+    model.save_pretrained(tmp_path)
+    again = AutoModelForPreTraining.from_pretrained(tmp_path).eval()
+    assert type(again) is SentenceEncoderForPreTraining
+    assert again.config.objectives == model.config.objectives
+    batch = _batch(folder, pairs)
+    ranking = [one(**batch).losses["translation_ranking"] for one in (model, again)]
+    assert torch.equal(*ranking)
+    assert type(AutoModel.from_pretrained(tmp_path)) is AlignmentForSentenceEmbedding
+
+
+def test_ranking_alone_is_the_default() -> None:
+    assert AlignmentConfig().objectives == registry.read_objectives({"translation_ranking": 1.0})
+
+
+# What a config says of its objectives
+
+
+def test_the_needs_of_all_objectives_are_joined() -> None:
+    config = AlignmentConfig(objectives={"word_translation_ranking": 1.0, "distillation": {"teacher": "some/model"}})
+    assert (config.needs.links, config.needs.teacher, config.needs.pairs) == (True, True, True)
+    assert config.needs.embeddings == config.needs.states == {"source", "target"}
+    assert not (config.needs.mask_token or config.needs.momentum_encoder or config.needs.frozen_encoder)
+    assert config.teacher == "some/model"
+    unpaired = AlignmentConfig(objectives={"masked_language_modeling": 1.0})
+    assert unpaired.needs.mask_token and not unpaired.needs.pairs and unpaired.teacher is None
+
+
+def test_languages_of_the_data_must_have_an_embedding_where_others_have() -> None:
+    rtl = {"representation_translation": {"direction": "both", "predicted_languages": ["de", "en"]}}
+    for config in (AlignmentConfig(languages=["de", "en"]), AlignmentConfig(objectives=rtl)):
+        assert config.embedded_languages == ["de", "en"]
+        config.check_languages({"de", "en"})
+        with pytest.raises(RecipeError, match="^language 'fr' of the data has no embedding: add it to de, en$"):
+            config.check_languages({"de", "en", "fr"})
+    assert AlignmentConfig().embedded_languages is None
+    AlignmentConfig().check_languages({"fr"})
+
+
+def test_a_replaced_config_keeps_all_else() -> None:
+    config = AlignmentConfig(objectives={"translation_ranking": {"temperature": 0.1}}, mask_token_id=7, pooling="mean")
+    changed = config.replaced(max_length=9)
+    assert (changed.max_length, changed.mask_token_id, changed.pooling) == (9, 7, "mean")
+    assert changed.objectives == config.objectives
+    assert config.max_length != 9
+
+
+# Errors
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "error"),
     [
         (
             {"objectives": {"translation_rankin": 1.0}},
-            "unknown objective 'translation_rankin': use translation_ranking, representation_translation, ",
+            "unknown objective 'translation_rankin': use translation_ranking, matryoshka, representation_translation, ",
         ),
-        ({"objectives": {}}, "no objective is chosen: name at least one of translation_ranking"),
-        ({"objectives": {"translation_ranking": 0.0}}, "the weight of objective 'translation_ranking' is 0.0: give"),
-        ({"objectives": {"translation_ranking": -1.0}}, "the weight of objective 'translation_ranking' is -1.0: give"),
-        ({"objectives": {"translation_ranking": float("nan")}}, "the weight of objective 'translation_ranking' is nan"),
-        ({"temperature": 0.0}, "temperature 0.0 is not positive"),
-        ({"temperature": -0.1}, "temperature -0.1 is not positive"),
-        ({"temperature": float("nan")}, "temperature nan is not positive"),
-        ({"pooling": "maxx"}, "unknown pooling 'maxx'"),
+        ({"objectives": {}}, "objectives is empty: name at least one of translation_ranking"),
+        ({"objectives": {"translation_ranking": 0.0}}, "objectives.translation_ranking.weight 0.0 is not above 0"),
+        ({"objectives": {"translation_ranking": -1.0}}, "objectives.translation_ranking.weight -1.0 is not above 0"),
+        (
+            {"objectives": {"translation_ranking": float("nan")}},
+            "objectives.translation_ranking.weight nan is not above 0",
+        ),
+        *(
+            (
+                {"objectives": {"translation_ranking": {"temperature": value}}},
+                f"objectives.translation_ranking.temperature {value} is not above 0",
+            )
+            for value in (0.0, -0.1, float("nan"))
+        ),
+        ({"pooling": "maxx"}, "pooling 'maxx' is unknown: use cls, mean, max, sum; did you mean 'max'?"),
+        ({"max_length": 1}, "max_length 1 is not at least 2"),
+        ({"lora_alpha": 2.0}, "lora_alpha and lora_targets need adapters: set lora_rank"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], told: str) -> None:
-    with pytest.raises(RecipeError) as error:
+def test_settings_that_make_no_sense_are_an_error(settings: dict[str, Any], error: str) -> None:
+    with pytest.raises(RecipeError) as raises:
         AlignmentConfig(**settings)
-    assert str(error.value).startswith(told)
-    assert "\n" not in str(error.value)
+    assert str(raises.value).startswith(error)
+    assert "\n" not in str(raises.value)
 
 
-@pytest.mark.parametrize("settings", [{"temperature": "warm"}, {"objectives": ["translation_ranking"]}])
-def test_settings_of_a_wrong_type_are_refused(encoder_folders: dict[str, Path], settings: dict[str, Any]) -> None:
-    (name,) = settings
-    with pytest.raises(RecipeError, match=name) as error:
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        (
+            {"objectives": {"translation_ranking": {"temperature": "warm"}}},
+            "^objectives.translation_ranking.temperature takes a number, not 'warm'$",
+        ),
+        ({"objectives": ["translation_ranking"]}, "objectives"),
+        ({"max_length": "long"}, "max_length"),
+    ],
+)
+def test_settings_of_a_wrong_type_are_an_error(
+    encoder_folders: dict[str, Path], settings: dict[str, Any], error: str
+) -> None:
+    with pytest.raises(RecipeError, match=error) as raises:
         XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"]), **settings)
-    assert "\n" not in str(error.value)
+    assert "\n" not in str(raises.value)
+
+
+def test_a_setting_that_moved_into_its_objective_is_unknown(encoder_folders: dict[str, Path]) -> None:
+    with pytest.raises(RecipeError, match="^AlignmentConfig has no setting 'temperature'"):
+        _model(encoder_folders["bert"], temperature=0.1)

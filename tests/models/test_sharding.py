@@ -13,7 +13,7 @@ from torch.distributed.fsdp import fully_shard
 from transformers import AutoTokenizer
 
 from hf_xsent import XlmrWithRTLHead
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.models.families import backbone_of
 
 Pairs = list[tuple[str, str]]
@@ -29,7 +29,7 @@ def _worst_difference(_rank: int, folder: str, pairs: Pairs) -> float:
     model.zero_grad()
 
     mesh = init_device_mesh("cpu", (2,))
-    for encoder in (model.encoder, model.objectives["representation_translation"].head.encoder):
+    for encoder in (model.encoder, model.objectives["representation_translation"].layers.encoder):
         for layer in backbone_of(encoder).layers:
             fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)

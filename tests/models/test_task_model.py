@@ -59,7 +59,9 @@ def test_gradients_reach_the_whole_encoder(encoder_folders: dict[str, Path]) -> 
 
 def test_ours_exported_and_plain_start_alike(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
     folder = encoder_folders["bert-mlm"]
-    trained = MoCoAlignedBert.from_backbone(str(folder), moco_queue_size=4, max_length=32)
+    trained = MoCoAlignedBert.from_backbone(
+        str(folder), objectives={"momentum_contrast": {"queue_size": 4}}, max_length=32
+    )
     trained.save_pretrained(tmp_path / "ours")
     AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / "ours")
     export_sentence_transformer(tmp_path / "ours", tmp_path / "exported", verify=False)

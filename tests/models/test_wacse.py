@@ -146,7 +146,7 @@ def test_awp_is_equations_4_and_5(tiny_encoders: Path, seed: int) -> None:
 
 @pytest.mark.parametrize("temperature", [1.0, 0.1])
 def test_wtr_is_equations_6_to_8(tiny_encoders: Path, temperature: float) -> None:
-    model = _model(tiny_encoders, objectives={WTR: 1.0}, wtr_temperature=temperature)
+    model = _model(tiny_encoders, objectives={WTR: {"temperature": temperature}})
     batch = _batch()
     _assert_same(model, WTR, _wtr(model, batch, temperature), batch)
 
@@ -161,17 +161,19 @@ def test_languages_are_added_in_both_passes(tiny_encoders: Path) -> None:
 
 
 def test_the_preset_is_the_papers(encoder_folders: dict[str, Path]) -> None:
-    assert WacseConfig().objectives == {"translation_ranking": 0.8, AWP: 0.1, WTR: 0.1}
+    weights = {name: settings.weight for name, settings in WacseConfig().objectives.items()}
+    assert weights == {"translation_ranking": 0.8, AWP: 0.1, WTR: 0.1}
     assert WacseConfig().pooling == "cls"
     model = _model(encoder_folders["xlm-roberta"])
     output = model(**_batch())
-    weighted = sum(model.config.objectives[name] * loss for name, loss in output.losses.items())
+    weighted = sum(model.config.objectives[name].weight * loss for name, loss in output.losses.items())
     torch.testing.assert_close(output.loss.detach(), weighted)
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_padding_and_the_order_of_pairs_do_not_count(tiny_encoders: Path, pooling: str) -> None:
-    model = _model(tiny_encoders, pooling=pooling, symmetric=True)
+    objectives = {"translation_ranking": {"symmetric": True}, AWP: 0.1, WTR: 0.1}
+    model = _model(tiny_encoders, pooling=pooling, objectives=objectives)
     batch = _batch()
     wide = {
         name: one if name == "links" else nn.functional.pad(one, (0, 5), value=-1 if "words" in name else 0)
@@ -187,7 +189,7 @@ def test_padding_and_the_order_of_pairs_do_not_count(tiny_encoders: Path, poolin
             torch.testing.assert_close(losses[name], loss, atol=2e-5, rtol=1e-5)
 
 
-def test_a_batch_without_links_costs_nothing_and_every_weight_takes_part(encoder_folders: dict[str, Path]) -> None:
+def test_a_batch_without_links_has_zero_loss_and_every_weight_takes_part(encoder_folders: dict[str, Path]) -> None:
     model = _model(encoder_folders["bert"])
     batch = _batch()
     batch["links"] = torch.full((len(batch["links"]), 0, 2), -1)
@@ -208,7 +210,7 @@ def test_a_pair_without_links_adds_nothing_but_counts(encoder_folders: dict[str,
 
 
 def test_a_share_of_the_sentences_is_right_on_average(encoder_folders: dict[str, Path]) -> None:
-    model = _model(encoder_folders["bert"], objectives={AWP: 1.0}, awp_share=0.5)
+    model = _model(encoder_folders["bert"], objectives={AWP: {"masked_share": 0.5}})
     batch = _batch(pairs=20)
     whole = _awp(model, batch)
     some = torch.stack([model(**batch).losses[AWP] for _ in range(60)])
@@ -216,7 +218,7 @@ def test_a_share_of_the_sentences_is_right_on_average(encoder_folders: dict[str,
     assert abs(some.mean() - whole) < 4 * some.std() / 60**0.5
 
 
-def test_only_sentences_with_a_masked_word_are_encoded_anew(encoder_folders: dict[str, Path]) -> None:
+def test_only_sentences_with_a_masked_word_are_encoded_again(encoder_folders: dict[str, Path]) -> None:
     model = _model(encoder_folders["bert"], objectives={AWP: 1.0})
     batch = _batch()
     batch["links"][5:] = -1
@@ -236,16 +238,16 @@ def test_only_sentences_with_a_masked_word_are_encoded_anew(encoder_folders: dic
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("objectives", "error"),
     [
-        ({"wtr_temperature": 0.0}, "wtr_temperature 0.0 is not positive"),
-        ({"awp_share": 0.0}, "awp_share 0.0 is not above 0 and at most 1"),
-        ({"awp_share": 1.5}, "awp_share 1.5 is not above 0 and at most 1"),
+        ({WTR: {"temperature": 0.0}}, "objectives.word_translation_ranking.temperature 0.0 is not above 0"),
+        ({AWP: {"masked_share": 0.0}}, "objectives.aligned_word_prediction.masked_share 0.0 is not above 0, at most 1"),
+        ({AWP: {"masked_share": 1.5}}, "objectives.aligned_word_prediction.masked_share 1.5 is not above 0, at most 1"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, float], told: str) -> None:
-    with pytest.raises(RecipeError, match=told):
-        WacseConfig(**settings)
+def test_settings_out_of_range_are_an_error(objectives: dict[str, Any], error: str) -> None:
+    with pytest.raises(RecipeError, match=f"^{error}$"):
+        WacseConfig(objectives=objectives)
 
 
 def test_the_trained_folder_opens_by_the_auto_classes(encoder_folders: dict[str, Path], tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -7,7 +8,7 @@ from torch import Tensor
 
 from hf_xsent.objectives.masked_language import MaskedLanguageModeling, Masking, TranslationLanguageModeling
 from hf_xsent.objectives.pairs import PairTokens, TokenStates
-from hf_xsent.packing import PackedSentences, pack
+from hf_xsent.tensors.packing import PackedSentences, pack
 
 MASK, CLS, SEP = 4, 2, 3
 SIZE = 50
@@ -19,24 +20,39 @@ def _masking(**changes: Any) -> Masking:
 
 def test_masking_follows_berts_rule() -> None:
     ids = torch.randint(5, SIZE, (200_000,))
-    changed, drawn = _masking()(ids)
-    share = drawn.float().mean().item()
+    changed, predicted = _masking()(ids)
+    share = predicted.float().mean().item()
     assert abs(share - 0.15) < 0.005
-    assert torch.equal(changed[~drawn], ids[~drawn])
-    masked = (changed[drawn] == MASK).float().mean().item()
-    kept = (changed[drawn] == ids[drawn]).float().mean().item()
+    assert torch.equal(changed[~predicted], ids[~predicted])
+    masked = (changed[predicted] == MASK).float().mean().item()
+    kept = (changed[predicted] == ids[predicted]).float().mean().item()
     assert abs(masked - 0.8 - 0.1 / SIZE) < 0.01
     assert abs(kept - 0.1 - 0.1 / SIZE) < 0.01
 
 
-def test_special_pieces_are_never_drawn() -> None:
+def test_special_pieces_are_never_masked() -> None:
     ids = torch.tensor([CLS, 9, SEP, 0, MASK]).repeat(1000)
-    _, drawn = _masking(probability=0.9)(ids)
-    assert set(ids[drawn].tolist()) == {9}
+    _, predicted = _masking(probability=0.9)(ids)
+    assert set(ids[predicted].tolist()) == {9}
+
+
+def _objective(
+    kind: type[MaskedLanguageModeling], masking: Any = None, head: torch.nn.Module | None = None, **settings: Any
+) -> MaskedLanguageModeling:
+    """Build an objective that masks by ``masking`` and predicts by ``head``; without them, nothing is replaced."""
+    parts: Any = SimpleNamespace(
+        encoder_config=SimpleNamespace(vocab_size=SIZE),
+        mask_token_id=MASK,
+        special_token_ids=(0, 1, CLS, SEP, MASK),
+        masked_language_head=lambda **_: head or _Spy(),
+    )
+    objective = kind(kind.Settings(**settings), parts)
+    objective.masking = masking or (lambda ids: (ids, ids > 9))
+    return objective
 
 
 class _Spy(torch.nn.Module):
-    """A head that keeps what it was asked."""
+    """A head that records its inputs."""
 
     def forward(self, states: Tensor, labels: Tensor, word_embeddings: Tensor) -> Tensor:
         self.states, self.labels = states, labels
@@ -54,9 +70,9 @@ def _run(objective: MaskedLanguageModeling, seen: list[Any], languages: Tensor |
         return packed.input_ids[tokens, None].float()
 
     pairs = PairTokens(packed, torch.zeros(2), languages, 5)
-    (draw,) = objective.draw(pairs)
-    loss: Tensor = objective(pairs, TokenStates(packed, ids, None, encode, torch.zeros(2, 1)), draw)
-    return loss
+    (sampled,) = objective.sample(pairs)
+    table = torch.zeros(2, 1)
+    return objective.token_loss(pairs, TokenStates(packed, ids, None, encode, table, torch.zeros(4, 1)), sampled)
 
 
 def _rows(packed: PackedSentences) -> list[tuple[list[int], list[int]]]:
@@ -65,10 +81,9 @@ def _rows(packed: PackedSentences) -> list[tuple[list[int], list[int]]]:
     return [(cut[0][i].tolist(), cut[1][i].tolist()) for i in packed.restore.tolist()]
 
 
-def test_tlm_joins_a_pair_and_counts_the_translation_anew() -> None:
+def test_tlm_joins_a_pair_and_counts_the_translations_positions_from_0() -> None:
     seen: list[Any] = []
-    objective = TranslationLanguageModeling(_Spy(), lambda ids: (ids, ids > 9))
-    _run(objective, seen)
+    _run(_objective(TranslationLanguageModeling), seen)
     assert _rows(seen[0][0]) == [
         ([CLS, 10, 11, SEP, CLS, 20, SEP], [0, 1, 2, 3, 0, 1, 2]),
         ([CLS, 12, SEP, CLS, 21, 22, 23, SEP], [0, 1, 2, 0, 1, 2, 3, 4]),
@@ -77,16 +92,16 @@ def test_tlm_joins_a_pair_and_counts_the_translation_anew() -> None:
 
 def test_tlm_without_reset_is_one_sequence_with_one_cls() -> None:
     seen: list[Any] = []
-    _run(TranslationLanguageModeling(_Spy(), lambda ids: (ids, ids > 9), reset_positions=False), seen)
+    _run(_objective(TranslationLanguageModeling, reset_positions=False), seen)
     assert _rows(seen[0][0]) == [
         ([CLS, 10, 11, SEP, 20, SEP], [0, 1, 2, 3, 4, 5]),
         ([CLS, 12, SEP, 21, 22, 23, SEP], [0, 1, 2, 3, 4, 5, 6]),
     ]
 
 
-def test_mlm_keeps_every_sentence_by_itself() -> None:
+def test_mlm_encodes_each_sentence_by_itself() -> None:
     seen: list[Any] = []
-    _run(MaskedLanguageModeling(_Spy(), lambda ids: (ids, ids > 9)), seen)
+    _run(_objective(MaskedLanguageModeling), seen)
     assert [ids for ids, _ in _rows(seen[0][0])] == [
         [CLS, 10, 11, SEP],
         [CLS, 12, SEP],
@@ -95,10 +110,11 @@ def test_mlm_keeps_every_sentence_by_itself() -> None:
     ]
 
 
-def test_the_encoder_sees_the_mask_and_the_head_the_right_piece() -> None:
+def test_the_encoder_sees_the_mask_and_the_head_the_masked_pieces() -> None:
     seen: list[Any] = []
     head = _Spy()
-    _run(TranslationLanguageModeling(head, lambda ids: (torch.where(ids > 9, MASK, ids), ids > 9)), seen)
+    masking = lambda ids: (torch.where(ids > 9, MASK, ids), ids > 9)  # noqa: E731
+    _run(_objective(TranslationLanguageModeling, masking, head), seen)
     packed, tokens, _ = seen[0]
     assert set(packed.input_ids.tolist()) == {CLS, SEP, MASK}
     assert head.states.flatten().tolist() == [MASK] * 7
@@ -111,16 +127,31 @@ def test_each_token_carries_the_language_of_its_sentence() -> None:
     of = {10: 5, 11: 5, 12: 6, 20: 7, 21: 8, 22: 8, 23: 8}
     for kind in (MaskedLanguageModeling, TranslationLanguageModeling):
         seen: list[Any] = []
-        _run(kind(_Spy(), lambda ids: (ids, ids > 9)), seen, languages)
+        _run(_objective(kind), seen, languages)
         packed, _, given = seen[0]
         for piece, language in zip(packed.input_ids.tolist(), given.tolist(), strict=True):
             assert of.get(piece, language) == language
 
 
-def test_a_batch_without_a_masked_piece_costs_nothing() -> None:
+def test_a_batch_without_a_masked_piece_has_zero_loss() -> None:
     class Count(torch.nn.Module):
         def forward(self, states: Tensor, labels: Tensor, word_embeddings: Tensor) -> Tensor:
             assert len(states) == len(labels) == 0
             return states.sum()
 
-    assert _run(MaskedLanguageModeling(Count(), lambda ids: (ids, ids < 0)), []).item() == 0
+    assert _run(_objective(MaskedLanguageModeling, lambda ids: (ids, ids < 0), Count()), []).item() == 0
+
+
+def test_the_settings_reach_masking_and_head() -> None:
+    built: list[dict[str, Any]] = []
+    parts: Any = SimpleNamespace(
+        encoder_config=SimpleNamespace(vocab_size=SIZE),
+        mask_token_id=MASK,
+        special_token_ids=[CLS, SEP],
+        masked_language_head=lambda **options: built.append(options) or _Spy(),
+    )
+    for own_words in (True, False):
+        settings = MaskedLanguageModeling.Settings(masked_share=0.3, own_words=own_words, sampled_pieces=7)
+        objective = MaskedLanguageModeling(settings, parts)
+        assert objective.masking == Masking(MASK, SIZE, (CLS, SEP), 0.3)
+    assert built == [{"size": SIZE, "sample": 7}, {"size": None, "sample": 7}]

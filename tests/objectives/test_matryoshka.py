@@ -1,18 +1,28 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from hf_xsent.errors import RecipeError
+from hf_xsent.objectives.base import Parts
 from hf_xsent.objectives.matryoshka import Matryoshka
 from hf_xsent.objectives.pairs import SentencePairs
-from hf_xsent.objectives.translation_ranking import TranslationRanking, translation_ranking_loss
+from hf_xsent.objectives.translation_ranking import translation_ranking_loss
 
 
 def _pairs(count: int = 5, width: int = 8) -> SentencePairs:
     source, target = torch.randn(2, count, width, dtype=torch.float64)
     return SentencePairs(source, target, torch.arange(count), torch.arange(count))
+
+
+def _loss(pairs: SentencePairs, dims: list[int], **settings: Any) -> Tensor:
+    settings = {"dims": dims, **settings}
+    return Matryoshka(Matryoshka.Settings(**settings), cast(Parts, None)).sentence_loss(pairs)  # it builds nothing
 
 
 def test_the_loss_is_the_mean_over_the_widths_of_cut_and_scaled_vectors() -> None:
@@ -23,25 +33,46 @@ def test_the_loss_is_the_mean_over_the_widths_of_cut_and_scaled_vectors() -> Non
         return F.cross_entropy(source @ target.T / 0.1, torch.arange(5))
 
     expected = (by_hand(8) + by_hand(4) + by_hand(1)) / 3
-    torch.testing.assert_close(Matryoshka(TranslationRanking(0.1), [8, 4, 1])(pairs), expected)
+    torch.testing.assert_close(_loss(pairs, [8, 4, 1], temperature=0.1), expected)
 
 
-def test_one_whole_width_is_the_objective_itself() -> None:
+def test_the_full_width_alone_is_translation_ranking() -> None:
     pairs = _pairs()
     expected = translation_ranking_loss(pairs.source, pairs.target)
-    torch.testing.assert_close(Matryoshka(TranslationRanking(), [8])(pairs), expected)
+    torch.testing.assert_close(_loss(pairs, [8]), expected)
 
 
 def test_repeated_sentences_stay_masked_at_every_width() -> None:
     pairs = _pairs(2)
     same = SentencePairs(pairs.source, pairs.target, torch.zeros(2), torch.arange(2))
-    assert Matryoshka(TranslationRanking(), [8, 2])(same).item() == 0
+    assert _loss(same, [8, 2]).item() == 0
 
 
 @pytest.mark.parametrize("width", [2, 4])
 def test_numbers_beyond_the_widest_cut_do_not_count(width: int) -> None:
     pairs = _pairs()
     pairs.source.requires_grad_()
-    Matryoshka(TranslationRanking(), [width, 1])(pairs).backward()
+    _loss(pairs, [width, 1]).backward()
     assert pairs.source.grad is not None
     assert pairs.source.grad[:, :width].all() and not pairs.source.grad[:, width:].any()
+
+
+def test_the_settings_of_translation_ranking_apply_at_every_width() -> None:
+    pairs = _pairs()
+    settings: dict[str, Any] = {"temperature": 0.2, "margin": 0.3, "symmetric": True}
+    cut = [translation_ranking_loss(pairs.source[:, :n], pairs.target[:, :n], **settings) for n in (8, 3)]
+    torch.testing.assert_close(_loss(pairs, [8, 3], **settings), torch.stack(cut).mean())
+
+
+@pytest.mark.parametrize(
+    ("dims", "error"),
+    [
+        (None, r"^objectives\.matryoshka\.dims is missing: list the widths, such as \[384, 256, 128\]$"),
+        ([8, 9], r"^objectives\.matryoshka\.dims has 9, but this encoder's embeddings have 8$"),
+    ],
+)
+def test_widths_that_do_not_exist_are_an_error(dims: list[int] | None, error: str) -> None:
+    config = SimpleNamespace(encoder_config=SimpleNamespace(hidden_size=8))
+    with pytest.raises(RecipeError, match=error):
+        Matryoshka.check(Matryoshka.Settings(dims=dims), config)
+    Matryoshka.check(Matryoshka.Settings(dims=[8, 1]), config)

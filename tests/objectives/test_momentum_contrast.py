@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -17,16 +20,18 @@ def _unit(*shape: int) -> Tensor:
     return F.normalize(torch.randn(*shape, dtype=torch.float64), dim=1)
 
 
-def _objective(size: int = 5, momentum: float = 0.9, **settings: bool) -> MomentumContrast:
+def _objective(size: int = 5, momentum: float = 0.9, **settings: Any) -> MomentumContrast:
     torch.manual_seed(0)
-    found = MomentumContrast(nn.Linear(4, 4), 4, projection=3, queue_size=size, momentum=momentum, **settings)
-    found.queue.copy_(found.random_queue())
-    found.identities.zero_()
-    return found.train()
+    parts: Any = SimpleNamespace(encoder_config=SimpleNamespace(hidden_size=4), encoder=lambda: nn.Linear(4, 4))
+    chosen = MomentumContrast.Settings(projection=3, queue_size=size, momentum=momentum, **settings)
+    objective = MomentumContrast(chosen, parts)
+    for name, value in objective.initial_tensors().items():
+        objective.get_buffer(name).copy_(value)
+    return objective.train()
 
 
 def _pairs(first: int, count: int, same: tuple[int, int] | None = None) -> SentencePairs:
-    """Random vectors; sentences are numbered from ``first``, sources and targets by turns."""
+    """Random vectors; sentences are numbered from ``first``, sources and targets in turn."""
     numbers = first + torch.arange(2 * count).view(count, 2)
     if same is not None:
         numbers[same[0], same[1]] = 1
@@ -38,9 +43,9 @@ def test_the_loss_is_infonce_over_own_key_and_queue() -> None:
     queries, keys, queue = _unit(3, 4), _unit(3, 4), _unit(7, 4)
     expected = torch.zeros((), dtype=torch.float64)
     for query, key in zip(queries, keys, strict=True):
-        right = (query @ key / 0.1).exp()
-        wrong = sum((query @ one / 0.1).exp() for one in queue)
-        expected = expected - (right / (right + wrong)).log() / 3
+        positive = (query @ key / 0.1).exp()
+        negatives = sum((query @ one / 0.1).exp() for one in queue)
+        expected = expected - (positive / (positive + negatives)).log() / 3
     torch.testing.assert_close(momentum_contrast_loss(queries, keys, queue, temperature=0.1), expected)
 
 
@@ -59,7 +64,7 @@ def test_repeated_keys_are_no_negatives() -> None:
 def test_a_pair_that_shares_a_sentence_with_a_queued_one_is_found(mask: bool, side: int) -> None:
     """Whichever of its sentences was the key: after shuffling it may be either."""
     objective = _objective(mask_repeated=mask)
-    objective(_pairs(1, 2))  # sentences 1 and 2, 3 and 4
+    objective.sentence_loss(_pairs(1, 2))  # sentences 1 and 2, 3 and 4
     objective.end_step(nn.Linear(4, 4))
     pairs = _pairs(11, 3, same=(1, side))
     query = F.normalize(objective.projection(pairs.source), dim=1)
@@ -67,15 +72,15 @@ def test_a_pair_that_shares_a_sentence_with_a_queued_one_is_found(mask: bool, si
     repeated = torch.zeros(3, 5, dtype=torch.bool)
     repeated[1, 0] = mask
     expected = momentum_contrast_loss(query, key, objective.queue, repeated=repeated)
-    torch.testing.assert_close(objective(pairs), expected)
+    torch.testing.assert_close(objective.sentence_loss(pairs), expected)
 
 
-def test_the_key_side_follows_by_equation_1_and_gets_no_gradient() -> None:
+def test_the_key_side_follows_equation_1_and_gets_no_gradient() -> None:
     objective, encoder = _objective(momentum=0.9), nn.Linear(4, 4)
     before = [one.clone() for one in objective.key_encoder.parameters()]
     heads = [one.clone() for one in objective.key_projection.parameters()]
     pairs = _pairs(0, 2)
-    objective(pairs).backward()
+    objective.sentence_loss(pairs).backward()
     assert pairs.source.grad is not None and pairs.source.grad.abs().sum() > 0
     assert all(one.grad is not None for one in objective.projection.parameters())
     sides = (objective.key_encoder, objective.key_projection)
@@ -98,7 +103,7 @@ def test_the_queue_holds_the_last_keys_whatever_the_batches(size: int, batches: 
     for number, count in enumerate(batches):
         pairs = _pairs(100 * number, count)
         keys = F.normalize(objective.key_projection(pairs.keys), dim=1).detach()
-        objective(pairs)
+        objective.sentence_loss(pairs)
         torch.testing.assert_close(objective.queue, torch.stack([key for key, _ in slow]))  # not before the step ends
         objective.end_step(nn.Linear(4, 4))
         for row, key in enumerate(keys):
@@ -113,13 +118,13 @@ def test_accumulated_batches_are_one_batch() -> None:
     """Keys of a step see none of each other, so that halves give the whole's loss and queue."""
     whole, halves = _objective(), _objective()
     pairs = _pairs(0, 4)
-    loss = whole(pairs)
+    loss = whole.sentence_loss(pairs)
     whole.end_step(nn.Linear(4, 4))
     parts = []
     for rows in (slice(0, 2), slice(2, 4)):
         some = (pairs.source, pairs.target, pairs.source_identity, pairs.target_identity)
         assert pairs.keys is not None
-        parts.append(halves(SentencePairs(*(one[rows] for one in some), keys=pairs.keys[rows])))
+        parts.append(halves.sentence_loss(SentencePairs(*(one[rows] for one in some), keys=pairs.keys[rows])))
     halves.end_step(nn.Linear(4, 4))
     torch.testing.assert_close(torch.stack(parts).mean(), loss)
     torch.testing.assert_close(halves.queue, whole.queue)
@@ -128,7 +133,7 @@ def test_accumulated_batches_are_one_batch() -> None:
 def test_nothing_enters_the_queue_outside_of_training() -> None:
     objective = _objective().eval()
     before = objective.queue.clone()
-    objective(_pairs(0, 2))
+    objective.sentence_loss(_pairs(0, 2))
     objective.end_step(objective.key_encoder)
     assert torch.equal(objective.queue, before)
     assert int(objective.pointer) == 0

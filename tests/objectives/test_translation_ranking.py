@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import math
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 from torch import Tensor
 
 from hf_xsent.objectives import translation_ranking
+from hf_xsent.objectives.base import Parts
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.translation_ranking import TranslationRanking, translation_ranking_loss
+from hf_xsent.tensors.chunked_softmax import chunked_cross_entropy
 
 
 def _cosine(one: list[float], other: list[float]) -> float:
@@ -24,7 +26,6 @@ def _by_loop(
     temperature: float,
     margin: float,
     symmetric: bool,
-    margin_before_temperature: bool,
     source_identity: list[int] | None,
     target_identity: list[int] | None,
 ) -> float:
@@ -34,8 +35,6 @@ def _by_loop(
 
     def logit(i: int, j: int) -> float:
         cosine = _cosine(sources[i], targets[j])
-        if i == j and margin_before_temperature:
-            return (cosine - margin) / temperature
         return cosine / temperature - (margin if i == j else 0)
 
     def is_negative(i: int, j: int) -> bool:
@@ -54,14 +53,9 @@ def _by_loop(
     return (direction(forward) + direction(backward)) / 2 if symmetric else direction(forward)
 
 
-@pytest.mark.parametrize(
-    ("margin", "symmetric", "before", "repeated"),
-    [*product([0.0, 0.3], [False, True], [False, True], [False, True])],
-)
+@pytest.mark.parametrize(("margin", "symmetric", "repeated"), [*product([0.0, 0.3], [False, True], [False, True])])
 @pytest.mark.parametrize("temperature", [0.05, 0.7])
-def test_the_loss_is_the_equation(
-    temperature: float, margin: float, symmetric: bool, before: bool, repeated: bool
-) -> None:
+def test_the_loss_is_the_equation(temperature: float, margin: float, symmetric: bool, repeated: bool) -> None:
     source, target = torch.randn(2, 7, 5, dtype=torch.float64)
     source_identity = [1, 2, 1, 4, 5, 6, 7] if repeated else None  # 0 and 2 share a source
     target_identity = [1, 2, 3, 4, 2, 2, 7] if repeated else None  # 1, 4 and 5 share a target
@@ -71,20 +65,19 @@ def test_the_loss_is_the_equation(
         temperature,
         margin,
         symmetric,
-        before,
         torch.tensor(source_identity) if source_identity else None,
         torch.tensor(target_identity) if target_identity else None,
     )
-    expected = _by_loop(source, target, temperature, margin, symmetric, before, source_identity, target_identity)
+    expected = _by_loop(source, target, temperature, margin, symmetric, source_identity, target_identity)
     assert loss.dtype == torch.float64
     assert loss.item() == pytest.approx(expected, rel=1e-8)
 
 
-@pytest.mark.parametrize("before", [False, True])
-def test_float64_stays_exact_with_a_margin(before: bool) -> None:
+@pytest.mark.parametrize("margin", [0.3, 0.3 / 0.05])
+def test_float64_stays_exact_with_a_margin(margin: float) -> None:
     source, target = torch.randn(2, 7, 5, dtype=torch.float64)
-    loss = translation_ranking_loss(source, target, 0.05, 0.3, margin_before_temperature=before)
-    assert loss.item() == pytest.approx(_by_loop(source, target, 0.05, 0.3, False, before, None, None), rel=1e-13)
+    loss = translation_ranking_loss(source, target, 0.05, margin)
+    assert loss.item() == pytest.approx(_by_loop(source, target, 0.05, margin, False, None, None), rel=1e-13)
 
 
 @pytest.mark.parametrize("which", ["source", "target"])
@@ -92,12 +85,12 @@ def test_either_identity_alone_masks(which: str) -> None:
     source, target = torch.randn(2, 4, 5, dtype=torch.float64)
     identity = [1, 2, 3, 2]
     loss = translation_ranking_loss(source, target, **{f"{which}_identity": torch.tensor(identity)})
-    expected = _by_loop(source, target, 0.05, 0, False, False, identity, None)
+    expected = _by_loop(source, target, 0.05, 0, False, identity, None)
     assert loss.item() == pytest.approx(expected, rel=1e-12)
     assert loss.item() != pytest.approx(translation_ranking_loss(source, target).item())
 
 
-def test_length_of_vectors_does_not_count() -> None:
+def test_the_length_of_embeddings_does_not_count() -> None:
     source, target = torch.randn(2, 4, 5, dtype=torch.float64)
     lengths = torch.rand(4, 1, dtype=torch.float64) + 0.1
     loss = translation_ranking_loss(source * lengths, target * 3, margin=0.2)
@@ -105,15 +98,40 @@ def test_length_of_vectors_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_scores_in_blocks_change_nothing(symmetric: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, target = torch.randn(2, 7, 5, dtype=torch.float64).requires_grad_()
-    settings: Any = (0.3, 0.2, symmetric, True, torch.tensor([1, 2, 1, 3, 4, 4, 5]))
-    whole = translation_ranking_loss(source, target, *settings)
-    gradients = torch.autograd.grad(whole, (source, target))
-    monkeypatch.setattr(translation_ranking, "LOGITS_AT_A_TIME", 15)  # two rows, and one at the end
-    blocks = translation_ranking_loss(source, target, *settings)
-    torch.testing.assert_close(blocks, whole)
-    torch.testing.assert_close(torch.autograd.grad(blocks, (source, target)), gradients)
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("margin", [0.0, 0.2])
+@pytest.mark.parametrize("logits_at_once", [0, 15, 48])  # one row at a time, two, and all but one
+def test_the_chunked_kernel_gives_the_plain_loss_and_gradients(
+    logits_at_once: int, margin: float, repeated: bool, symmetric: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = torch.randn(2, 7, 5, dtype=torch.float64).requires_grad_().unbind()
+    identities = (torch.tensor([1, 2, 1, 3, 4, 4, 5]), torch.tensor([1, 2, 3, 3, 4, 5, 2])) if repeated else ()
+    calls = []
+
+    def chunked(*args: Any, **options: Any) -> Tensor:
+        calls.append(len(args[0]))
+        return chunked_cross_entropy(*args, **options)
+
+    def loss_and_gradients() -> tuple[Tensor, ...]:
+        loss = translation_ranking_loss(source, target, 0.3, margin, symmetric, *identities)
+        return loss, *torch.autograd.grad(3 * loss, (source, target))
+
+    monkeypatch.setattr(translation_ranking, "chunked_cross_entropy", chunked)
+    plain = loss_and_gradients()
+    assert not calls
+    monkeypatch.setattr(translation_ranking, "LOGITS_AT_ONCE", logits_at_once)
+    torch.testing.assert_close(loss_and_gradients(), plain, rtol=1e-10, atol=1e-12)
+    assert calls == [7] * (1 + symmetric)
+
+
+def test_the_chunked_kernel_computes_in_float32_under_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = torch.randn(2, 32, 16)
+    expected = translation_ranking_loss(source, target, 0.01)
+    monkeypatch.setattr(translation_ranking, "LOGITS_AT_ONCE", 100)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = translation_ranking_loss(source, target, 0.01)
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, expected)
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
@@ -123,7 +141,7 @@ def test_gradients(symmetric: bool, repeated: bool) -> None:
     identity = torch.tensor([1, 2, 1, 3]) if repeated else None
 
     def loss(source: Tensor, target: Tensor) -> Tensor:
-        return translation_ranking_loss(source, target, 0.3, 0.2, symmetric, True, identity)
+        return translation_ranking_loss(source, target, 0.3, 0.2, symmetric, identity)
 
     assert torch.autograd.gradcheck(loss, (source, target))
 
@@ -145,14 +163,14 @@ def test_bfloat16_vectors_give_a_float32_loss() -> None:
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_a_batch_of_one_costs_nothing(symmetric: bool) -> None:
+def test_a_batch_of_one_pair_has_zero_loss(symmetric: bool) -> None:
     source, target = torch.randn(2, 1, 4).requires_grad_()
     loss = translation_ranking_loss(source, target, margin=0.3, symmetric=symmetric)
     loss.backward()
     assert loss.item() == 0
 
 
-def test_a_batch_that_repeats_one_pair_costs_nothing_and_stays_finite() -> None:
+def test_a_batch_that_repeats_one_pair_has_zero_loss_and_finite_gradients() -> None:
     source, target = torch.randn(2, 3, 4, requires_grad=True)
     same = torch.zeros(3, dtype=torch.long)
     loss = translation_ranking_loss(source, target, symmetric=True, source_identity=same, target_identity=same)
@@ -171,15 +189,16 @@ def test_a_zero_vector_stays_finite() -> None:
 
 
 @pytest.mark.parametrize("mask_repeated", [False, True])
-def test_the_objective_passes_its_settings_on(mask_repeated: bool) -> None:
+def test_the_objective_passes_on_its_settings(mask_repeated: bool) -> None:
     source, target = torch.randn(2, 4, 5)
     source_identity, target_identity = torch.tensor([1, 1, 2, 3]), torch.tensor([1, 2, 3, 3])
-    objective = TranslationRanking(0.2, 0.1, True, True, mask_repeated)
-    loss = objective(SentencePairs(source, target, source_identity, target_identity))
+    settings = TranslationRanking.Settings(temperature=0.2, margin=0.1, symmetric=True, mask_repeated=mask_repeated)
+    objective = TranslationRanking(settings, cast(Parts, None))  # it builds nothing
+    loss = objective.sentence_loss(SentencePairs(source, target, source_identity, target_identity))
     identities = (source_identity, target_identity) if mask_repeated else ()
-    expected = translation_ranking_loss(source, target, 0.2, 0.1, True, True, *identities)
+    expected = translation_ranking_loss(source, target, 0.2, 0.1, True, *identities)
     assert torch.equal(loss, expected)
 
 
 def test_repeated_sentences_are_masked_by_default() -> None:
-    assert TranslationRanking().mask_repeated
+    assert TranslationRanking.Settings().mask_repeated

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hf_xsent.pages.charts import WIDTH, Mark, bar_chart, curve_chart, histogram, point_chart, standalone, ticks
-from hf_xsent.pages.tables import Cell, Table
+from hf_xsent.pages.html import Cell, Table
 
 VALUES = st.floats(-1e6, 1e6, allow_nan=False)
 

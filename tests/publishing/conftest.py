@@ -41,11 +41,9 @@ def at_the_hub(hub: LocalHub, tmp_path: Path) -> Command:
 
     def start(code: str | tuple[str, ...], token: str | None = TOKEN) -> subprocess.CompletedProcess[str]:
         if isinstance(code, tuple):
-            code = (
-                f"import sys; sys.argv = {['hf-xsent', *code]!r}; from hf_xsent.cli.main import main; sys.exit(main())"
-            )
-        kept = ("HF_", "HUGGING")
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(kept)} | {
+            code = f"import sys; from hf_xsent_cli import main; sys.exit(main({list(code)!r}))"
+        prefixes = ("HF_", "HUGGING")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)} | {
             "HF_ENDPOINT": hub.url,
             "HF_HOME": str(tmp_path / f"home of {token}"),
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",

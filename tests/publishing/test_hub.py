@@ -1,4 +1,4 @@
-"""Publishing from a folder to a Hub and back, over HTTP, as strangers do it."""
+"""Publishing from a folder to a Hub and back, over HTTP, as foreigns do it."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ print(json.dumps([theirs.tolist(), ((states * mask).sum(1) / mask.sum(1)).tolist
 
 
 def _refused(folder: Path, name: str = "org/dap-xlmr") -> str:
-    with pytest.raises(OutputError) as told:
+    with pytest.raises(OutputError) as refused:
         plan_upload(folder, name)
-    return str(told.value)
+    return str(refused.value)
 
 
 @pytest.mark.slow
@@ -68,7 +68,7 @@ def test_private_models_and_branches(exported: Path, hub: LocalHub, at_the_hub) 
     assert "org/dap-xlmr exists already and stays private" in again.stderr
 
 
-def test_an_interrupted_upload_goes_on(exported: Path, hub: LocalHub, at_the_hub) -> None:
+def test_an_interrupted_upload_resumes(exported: Path, hub: LocalHub, at_the_hub) -> None:
     """Large files that have arrived are not sent again, and the repository shows nothing before all have."""
     (exported / "onnx").mkdir()
     (exported / "onnx" / "model.onnx").write_bytes(b"\x08" * (PART * 3))
@@ -77,7 +77,7 @@ def test_an_interrupted_upload_goes_on(exported: Path, hub: LocalHub, at_the_hub
     failed = at_the_hub(("publish", str(exported), "org/dap-xlmr"))
     assert failed.returncode == 2 and TOKEN not in failed.stdout + failed.stderr
     assert failed.stderr.startswith("hf-xsent: org/dap-xlmr is not published: ")
-    assert failed.stderr.rstrip().endswith("(run the same command to go on)") and failed.stderr.count("\n") == 1
+    assert failed.stderr.rstrip().endswith("(the same command resumes)") and failed.stderr.count("\n") == 1
     assert hub.repositories["org/dap-xlmr"].files("main")[1] == {}
     arrived = {sha: len(blob) for sha, blob in hub.blobs.items()}
     hub.fail_uploads_after, hub.received = None, 0
@@ -89,25 +89,25 @@ def test_an_interrupted_upload_goes_on(exported: Path, hub: LocalHub, at_the_hub
     assert hub.received == 0
 
 
-def test_a_dry_run_lists_and_sends_nothing(exported: Path, hub: LocalHub, at_the_hub) -> None:
+def test_a_dry_run_lists_files_and_uploads_nothing(exported: Path, hub: LocalHub, at_the_hub) -> None:
     done = at_the_hub(("publish", str(exported), "org/dap-xlmr", "--dry_run"), token=None)
     assert done.returncode == 0 and hub.requests == []
-    assert "1_Pooling/config.json" in done.stdout and "nothing was sent" in done.stdout
+    assert "1_Pooling/config.json" in done.stdout and "nothing was uploaded" in done.stdout
     size = (exported / "model.safetensors").stat().st_size
     assert f"{size / 1000:.1f} kB" in done.stdout
 
 
-def test_who_may_not_publish_is_told(exported: Path, hub: LocalHub, at_the_hub) -> None:
+def test_missing_and_foreign_tokens_are_refused(exported: Path, hub: LocalHub, at_the_hub) -> None:
     command = ("publish", str(exported), "org/dap-xlmr")
-    nobody = at_the_hub(command, token=None)
-    assert nobody.returncode == 2 and hub.requests == []
-    assert nobody.stderr.startswith("hf-xsent: you are not signed in: run 'hf auth login', or set HF_TOKEN")
-    stranger = at_the_hub(command, token="hf_somebody_elses")
-    assert stranger.returncode == 2 and "hf_somebody_elses" not in stranger.stderr
-    assert "the Hub does not accept your token" in stranger.stderr and stranger.stderr.count("\n") == 1
+    without_token = at_the_hub(command, token=None)
+    assert without_token.returncode == 2 and hub.requests == []
+    assert without_token.stderr.startswith("hf-xsent: you are not signed in: run 'hf auth login', or set HF_TOKEN")
+    foreign = at_the_hub(command, token="hf_of_another_user")
+    assert foreign.returncode == 2 and "hf_of_another_user" not in foreign.stderr
+    assert "the Hub does not accept your token" in foreign.stderr and foreign.stderr.count("\n") == 1
 
 
-def test_a_hub_out_of_reach_is_told(exported: Path, hub: LocalHub, at_the_hub) -> None:
+def test_an_unreachable_hub_is_one_sentence(exported: Path, hub: LocalHub, at_the_hub) -> None:
     hub.__exit__()
     done = at_the_hub(("publish", str(exported), "org/dap-xlmr"))
     assert done.returncode == 2 and "org/dap-xlmr is not published: " in done.stderr, done.stderr
@@ -115,26 +115,26 @@ def test_a_hub_out_of_reach_is_told(exported: Path, hub: LocalHub, at_the_hub) -
 
 
 def test_what_must_not_be_published_is_refused(exported: Path, tmp_path: Path) -> None:
-    assert "does not say whose it is: name the model as org/name" in _refused(exported, "dap-xlmr")
-    assert "is no name for the Hub" in _refused(exported, "org/dap..xlmr")
+    assert "'dap-xlmr' has no owner: name the repository as org/name" in _refused(exported, "dap-xlmr")
+    assert "is not a valid Hub id" in _refused(exported, "org/dap..xlmr")
     (tmp_path / "thesis").mkdir()
-    assert "is no export (modules.json is missing)" in _refused(tmp_path / "thesis")
+    assert "is not an export (modules.json is missing)" in _refused(tmp_path / "thesis")
     for name in ("pytorch_model.bin", "1_Pooling/extra.pkl"):
         (exported / name).write_bytes(b"\x80\x04.")
-        assert f"{exported / name} may hold pickled code" in _refused(exported)
+        assert f"{exported / name} may contain pickled code" in _refused(exported)
         (exported / name).unlink()
     assert plan_upload(exported, "org/dap-xlmr").files["README.md"] > 0
 
 
 @pytest.mark.parametrize("field", ["license", "language", "base_model"])
-def test_a_card_that_says_too_little_is_refused(exported: Path, field: str) -> None:
+def test_an_incomplete_card_is_refused(exported: Path, field: str) -> None:
     from huggingface_hub import ModelCard
 
     card = ModelCard((exported / "README.md").read_text("utf-8"))
     card.data.pop(field)
     (exported / "README.md").write_text(str(card), "utf-8")
-    assert f"README.md states no {field}: write it anew with hf-xsent card" in _refused(exported)
+    assert f"README.md states no {field}: write it with hf-xsent card" in _refused(exported)
     (exported / "README.md").unlink()
-    assert "README.md is missing: write the model card with hf-xsent card" in _refused(exported)
+    assert "README.md is missing: write it with hf-xsent card" in _refused(exported)
     (exported / "README.md").write_text("---\nlicense: [\n---\n", "utf-8")
-    assert "has metadata that cannot be read" in _refused(exported)
+    assert "has unreadable metadata" in _refused(exported)

@@ -1,4 +1,4 @@
-"""Cards are written from what runs and evaluations left behind, and their metadata is what the Hub takes."""
+"""Cards are written from the files of runs and evaluations, and the Hub accepts their metadata."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from huggingface_hub import ModelCard
 from hf_xsent.cli.main import main
 from hf_xsent.errors import DataError, ModelError, OutputError
 from hf_xsent.evaluation.registry import TASKS
-from hf_xsent.evaluation.report import Report, write_json
-from hf_xsent.publishing.card_fields import check_card
+from hf_xsent.evaluation.report import Report
+from hf_xsent.files import write_json
 from hf_xsent.publishing.evaluation_tables import read_tables
+from hf_xsent.publishing.hub import check_card
 from hf_xsent.publishing.model_card import facts_of_run, render_card
 
 ROOT = Path(__file__).parents[2]
@@ -46,12 +47,15 @@ def run_folder(tmp_path: Path) -> Path:
     recipe = {
         "model": "FacebookAI/xlm-roberta-base",
         "method": "dap",
-        "objectives": ["translation_ranking=1.0", "representation_translation=0.8"],
+        "objectives": {
+            "translation_ranking": {"weight": 1.0, "temperature": 0.05},
+            "representation_translation": {"weight": 0.8, "head_layers": 2},
+        },
         "data": ["de=/home/me/secret/pairs.tsv", "nb=train/nb-en.tsv"],
         "output_dir": "/home/me/runs/mine",
     }
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe), "utf-8")
-    counts = {"de": {"kept": 1200}, "nb": {"kept": 34}, "total": {"kept": 1234}}
+    counts = {"de": {"retained": 1200}, "nb": {"retained": 34}, "total": {"retained": 1234}}
     (folder / "bitext.json").write_text(json.dumps(counts), "utf-8")
     config = {"encoder_config": {"hidden_size": 32}, "pooling": "mean", "max_length": 16, "normalize": True}
     (folder / "config.json").write_text(json.dumps(config), "utf-8")
@@ -60,24 +64,24 @@ def run_folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_card_tells_what_the_run_and_the_evaluation_left(exported: Path, run_folder: Path, results: Path) -> None:
+def test_a_card_states_the_facts_of_the_run_and_the_evaluation(exported: Path, run_folder: Path, results: Path) -> None:
     command = ["card", str(exported), "--run", str(run_folder), "--results", str(results), "--license", "cc-by-4.0"]
     assert main([*command, "--repository", "org/mine", "--datasets", "Helsinki-NLP/opus-100"]) == 0
     text = (exported / "README.md").read_text("utf-8")
     check_card(exported / "README.md")
-    said = ModelCard(text).data.to_dict()
-    assert said["language"] == ["de", "en", "nb"] and said["license"] == "cc-by-4.0"
-    assert said["base_model"] == "FacebookAI/xlm-roberta-base" and said["datasets"] == ["Helsinki-NLP/opus-100"]
-    (result,) = said["model-index"][0]["results"]
+    stated = ModelCard(text).data.to_dict()
+    assert stated["language"] == ["de", "en", "nb"] and stated["license"] == "cc-by-4.0"
+    assert stated["base_model"] == "FacebookAI/xlm-roberta-base" and stated["datasets"] == ["Helsinki-NLP/opus-100"]
+    (result,) = stated["model-index"][0]["results"]
     assert result["dataset"]["type"] == "mteb/tatoeba-bitext-mining"
     assert [(one["type"], one["value"]) for one in result["metrics"]] == [("accuracy", 85.0)]
     for expected in (
         "| deu | 10 | 90.00 | 80.00 | 85.00 |",
         "| de | 1,200 |",
-        "8 steps (1.50 passes over the data)",
+        "8 steps (1.50 epochs)",
         "step 6, the best on dev pairs: 91.25%",
         'SentenceTransformer("org/mine")',
-        "scaled to length 1",
+        "normalized to length 1",
         "de=pairs.tsv",
         "li2023dap",
     ):
@@ -86,6 +90,15 @@ def test_a_card_tells_what_the_run_and_the_evaluation_left(exported: Path, run_f
     entries = yaml.safe_load((exported / ".eval_results" / "hf-xsent.yaml").read_text("utf-8"))
     assert entries[0]["dataset"] == {"id": "mteb/tatoeba-bitext-mining", "task_id": "tatoeba"}
     assert entries[0]["value"] == 85.0
+
+
+@pytest.mark.parametrize("settings", [1.0, {"weight": 0.5, "temperature": 0.02}])
+def test_a_card_of_ranking_alone_names_translation_ranking(settings: Any) -> None:
+    recipe = {"method": "alignment", "objectives": {"translation_ranking": settings}}
+    text = str(render_card(card_facts(recipe=recipe)))
+    assert "It was trained by translation ranking" in text and "feng2022labse" in text
+    mixed = {"method": "alignment", "objectives": {"translation_ranking": settings, "distillation": 1.0}}
+    assert "It was trained with the objectives in the recipe" in str(render_card(card_facts(recipe=mixed)))
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -100,18 +113,18 @@ def test_every_task_of_evaluate_has_a_table(task: str, tmp_path: Path) -> None:
     assert [row[0] for row in table.rows] == [*pairs, "mean of 4 pairs, test", "mean of measured"]
     assert all("71.23" in row for row in table.rows)
     assert ", 2 " in table.title and table.note == "protocol. pooling cls."
-    assert [one.value for one in table.results] == ([] if task == "bucc" else [71.23])
+    assert [one.metric_value for one in table.results] == ([] if task == "bucc" else [71.23])
     assert "71.23" in str(render_card(card_facts(tables=[table])))
 
 
-def test_a_card_that_lacks_something_is_not_written(
+def test_an_incomplete_card_is_not_written(
     exported: Path, run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = (exported / "README.md").read_text("utf-8")
     assert main(["card", str(exported), "--run", str(run_folder)]) == 2
     assert capsys.readouterr().err == "hf-xsent: the model card lacks the field license: give it as --license\n"
     assert main(["card", str(run_folder), "--run", str(run_folder)]) == 2
-    assert "is no export: write one with hf-xsent export" in capsys.readouterr().err
+    assert "is not an export: write one with hf-xsent export" in capsys.readouterr().err
     assert (exported / "README.md").read_text("utf-8") == before
 
 
@@ -123,16 +136,16 @@ def test_a_starting_folder_of_this_machine_is_no_base_model(run_folder: Path) ->
         render_card(facts)
 
 
-def test_files_that_are_none_are_told(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="is no folder of a run: it has no recipe.yaml"):
+def test_files_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="is not the folder of a run: it has no recipe.yaml"):
         facts_of_run(tmp_path)
     with pytest.raises(DataError, match="cannot read the results"):
         read_tables(tmp_path / "none.json")
     for content in ("{", "{}", '{"runs": [{"task": "chess"}]}', '{"runs": [{"task": "tatoeba"}]}'):
         (tmp_path / "results.json").write_text(content, "utf-8")
-        with pytest.raises(DataError, match="holds no results for a card: write them with hf-xsent evaluate"):
+        with pytest.raises(DataError, match="is not a results file: write one with hf-xsent evaluate"):
             read_tables(tmp_path / "results.json")
-    with pytest.raises(ModelError, match="no model card is known for the method 'alchemy'"):
+    with pytest.raises(ModelError, match="the method 'alchemy' has no description"):
         render_card(card_facts(recipe={"method": "alchemy"}))
 
 
@@ -152,7 +165,7 @@ def test_the_cards_of_the_papers_models_are_filled_from_their_recipes() -> None:
 
 
 @pytest.mark.parametrize("path", CARDS, ids=lambda path: path.stem)
-def test_figures_of_models_that_nobody_trained_here_are_marked(path: Path) -> None:
+def test_results_of_models_that_were_not_trained_here_are_marked(path: Path) -> None:
     card = ModelCard(path.read_text("utf-8"))
     check_card(path)
     assert "model-index" not in card.data.to_dict()

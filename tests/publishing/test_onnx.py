@@ -1,4 +1,4 @@
-"""ONNX files give the vectors of the export they lie in, at every batch and length."""
+"""ONNX files give the vectors of their export, at every batch and length."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def test_the_vectors_are_the_same(
 
 @needs_onnx
 @pytest.mark.slow
-def test_int8_stays_only_if_accuracy_does(
+def test_int8_is_saved_only_if_it_is_accurate_enough(
     encoder_folders: dict[str, Path], pairs: list[tuple[str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = _export(encoder_folders["bert"], tmp_path / "out", pooling="mean")
-    with pytest.raises(ModelError, match=r"has no onnx/model\.onnx yet: write it first"):
+    with pytest.raises(ModelError, match=r"has no onnx/model\.onnx: write it first"):
         onnx.quantize_onnx(folder, lambda model: 0.0, 1.0)
     (tmp_path / "tatoeba").mkdir()
     for side, language in enumerate(("deu", "eng")):
@@ -59,7 +59,7 @@ def test_int8_stays_only_if_accuracy_does(
         (tmp_path / "tatoeba" / f"tatoeba.deu-eng.{language}").write_text(text, "utf-8")
     command = ["onnx", str(folder), "--int8", "--tatoeba", str(tmp_path / "tatoeba"), "--largest_drop", "100"]
     assert main(command) == 0
-    assert "int8 is kept: accuracy" in capsys.readouterr().out
+    assert "int8 is saved: accuracy" in capsys.readouterr().out
     plain, quantized = folder / onnx.PLAIN, folder / onnx.QUANTIZED
     assert quantized.stat().st_size < 0.8 * plain.stat().st_size
     whole, small = (onnx.OnnxEncoder(folder, file).encode(["The dog sleeps."]) for file in (onnx.PLAIN, onnx.QUANTIZED))
@@ -73,23 +73,23 @@ def test_int8_stays_only_if_accuracy_does(
 
 def test_int8_without_a_test_set_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["onnx", str(tmp_path), "--int8"]) == 2
-    assert "--int8 is kept only if accuracy allows: give --tatoeba" in capsys.readouterr().err
+    assert "--int8 needs a test set to measure its accuracy: give --tatoeba" in capsys.readouterr().err
 
 
 @needs_onnx
-def test_what_differs_is_not_written(
+def test_a_model_that_differs_is_not_written(
     encoder_folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = _export(encoder_folders["bert"], tmp_path / "out")
     monkeypatch.setattr(onnx, "_export", lambda encoder, batch, path: path.write_bytes(b"wrong"))
     monkeypatch.setattr(onnx, "_difference", lambda encoder, path, batch: 0.01)
-    with pytest.raises(ModelError, match=r"other states than torch \(by 1\.0e-02\): nothing was written"):
+    with pytest.raises(ModelError, match=r"differ from torch's by 1\.0e-02: nothing was written"):
         onnx.export_onnx(folder)
     assert list((folder / "onnx").iterdir()) == []
 
 
-def test_what_is_missing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ModelError, match="is no export: write one with hf-xsent export"):
+def test_missing_files_and_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ModelError, match="is not an export: write one with hf-xsent export"):
         onnx.export_onnx(tmp_path)
     (tmp_path / "modules.json").write_text("[]")
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)

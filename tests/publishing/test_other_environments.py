@@ -20,6 +20,7 @@ from hf_xsent import SentenceEmbedder, export_sentence_transformer
 from hf_xsent.models import METHODS
 
 CHOICES: dict[str, tuple[str, dict[str, Any]]] = {
+    "alignment": ("modernbert", {"pooling": "mean", "max_length": 16}),
     "dap": ("bert", {"pooling": "cls", "max_length": 16}),
     "ppa": ("bert", {"pooling": "cls", "max_length": 16}),
     "wacse": ("xlm-roberta", {"pooling": "mean", "max_length": 32, "normalize": True}),

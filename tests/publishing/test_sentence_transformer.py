@@ -17,8 +17,8 @@ from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead,
 from hf_xsent.errors import ModelError, OutputError
 from hf_xsent.publishing import sentence_transformer
 
-# What a stranger runs: nothing of ours can be imported there.
-_STRANGER = """
+# Runs where hf_xsent cannot be imported.
+_FOREIGN = """
 import sys
 
 class Refuse:
@@ -40,7 +40,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
-told = {}
+facts = {}
 for folder in json.loads(sys.argv[1]):
     sentences = json.loads(sys.argv[2])
     model = SentenceTransformer(folder, device="cpu")
@@ -50,7 +50,7 @@ for folder in json.loads(sys.argv[1]):
     with torch.no_grad():
         states = plain.eval()(**batch).last_hidden_state
     np.save(folder + ".states.npy", states.float().numpy())
-    told[folder] = {
+    facts[folder] = {
         "max_seq_length": model.max_seq_length,
         "modules": [type(module).__name__ for module in model],
         "class": type(plain).__name__,
@@ -58,21 +58,21 @@ for folder in json.loads(sys.argv[1]):
         "unexpected": sorted(report["unexpected_keys"]),
         "missing": sorted(name for name in report["missing_keys"] if not name.startswith("pooler")),
     }
-print(json.dumps(told))
+print(json.dumps(facts))
 """
 
 
-def _strange_process(folders: list[Path], sentences: list[str]) -> dict[str, Any]:
+def _foreign_process(folders: list[Path], sentences: list[str]) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-c", _STRANGER, json.dumps([str(folder) for folder in folders]), json.dumps(sentences)],
+        [sys.executable, "-c", _FOREIGN, json.dumps([str(folder) for folder in folders]), json.dumps(sentences)],
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    facts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return facts
 
 
 def _model(folder: Path, **settings: Any) -> tuple[DapForSentenceEmbedding, PreTrainedTokenizerBase]:
@@ -87,7 +87,7 @@ def _names(folder: Path) -> list[str]:
 def test_an_export_opens_without_our_code(
     encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]
 ) -> None:
-    """Three families, three poolings, two lengths, with and without normalisation, as strangers open them."""
+    """Three families, three poolings, two lengths, with and without normalisation, opened without hf_xsent."""
     choices: dict[str, dict[str, Any]] = {
         "bert": {"pooling": "cls", "max_length": 12, "normalize": True},
         "xlm-roberta": {"pooling": "mean", "max_length": 128, "normalize": False},
@@ -99,9 +99,9 @@ def test_an_export_opens_without_our_code(
         folder = export_sentence_transformer(model, tmp_path / name, tokenizer)
         assert folder == tmp_path / name
         ours[folder] = SentenceEmbedder(model, tokenizer).encode(sentences)
-    told = _strange_process(list(ours), sentences)
+    opened = _foreign_process(list(ours), sentences)
     for folder, vectors in ours.items():
-        settings, facts = choices[folder.name], told[str(folder)]
+        settings, facts = choices[folder.name], opened[str(folder)]
         np.testing.assert_allclose(np.load(f"{folder}.theirs.npy"), vectors, atol=1e-5)
         assert facts["max_seq_length"] == settings["max_length"]
         assert facts["modules"] == ["Transformer", "Pooling", *["Normalize"] * settings["normalize"]]
@@ -189,10 +189,10 @@ def test_other_precisions_are_refused(encoder_folders: dict[str, Path], tmp_path
     assert _names(tmp_path) == []
 
 
-# Nothing that stood there is lost, nothing half written is left
+# Files of the user are not overwritten; no partial export remains
 
 
-def test_what_is_no_export_is_never_overwritten(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+def test_a_folder_that_is_not_an_export_is_never_overwritten(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
     model, tokenizer = _model(encoder_folders["bert"])
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
@@ -208,7 +208,7 @@ def test_what_is_no_export_is_never_overwritten(encoder_folders: dict[str, Path]
 def test_an_older_export_is_replaced_only_when_asked(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
     model, tokenizer = _model(encoder_folders["bert"], normalize=True)
     folder = export_sentence_transformer(model, tmp_path / "out", tokenizer, verify=False)
-    with pytest.raises(OutputError, match="exists already: choose another folder or allow overwriting it"):
+    with pytest.raises(OutputError, match="exists already: choose another folder or overwrite it"):
         export_sentence_transformer(model, folder, tokenizer)
     other, tokenizer = _model(encoder_folders["xlm-roberta"])
     export_sentence_transformer(other, folder, tokenizer, overwrite=True, verify=False)
@@ -232,7 +232,7 @@ def test_a_failed_check_leaves_everything_as_it_was(
         export_sentence_transformer(model, tmp_path / "out", tokenizer, verify=False)
     before = _names(tmp_path)
     monkeypatch.setattr(sentence_transformer, "_largest_difference", lambda ours, theirs: 0.5)
-    with pytest.raises(ModelError, match=r"gives other vectors than the model \(by 5\.0e-01\): nothing was written"):
+    with pytest.raises(ModelError, match=r"differ from the model's by 5\.0e-01: nothing was written"):
         export_sentence_transformer(model, tmp_path / "out", tokenizer, overwrite=True)
     assert _names(tmp_path) == before
 
@@ -243,7 +243,7 @@ def test_the_check_notices_a_wrong_export(
     model, tokenizer = _model(encoder_folders["bert"], pooling="mean")
     flags = {"cls": "pooling_mode_mean_tokens", "mean": "pooling_mode_cls_token", "max": "pooling_mode_max_tokens"}
     monkeypatch.setattr(sentence_transformer, "_POOLING_FLAGS", flags)
-    with pytest.raises(ModelError, match="gives other vectors"):
+    with pytest.raises(ModelError, match="differ from the model"):
         export_sentence_transformer(model, tmp_path / "out", tokenizer)
     assert _names(tmp_path) == []
 
@@ -265,7 +265,7 @@ def test_a_failure_while_writing_leaves_nothing(
 
 
 def test_a_foreign_part_folder_is_not_deleted(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
-    """``out.part`` may be somebody's own folder, not a leftover of ours."""
+    """``out.part`` may be a folder of the user."""
     model, tokenizer = _model(encoder_folders["bert"])
     (tmp_path / "out.part").mkdir()
     (tmp_path / "out.part" / "chapter.txt").write_text("years of work")
@@ -286,11 +286,11 @@ def test_language_embeddings_cannot_be_exported(encoder_folders: dict[str, Path]
     assert _names(tmp_path) == []
 
 
-def test_what_is_missing_is_told(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+def test_missing_tokenizers_and_folders_are_named(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
     model, tokenizer = _model(encoder_folders["bert"])
-    with pytest.raises(ModelError, match="^the tokenizer is missing: pass it beside the model$"):
+    with pytest.raises(ModelError, match="^the tokenizer is missing: pass it with the model$"):
         export_sentence_transformer(model, tmp_path / "out")
-    with pytest.raises(ModelError, match="^there is no checkpoint folder '.*nowhere'$"):
+    with pytest.raises(ModelError, match="^no checkpoint folder '.*nowhere'"):
         export_sentence_transformer(tmp_path / "nowhere", tmp_path / "out")
     model.save_pretrained(tmp_path / "bare")
     with pytest.raises(ModelError, match="holds no tokenizer"):
@@ -299,7 +299,7 @@ def test_what_is_missing_is_told(encoder_folders: dict[str, Path], tmp_path: Pat
 
 
 def test_a_tokenizer_of_another_encoder_is_refused(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
-    """Both its ids and its padding are wrong: such an export would be of no use, whatever the check says."""
+    """Its ids and its padding are wrong, so that the export would be useless."""
     model, _ = _model(encoder_folders["bert"])
     tokenizer = AutoTokenizer.from_pretrained(encoder_folders["bert"])
     tokenizer.add_tokens([f"new{number}" for number in range(50)])

@@ -1,4 +1,4 @@
-"""A trimmed model keeps the vectors of texts whose pieces stay, and segments all others into what it has."""
+"""A trimmed model has the same embeddings for texts whose pieces remain; other texts are segmented again."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def _pieces(tokenizer: PreTrainedTokenizerBase, text: str) -> list[str]:
 def test_texts_whose_pieces_stay_are_segmented_as_before(tokenizer: PreTrainedTokenizerBase, pairs: Pairs) -> None:
     german = [source for source, _ in pairs[:4]]
     table = PieceTable(tokenizer)
-    kept = choose_pieces(table, word_shares(tokenizer, {"de": german}))
-    trimmed, old = trim_tokenizer(tokenizer, kept)
+    selected = choose_pieces(table, word_shares(tokenizer, {"de": german}))
+    trimmed, old = trim_tokenizer(tokenizer, selected)
     assert len(trimmed) == len(old) < len(tokenizer)
     for text in german:
         assert _pieces(trimmed, text) == _pieces(tokenizer, text)
@@ -76,10 +76,10 @@ def test_texts_whose_pieces_stay_are_segmented_as_before(tokenizer: PreTrainedTo
     assert [old[number] for number in trimmed(*two)["input_ids"]] == tokenizer(*two)["input_ids"]
 
 
-def test_other_texts_are_segmented_anew(tokenizer: PreTrainedTokenizerBase, pairs: Pairs) -> None:
+def test_other_texts_are_segmented_into_the_remaining_pieces(tokenizer: PreTrainedTokenizerBase, pairs: Pairs) -> None:
     table = PieceTable(tokenizer)
-    kept = choose_pieces(table, word_shares(tokenizer, {"de": [pairs[0][0]]}))
-    trimmed, _ = trim_tokenizer(tokenizer, kept)
+    selected = choose_pieces(table, word_shares(tokenizer, {"de": [pairs[0][0]]}))
+    trimmed, _ = trim_tokenizer(tokenizer, selected)
     for text in ("The station is a good book.", "Wo ist der Bahnhof?"):
         pieces = _pieces(trimmed, text)
         assert len(pieces) > len(_pieces(tokenizer, text))
@@ -91,24 +91,24 @@ def test_other_texts_are_segmented_anew(tokenizer: PreTrainedTokenizerBase, pair
     assert trimmed.pad_token_id == trimmed.convert_tokens_to_ids(trimmed.pad_token)
 
 
-def test_a_number_of_pieces_is_kept_to(tokenizer: PreTrainedTokenizerBase, pairs: Pairs) -> None:
+def test_the_number_of_pieces_is_at_most_the_given_one(tokenizer: PreTrainedTokenizerBase, pairs: Pairs) -> None:
     texts = {"de": [source for source, _ in pairs], "en": [target for _, target in pairs]}
     table, words = PieceTable(tokenizer), word_shares(tokenizer, texts)
     occurring = choose_pieces(table, words)
     size = len(occurring) - 25 if table.unknown is None else 200
-    kept = choose_pieces(table, words, size)
-    trimmed, old = trim_tokenizer(tokenizer, kept)
+    selected = choose_pieces(table, words, size)
+    trimmed, old = trim_tokenizer(tokenizer, selected)
     assert size - 3 <= len(old) == len(trimmed) <= size
     assert not any(trimmed.unk_token in _pieces(trimmed, text) for some in texts.values() for text in some)
     assert choose_pieces(table, words, 10**6) <= occurring
-    with pytest.raises(ModelError, match="^5 pieces are too few: the special tokens and characters alone are "):
+    with pytest.raises(ModelError, match="^5 pieces are too few: special tokens and characters alone are "):
         choose_pieces(table, words, 5)
 
 
 def test_every_language_weighs_the_same(unigram_tokenizer: PreTrainedTokenizerBase) -> None:
     words = word_shares(unigram_tokenizer, {"de": ["Hund"] * 100, "en": ["dog", "cat"]})
     assert words == {"▁Hund": 1.0, "▁dog": 0.5, "▁cat": 0.5}
-    with pytest.raises(DataError, match="the corpus holds no text of sw"):
+    with pytest.raises(DataError, match="the corpus has no text of sw"):
         word_shares(unigram_tokenizer, {"sw": []})
 
 
@@ -140,7 +140,7 @@ def test_the_vectors_stay(kind: str, encoder_folders: dict[str, Path], pairs: Pa
     assert len(AutoTokenizer.from_pretrained(tmp_path / "out")) == report.pieces_after == plain.config.vocab_size
     assert plain.get_input_embeddings().weight.shape[0] == report.pieces_after < report.pieces_before
     assert report.weights_before - report.weights_after >= 32 * (report.pieces_before - report.pieces_after)
-    assert report.pieces_a_word_after == report.pieces_a_word_before
+    assert report.pieces_per_word_after == report.pieces_per_word_before
 
 
 def test_the_command_reports_size_and_accuracy(
@@ -156,15 +156,15 @@ def test_the_command_reports_size_and_accuracy(
     command += ["--corpus", f"{tmp_path}/{{language}}.tsv", "--cache_dir", str(tmp_path / "cache")]
     output = ["--tatoeba", str(tmp_path / "tatoeba"), "--output", str(tmp_path / "report.json")]
     assert main([*command, "--languages", "de", *output]) == 0
-    told = capsys.readouterr().out
-    assert "Tatoeba deu" in told and "pieces a word" in told and "Tatoeba, mean" in told
+    printed = capsys.readouterr().out
+    assert "Tatoeba deu" in printed and "pieces per word" in printed and "Tatoeba, mean" in printed
     report = json.loads((tmp_path / "report.json").read_text("utf-8"))
     assert report["pieces_after"] <= 150 and report["languages"] == ["de"] and len(report["tatoeba"]) == 2
     assert main([*command, "--languages", "de,sw"]) == 2
-    assert "neither --corpus nor --text holds 'sw': there are de, fr" in capsys.readouterr().err
+    assert "neither --corpus nor --text has 'sw': their languages are de, fr" in capsys.readouterr().err
 
 
-def test_plain_text_tells_what_is_needed_too(
+def test_pieces_are_chosen_by_plain_text_too(
     encoder_folders: dict[str, Path], pairs: Pairs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), "utf-8")
@@ -180,7 +180,7 @@ def test_plain_text_tells_what_is_needed_too(
     assert "Tatoeba deu" in capsys.readouterr().out
     english = ["--text", f"en={tmp_path}/target.txt", "--tatoeba", str(tmp_path)]
     assert main(["trim-vocab", model, str(tmp_path / "english"), *english]) == 2
-    assert "en is the only language" in capsys.readouterr().err
+    assert "--tatoeba cannot measure en alone" in capsys.readouterr().err
     bitext = ["--corpus", f"de={tmp_path}/pairs.tsv", "--cache_dir", str(tmp_path / "cache")]
     assert main(["trim-vocab", model, str(tmp_path / "pairs"), *bitext]) == 0
     vocabularies = [set(AutoTokenizer.from_pretrained(tmp_path / one).get_vocab()) for one in ("plain", "pairs")]
@@ -193,5 +193,5 @@ def test_a_tokenizer_of_another_kind_is_refused(wordpiece_tokenizer: PreTrainedT
     from tokenizers.models import WordLevel
 
     words = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"a": 0}, unk_token="a")))
-    with pytest.raises(ModelError, match="cannot trim a WordLevel tokenizer: WordPiece, Unigram and BPE can be"):
+    with pytest.raises(ModelError, match="cannot trim a WordLevel tokenizer: use WordPiece, Unigram or BPE"):
         PieceTable(words)

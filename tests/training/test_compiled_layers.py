@@ -11,7 +11,7 @@ import torch
 from transformers import AutoTokenizer
 
 from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import RecipeError
 
 Pairs = list[tuple[str, str]]
@@ -89,9 +89,9 @@ def test_dropout_is_repeated_in_the_second_pass_of_gradient_caching(
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"torch_compile": True}, "^torch_compile compiles the whole step anew .*: use --compile_layers$"),
+        ({"torch_compile": True}, "^torch_compile compiles the whole step again .*: use --compile_layers$"),
         ({"torch_compile_mode": "default"}, "use --compile_layers$"),
-        ({"compile_layers": True, "gradient_checkpointing": True}, "leave one of them out$"),
+        ({"compile_layers": True, "gradient_checkpointing": True}, "drop one of the two$"),
     ],
 )
 def test_what_does_not_work_is_refused(tmp_path: Path, settings: dict[str, Any], told: str) -> None:
@@ -101,5 +101,5 @@ def test_what_does_not_work_is_refused(tmp_path: Path, settings: dict[str, Any],
 
 def test_a_missing_compiler_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", str(tmp_path / "none"))
-    with pytest.raises(RecipeError, match="^compile_layers needs a C.. compiler: install g.., or leave the flag out$"):
+    with pytest.raises(RecipeError, match="^compile_layers needs a C.. compiler: install g.., or drop the flag$"):
         _arguments(tmp_path, compile_layers=True)

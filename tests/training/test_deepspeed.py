@@ -24,7 +24,7 @@ SCRIPTS = Path(__file__).parents[2] / "trainer_scripts"
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
 ACCELERATE = ["-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1"]
 SETTINGS = {
-    "objectives": ["translation_ranking=1", "representation_translation=0.8"],
+    "objectives": {"translation_ranking": 1, "representation_translation": 0.8},
     "dropout": 0.0,  # random numbers differ between launchers
     "ddp_backend": "gloo",
 }

@@ -16,32 +16,33 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoTokenizer
 
 from hf_xsent import XlmrWithRTLHead
-from hf_xsent.data.collators import PairCollator
-from hf_xsent.objectives.gathering import gather_rows
+from hf_xsent.data.sampling.collators import PairCollator
+from hf_xsent.tensors.gathering import gather_rows
 from hf_xsent.training.large_batch import cached_loss
 
 Pairs = list[tuple[str, str]]
-BOTH: dict[str, Any] = {"rtl_direction": "both", "rtl_languages": ["de", "en"]}
+RANKING = {"symmetric": True, "margin": 0.2}
+BOTH = {"weight": 0.8, "direction": "both", "predicted_languages": ["de", "en"]}
 MIXES: dict[str, dict[str, Any]] = {
-    "TR": {"objectives": {"translation_ranking": 1.0}},
-    "TR of several widths": {"objectives": {"translation_ranking": 1.0}, "matryoshka_dims": [32, 8]},
-    "TR + distillation": {"objectives": {"translation_ranking": 1.0, "distillation": 5.0}},
-    "DAP": {"objectives": {"translation_ranking": 1.0, "representation_translation": 0.8}, **BOTH},
+    "TR": {"translation_ranking": RANKING},
+    "TR of several widths": {"matryoshka": RANKING | {"dims": [32, 8]}},
+    "TR + distillation": {"translation_ranking": RANKING, "distillation": 5.0},
+    "DAP": {"translation_ranking": RANKING, "representation_translation": BOTH},
     "WACSE": {
-        "objectives": {
-            "translation_ranking": 0.8,
-            "aligned_word_prediction": 0.1,
-            "word_translation_ranking": 0.1,
-        }
+        "translation_ranking": RANKING | {"weight": 0.8},
+        "aligned_word_prediction": 0.1,
+        "word_translation_ranking": 0.1,
     },
+    "MEXMA": {"mexma": {"head_layers": 1, "koleo_weight": 0.1}},
 }
 
 
 def _model(folder: str, mix: str) -> XlmrWithRTLHead:
     torch.manual_seed(0)
-    return XlmrWithRTLHead.from_backbone(
-        folder, max_length=64, dropout=0.0, symmetric=True, margin=0.2, **MIXES[mix]
-    ).double()
+    model = XlmrWithRTLHead.from_backbone(folder, max_length=64, dropout=0.0, objectives=MIXES[mix]).double()
+    if "mexma" in MIXES[mix]:  # mask the same tokens however the batch is split
+        model.objectives["mexma"].masking = lambda ids: (torch.where(ids % 3 == 0, 4, ids), ids % 3 == 0)
+    return model
 
 
 def _batch(folder: str, pairs: Pairs) -> dict[str, Tensor]:

@@ -10,9 +10,9 @@ import torch
 from transformers import AutoTokenizer
 
 from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import RecipeError
-from hf_xsent.packing import pack
+from hf_xsent.tensors.packing import pack
 
 Pairs = list[tuple[str, str]]
 

@@ -11,11 +11,10 @@ from training_run import Run
 
 from hf_xsent import MoCoAlignedBert, SentenceEmbedder, XlmrWithRTLHead
 from hf_xsent.errors import RecipeError
-from hf_xsent.models.vocabulary import RestrictedVocabulary
 
 DAP = {"translation_ranking": 1.0, "representation_translation": 0.8}
-FLAGS = [f"{name}={weight}" for name, weight in DAP.items()]
-HEAD = "objectives.representation_translation.head."
+MOCO, RTL = "momentum_contrast", "representation_translation"
+RESTRICTED = DAP | {RTL: {"weight": 0.8, "restrict_vocabulary": True}}
 
 
 def _second(run: Run, **changes: Any) -> Run:
@@ -39,18 +38,18 @@ def test_encoder_and_heads_start_as_the_earlier_stage_left_them(run: Run) -> Non
 
 
 def test_word_pieces_of_another_vocabulary_are_taken_over_one_by_one(run: Run) -> None:
-    run.start(objectives=FLAGS, rtl_vocabulary="auto")
+    run.start(objectives=RESTRICTED)
     model = XlmrWithRTLHead.from_pretrained(run.out)
-    known = model.objectives["representation_translation"].head.prediction
+    known = model.objectives[RTL].prediction
     ids = known.vocabulary.tolist()
     new = sorted({*range(len(model.get_input_embeddings().weight))} - {*ids})[:3]
-    vocabulary = RestrictedVocabulary(ids=tuple(sorted([*ids[:-4], *new])), tokenizer="")
+    others = sorted([*ids[:-4], *new])
+    restricted = DAP | {RTL: {"weight": 0.8, "vocabulary_size": len(others), "vocabulary_ids": others}}
     second = (
-        XlmrWithRTLHead.from_backbone(str(run.out), max_length=24, objectives=DAP, vocabulary=vocabulary)
-        .objectives["representation_translation"]
-        .head.prediction
+        XlmrWithRTLHead.from_backbone(str(run.out), max_length=24, objectives=restricted).objectives[RTL].prediction
     )
-    for row, piece in enumerate(vocabulary.ids):
+    assert second.vocabulary.tolist() == others
+    for row, piece in enumerate(others):
         if piece in new:
             assert torch.equal(second.words.weight[row], model.get_input_embeddings().weight[piece])
             assert second.bias[row] == 0
@@ -60,12 +59,12 @@ def test_word_pieces_of_another_vocabulary_are_taken_over_one_by_one(run: Run) -
 
 
 def test_a_head_of_other_layers_starts_from_the_encoder(run: Run) -> None:
-    run.start(objectives=FLAGS, rtl_layers=2)
-    model = XlmrWithRTLHead.from_backbone(str(run.out), max_length=24, objectives=DAP, rtl_layers=1)
+    run.start(objectives=DAP | {RTL: {"head_layers": 2}})
+    model = XlmrWithRTLHead.from_backbone(str(run.out), max_length=24, objectives=DAP | {RTL: {"head_layers": 1}})
     own, last = (
         dict(one.named_parameters())
         for one in (
-            model.objectives["representation_translation"].head.encoder.encoder.layer[0],
+            model.objectives[RTL].layers.encoder.encoder.layer[0],
             model.encoder.encoder.layer[-1],
         )
     )
@@ -73,26 +72,27 @@ def test_a_head_of_other_layers_starts_from_the_encoder(run: Run) -> None:
 
 
 def test_another_method_starts_from_the_encoder_alone(run: Run) -> None:
-    run.start(objectives=FLAGS)
-    model = MoCoAlignedBert.from_backbone(str(run.out), max_length=24, moco_queue_size=8, moco_projection=4)
+    run.start(objectives=DAP)
+    model = MoCoAlignedBert.from_backbone(
+        str(run.out), max_length=24, objectives={MOCO: {"queue_size": 8, "projection": 4}}
+    )
     learnt = load_file(run.out / "model.safetensors")
-    assert model.momentum is not None
     for name, weight in model.encoder.named_parameters():
         assert torch.equal(weight, learnt[f"encoder.{name}"])
-        assert torch.equal(weight, model.momentum.key_encoder.get_parameter(name))
+        assert torch.equal(weight, model.objectives[MOCO].key_encoder.get_parameter(name))
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"objectives": FLAGS, "dropout": 0.2, "start_share": 0.5},
-        {"method": "wacse", "objectives": ["translation_ranking=1"], "lora_rank": 2},
-        {"method": "dual-pivot", "objectives": ["triplet_ranking=1"], "max_length": None},
+        {"objectives": DAP, "dropout": 0.2, "share_of_start": 0.5},
+        {"method": "wacse", "objectives": {"translation_ranking": 1}, "lora_rank": 2},
+        {"method": "dual-pivot", "objectives": {"triplet_ranking": 1}, "max_length": None},
     ],
     ids=["DAP", "adapters", "dual pivot"],
 )
 def test_a_second_run_trains_what_the_first_one_left(run: Run, changes: dict[str, Any]) -> None:
-    run.start(objectives=FLAGS, lora_rank=2)  # adapters are merged at its end
+    run.start(objectives=DAP, lora_rank=2)  # adapters are merged at its end
     before = load_file(run.out / "model.safetensors")
     second = _second(run, **changes)
     trainer = second.start()
@@ -105,14 +105,14 @@ def test_a_second_run_trains_what_the_first_one_left(run: Run, changes: dict[str
 
 
 def test_an_interrupted_second_stage_goes_on_exactly(run: Run) -> None:
-    run.start(objectives=FLAGS)
-    _second(run).assert_goes_on_exactly(objectives=FLAGS, rtl_vocabulary="auto")
+    run.start(objectives=DAP)
+    _second(run).assert_goes_on_exactly(objectives=RESTRICTED)
 
 
 @pytest.mark.parametrize("languages", [None, ["de", "en"]])
 def test_language_embeddings_are_not_lost_unseen(run: Run, languages: list[str] | None) -> None:
     run.start(languages=["de", "en", "fr"])
-    with pytest.raises(RecipeError, match="embeddings of de, en, fr: state the same languages"):
+    with pytest.raises(RecipeError, match="embeddings of the languages de, en, fr: state the same languages"):
         XlmrWithRTLHead.from_backbone(
             str(run.out), max_length=24, objectives={"translation_ranking": 1.0}, languages=languages
         )
@@ -122,5 +122,5 @@ def test_what_an_earlier_stage_left_is_no_masked_language_head(run: Run) -> None
     """Its encoder has moved on from the head that the first checkpoint may have had: a new one is plain."""
     run.start()
     model = XlmrWithRTLHead.from_backbone(str(run.out), max_length=24, objectives=DAP)
-    dense = model.objectives["representation_translation"].head.prediction.dense.weight
+    dense = model.objectives[RTL].prediction.dense.weight
     assert torch.equal(dense, torch.eye(len(dense)))

@@ -11,60 +11,60 @@ from torch import Tensor
 from transformers import AutoTokenizer
 
 from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.training.large_batch import split_batch
 
 Pairs = list[tuple[str, str]]
+TR = {"translation_ranking": {"symmetric": True}}
+BOTH = {"weight": 0.8, "direction": "both", "predicted_languages": ["de", "en"]}
 MIXES: dict[str, dict[str, Any]] = {
-    "TR": {"objectives": {"translation_ranking": 1.0}},
-    "DAP": {"objectives": {"translation_ranking": 1.0, "representation_translation": 0.8}},
-    "DAP, both directions": {
-        "objectives": {"translation_ranking": 1.0, "representation_translation": 0.8},
-        "rtl_direction": "both",
-        "rtl_languages": ["de", "en"],
-    },
-    "DAP, both directions, partial": {
-        "objectives": {"translation_ranking": 1.0, "representation_translation": 0.8},
-        "rtl_direction": "both",
-        "rtl_languages": ["de", "en"],
-        "rtl_ratio": 0.6,
-    },
-    "DAP, padded positions": {
-        "objectives": {"translation_ranking": 1.0, "representation_translation": 0.8},
-        "rtl_positions": "padded",
-    },
-    "TR + TLM": {"objectives": {"translation_ranking": 1.0, "translation_language_modeling": 0.5}, "masked_share": 0.4},
-    "TR of several widths": {"objectives": {"translation_ranking": 1.0}, "matryoshka_dims": [32, 8]},
-    "TR + distillation": {"objectives": {"translation_ranking": 1.0, "distillation": 5.0}},
-    "RTL alone": {"objectives": {"representation_translation": 1.0}},
+    "TR": TR,
+    "DAP": TR | {"representation_translation": 0.8},
+    "DAP, both directions": TR | {"representation_translation": BOTH},
+    "DAP, both directions, partial": TR | {"representation_translation": BOTH | {"masked_share": 0.6}},
+    "DAP, padded positions": TR | {"representation_translation": {"weight": 0.8, "positions": "padded"}},
+    "TR + TLM": TR | {"translation_language_modeling": {"weight": 0.5, "masked_share": 0.4}},
+    "TR of several widths": {"matryoshka": {"symmetric": True, "dims": [32, 8]}},
+    "TR + distillation": TR | {"distillation": 5.0},
+    "RTL alone": {"representation_translation": 1.0},
+    "TR + MEXMA": TR | {"mexma": {"head_layers": 1, "masked_share": 0.4, "koleo_weight": 0.1}},
     "WACSE": {
-        "objectives": {
-            "translation_ranking": 0.8,
-            "aligned_word_prediction": 0.1,
-            "word_translation_ranking": 0.1,
-        }
+        "translation_ranking": {"weight": 0.8, "symmetric": True},
+        "aligned_word_prediction": 0.1,
+        "word_translation_ranking": 0.1,
     },
-    "WACSE, partial": {"objectives": {"translation_ranking": 0.8, "aligned_word_prediction": 0.1}, "awp_share": 0.5},
+    "WACSE, partial": {
+        "translation_ranking": {"weight": 0.8, "symmetric": True},
+        "aligned_word_prediction": {"weight": 0.1, "masked_share": 0.5},
+    },
 }
 
 
-def _trainer(folder: Path, out: Path, settings: dict[str, Any], **arguments: Any) -> AlignmentTrainer:
+def _settings_of(mix: str, name: str) -> dict[str, Any]:
+    """Return what a mix states of an objective beside its weight."""
+    stated = MIXES[mix].get(name)
+    return stated if isinstance(stated, dict) else {}
+
+
+def _trainer(
+    folder: Path, out: Path, mix: str, settings: dict[str, Any] | None = None, **arguments: Any
+) -> AlignmentTrainer:
     torch.manual_seed(0)
-    model = XlmrWithRTLHead.from_backbone(str(folder), max_length=64, symmetric=True, **settings)
+    model = XlmrWithRTLHead.from_backbone(str(folder), max_length=64, objectives=MIXES[mix], **settings or {})
     defaults: dict[str, Any] = {"output_dir": str(out), "use_cpu": True, "report_to": "none", "max_steps": 1}
     chosen = AlignmentTrainingArguments(**defaults | arguments)
     return AlignmentTrainer(model, chosen, processing_class=AutoTokenizer.from_pretrained(folder))
 
 
-def _batch(folder: Path, pairs: Pairs, settings: dict[str, Any]) -> dict[str, Tensor]:
+def _batch(folder: Path, pairs: Pairs, mix: str) -> dict[str, Tensor]:
     """Every second pair has word links where an objective reads them."""
-    objectives = settings.get("objectives", {})
-    links = "aligned_word_prediction" in objectives
-    collator = PairCollator(AutoTokenizer.from_pretrained(folder), 64, settings.get("rtl_languages"), links=links)
+    links = "aligned_word_prediction" in MIXES[mix]
+    languages = _settings_of(mix, "representation_translation").get("predicted_languages")
+    collator = PairCollator(AutoTokenizer.from_pretrained(folder), 64, languages, links=links)
     examples = [{"source": source, "target": target, "language": "de"} for source, target in pairs]
     batch = collator([example | {"links": "0-1 1-0 2-2 2-1"} for example in examples[::2]] + examples[1::2])
-    if "distillation" in objectives:
+    if "distillation" in MIXES[mix]:
         batch["teacher_vectors"] = torch.randn(len(pairs), 32, generator=torch.Generator().manual_seed(3))
     return batch
 
@@ -81,15 +81,16 @@ def _gradients(trainer: AlignmentTrainer, batch: dict[str, Tensor], dropout: boo
 
 
 @pytest.mark.parametrize(
-    "mix", [mix for mix, some in MIXES.items() if not {"rtl_ratio", "masked_share", "awp_share"} & {*some}]
+    "mix", [mix for mix in MIXES if not any("masked_share" in _settings_of(mix, name) for name in MIXES[mix])]
 )
 def test_chunks_give_the_loss_and_gradients_of_the_whole_batch(
     tiny_encoders: Path, tmp_path: Path, pairs: Pairs, mix: str
 ) -> None:
-    settings = {"dropout": 0.0, **MIXES[mix]}
-    batch = _batch(tiny_encoders, pairs, settings)
+    batch = _batch(tiny_encoders, pairs, mix)
     whole, chunked = (
-        _gradients(_trainer(tiny_encoders, tmp_path, settings, pairs_per_chunk=chunk), batch, dropout=False)
+        _gradients(
+            _trainer(tiny_encoders, tmp_path, mix, {"dropout": 0.0}, pairs_per_chunk=chunk), batch, dropout=False
+        )
         for chunk in (None, 5)
     )
     torch.testing.assert_close(chunked[0], whole[0], atol=1e-5, rtol=1e-5)
@@ -104,9 +105,9 @@ def test_random_choices_are_the_same_in_both_passes(
     encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs, mix: str
 ) -> None:
     """With dropout and masks: the gradient is that of the chunks' own losses, computed by hand in one graph."""
-    folder, settings = encoder_folders["bert"], MIXES[mix]
-    trainer = _trainer(folder, tmp_path, settings, pairs_per_chunk=6)
-    batch = _batch(folder, pairs, settings)
+    folder = encoder_folders["bert"]
+    trainer = _trainer(folder, tmp_path, mix, pairs_per_chunk=6)
+    batch = _batch(folder, pairs, mix)
     loss, gradients = _gradients(trainer, batch, dropout=True)
 
     model = trainer.model
@@ -120,16 +121,16 @@ def test_random_choices_are_the_same_in_both_passes(
     # The heads drop out, too, after the encoder of their chunk.
     expected: Any = 0
     expected = expected + model.sentence_loss(SentencePairs.joined([one.sentences for one in encoded]))[0]
-    for name in encoded[0].draws:
-        parts = range(len(encoded[0].draws[name]))
-        counts = [sum(one.draws[name][part].count for one in encoded) for part in parts]
+    for name in encoded[0].sampled:
+        parts = range(len(encoded[0].sampled[name]))
+        counts = [sum(one.sampled[name][part].count for one in encoded) for part in parts]
         for one, state, chunk in zip(encoded, states, split_batch(batch, 6), strict=True):
             torch.set_rng_state(state)
             with torch.no_grad():  # as far as the encoder, the same numbers are drawn again
                 model.encode_pairs(chunk)
             for part in parts:
-                total = model.objectives[name](one.tokens, one.states, one.draws[name][part])
-                expected = expected + model.config.objectives[name] * total / counts[part] / len(parts)
+                total = model.objectives[name].token_loss(one.tokens, one.states, one.sampled[name][part])
+                expected = expected + model.config.objectives[name].weight * total / counts[part] / len(parts)
     expected.backward()
     torch.testing.assert_close(loss, expected.detach(), atol=1e-5, rtol=1e-5)
     for name, gradient in gradients.items():
@@ -139,9 +140,9 @@ def test_random_choices_are_the_same_in_both_passes(
 
 
 def test_the_next_step_draws_new_numbers(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:
-    folder, settings = encoder_folders["bert"], MIXES["TR"]
-    trainer = _trainer(folder, tmp_path, settings, pairs_per_chunk=4)
-    batch = _batch(folder, pairs, settings)
+    folder = encoder_folders["bert"]
+    trainer = _trainer(folder, tmp_path, "TR", pairs_per_chunk=4)
+    batch = _batch(folder, pairs, "TR")
     _gradients(trainer, batch, dropout=True)
     before = torch.get_rng_state()
     trainer.training_step(trainer.model, dict(batch))
@@ -152,12 +153,11 @@ def test_rows_of_the_word_table_are_added_in_place(
     encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
 ) -> None:
     """One whole gradient of the table is made, by the first chunk."""
-    settings = MIXES["TR"]
-    trainer = _trainer(encoder_folders["bert"], tmp_path, settings, pairs_per_chunk=4)
+    trainer = _trainer(encoder_folders["bert"], tmp_path, "TR", pairs_per_chunk=4)
     words = trainer.model.backbone.word_embeddings
     rows_alone: list[bool] = []
     words.weight.register_hook(lambda gradient: rows_alone.append(gradient.is_sparse))
-    _, gradients = _gradients(trainer, _batch(encoder_folders["bert"], pairs, settings), dropout=False)
+    _, gradients = _gradients(trainer, _batch(encoder_folders["bert"], pairs, "TR"), dropout=False)
     assert rows_alone == [False, True, True, True]
     assert not words.sparse and words.weight.grad.layout is torch.strided
     assert any(torch.equal(one, words.weight.grad) for one in gradients.values())
@@ -167,12 +167,12 @@ def test_rows_of_the_word_table_are_added_in_place(
 def test_both_passes_compute_in_the_same_precision(
     encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs, precision: str
 ) -> None:
-    trainer = _trainer(encoder_folders["bert"], tmp_path, MIXES["TR"], pairs_per_chunk=6, bf16=precision == "bf16")
+    trainer = _trainer(encoder_folders["bert"], tmp_path, "TR", pairs_per_chunk=6, bf16=precision == "bf16")
     seen: list[Tensor] = []
     trainer.model.backbone.layers[0].register_forward_hook(
         lambda module, arguments, output: seen.append(module.attention.self.query(arguments[0]))
     )
     trainer.accelerator.prepare_model(trainer.model)  # as train does
-    _gradients(trainer, _batch(encoder_folders["bert"], pairs, MIXES["TR"]), dropout=False)
+    _gradients(trainer, _batch(encoder_folders["bert"], pairs, "TR"), dropout=False)
     assert {one.dtype for one in seen} == {torch.bfloat16 if precision == "bf16" else torch.float32}
     assert len(seen) == 2 * 3

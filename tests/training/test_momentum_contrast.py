@@ -19,20 +19,20 @@ from training_run import Run
 from transformers import AutoTokenizer
 
 from hf_xsent import MoCoAlignedBert
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import RecipeError
 from hf_xsent.models import input_shuffling
-from hf_xsent.packing import fingerprints
+from hf_xsent.tensors.packing import hash_sentences
 
 Pairs = list[tuple[str, str]]
 SCRIPT = Path(__file__).parents[2] / "trainer_scripts/run_pretrain.py"
 MOCO, TLM = "momentum_contrast", "translation_language_modeling"
 PPA: dict[str, Any] = {
     "method": "ppa",
-    "objectives": [f"{MOCO}=1", f"{TLM}=1"],
-    "moco_queue_size": 6,
-    "moco_momentum": 0.9,
-    "moco_projection": 8,
+    "objectives": {
+        MOCO: {"weight": 1.0, "queue_size": 6, "momentum": 0.9, "projection": 8},
+        TLM: {"weight": 1.0, "reset_positions": False},
+    },
 }
 
 
@@ -61,13 +61,12 @@ def test_keys_enter_and_the_momentum_encoder_follows_once_a_step(
     end_step = MoCoAlignedBert.end_step
 
     def counted(model: MoCoAlignedBert) -> None:
-        assert model.momentum is not None
-        calls.append(sum(len(keys) for keys, _ in model.momentum._waiting))
+        calls.append(sum(len(keys) for keys, _ in model.objectives[MOCO]._waiting))
         end_step(model)
 
     monkeypatch.setattr(MoCoAlignedBert, "end_step", counted)
     sizes = {"gradient_accumulation_steps": accumulated, "per_device_train_batch_size": 4 // accumulated}
-    ppa.start(moco_queue_size=5, max_steps=3, save_strategy="no", eval_strategy="no", **sizes)
+    ppa.start(f"--objectives.{MOCO}.queue_size=5", max_steps=3, save_strategy="no", eval_strategy="no", **sizes)
     assert calls == [4] * 3
     assert _objective(ppa.out)[f"objectives.{MOCO}.pointer"] == 12 % 5
 
@@ -84,7 +83,7 @@ def test_both_losses_are_logged_and_add_up(ppa: Run) -> None:
 def test_without_an_optimizer_in_between_halves_are_the_whole(ppa: Run) -> None:
     """Accumulated halves of a batch give its weights and its queue: pairs of one step are no negatives."""
     settings = {"save_strategy": "no", "eval_strategy": "no", "dropout": 0.0, "random_input_shuffling": False}
-    settings |= {"objectives": [f"{MOCO}=1"], "max_steps": 3}
+    settings |= {"objectives": {MOCO: PPA["objectives"][MOCO]}, "max_steps": 3}
     ppa.start(**settings)
     whole = load_file(ppa.out / "model.safetensors")
     ppa.start("--overwrite", per_device_train_batch_size=2, gradient_accumulation_steps=2, **settings)
@@ -97,14 +96,14 @@ def test_without_an_optimizer_in_between_halves_are_the_whole(ppa: Run) -> None:
 
 def _coins(batch: dict[str, Tensor]) -> Tensor:
     """The same for a pair wherever it is."""
-    return fingerprints(batch["source_input_ids"], batch["source_attention_mask"]) % 2 == 0
+    return hash_sentences(batch["source_input_ids"], batch["source_attention_mask"]) % 2 == 0
 
 
 def _steps(folder: str, batches: list[Pairs], parallel: bool) -> list[float]:
-    input_shuffling.toss_coins = _coins
+    input_shuffling.sample_swaps = _coins
     torch.manual_seed(0)
     model = MoCoAlignedBert.from_backbone(
-        folder, max_length=64, dropout=0.0, objectives={MOCO: 1.0}, moco_queue_size=21, moco_momentum=0.5
+        folder, max_length=64, dropout=0.0, objectives={MOCO: {"queue_size": 21, "momentum": 0.5}}
     )
     model = model.double().train()
     collator, losses = PairCollator(AutoTokenizer.from_pretrained(folder), 64), []
@@ -121,9 +120,9 @@ def _steps(folder: str, batches: list[Pairs], parallel: bool) -> list[float]:
             dist.all_reduce(loss.detach_())
             loss = loss / dist.get_world_size()
         losses.append(loss.item())
-    assert model.momentum is not None
-    weights = [weight.abs().sum().item() for weight in model.momentum.key_encoder.parameters()]
-    return [*losses, *model.momentum.queue.flatten().tolist(), float(model.momentum.pointer), *weights]
+    momentum = model.objectives[MOCO]
+    weights = [weight.abs().sum().item() for weight in momentum.key_encoder.parameters()]
+    return [*losses, *momentum.queue.flatten().tolist(), float(momentum.pointer), *weights]
 
 
 def _own_steps(rank: int, folder: str, batches: list[list[Pairs]]) -> list[float]:
@@ -135,7 +134,7 @@ def test_losses_queue_and_momentum_weights_are_those_of_one_process(
     encoder_folders: dict[str, Path], pairs: Pairs, world: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three steps with uneven parts and a queue that no batch divides; every process has the whole queue."""
-    monkeypatch.setattr(input_shuffling, "toss_coins", _coins)
+    monkeypatch.setattr(input_shuffling, "sample_swaps", _coins)
     folder = str(encoder_folders["bert"])
     batches = [pairs, pairs[4:], pairs[:13]]
     bounds = [[0, *(len(some) * number // world + 1 for number in range(1, world)), len(some)] for some in batches]
@@ -176,7 +175,7 @@ def test_the_best_checkpoint_brings_its_own_queue(ppa: Run) -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"pairs_per_chunk": 2}, "momentum contrast takes its wrong answers from a queue.*gradient_accumulation_steps"),
+        ({"pairs_per_chunk": 2}, "momentum contrast takes its negatives from a queue.*gradient_accumulation_steps"),
         ({"lora_rank": 2}, "no lora_rank"),
     ],
 )
@@ -191,7 +190,9 @@ def test_what_does_not_go_with_a_queue_is_refused_before_anything_is_read(
 def test_the_saved_recipe_names_the_settings(ppa: Run) -> None:
     ppa.start(max_steps=1, save_strategy="no", eval_strategy="no")
     saved = yaml.safe_load((ppa.out / "recipe.yaml").read_text())
-    assert {key: saved[key] for key in PPA} == PPA
+    assert saved["method"] == "ppa" and saved["objectives"].keys() == PPA["objectives"].keys()
+    for name, stated in PPA["objectives"].items():
+        assert stated.items() <= saved["objectives"][name].items()
     config = json.loads((ppa.out / "config.json").read_text())
     assert config["random_input_shuffling"] is True
-    assert config["tlm_reset_positions"] is False
+    assert config["objectives"][TLM]["reset_positions"] is False

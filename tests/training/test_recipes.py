@@ -7,13 +7,12 @@ import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 from transformers import XLMRobertaConfig
 
 from hf_xsent.finetuning.arguments import MlqaArguments, XnliArguments
 from hf_xsent.finetuning.trainer import FineTuningArguments
-from hf_xsent.models import METHODS
-from hf_xsent.training.arguments import read_recipe, read_settings
-from hf_xsent.training.plan import model_settings
+from hf_xsent.training.reading import read_dataclasses, read_recipe
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "trainer_scripts/recipes").glob("*.yaml"))
@@ -34,9 +33,9 @@ def test_a_recipe_says_how_it_is_run(path: Path, monkeypatch: pytest.MonkeyPatch
     assert f"trainer_scripts/recipes/{path.name}" in [arguments[0] for _, arguments in commands]
     for before, arguments in commands:
         if "finetune" in before:
-            read_settings([*arguments, "--use_cpu"], [FINE_TUNED[before[-1]], FineTuningArguments])
+            read_dataclasses([*arguments, "--use_cpu"], [FINE_TUNED[before[-1]], FineTuningArguments])
             continue
         assert before[-1] in ("pretrain", "trainer_scripts/run_pretrain.py")
         recipe = read_recipe([*arguments, "--use_cpu"])
-        config = METHODS[recipe.model.method][0](encoder_config=XLMRobertaConfig(), **model_settings(recipe.model))
-        config.check_objectives()
+        recipe.config.replaced(encoder_config=XLMRobertaConfig()).check_objectives()
+        assert "method" in yaml.safe_load(path.read_text("utf-8"))

@@ -10,7 +10,7 @@ from sentence_transformers.models import Dense, Pooling, Transformer
 from transformers import AutoTokenizer, DistilBertConfig, DistilBertModel
 
 from hf_xsent import DapForSentenceEmbedding
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import ModelError
 from hf_xsent.training.teacher import Teacher
 
@@ -67,7 +67,9 @@ def test_a_folder_of_ours_teaches_with_its_own_pooling(encoder_folders: dict[str
 
 def test_a_teacher_of_another_width_is_refused(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
     folder = _dense(encoder_folders["bert"], tmp_path / "dense", 12)
-    with pytest.raises(ModelError, match="gives vectors of 12 numbers and the student of 32: choose two of one width$"):
+    with pytest.raises(
+        ModelError, match="has embeddings of width 12, the student of 32: choose models of equal width$"
+    ):
         Teacher.load(str(folder), 32, CPU)
 
 
@@ -75,13 +77,13 @@ def test_a_teacher_that_wants_to_know_the_language_is_refused(encoder_folders: d
     encoder = encoder_folders["bert"]
     DapForSentenceEmbedding.from_backbone(str(encoder), languages=["de", "en"]).save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(encoder).save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match="does not encode text as it is: this model has language embeddings") as error:
+    with pytest.raises(ModelError, match="cannot encode text by itself: this model has language embeddings") as error:
         Teacher.load(str(tmp_path), 32, CPU)
     assert "\n" not in str(error.value)
 
 
 def test_a_folder_that_is_no_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="^the teacher cannot be opened: the model folder .* has no readable config"):
+    with pytest.raises(ModelError, match="^the teacher cannot be loaded: the model folder .* has no readable config"):
         Teacher.load(str(tmp_path), 32, CPU)
 
 

@@ -11,7 +11,7 @@ from transformers import AutoModelForPreTraining, AutoTokenizer, TrainerCallback
 
 from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, SentenceEmbedder, XlmrWithRTLHead, load_bitext
 from hf_xsent.data.bitext import Bitext
-from hf_xsent.data.collators import PairCollator
+from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
 from hf_xsent.training import trainer as trainer_module
@@ -40,7 +40,6 @@ def _arguments(folder: Path, **settings: Any) -> AlignmentTrainingArguments:
         "load_best_model_at_end": False,
         "save_strategy": "no",
         "report_to": "none",
-        "keep_freed_memory": False,
     }
     return AlignmentTrainingArguments(**defaults | settings)
 

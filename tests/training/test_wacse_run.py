@@ -41,7 +41,6 @@ def flags(tmp_path: Path, encoder_folders: dict[str, Path], pairs: Pairs) -> dic
         "eval_strategy": "no",
         "use_cpu": True,
         "report_to": "none",
-        "keep_freed_memory": False,
     }
 
 
@@ -91,7 +90,7 @@ def test_without_any_link_nothing_is_trained(flags: dict[str, Any], tmp_path: Pa
 
 def test_a_bad_links_file_ends_the_run_before_it_starts(flags: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "de.links").write_text("0-0\n" * 9 + "0-77\n", encoding="utf-8")
-    with pytest.raises(DataError, match="de.links:10: the link 0-77 points outside the target"):
+    with pytest.raises(DataError, match="de.links:10: the link 0-77 is outside the target"):
         _start(flags, "--links", f"de={tmp_path}/de.links")
     (tmp_path / "de.links").write_text("0-0\n" * 9, encoding="utf-8")
     with pytest.raises(DataError, match="de.links has 9 lines but .*de.tsv more pairs"):

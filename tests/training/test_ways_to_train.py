@@ -12,27 +12,26 @@ from training_run import Pairs, Run
 from transformers import AutoModel
 
 from hf_xsent import SentenceEmbedder
-from hf_xsent.training.arguments import read_recipe
+from hf_xsent.training.reading import read_recipe
 
-DAP = ["translation_ranking=1", "representation_translation=0.8"]
+STEPS = ("max_steps", "eval_steps", "save_steps")
+DAP = {"translation_ranking": 1, "representation_translation": 0.8}
 
 
 def test_vectors_of_several_widths_are_ranked(run: Run) -> None:
-    run.start(matryoshka_dims=[32, 8])
+    run.start(objectives={"matryoshka": {"dims": [32, 8]}})
     embedder = SentenceEmbedder.from_pretrained(str(run.out), device="cpu", dim=8)
-    assert embedder.model.config.matryoshka_dims == [32, 8]
+    assert embedder.model.config.objectives["matryoshka"].dims == [32, 8]
     assert embedder.encode(["Wo ist der Bahnhof?"]).shape == (1, 8)
 
 
-@pytest.mark.parametrize("settings", [{}, {"pairs_per_chunk": 2, "distillation_measure": "cosine"}])
+@pytest.mark.parametrize("settings", [{}, {"pairs_per_chunk": 2}])
 def test_a_student_comes_nearer_to_its_teacher_who_leaves_no_trace(
     run: Run, encoder_folders: dict[str, Path], pairs: Pairs, settings: dict[str, Any]
 ) -> None:
     folder = encoder_folders["xlm-roberta"]  # another tokenizer than the student's
-    run.start(
-        objectives=["distillation=1"], teacher=str(folder), pooling="mean", max_steps=30, eval_steps=30, save_steps=30,
-        max_length=64, **settings
-    )  # fmt: skip
+    objectives, steps = {"distillation": {"teacher": str(folder)}}, dict.fromkeys(STEPS, 30)
+    run.start(objectives=objectives, pooling="mean", max_length=64, **steps, **settings)
     teacher, student, start = (
         SentenceEmbedder.from_pretrained(str(one), pooling="mean", device="cpu")
         for one in (folder, run.out, run.settings["model"])
@@ -47,15 +46,15 @@ def test_a_student_comes_nearer_to_its_teacher_who_leaves_no_trace(
     names = load_file(run.out / "checkpoint-30" / "model.safetensors").keys()
     assert all(name.startswith("encoder.") for name in names)
     assert "teacher" not in (run.out / "config.json").read_text()
-    assert read_recipe([str(run.out / "recipe.yaml")]).model.teacher == str(folder)
+    assert read_recipe([str(run.out / "recipe.yaml")]).config.teacher == str(folder)
 
 
 def test_distillation_goes_on_exactly_where_it_stopped(run: Run) -> None:
-    objectives = ["distillation=1", "translation_ranking=1"]
-    run.assert_goes_on_exactly(objectives=objectives, pairs_per_chunk=2, teacher=run.settings["model"])
+    objectives = {"distillation": {"teacher": run.settings["model"]}, "translation_ranking": 1}
+    run.assert_goes_on_exactly(objectives=objectives, pairs_per_chunk=2)
 
 
-@pytest.mark.parametrize("settings", [{}, {"pairs_per_chunk": 2}, {"frozen_layers": 1, "start_share": 0.5}])
+@pytest.mark.parametrize("settings", [{}, {"pairs_per_chunk": 2}, {"frozen_layers": 1, "share_of_start": 0.5}])
 def test_adapters_end_in_plain_weights(run: Run, settings: dict[str, Any]) -> None:
     run.start(lora_rank=2, lora_alpha=4, lora_targets=["query", "value"], **settings)
     start = load_file(Path(run.settings["model"]) / "model.safetensors")

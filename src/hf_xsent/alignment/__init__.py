@@ -1,1 +1,1 @@
-"""Word aligners, which link the words of sentence pairs, and the run that does so for a whole file."""
+"""Link the words of sentence pairs with word aligners, for single pairs or for a file."""

@@ -1,4 +1,4 @@
-"""What a word aligner is, and the three there are."""
+"""Choose one of the word aligners by its settings."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from hf_xsent.data.word_links import Link
-from hf_xsent.data.words import Words
+from hf_xsent.data.words.links import Link
+from hf_xsent.data.words.splitting import Words
 from hf_xsent.errors import RecipeError, nearest
 
 ALIGNERS = ("embedding", "statistical", "span")
 
 
 class WordAligner(Protocol):
-    """Links the words of sentence pairs, most trusted links first."""
+    """An aligner of the words of sentence pairs."""
 
-    learns: bool  # from all the pairs that it is given, so that they must come in one call
+    needs_all_pairs: bool  # in one call, because it estimates statistics from them
 
     def align(self, sources: Sequence[Words], targets: Sequence[Words]) -> list[list[Link]]:
-        """The links of each pair, as numbers of words."""
+        """Return the links of each pair as numbers of words, most probable first."""
 
 
 @dataclass(frozen=True)
 class AlignerSettings:
-    """Which aligner, and how it works; also the key under which its links are kept."""
+    """Which aligner to use, and its settings; part of the name of the work folder."""
 
     name: str = "embedding"
     model: str | None = None
@@ -33,7 +33,7 @@ class AlignerSettings:
     threshold: float = 0.9
 
     def check(self) -> None:
-        """Tell a wrong setting before anything is read."""
+        """Refuse wrong settings."""
         if self.name not in ALIGNERS:
             raise RecipeError(
                 f"unknown aligner {self.name!r}: use {', '.join(ALIGNERS)}" + nearest(self.name, ALIGNERS)
@@ -46,7 +46,7 @@ class AlignerSettings:
             raise RecipeError(f"threshold {self.threshold} is not above 0 and at most 2, the sum of both directions")
 
     def build(self, device: str | None = None) -> WordAligner:
-        """The aligner, with its model loaded."""
+        """Load the aligner and its model."""
         self.check()
         if self.name == "statistical":
             from hf_xsent.alignment.statistical import StatisticalAligner

@@ -1,47 +1,47 @@
-"""Word links by question answering: which span of the translation answers a marked word (WSPAlign, Wu et al., 2023)."""
+"""Align words by question answering: predict the span that translates a marked word (WSPAlign, Wu et al., 2023)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xsent.data.word_links import Link, best_first
-from hf_xsent.data.words import Words
+from hf_xsent.data.words.links import Link, best_first
+from hf_xsent.data.words.splitting import Words
 from hf_xsent.errors import ModelError
+from hf_xsent.models.batching import batches_by_length
 from hf_xsent.models.loading import load_tokenizer, quiet_loading
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 MARK = " ¶ "
-_LONGEST_ANSWER = 15  # word pieces
-_LONGEST_QUESTION_AND_CONTEXT = 384
+_MAX_ANSWER = 15  # word pieces
+_CHARACTERS_PER_BATCH = 16384
+_MAX_LENGTH = 384  # word pieces of question and context
 
 
 class SpanAligner:
-    """Asks for each word of both sides; a link's score is the sum of both answers' probabilities, at most 2.
+    """An aligner that predicts a span for each word of both sides.
 
-    An answer of several words shares its probability among them. ``threshold`` 0.9 is the WACSE paper's.
+    The score of a link is the sum of both directions' probabilities, at most 2; a span of several words divides its
+    probability among them. The WACSE paper uses ``threshold`` 0.9.
     """
 
-    learns = False
+    needs_all_pairs = False
 
-    def __init__(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, threshold: float = 0.9, questions: int = 64
-    ) -> None:
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, threshold: float = 0.9) -> None:
         if not tokenizer.is_fast:
-            raise ModelError("aligning words needs a fast tokenizer, which tells where in the text its pieces stand")
+            raise ModelError("aligning words needs the offsets of word pieces: use a model with a fast tokenizer")
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.threshold = threshold
-        self.questions = questions
 
     @classmethod
     def from_pretrained(cls, name_or_path: str, threshold: float = 0.9, device: str | None = None) -> Self:
-        """Open a question answering checkpoint such as qiyuw/WSPAlign-xlm-base."""
+        """Load a question answering checkpoint such as qiyuw/WSPAlign-xlm-base."""
         tokenizer = load_tokenizer(name_or_path)
         with quiet_loading():
             model, report = AutoModelForQuestionAnswering.from_pretrained(name_or_path, output_loading_info=True)
@@ -52,31 +52,33 @@ class SpanAligner:
         return cls(model.to(device), tokenizer, threshold)
 
     def align(self, sources: Sequence[Words], targets: Sequence[Words]) -> list[list[Link]]:
-        """The links of each pair."""
+        """Return the links of each pair."""
         scores: list[dict[Link, float]] = [{} for _ in sources]
-        for turned, (asking, answering) in enumerate(((sources, targets), (targets, sources))):
-            asked = [(number, word) for number, words in enumerate(asking) for word in range(len(words))]
-            questions = [_question(asking[number], word) for number, word in asked]
-            contexts = [answering[number].text for number, _ in asked]
-            answers = self._answers(questions, contexts)
-            for (number, word), (start, end, probability) in zip(asked, answers, strict=True):
-                inside = [k for k, (a, b) in enumerate(answering[number].spans) if start <= a and b <= end]
+        for backward, (marked, translations) in enumerate(((sources, targets), (targets, sources))):
+            words = [(pair, word) for pair, sentence in enumerate(marked) for word in range(len(sentence))]
+            questions = [_question(marked[pair], word) for pair, word in words]
+            spans = self._predict_spans(questions, [translations[pair].text for pair, _ in words])
+            for (pair, word), (start, end, probability) in zip(words, spans, strict=True):
+                inside = [k for k, (a, b) in enumerate(translations[pair].spans) if start <= a and b <= end]
                 for other in inside:
-                    link = (other, word) if turned else (word, other)
-                    scores[number][link] = scores[number].get(link, 0.0) + probability / len(inside)
-        kept = ({link: score for link, score in some.items() if score >= self.threshold} for some in scores)
-        return [best_first(some) for some in kept]
+                    link = (other, word) if backward else (word, other)
+                    scores[pair][link] = scores[pair].get(link, 0.0) + probability / len(inside)
+        return [
+            best_first({link: score for link, score in of_pair.items() if score >= self.threshold})
+            for of_pair in scores
+        ]
 
     @torch.inference_mode()
-    def _answers(self, questions: Sequence[str], contexts: Sequence[str]) -> Iterator[tuple[int, int, float]]:
-        """Where in its context each answer starts and ends, and how probable it is."""
-        for first in range(0, len(questions), self.questions):
-            rows = slice(first, first + self.questions)
+    def _predict_spans(self, questions: Sequence[str], contexts: Sequence[str]) -> list[tuple[int, int, float]]:
+        """Return start, end and probability of each answer in its context."""
+        found = [(0, 0, 0.0)] * len(questions)
+        lengths = [len(question) + len(context) for question, context in zip(questions, contexts, strict=True)]
+        for numbers in batches_by_length(lengths, _CHARACTERS_PER_BATCH):
             encoded = self.tokenizer(
-                list(questions[rows]),
-                list(contexts[rows]),
+                [questions[number] for number in numbers],
+                [contexts[number] for number in numbers],
                 truncation=True,
-                max_length=_LONGEST_QUESTION_AND_CONTEXT,
+                max_length=_MAX_LENGTH,
                 padding=True,
                 return_offsets_mapping=True,
                 return_tensors="pt",
@@ -92,11 +94,13 @@ class SpanAligner:
                 logits.float().cpu().masked_fill(~allowed, -torch.inf).softmax(1) * in_context
                 for logits in (output.start_logits, output.end_logits)
             )
-            spans = (start[:, :, None] * end[:, None]).triu().tril(_LONGEST_ANSWER - 1)
+            spans = (start[:, :, None] * end[:, None]).triu().tril(_MAX_ANSWER - 1)
             best = spans.flatten(1).max(1)
             width = spans.shape[2]
             for row, (probability, place) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True)):
-                yield int(offsets[row, place // width, 0]), int(offsets[row, place % width, 1]), probability
+                first, last = offsets[row, place // width, 0], offsets[row, place % width, 1]
+                found[numbers[row]] = int(first), int(last), probability
+        return found
 
 
 def _question(words: Words, number: int) -> str:

@@ -1,4 +1,4 @@
-"""Look at how a model aligns languages: gaps, hubs, and a picture of words, before and after alignment.
+"""Measure how a model aligns languages: similarity gaps, hubs, and a plot of words, before and after alignment.
 
 hf-xsent analyse runs/mine --before xlm-roberta-base --tatoeba data/tatoeba --languages de zh sw --output analysis
 hf-xsent analyse xlm-roberta-base --layer 8 --pooling mean --tatoeba data/tatoeba --languages de --output analysis
@@ -9,39 +9,39 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from hf_xsent.cli.flags import add_shared
+
 if TYPE_CHECKING:
-    from hf_xsent.data.benchmarks import TatoebaSet
+    from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
     from hf_xsent.models.embedder import SentenceEmbedder
     from hf_xsent.pages.scatter import Panel
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags, with nothing loaded."""
-    parser.add_argument("model", help="Open this model: a folder or a Hub id.")
-    parser.add_argument("--before", metavar="MODEL", help="Show this model, too: the one that alignment started from.")
-    parser.add_argument(
-        "--tatoeba", required=True, metavar="FOLDER", help="Take sentences and translations here: a folder or a Hub id."
-    )
-    parser.add_argument("--languages", nargs="+", required=True, metavar="CODE", help="Look at these languages.")
-    parser.add_argument("--pairs", type=int, default=1000, help="Compare at most so many pairs of each language.")
-    parser.add_argument("--drawn", type=int, default=4, help="Draw the words of so many pairs of each language.")
-    parser.add_argument("--pieces", action="store_true", help="Draw word pieces instead of words.")
-    parser.add_argument("--pooling", help="Pool by cls, mean or max; default: as the model states.")
-    parser.add_argument("--layer", type=int, help="Take the states after this layer; default: the last.")
-    parser.add_argument("--device", help="Compute on this device; default: the GPU if there is one.")
-    parser.add_argument("--output", required=True, metavar="FOLDER", help="Write gaps.json and words.svg here.")
+    """Declare the flags without loading torch."""
+    add = parser.add_argument
+    add("model", help="Analyse this model: a folder or a Hub id.")
+    add("--before", metavar="MODEL", help="Compare with this model: the one that alignment started from.")
+    add("--tatoeba", required=True, metavar="FOLDER", help="Read Tatoeba from this folder or Hub id.")
+    add("--languages", nargs="+", required=True, metavar="CODE", help="Analyse these languages (de or deu).")
+    add("--pairs", type=int, default=1000, help="Compare at most N pairs per language.")
+    add("--drawn", type=int, default=4, help="Plot the words of N pairs per language.")
+    add("--pieces", action="store_true", help="Plot word pieces instead of words.")
+    add("--layer", type=int, help="Use the hidden states of this layer. (default: the last)")
+    add("--output", required=True, metavar="FOLDER", help="Write gaps.json and words.svg into this folder.")
+    add_shared(parser, "--pooling", "--device")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Compare sentences, project words, write both."""
+    """Compare sentence embeddings, project words, write both."""
     from pathlib import Path
 
-    from hf_xsent.data.benchmarks import load_tatoeba
-    from hf_xsent.data.outputs import check_writable
+    from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
     from hf_xsent.errors import RecipeError
     from hf_xsent.evaluation.analysis import alignment_gap
-    from hf_xsent.evaluation.report import render_table, versions, write_json
+    from hf_xsent.evaluation.report import render_table, versions
     from hf_xsent.evaluation.runner import describe
+    from hf_xsent.files import check_writable, write_json
     from hf_xsent.models.embedder import SentenceEmbedder
     from hf_xsent.pages.scatter import write_scatter
 
@@ -66,9 +66,7 @@ def run(arguments: argparse.Namespace) -> None:
     print(render_table(["model", "language", *gaps[sets[0].language]], rows))
     write_json(folder / "gaps.json", {"runs": content})
     write_scatter(folder / "words.svg", panels)
-    print(
-        f"{folder / 'gaps.json'} holds these figures, {folder / 'words.svg'} the words of {arguments.drawn} pairs each"
-    )
+    print(f"gaps     {folder / 'gaps.json'}\nwords    {folder / 'words.svg'} ({arguments.drawn} pairs per language)")
 
 
 def _panels(embedder: SentenceEmbedder, sets: list[TatoebaSet], name: str, drawn: int, pieces: bool) -> list[Panel]:

@@ -1,10 +1,10 @@
-"""Train several methods from one start with one budget, measure them, and write one report.
+"""Train several methods from the same start with the same budget, evaluate them, and write one report.
 
   hf-xsent compare study.yaml --output runs/study
   hf-xsent compare benchmarks/studies/dap.yaml --set model=ENCODER data="train/{language}-en.tsv.xz" budget.steps=50
 
-Stopped, the same command goes on; finished runs are not repeated, unless what they are made of has changed. The report
-(report.html, report.md, report.json) is written anew after each run.
+Interrupted? The same command resumes. A finished run is repeated only if its settings, code or data changed. The report
+(report.html, report.md, report.json) is updated after each run.
 """
 
 from __future__ import annotations
@@ -14,23 +14,17 @@ from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags, with nothing loaded."""
-    parser.add_argument("study", help="Compare what this YAML file says.")
-    parser.add_argument(
-        "--output", metavar="FOLDER", help="Keep runs and report here; default: runs/ and the study's name."
-    )
-    parser.add_argument(
-        "--set", nargs="+", default=[], metavar="KEY=VALUE", help="Change the study: model=…, tasks.tatoeba.data=…"
-    )
-    parser.add_argument(
-        "--dry_run",
-        action="store_true",
-        help="Check everything and list the runs; only a budget in minutes trains some steps, to learn the pace.",
-    )
+    """Declare the flags without loading torch."""
+    add = parser.add_argument
+    add("study", help="Read the study from this YAML file.")
+    add("--output", metavar="FOLDER", help="Write runs and report here. (default: runs/ and the study's name)")
+    add("--set", nargs="+", default=[], metavar="KEY=VALUE", help="Override the study: model=… budget.steps=50")
+    dry_run = "Validate and list the runs; only a budget in minutes trains a few steps."
+    add("--dry_run", action="store_true", help=dry_run)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Check, then list or compare."""
+    """Validate, then list the runs or compare."""
     from hf_xsent.comparison.pipeline import compare, list_runs
     from hf_xsent.comparison.report import render_markdown
     from hf_xsent.errors import TrainingError
@@ -43,12 +37,12 @@ def run(arguments: argparse.Namespace) -> None:
         runs = list_runs(arguments.study, output, arguments.set)
         to_do = {"training": "to train", "measuring": "to measure"}
         rows = [
-            [run.name, run.steps, "finished" if run.finished else to_do[run.doing], run.folder.name] for run in runs
+            [one.name, one.steps, "finished" if one.finished else to_do[one.doing], one.folder.name] for one in runs
         ]
         print(render_table(["run", "steps", "state", "folder"], rows))
         return
     results = compare(arguments.study, output, arguments.set)
     print(f"{render_markdown(results)}\nreport   {output / 'report.html'}")
-    if failed := [one for one in results["runs"] if one["state"] != "finished"]:
-        count = f"{len(failed)} of {len(results['runs'])}"
-        raise TrainingError(f"{count} runs failed: the report tells why, and the same command tries them again")
+    if failed := sum(one["state"] != "finished" for one in results["runs"]):
+        count = f"{failed} of {len(results['runs'])}"
+        raise TrainingError(f"{count} runs failed: see the report for the reason; the same command retries them")

@@ -1,4 +1,4 @@
-"""Measure what training methods cost on one encoder: operations and time of a pair, beside each other.
+"""Measure what training methods cost on one encoder: operations and time per pair.
 
 hf-xsent cost xlm-roberta-base --data de=pairs.tsv --methods tr tr+tlm dap --output cost.json
 """
@@ -9,30 +9,27 @@ import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags, with nothing loaded."""
-    parser.add_argument("model", help="Start from this encoder: a folder or a Hub id.")
-    parser.add_argument("--data", nargs="+", required=True, metavar="CODE=FILE", help="Take pairs here.")
-    parser.add_argument(
-        "--methods",
-        nargs="+",
-        default=["tr", "tr+tlm", "dap"],
-        help="Measure these: tr, tr+mlm, tr+tlm, dap, ppa, wacse.",
-    )
-    parser.add_argument("--pairs", type=int, default=32, help="Take a batch of so many pairs.")
-    parser.add_argument("--max_length", type=int, default=32, help="Cut sentences after this many tokens.")
-    parser.add_argument("--repeats", type=int, default=5, help="Take the median of so many steps.")
-    parser.add_argument("--device", default="cpu", help="Compute on this device.")
-    parser.add_argument("--output", metavar="FILE", help="Write the figures to this JSON file as well.")
+    """Declare the flags without loading torch."""
+    add = parser.add_argument
+    add("model", help="Measure with this encoder: a folder or a Hub id.")
+    add("--data", nargs="+", required=True, metavar="CODE=FILE", help="Read sentence pairs from these files.")
+    methods = "Methods: tr, tr+mlm, tr+tlm, dap, ppa, wacse."
+    add("--methods", nargs="+", default=["tr", "tr+tlm", "dap"], help=methods)
+    add("--pairs", type=int, default=32, help="Batch size in pairs.")
+    add("--max_length", type=int, default=32, help="Truncate sentences to N tokens.")
+    add("--repeats", type=int, default=5, help="Report the median of N steps.")
+    add("--device", default="cpu", help="Compute on this torch device.")
+    add("--output", metavar="FILE", help="Write the results to this JSON file, too.")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Read a batch, measure each method, print the table."""
+    """Read one batch, measure each method on it, print the table."""
     from hf_xsent.data.bitext import load_bitext
-    from hf_xsent.data.outputs import check_writable
     from hf_xsent.errors import RecipeError
-    from hf_xsent.evaluation.cost import check_methods, training_cost
-    from hf_xsent.evaluation.report import render_table, versions, write_json
+    from hf_xsent.evaluation.report import render_table, versions
+    from hf_xsent.files import check_writable, write_json
     from hf_xsent.logs import quiet_logs
+    from hf_xsent.training.measuring import check_methods, training_cost
 
     quiet_logs()
     if arguments.pairs < 2 or arguments.repeats < 1:

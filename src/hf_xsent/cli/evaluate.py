@@ -1,4 +1,4 @@
-"""Measure a checkpoint, an exported folder or any supported encoder on Tatoeba, BUCC and STS.
+"""Evaluate a checkpoint, an exported folder or any supported encoder on Tatoeba, BUCC and STS.
 
 hf-xsent evaluate runs/mine --tatoeba data/tatoeba --group 36 --output results.json
 hf-xsent evaluate runs/mine --tasks tatoeba,bucc,sts17,sts22 --data benchmarks   # folders benchmarks/tatoeba and so on
@@ -15,65 +15,37 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hf_xsent.cli.flags import add_shared
+from hf_xsent.errors import RecipeError, nearest
+
 if TYPE_CHECKING:
     from hf_xsent.evaluation.report import Report
     from hf_xsent.evaluation.task import EvaluationTask
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags, with nothing loaded."""
-    parser.add_argument("model", help="Open this model: a folder or a Hub id.")
-    parser.add_argument(
-        "--tasks",
-        nargs="+",
-        metavar="TASK",
-        help="Measure these: tatoeba, bucc, sts17, sts22; default: those of --data.",
-    )
-    parser.add_argument(
-        "--data",
-        nargs="+",
-        default=[],
-        metavar="[TASK=]SOURCE",
-        help="Read a task here, a folder or a Hub id; or one folder that holds a folder for each task.",
-    )
-    parser.add_argument(
-        "--tatoeba", metavar="FOLDER", help="The same as --data tatoeba=FOLDER: tatoeba.xxx-eng.* files, or a Hub id."
-    )
-    parser.add_argument(
-        "--languages",
-        nargs="+",
-        metavar="[TASK=]CODE",
-        help="Measure these only: de fr of one task; of several, tatoeba=de,fr bucc=zh-en sts17=ar-ar,ar-en.",
-    )
-    parser.add_argument(
-        "--group", metavar="NAME", help="Measure a group of Tatoeba: 4, 5, 8, 14, 28, 36 or 112 languages."
-    )
-    parser.add_argument(
-        "--pooling",
-        nargs="+",
-        metavar="POOLING",
-        help="Pool by cls, mean or max; default: as the model states, a plain encoder by mean.",
-    )
-    parser.add_argument(
-        "--layers",
-        "--layer",
-        nargs="+",
-        metavar="LAYER",
-        help="Take the states after these layers: 8, or 0-12, or 0,6,12; 0 are the embeddings; default: the last.",
-    )
-    parser.add_argument("--dim", type=int, nargs="+", help="Keep so many numbers of each vector, one table each.")
-    parser.add_argument("--max_length", type=int, help="Cut sentences after this many tokens.")
-    parser.add_argument(
-        "--dtype", choices=("float32", "bfloat16", "float16"), default="float32", help="Compute in this precision."
-    )
-    parser.add_argument("--device", help="Compute on this device; default: the GPU if there is one.")
-    parser.add_argument(
-        "--output", metavar="FILE", help="Write the results to this JSON file; tasks that it holds already are kept."
-    )
+    """Declare the flags without loading torch."""
+    add = parser.add_argument
+    add("model", help="Evaluate this model: a folder or a Hub id.")
+    add("--tasks", nargs="+", metavar="TASK", help="Tasks: tatoeba, bucc, sts17, sts22. (default: those of --data)")
+    data = "Folder or Hub id of a task, or one folder with a folder per task."
+    add("--data", nargs="+", default=[], metavar="[TASK=]SOURCE", help=data)
+    add("--tatoeba", metavar="FOLDER", help="Short for --data tatoeba=FOLDER: tatoeba.xxx-eng.* files, or a Hub id.")
+    languages = "Evaluate these only: de fr, or with several tasks tatoeba=de,fr bucc=zh-en sts17=ar-ar. (default: all)"
+    add("--languages", nargs="+", metavar="[TASK=]CODE", help=languages)
+    add("--group", metavar="NAME", help="Group of Tatoeba languages: 4, 5, 8, 14, 28, 36 or 112.")
+    pooling = "Pool by cls, mean or max, one table each. (default: the model's; mean for a plain encoder)"
+    add("--pooling", nargs="+", metavar="POOLING", help=pooling)
+    layers = "Use the hidden states of these layers: 8, 0-12 or 0,6,12; 0 is the embeddings. (default: the last)"
+    add("--layers", "--layer", nargs="+", metavar="LAYER", help=layers)
+    add("--dim", type=int, nargs="+", help="Truncate embeddings to N dimensions, one table each. (default: all)")
+    add("--dtype", choices=("float32", "bfloat16", "float16"), default="float32", help="Compute in this precision.")
+    add("--output", metavar="FILE", help="Write the results to this JSON file; skip tasks that are in it.")
+    add_shared(parser, "--max_length", "--device")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Read all test sets, encode each distinct sentence once, print the tables of each task as it is done."""
+    """Read all test sets, encode each distinct sentence once, print each task's tables when it is done."""
     tasks = _tasks(arguments)
     layers = None if arguments.layers is None else _layers(_names(arguments.layers))
 
@@ -100,16 +72,14 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _text(task: EvaluationTask, reports: list[Report], sweep: bool) -> str:
-    from hf_xsent.evaluation.published import published_lines
-    from hf_xsent.evaluation.report import sweep_table
+    from hf_xsent.evaluation.report import published_lines, sweep_table
 
     tables = [sweep_table(task, reports)] if sweep else [report.table(task) for report in reports]
     return "\n\n".join("\n".join([table, *published_lines(task, reports[0].groups)]) for table in tables)
 
 
 def _tasks(arguments: argparse.Namespace) -> list[EvaluationTask]:
-    """All records, read and checked before any model is opened."""
-    from hf_xsent.errors import RecipeError
+    """Read and check all test sets, before any model is loaded."""
     from hf_xsent.evaluation.registry import check_task, load_tasks, tatoeba_group
 
     names = _names(arguments.tasks or [])
@@ -118,10 +88,10 @@ def _tasks(arguments: argparse.Namespace) -> list[EvaluationTask]:
         check_task(name)
     names = names or [name for name in sources if name]
     if not names:
-        raise RecipeError("nothing to measure: name --tasks and --data, or --tatoeba FOLDER")
+        raise RecipeError("nothing to evaluate: give --tasks and --data, or --tatoeba FOLDER")
     for name in names:
         if name not in sources and "" not in sources:
-            raise RecipeError(f"where is {name}? Give --data {name}=FOLDER, or one folder that holds a folder {name}")
+            raise RecipeError(f"no data for {name}: give --data {name}=FOLDER, or one folder that contains {name}/")
     chosen = _languages(arguments.languages or [], names)
     if arguments.group is not None:
         chosen["tatoeba"] = tatoeba_group(arguments.group)
@@ -129,46 +99,44 @@ def _tasks(arguments: argparse.Namespace) -> list[EvaluationTask]:
 
 
 def _languages(values: Iterable[str], tasks: list[str]) -> dict[str, list[str]]:
-    from hf_xsent.errors import RecipeError, nearest
-
     chosen: dict[str, list[str]] = {}
     for value in values:
         task, equals, codes = value.rpartition("=")
         if not equals and len(tasks) > 1:
-            raise RecipeError(f"--languages {value}: of which task? Write {tasks[0]}={value}")
+            raise RecipeError(f"--languages {value} names no task: write {tasks[0]}={value}")
         if equals and task not in tasks:
-            hint = nearest(task, tasks)
-            raise RecipeError(f"--languages {value}: {task!r} is none of the tasks {', '.join(tasks)}{hint}")
+            known = f"{', '.join(tasks)}{nearest(task, tasks)}"
+            raise RecipeError(f"--languages {value}: {task!r} is not among the tasks {known}")
         names = _names([codes])
         if not names:
-            raise RecipeError(f"--languages {value!r} names none: write their codes, or leave it out for all")
+            raise RecipeError(
+                f"--languages {value!r} has no language codes: give some, or omit the flag for all languages"
+            )
         chosen.setdefault(task or tasks[0], []).extend(names)
     return chosen
 
 
 def _sources(arguments: argparse.Namespace) -> dict[str, str]:
-    """Where each task is read; the empty name is for the folder that holds all others."""
-    from hf_xsent.errors import RecipeError
+    """Return the folder or Hub id of each task; the empty name stands for a folder with one folder per task."""
+    from hf_xsent.files import is_local
 
     sources: dict[str, str] = {"tatoeba": arguments.tatoeba} if arguments.tatoeba else {}
     for one in arguments.data:
         name, equals, source = one.partition("=")
-        if not equals or Path(one).exists():
+        if not equals or is_local(one):
             name, source = "", one
         if name in sources:
-            raise RecipeError(f"--data names two sources for {name or 'all tasks'}: {sources[name]} and {source}")
+            raise RecipeError(f"--data gives two sources for {name or 'all tasks'}: {sources[name]} and {source}")
         sources[name] = source
     return sources
 
 
 def _names(values: Iterable[str]) -> list[str]:
-    """From ``a b`` and ``a,b`` alike, each once."""
+    """Split ``a,b`` like ``a b``; return each name once."""
     return list(dict.fromkeys(name for value in values for name in value.split(",") if name))
 
 
 def _layers(values: list[str]) -> list[int]:
-    from hf_xsent.errors import RecipeError
-
     layers: list[int] = []
     for value in values:
         found = re.fullmatch(r"(\d+)(?:-(\d+))?", value)

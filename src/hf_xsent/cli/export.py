@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import argparse
 
+from hf_xsent.cli.flags import add_shared
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags, with nothing loaded."""
-    parser.add_argument("model", help="Export this checkpoint folder.")
-    parser.add_argument("folder", help="Write here; the folder must be new or empty.")
-    parser.add_argument(
-        "--dtype", choices=("float32", "float16"), default="float32", help="Store weights in this precision."
-    )
-    parser.add_argument("--dim", type=int, help="Let sentence-transformers keep only so many numbers of each vector.")
-    parser.add_argument("--overwrite", action="store_true", help="Replace an earlier export in that folder.")
+    """Declare the flags without loading torch."""
+    add = parser.add_argument
+    add("model", help="Export this checkpoint folder.")
+    add("folder", help="Write the export to this new or empty folder.")
+    add("--dtype", choices=("float32", "float16"), default="float32", help="Store the weights in this precision.")
+    add("--dim", type=int, help="Let sentence-transformers truncate embeddings to N dimensions. (default: all)")
+    add_shared(parser, "--overwrite")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Export, with a check that the vectors stay the same."""
+    """Export, and check that the embeddings stay the same."""
     import torch
 
     from hf_xsent.publishing.sentence_transformer import export_sentence_transformer

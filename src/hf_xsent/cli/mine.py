@@ -1,74 +1,48 @@
 """Find translations among the lines of two text files.
 
 hf-xsent mine news.zh.txt news.en.txt --model runs/mine --output pairs.tsv --threshold 1.06
-torchrun --nproc_per_node 8 --no-python hf-xsent mine …   # several processes share encoding and search
-hf-xsent mine … --engine ray --address auto   # the workers of a Ray cluster do, if they share the work folder
+torchrun --nproc_per_node 8 --no-python hf-xsent mine …   # share encoding and search among processes
+hf-xsent mine … --engine ray --address auto   # or among the workers of a Ray cluster, which must see the work folder
 
-Say the same again after a stop: what was encoded and searched is kept in the work folder and not done twice.
+Interrupted? The same command resumes: embeddings and neighbours are cached in the work folder.
 """
 
 from __future__ import annotations
 
 import argparse
 
+from hf_xsent.cli.flags import add_shared
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags, with nothing loaded."""
-    parser.add_argument("source", help="Read sentences of one language here, one a line; .gz, .xz, .zst too.")
-    parser.add_argument("target", help="Read sentences of the other language here.")
-    parser.add_argument("--model", required=True, help="Encode with this model: a folder or a Hub id.")
-    parser.add_argument(
-        "--output", "-o", required=True, metavar="FILE", help="Write the pairs to this TSV, best first."
-    )
-    parser.add_argument(
-        "--work", metavar="FOLDER", help="Keep vectors and neighbours here, to go on later; default: OUTPUT.work."
-    )
-    parser.add_argument("--pooling", help="Pool by cls, mean or max; default: as the model states.")
-    parser.add_argument("--max_length", type=int, help="Cut sentences after this many tokens.")
-    parser.add_argument("--k", type=int, default=4, help="Take the margin over so many nearest neighbours.")
-    parser.add_argument(
-        "--margin",
-        default="ratio",
-        choices=("ratio", "distance", "absolute"),
-        help="Score by the cosine's ratio to its neighbours', distance or absolute.",
-    )
-    parser.add_argument(
-        "--candidates",
-        default="max",
-        choices=("max", "forward", "backward", "intersection"),
-        help="Keep the best of both directions (max), forward, backward, intersection.",
-    )
-    parser.add_argument("--threshold", type=float, help="Keep pairs that score at least so much; 1.06 is usual.")
-    parser.add_argument(
-        "--calibrate", metavar="GOLD", help="Take the threshold with the best F1 on these pairs: texts or line numbers."
-    )
-    parser.add_argument("--top", type=int, help="Keep the best so many pairs.")
-    parser.add_argument("--plot", metavar="FILE", help="Draw how many pairs have which score into this SVG.")
-    parser.add_argument("--memory_mib", type=int, default=512, help="Compare blocks of at most so much memory.")
-    parser.add_argument(
-        "--precision",
-        choices=("float32", "bfloat16"),
-        default="float32",
-        help="Multiply in this precision; bfloat16 finds the same, sooner where the processor has it.",
-    )
-    parser.add_argument("--vectors", choices=("float32", "float16"), default="float32", help="Keep vectors like this.")
-    parser.add_argument(
-        "--index", help="Look neighbours up in a faiss index such as IVF4096,Flat instead of comparing with all."
-    )
-    parser.add_argument("--probes", type=int, default=32, help="Search so many cells of the index.")
-    parser.add_argument(
-        "--engine", choices=("here", "ray"), default="here", help="Work on this machine or on a Ray cluster."
-    )
-    parser.add_argument(
-        "--address", default="auto", help="Find the Ray cluster here: auto is the one of this machine, local a new one."
-    )
-    parser.add_argument(
-        "--device", help="Compute on this device; default: a GPU if there is one, of several processes each its own."
-    )
+    """Declare the flags without loading torch."""
+    add = parser.add_argument
+    add("source", help="Sentences of one language, one per line; plain or .gz, .bz2, .xz, .zst.")
+    add("target", help="Sentences of the other language, one per line.")
+    add("--model", required=True, help="Encode with this model: a folder or a Hub id.")
+    add("--output", "-o", required=True, metavar="FILE", help="Write the pairs to this TSV file, best first.")
+    add("--work", metavar="FOLDER", help="Cache embeddings and neighbours here. (default: OUTPUT.work)")
+    margins = ("ratio", "distance", "absolute")
+    add("--margin", default="ratio", choices=margins, help="Compare a cosine with its neighbours' by this margin.")
+    directions = ("max", "forward", "backward", "intersection")
+    add("--candidates", default="max", choices=directions, help="Take the pairs of these directions of search.")
+    add("--threshold", type=float, help="Minimum score of a pair; 1.06 is usual for ratio. (default: none)")
+    add("--calibrate", metavar="GOLD", help="Choose the threshold with the best F1 on these texts or line numbers.")
+    add("--top", type=int, help="Write the N best pairs. (default: all)")
+    add("--plot", metavar="FILE", help="Plot the histogram of scores to this SVG file.")
+    add("--memory_mib", type=int, default=512, help="Memory of a block of cosines, in MiB.")
+    precision = "Multiply in this precision; the pairs are the same."
+    add("--precision", choices=("float32", "bfloat16"), default="float32", help=precision)
+    add("--vectors", choices=("float32", "float16"), default="float32", help="Store embeddings in this precision.")
+    add("--index", help="Search a faiss index such as IVF4096,Flat instead of all sentences. (default: exact search)")
+    add("--probes", type=int, default=32, help="Search N cells of the index.")
+    add("--engine", choices=("here", "ray"), default="here", help="Run on this machine or on a Ray cluster.")
+    add("--address", default="auto", help="Address of the Ray cluster; auto: this machine's, local: a new one.")
+    add_shared(parser, "--pooling", "--max_length", "--k", "--device")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Open the model, mine, say what was found."""
+    """Load the model, mine, print the number of pairs."""
     import os
     from dataclasses import fields, replace
 
@@ -77,7 +51,7 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.logs import quiet_logs
     from hf_xsent.mining.pipeline import MiningSettings, mine_files
     from hf_xsent.mining.ray_engine import RayEngine
-    from hf_xsent.mining.tasks import Processes, default_device
+    from hf_xsent.mining.shards import Processes, default_device
     from hf_xsent.mining.vectors import identify_model
     from hf_xsent.models.embedder import SentenceEmbedder
 
@@ -86,7 +60,7 @@ def run(arguments: argparse.Namespace) -> None:
     settings = MiningSettings(**stated)
     device = arguments.device or default_device(int(os.environ.get("LOCAL_RANK", 0)))
     engine = RayEngine(arguments.address, device) if arguments.engine == "ray" else None
-    here = "cpu" if engine and not torch.cuda.is_available() else device  # the workers' GPUs need not be here
+    here = "cpu" if engine and not torch.cuda.is_available() else device  # the GPUs may be on the workers only
     embedder = SentenceEmbedder.from_pretrained(
         arguments.model, pooling=arguments.pooling, max_length=arguments.max_length, device=here
     )

@@ -1,10 +1,10 @@
-"""The whole walk on this machine: read bitext, train, compare, export, and write one report page.
+"""Try everything on this machine: read bitext, train, evaluate, export, and write one report page.
 
   hf-xsent quickstart
   hf-xsent quickstart --model xlm-roberta-base --data de=my.tsv
 
-Without --data it learns from the translations of Django's own messages; without --model, with a small encoder from
-scratch. It needs neither a network nor an accelerator.
+Without --data it trains on the translations of Django's messages; without --model, it starts from a small encoder with
+random weights. It needs neither a network nor an accelerator.
 """
 
 from __future__ import annotations
@@ -15,43 +15,30 @@ from pathlib import Path
 
 from hf_xsent.errors import OutputError
 
-EMBEDDED_LANGUAGES = ("de", "es", "fr", "tr", "ru", "el", "ar", "he", "hi", "ja", "ko", "zh_Hans")
+LANGUAGES = ("de", "es", "fr", "tr", "ru", "el", "ar", "he", "hi", "ja", "ko", "zh_Hans")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags, with nothing loaded."""
-    parser.add_argument("--model", help="Start from this encoder (Hub id or folder) instead of a small new one.")
-    parser.add_argument(
-        "--data",
-        nargs="+",
-        metavar="DATA",
-        help="Learn from these pairs: my.tsv, de=pairs.tsv, train/{language}-en.tsv …",
-    )
-    parser.add_argument(
-        "--languages",
-        nargs="+",
-        metavar="CODE",
-        default=EMBEDDED_LANGUAGES,
-        help=f"Languages of Django's messages; default: {' '.join(EMBEDDED_LANGUAGES)}",
-    )
-    parser.add_argument(
-        "--output", metavar="FOLDER", help="Write here; default: the first free of quickstart, quickstart-2, …"
-    )
-    parser.add_argument("--steps", type=int, help="Train so many steps; more is better and takes longer.")
-    parser.add_argument(
-        "--held_out", type=int, default=60, help="Keep so many pairs of each language for the comparison."
-    )
-    parser.add_argument("--short", action="store_true", help="Train a fraction of the steps: a look, or a check.")
-    parser.add_argument("--seed", type=int, default=0, help="Seed of weights, split and data order.")
+    """Declare the flags without loading torch."""
+    add = parser.add_argument
+    add("--model", help="Start from this encoder: a folder or a Hub id. (default: a small new one)")
+    data = "Train on these pairs: my.tsv, de=pairs.tsv, train/{language}-en.tsv … (default: Django's messages)"
+    add("--data", nargs="+", metavar="DATA", help=data)
+    add("--languages", nargs="+", metavar="CODE", default=LANGUAGES, help="Languages of Django's messages.")
+    add("--output", metavar="FOLDER", help="Write here. (default: the first free of quickstart, quickstart-2, …)")
+    add("--steps", type=int, help="Train for N steps. (default: 300, or 100 with --model)")
+    add("--held_out", type=int, default=60, help="Evaluate on N held-out pairs per language.")
+    add("--short", action="store_true", help="Train a fifth of the steps.")
+    add("--seed", type=int, default=0, help="Seed of weights, split and data order.")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Choose the folder, then walk."""
-    from hf_xsent.cli.quickstart_walk import walk
+    """Choose the output folder, then run all steps."""
+    from hf_xsent.cli.quickstart_steps import run_quickstart
 
     if arguments.output is None:
         names = chain(["quickstart"], (f"quickstart-{number}" for number in count(2)))
         arguments.output = next(name for name in names if not Path(name).exists())
     elif Path(arguments.output).exists() and any(Path(arguments.output).iterdir()):
         raise OutputError(f"{arguments.output} is not empty: choose another folder with --output")
-    walk(arguments)
+    run_quickstart(arguments)

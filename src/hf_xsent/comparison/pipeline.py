@@ -1,50 +1,56 @@
-"""A study from its file to its report: everything is checked, then each run goes through a process of its own."""
+"""Run a study: check everything, train and measure each run in a separate process, and write the report."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from hf_xsent.comparison.planning import check_data, check_methods, pairs_per_second, plan_runs
 from hf_xsent.comparison.report import write_reports
 from hf_xsent.comparison.results import collect
-from hf_xsent.comparison.runs import Run
+from hf_xsent.comparison.runs import LOG_FILE, Run
 from hf_xsent.comparison.study import Study, read_study
-from hf_xsent.comparison.supervision import carry_out, stopped_by_sigterm
 from hf_xsent.comparison.tasks import read_task
-from hf_xsent.errors import OutputError, TrainingError
+from hf_xsent.errors import OutputError, Stopped, TrainingError
+from hf_xsent.files import lock
 
 logger = logging.getLogger(__name__)
 
+_POLL_SECONDS = 0.5
+
 
 def compare(file: str | Path, output: str | Path, changes: Sequence[str] = ()) -> dict[str, Any]:
-    """Run what is missing of the study, report anew after each run, and give the report as data.
+    """Run what is missing of the study, write the report after each run, and return it as data.
 
-    A run that fails is told there, and tried again the next time; the others go on meanwhile.
+    A failed run is listed in the report, does not stop the others, and is tried again by the next call.
     """
     study, output = read_study(file, changes), Path(output)
-    with _alone_in(output), stopped_by_sigterm():
+    with _locked(output), raising_on_sigterm():
         runs = _prepare(study, output)
-        _work_off(study, runs, output)
+        _run_all(study, runs, output)
         results = collect(study, runs)
         write_reports(output, results)
     return results
 
 
 def list_runs(file: str | Path, output: str | Path, changes: Sequence[str] = ()) -> list[Run]:
-    """What ``compare`` would do, after all of its checks; a budget in minutes has some steps trained for the pace."""
-    with _alone_in(Path(output)):
+    """Check the study and list its runs; for a budget in minutes, train some steps to measure the pace."""
+    with _locked(Path(output)):
         return _prepare(read_study(file, changes), Path(output))
 
 
 def _prepare(study: Study, output: Path) -> list[Run]:
-    """The runs of a study, after every check that training and the tasks make of what they are given."""
+    """Check the study and plan its runs."""
     cache_dir = output / "cache"
     variants = check_methods(study, cache_dir)
     identities = {name: read_task(name, options, cache_dir).fingerprint for name, options in study.tasks.items()}
@@ -56,8 +62,8 @@ def _prepare(study: Study, output: Path) -> list[Run]:
     return runs
 
 
-def _work_off(study: Study, runs: Sequence[Run], output: Path) -> None:
-    """One run after the other, with a bar over the steps of all."""
+def _run_all(study: Study, runs: Sequence[Run], output: Path) -> None:
+    """Run one after the other, with a progress bar over all steps."""
     left = [run for run in runs if not run.finished]
     logger.info("%d of %d runs are left to do", len(left), len(runs))
     with tqdm(total=sum(run.steps for run in left), unit="step", desc="comparing", disable=None) as bar:
@@ -69,17 +75,17 @@ def _work_off(study: Study, runs: Sequence[Run], output: Path) -> None:
 
         for number, run in enumerate(left, 1):
             logger.info("run %d of %d: %s, %s", number, len(left), run.name, run.folder)
-            carry_out(run, watch)
+            train_and_measure(run, watch)
             done += run.steps
             write_reports(output, collect(study, runs))
 
 
 def _pace(trial: Run) -> float:
-    """Pairs a second, from a short run that is kept for the next time."""
+    """Measure pairs per second by a short run, whose metrics the next call reads again."""
     pace = pairs_per_second(trial)
     if pace is None:
-        logger.info("a few steps to learn the pace of %s", trial.name)
-        carry_out(trial)
+        logger.info("measuring the pace of %s", trial.name)
+        train_and_measure(trial)
         pace = pairs_per_second(trial)
     if pace is None:
         reason = (trial.failure() or {}).get("message", "its steps were not logged")
@@ -88,13 +94,77 @@ def _pace(trial: Run) -> float:
 
 
 @contextmanager
-def _alone_in(output: Path) -> Iterator[None]:
-    """Two comparisons in one folder would train the same runs."""
+def _locked(output: Path) -> Iterator[None]:
+    """Lock the folder: two comparisons in it would train the same runs."""
     if output.is_file():
         raise OutputError(f"the output folder {output} is a file: choose another name")
-    output.mkdir(parents=True, exist_ok=True)
+    with lock(output / "lock", f"another comparison works in {output}: wait for it, or choose another folder"):
+        yield
+
+
+def train_and_measure(run: Run, watch: Callable[[Run], None] = lambda run: None) -> bool:
+    """Train and measure the run in a process that logs to ``log.txt``; return whether it succeeded."""
+    run.begin()
+    log = run.folder / LOG_FILE
+    began_at = log.stat().st_size if log.is_file() else 0
+    with log.open("ab") as file:
+        code = _wait(
+            subprocess.Popen(
+                [sys.executable, "-m", "hf_xsent.comparison.process", str(run.folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C reaches this process only, which sends SIGTERM
+            ),
+            lambda: watch(run),
+        )
+    if code != 0:
+        reason = _reason(code, log.read_bytes()[began_at:].decode("utf-8", "replace"))
+        run.fail(code, reason)
+        logger.error("%s failed while %s: %s (%s)", run.name, run.doing, reason, log)
+    return code == 0
+
+
+def _wait(process: subprocess.Popen[bytes], watch: Callable[[], None]) -> int:
+    """Wait for the exit code; an exception here ends the process, too, after it has saved."""
+    with process:
+        try:
+            while process.poll() is None:
+                time.sleep(_POLL_SECONDS)
+                watch()
+        except BaseException:
+            process.terminate()
+            try:
+                process.wait()
+            except BaseException:
+                process.kill()
+                raise
+            raise
+    return int(process.returncode)
+
+
+def _reason(code: int, text: str) -> str:
+    """Return the name of a signal, the message of an ``HfXsentError``, or the last line of the log."""
+    if code < 0:
+        name = signal.Signals(-code).name
+        return f"killed by {name}" + (", perhaps out of memory" if name == "SIGKILL" else "")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    ours = [line.partition("hf-xsent: ")[2] for line in lines if "hf-xsent: " in line]
+    return (ours or lines or ["the log is empty"])[-1]
+
+
+@contextmanager
+def raising_on_sigterm() -> Iterator[None]:
+    """Raise ``Stopped`` on SIGTERM, which spot machines send, so that the current run saves."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        raise Stopped("stopped: the same command continues from here")
+
+    before = signal.signal(signal.SIGTERM, stop)
     try:
-        with FileLock(output / "lock", timeout=0):
-            yield
-    except Timeout as error:
-        raise OutputError(f"another comparison works in {output}: wait for it, or choose another folder") from error
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

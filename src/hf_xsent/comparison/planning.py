@@ -1,4 +1,4 @@
-"""What a study comes to: its runs, each checked as training would check it, before anything is trained."""
+"""Check the recipes of a study as training does, and plan its runs, before anything is trained."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ import yaml
 
 from hf_xsent.comparison.runs import Run, run_folder
 from hf_xsent.comparison.study import Budget, Method, Study
-from hf_xsent.errors import HfXsentError
+from hf_xsent.errors import HfXsentError, RecipeError
+from hf_xsent.models.dual_pivot import DualPivotConfig
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer
-from hf_xsent.training.arguments import read_recipe
+from hf_xsent.training.bitext import load_train_and_dev
 from hf_xsent.training.plan import Plan
-from hf_xsent.training.reading import load_train_and_dev
+from hf_xsent.training.reading import read_recipe
 
-PACE_STEPS, FIRST_STEPS = 10, 3  # steps that tell a method's pace; the first ones set up and do not count
+PACE_STEPS, FIRST_STEPS = 10, 3  # to measure a method's pace; the first ones set up and do not count
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A method with one pooling, checked."""
+    """A checked method with one pooling."""
 
     method: Method
     pooling: str
     recipe: dict[str, Any]  # without seed and steps
-    plan: Plan | None  # of training; None for an untrained method
+    plan: Plan | None  # None for an untrained method
 
 
 def check_methods(study: Study, cache_dir: Path) -> list[Variant]:
-    """All that can be told of each recipe before data is read, by training's own checks."""
+    """Check each recipe as training does, before data is read."""
     family(load_encoder_config(study.model))
     load_tokenizer(study.model)
     return [_check(study, method, pooling, cache_dir) for method in study.methods for pooling in method.poolings]
@@ -43,6 +44,8 @@ def check_methods(study: Study, cache_dir: Path) -> list[Variant]:
 
 def _check(study: Study, method: Method, pooling: str, cache_dir: Path) -> Variant:
     if not method.trained:
+        if method.settings.get("method") == "dual-pivot":
+            _check_untrained_pivot(study.model, method, pooling)
         return Variant(method, pooling, method.settings, None)
     settings = {"cache_dir": str(cache_dir)} | method.settings
     with TemporaryDirectory() as folder:
@@ -55,8 +58,25 @@ def _check(study: Study, method: Method, pooling: str, cache_dir: Path) -> Varia
             raise type(error)(f"methods.{method.name}: {str(error).removeprefix(f'{file}: ')}") from error
 
 
+def _check_untrained_pivot(model: str, method: Method, pooling: str) -> None:
+    layers = method.settings.get("layers", [])
+    if not isinstance(layers, list) or not all(type(layer) is int for layer in layers):
+        raise RecipeError(f"methods.{method.name}.layers takes a list of numbers, not {layers!r}")
+    try:
+        settings = untrained_settings(method.settings)
+        DualPivotConfig(encoder_config=load_encoder_config(model), pooling=pooling, **settings)
+    except RecipeError as error:
+        raise RecipeError(f"methods.{method.name}: {error}") from error
+
+
+def untrained_settings(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of an untrained dual pivot, whose embedding is the average of its layer sums."""
+    stated = {key: recipe[key] for key in ("layers", "max_length") if recipe.get(key) is not None}
+    return stated | {"layer_mix": False, "linear_map": False}
+
+
 def check_data(variants: Iterable[Variant]) -> None:
-    """Read the bitext, as training will from the cache then, and see that each method can learn from it."""
+    """Read the bitext into the cache, and check that it has the links and languages that each method needs."""
     read: dict[str, Any] = {}
     for variant in variants:
         if variant.plan is not None:
@@ -76,9 +96,9 @@ def plan_runs(
     identities: Mapping[str, str],
     pace: Callable[[Run], float],
 ) -> list[Run]:
-    """Untrained methods first, then all methods and poolings of the first seed, of the second, and so on.
+    """Plan untrained methods first, then all methods and poolings of the first seed, of the second, and so on.
 
-    ``pace`` tells how many pairs a second a run trains on; a budget of minutes asks for it.
+    ``pace`` measures the pairs per second of a run, for budgets in minutes.
     """
 
     def run(variant: Variant, seed: int | None, recipe: dict[str, Any], of_study: bool = True) -> Run:
@@ -116,11 +136,11 @@ _TRIAL = {"max_steps": PACE_STEPS, "logging_steps": 1, "eval_strategy": "no", "s
 
 
 def steps_of(budget: Budget, pairs_a_step: int) -> int:
-    """How many steps a budget of steps or pairs gives; the last one may be begun only."""
+    """Convert a budget of steps or pairs to steps, rounded up."""
     return int(budget.amount) if budget.unit == "steps" else math.ceil(budget.amount / pairs_a_step)
 
 
 def pairs_per_second(trial: Run) -> float | None:
-    """What a trial's metrics say of its pace, if it has been run."""
+    """Read the pace of a finished trial from its metrics."""
     paces = [line["pairs_per_second"] for line in trial.metrics() if "pairs_per_second" in line]
     return statistics.median(paces[FIRST_STEPS:]) if len(paces) == PACE_STEPS else None

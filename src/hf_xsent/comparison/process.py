@@ -1,4 +1,4 @@
-"""The process of one run, ``python -m hf_xsent.comparison.process FOLDER``: train what is not trained, then measure."""
+"""Train and measure one run in a separate process: ``python -m hf_xsent.comparison.process FOLDER``."""
 
 from __future__ import annotations
 
@@ -12,28 +12,34 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+import torch
 import yaml
-from filelock import FileLock
 
+from hf_xsent.comparison.planning import untrained_settings
 from hf_xsent.comparison.runs import Run
 from hf_xsent.comparison.tasks import read_task
 from hf_xsent.errors import HfXsentError
-from hf_xsent.evaluation.report import versions, write_json
+from hf_xsent.evaluation.report import versions
 from hf_xsent.evaluation.runner import describe
+from hf_xsent.files import lock, write_json
 from hf_xsent.logs import quiet_logs
+from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.encodes import SupportsEncode
+from hf_xsent.models.loading import load_tokenizer
+from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache
 from hf_xsent.training.pretrain import main as pretrain
 
 logger = logging.getLogger(__name__)
 
 
 def main(folder: str) -> int:
-    """The exit code says how it went; the reason is the last line on standard error."""
+    """Train and measure, and return the exit code; a failure is the last line on standard error."""
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     try:
         quiet_logs()
         run = Run.read(folder)
-        with FileLock(run.folder / "lock"):  # waits for a process that its parent left, while that saves
+        with lock(run.folder / "lock"):  # waits while a process of a killed comparison saves
             if not run.trained and not run.finished:
                 train(run)
             measure(run)
@@ -46,34 +52,27 @@ def main(folder: str) -> int:
 
 
 def train(run: Run) -> None:
-    """``hf-xsent pretrain`` with the run's recipe, from where it stopped; checkpoints go when the model is whole."""
+    """Run ``hf-xsent pretrain --resume`` with the run's recipe, and delete checkpoints when the model is complete."""
     recipe = run.folder / "recipe.yaml"
-    settings = run.recipe | {
-        "model": run.model,
-        "pooling": run.pooling,
-        "seed": run.seed,
-        "output_dir": str(run.training),
-    }
-    recipe.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    settings = {"model": run.model, "pooling": run.pooling, "seed": run.seed, "output_dir": str(run.training)}
+    recipe.write_text(yaml.safe_dump(run.recipe | settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
     pretrain([str(recipe), "--resume"])
     for checkpoint in run.training.glob("checkpoint-*"):
         shutil.rmtree(checkpoint)
 
 
 def measure(run: Run) -> None:
-    """Scores on each task that has none yet."""
+    """Score the run on each task that has no scores yet."""
     missing = [task for task in run.tasks if run.scores(task) is None]
     if not missing:
         return
-    if run.seed is None:
-        embedder = SentenceEmbedder.from_pretrained(run.model, run.pooling, run.recipe.get("max_length"))
-    else:
-        embedder = SentenceEmbedder.from_pretrained(str(run.training))
+    embedder = open_embedder(run)
+    encoder = with_features(run, embedder)
     settings = describe(embedder, run.model if run.seed is None else run.training) | {"pooling": embedder.pooling}
     for name in missing:
         task = read_task(name, run.tasks[name], run.folder.parents[1] / "cache")
         started, cpu_started = time.perf_counter(), time.process_time()
-        scores = task.score(embedder.encode)
+        scores = task.score(encoder.encode)
         content = {
             "task": name,
             "protocol": task.protocol,
@@ -89,8 +88,28 @@ def measure(run: Run) -> None:
         write_json(run.scores_file(name), content)
 
 
+def open_embedder(run: Run) -> SentenceEmbedder:
+    """Load the trained model, or the encoder of an untrained method."""
+    if run.seed is not None:
+        return SentenceEmbedder.from_pretrained(str(run.training))
+    if run.recipe.get("method") == "dual-pivot":
+        pivot = DualPivotForSentenceEmbedding.from_backbone(run.model, **untrained_settings(run.recipe))
+        module: torch.nn.Module = pivot
+        module.to("cuda" if torch.cuda.is_available() else "cpu")
+        return SentenceEmbedder(pivot, load_tokenizer(run.model))
+    return SentenceEmbedder.from_pretrained(run.model, run.pooling, run.recipe.get("max_length"))
+
+
+def with_features(run: Run, embedder: SentenceEmbedder) -> SupportsEncode:
+    """Let a dual pivot read the features of the folder that its recipe names, which runs share."""
+    folder, model = run.recipe.get("features"), embedder.model
+    if folder in (None, "none") or not isinstance(model, DualPivotForSentenceEmbedding):
+        return embedder
+    return CachedEncoder(FeatureCache(folder, model, embedder.tokenizer), model)
+
+
 def _end_with_parent(parent: int) -> None:
-    """A comparison that was killed leaves no process behind: SIGTERM lets training save and end."""
+    """Send this process SIGTERM when the comparison is killed, so that training saves and ends."""
     while os.getppid() == parent:
         time.sleep(1)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,31 +1,217 @@
-"""The report of a study in its three files: report.json, report.md and report.html."""
+"""Write the report of a study: report.json, report.md, and report.html with tables, charts and learning curves."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from os.path import commonprefix
 from pathlib import Path
+from statistics import mean
+from typing import Any
 
-from hf_xsent.comparison.page import PUBLISHED_NOTE, describe, render_page
-from hf_xsent.comparison.tables import Results, cost_table, state_table, task_table
-from hf_xsent.evaluation.report import write_json
+from hf_xsent.comparison.tables import Results, column_name, cost_table, finished, of, state_table, task_table
+from hf_xsent.data.languages import find_language
+from hf_xsent.errors import HfXsentError
+from hf_xsent.files import write_json, write_text
+from hf_xsent.pages.charts import Mark, bar_chart, curve_chart, point_chart
+from hf_xsent.pages.html import legend, page
+
+DEV_ACCURACY = "eval_accuracy"
+_COST_NOTE = "<p>Training only: loading, and measuring on dev and on the tasks, are not counted.</p>\n"
+PUBLISHED_NOTE = "In italics: published figures of other encoders, data and budgets on the same test sentences."
 
 
 def write_reports(output: Path, results: Results) -> None:
-    """The same three times: for programs, for text, for browsers."""
+    """Write the same report as JSON, Markdown and HTML."""
     write_json(output / "report.json", results)
-    for name, text in (("report.md", render_markdown(results)), ("report.html", render_page(results))):
-        part = output / f"{name}.part"
-        part.write_text(text, encoding="utf-8")
-        part.replace(output / name)
+    write_text(output / "report.md", render_markdown(results))
+    write_text(output / "report.html", render_page(results))
 
 
 def render_markdown(results: Results) -> str:
-    """The tables, for a README or a terminal."""
+    """Render the tables for a README or a terminal."""
     parts = [f"# {results['title']}", describe(results)]
     for task, about in results["tasks"].items():
         if about["columns"]:
             note = f" {PUBLISHED_NOTE}" if task in results["published"] else ""
             parts += [f"## {task}", f"{about['protocol']}.{note}", task_table(results, task).markdown()]
-    for title, table in (("What training cost", cost_table(results)), ("Not finished", state_table(results))):
+    for title, table in (("Cost of training", cost_table(results)), ("Unfinished runs", state_table(results))):
         if table.rows:
             parts += [f"## {title}", table.markdown()]
     return "\n\n".join(parts) + "\n"
+
+
+def render_page(results: Results) -> str:
+    """Render one HTML page that loads nothing."""
+    names = dict.fromkeys(run["method"] for run in results["runs"])
+    methods = {name: number for number, name in enumerate(names)}  # and its color
+    costs, states = cost_table(results), state_table(results)
+    sections = [
+        *(_task_section(results, task, methods) for task in results["tasks"]),
+        _curve_section(results, methods),
+        _section("Cost of training", _COST_NOTE + costs.html() if costs.rows else ""),
+        _section("Unfinished runs", states.html() if states.rows else ""),
+        _section("How each method was trained", _recipes(results)),
+    ]
+    body = f"<h1>{escape(results['title'])}</h1>\n{_summary(results)}\n" + "\n".join(filter(None, sections))
+    return page(results["title"], body)
+
+
+def describe(results: Results) -> str:
+    """Describe start, budget, seeds and poolings in a sentence."""
+    ((unit, amount),) = results["budget"].items()
+    seeds = {run["seed"] for run in results["runs"] if run["seed"] is not None}
+    poolings = list(dict.fromkeys(run["pooling"] for run in results["runs"]))
+    return (
+        f"Every method starts from {results['model']} and gets {amount:,g} {unit} of training; "
+        f"{len(seeds)} seed{'' if len(seeds) == 1 else 's'}, pooling by {' and by '.join(poolings)}. "
+        "Figures are means over seeds, ± their standard deviation."
+    )
+
+
+def _summary(results: Results) -> str:
+    """Render the description, the best method of each task, and the cost of all runs."""
+    best = []
+    for task, about in results["tasks"].items():
+        scored = {name_of(row): _headline(results, row, task)[0] for row in finished(results)}
+        if scored:
+            name = max(scored, key=lambda name: scored[name])
+            words = f"{task}, {column_name(about, about['columns'][0])}: the best, {name}"
+            best.append(f"<div><strong>{scored[name]:.2f}</strong><span>{escape(words)}</span></div>")
+    runs = results["runs"]
+    done = sum(run["state"] == "finished" for run in runs)
+    minutes = sum(run["cost"].get("cpu_seconds", 0) for run in runs) / 60
+    spent, unit = (minutes, "minutes") if minutes < 100 else (minutes / 60, "hours")
+    counts = (
+        f"<div><strong>{done} of {len(runs)}</strong><span>runs finished</span></div>\n"
+        f"<div><strong>{spent:.1f}</strong><span>CPU {unit} of training</span></div>"
+    )
+    return f'<p>{escape(describe(results))}</p>\n<div class="figures">\n{"".join(best)}\n{counts}\n</div>'
+
+
+def name_of(row: Mapping[str, Any]) -> str:
+    """Name a method with its pooling."""
+    return f"{row['method']}, {row['pooling']}"
+
+
+def _headline(results: Results, row: Mapping[str, Any], task: str) -> tuple[float, float]:
+    """Return mean and deviation of the figure that ranks methods."""
+    value, deviation = of(row, task, results["tasks"][task]["columns"][0])
+    return value or 0.0, deviation or 0.0
+
+
+def _task_section(results: Results, task: str, methods: Mapping[str, int]) -> str:
+    rows, about = finished(results), results["tasks"][task]
+    if not rows:
+        return ""
+    first = column_name(about, about["columns"][0])
+    marks = [
+        Mark(
+            (row["cost"].get("cpu_seconds") or [0.0])[0] / 60,
+            _headline(results, row, task)[0],
+            methods[row["method"]],
+            name_of(row) if len({row["pooling"] for row in rows}) > 1 else row["method"],
+            _headline(results, row, task)[1],
+        )
+        for row in rows
+    ]
+    parts = [
+        f"<p>{escape(about['protocol'])}.{' ' + PUBLISHED_NOTE if task in results['published'] else ''}</p>",
+        task_table(results, task).html(),
+        f"<h3>Cost against accuracy: {escape(first)}</h3>",
+        point_chart(f"{task}: cost against accuracy", marks, "CPU minutes of training"),
+        _plot(results, task),
+        *_bars(rows, task, about["main"], methods),
+    ]
+    return _section(task, "\n".join(parts))
+
+
+def _plot(results: Results, task: str) -> str:
+    """Draw the headline figure over the plotted setting: one curve for the rows that differ only in it."""
+    setting, about = results.get("plot"), results["tasks"][task]
+    recipes = {(run["method"], run["pooling"]): run["recipe"] for run in results["runs"]}
+    points: dict[str, list[tuple[float, float]]] = {}
+    names: dict[str, list[str]] = {}
+    for row in finished(results):
+        recipe = recipes[row["method"], row["pooling"]]
+        value = recipe.get(setting)
+        value = value[0] if isinstance(value, list) and len(value) == 1 else value
+        if isinstance(value, int | float):
+            others = json.dumps([row["pooling"], {**recipe, setting: None}], sort_keys=True, default=str)
+            points.setdefault(others, []).append((value, _headline(results, row, task)[0]))
+            names.setdefault(others, []).append(row["method"])
+    curves = {
+        commonprefix(names[others]).strip(" ,"): (number, sorted(some))
+        for number, (others, some) in enumerate(points.items())
+        if len(some) > 1
+    }
+    if not curves:
+        return ""
+    title = f"{task}, {column_name(about, about['columns'][0])}, by {setting}"
+    return f"<h3>{escape(title)}</h3>\n{curve_chart(title, curves, str(setting), named=True)}"
+
+
+def _bars(rows: Sequence[Mapping[str, Any]], task: str, main: str, methods: Mapping[str, int]) -> Iterator[str]:
+    """Draw a chart per pooling, with one bar per language and method."""
+    for pooling in dict.fromkeys(row["pooling"] for row in rows):
+        of_method = {row["method"]: row["languages"][task] for row in rows if row["pooling"] == pooling}
+        codes = dict.fromkeys(code for languages in of_method.values() for code in languages)
+        values = {
+            _language(code): [of_method.get(method, {}).get(code, {}).get(main, [None])[0] for method in methods]
+            for code in codes
+        }
+        if not values:
+            continue
+        chart = bar_chart(f"{task} by language, {pooling} pooling", values, list(methods))
+        yield f"<details><summary>By language, {pooling} pooling</summary>\n{legend(methods)}\n{chart}\n</details>"
+
+
+def _curve_section(results: Results, methods: Mapping[str, int]) -> str:
+    """Draw dev accuracy and the loss of each objective over steps, for each pooling."""
+    parts: list[str] = []
+    drawn: set[str] = set()
+    kinds = dict.fromkeys(kind for run in results["runs"] for kind in run["curves"])
+    for kind in sorted(kinds, key=lambda kind: kind != DEV_ACCURACY):
+        for pooling in dict.fromkeys(run["pooling"] for run in results["runs"]):
+            runs = [run for run in results["runs"] if run["pooling"] == pooling]
+            means = {method: mean_curve([run for run in runs if run["method"] == method], kind) for method in methods}
+            curves = {method: (methods[method], curve) for method, curve in means.items() if len(curve) > 1}
+            if curves:
+                drawn.update(curves)
+                name = "Accuracy on dev" if kind == DEV_ACCURACY else f"Loss of {kind.replace('_', ' ')}"
+                title = f"{name}, {pooling} pooling"
+                parts.append(f"<h3>{escape(title)}</h3>\n{curve_chart(title, curves, 'step', kind != DEV_ACCURACY)}")
+    named = legend({method: color for method, color in methods.items() if method in drawn})
+    return _section("Learning curves", "\n".join([named, *parts])) if parts else ""
+
+
+def mean_curve(runs: Sequence[Mapping[str, Any]], kind: str) -> list[tuple[float, float]]:
+    """Average over seeds at each step that all logged: of finished runs, or of all if none is finished."""
+    logged = [run for run in runs if run["curves"].get(kind)]
+    some = [run for run in logged if run["state"] == "finished"] or logged
+    values = [dict(run["curves"][kind]) for run in some]
+    steps = [step for step in values[0] if all(step in one for one in values)] if values else []
+    return [(step, mean(one[step] for one in values)) for step in steps]
+
+
+def _recipes(results: Results) -> str:
+    """List the settings of each method, and the versions."""
+    parts = []
+    for method, run in {run["method"]: run for run in results["runs"]}.items():
+        if run["seed"] is not None:
+            recipe = json.dumps(run["recipe"], indent=1, ensure_ascii=False)
+            parts.append(f"<details><summary>{escape(method)}</summary><pre>{escape(recipe)}</pre></details>")
+    versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
+    return "\n".join([*parts, f"<p>{escape(versions)}</p>"]) if parts else ""
+
+
+def _section(title: str, content: str) -> str:
+    return f"<section>\n<h2>{escape(title)}</h2>\n{content}\n</section>" if content else ""
+
+
+def _language(code: str) -> str:
+    try:
+        return find_language(code).name
+    except HfXsentError:
+        return code

@@ -1,4 +1,4 @@
-"""The runs' figures gathered: means and deviations over seeds, learning curves, costs, and what papers published."""
+"""Collect the figures of runs: means and deviations over seeds, learning curves, costs, and published figures."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hf_xsent.comparison.runs import PLACES, Run
+from hf_xsent.comparison.runs import LOCATION_KEYS, Run
 from hf_xsent.comparison.study import Study
 from hf_xsent.comparison.tasks import MEASURED
-from hf_xsent.evaluation.published import published_figures
-from hf_xsent.evaluation.report import versions
+from hf_xsent.evaluation.report import published_figures, versions
 
 COSTS = ("cpu_seconds", "seconds", "peak_mib")
 
 
 def collect(study: Study, runs: Sequence[Run]) -> dict[str, Any]:
-    """All that a report shows, as data."""
+    """Collect the content of a report as data."""
     records = [_record(run) for run in runs]
-    summary = [_summary(some) for some in _together(records)]
+    summary = [_summary(some) for some in _by_seed(records)]
     return {
         "title": study.title,
         "model": study.model,
@@ -27,16 +26,15 @@ def collect(study: Study, runs: Sequence[Run]) -> dict[str, Any]:
         "summary": summary,
         "published": _published(study.tasks, records),
         "runs": records,
+        "plot": study.plot,
         "versions": versions(),
     }
 
 
 def _record(run: Run) -> dict[str, Any]:
-    """One run, whatever its state."""
+    """Describe one run, finished or not."""
     metrics, failure = run.metrics(), run.failure()
-    trained: dict[str, Any] = (
-        next((line for line in reversed(metrics) if "cpu_seconds" in line), {}) if run.seed is not None else {}
-    )
+    cost: dict[str, Any] = next((line for line in reversed(metrics) if "cpu_seconds" in line), {})
     state = "finished" if run.finished else "failed" if failure else "unfinished"
     return {
         "method": run.method,
@@ -46,15 +44,15 @@ def _record(run: Run) -> dict[str, Any]:
         "failure": failure,
         "folder": f"{run.folder.parent.name}/{run.folder.name}",
         "steps": run.steps,
-        "cost": {cost: trained[cost] for cost in COSTS if cost in trained},
+        "cost": {name: cost[name] for name in COSTS if name in cost},
         "scores": {task: scores for task in run.tasks if (scores := run.scores(task)) is not None},
         "curves": _curves(metrics),
-        "recipe": {key: value for key, value in run.recipe.items() if key not in PLACES},
+        "recipe": {key: value for key, value in run.recipe.items() if key not in LOCATION_KEYS},
     }
 
 
 def _curves(metrics: Iterable[dict[str, Any]]) -> dict[str, list[list[float]]]:
-    """Steps and values of each objective's loss and of the accuracy on dev, where it was measured."""
+    """Return steps and values of each objective's loss, and of dev accuracy where it was measured."""
     curves: dict[str, list[list[float]]] = {}
     for line in metrics:
         for key, value in line.items():
@@ -63,8 +61,8 @@ def _curves(metrics: Iterable[dict[str, Any]]) -> dict[str, list[list[float]]]:
     return curves
 
 
-def _together(records: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The runs that differ by seed alone."""
+def _by_seed(records: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Group the runs that differ only by seed."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for record in records:
         groups.setdefault((record["method"], record["pooling"]), []).append(record)
@@ -72,7 +70,7 @@ def _together(records: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def _summary(some: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One row of the comparison: what the finished ones among these runs come to."""
+    """Summarize the finished runs among these as one row."""
     done = [record for record in some if record["state"] == "finished"]
     tasks = list(done[0]["scores"]) if done else []
     return {
@@ -90,14 +88,14 @@ def _summary(some: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def mean_and_sd(values: Iterable[float]) -> list[float | None]:
-    """The mean, and the deviation of a sample (none of a single value)."""
+    """Return the mean, and the sample standard deviation (None for a single value)."""
     some = list(values)
     sd = round(statistics.stdev(some), 4) if len(some) > 1 else None
     return [round(statistics.mean(some), 4), sd]
 
 
 def _over_seeds(seeds: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str, list[float | None]]]:
-    """Of figures by group or language, those that every seed has."""
+    """Average the figures by group or language that every seed has."""
     return {
         group: {
             name: mean_and_sd(one[group][name] for one in seeds)
@@ -109,7 +107,7 @@ def _over_seeds(seeds: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[
 
 
 def _task(name: str, options: dict[str, Any], records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What its numbers are, and its columns: the whole set by each figure, each group by the main one."""
+    """Describe a task and its columns: the whole set with each figure, each group with the main one."""
     scores = next((one["scores"][name] for one in records if name in one["scores"]), None)
     if scores is None:
         return {"options": options, "columns": []}
@@ -130,7 +128,7 @@ def _task(name: str, options: dict[str, Any], records: Sequence[dict[str, Any]])
 
 
 def _published(tasks: Iterable[str], records: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Papers' rows with figures that we measured, too; all groups of a model in one row."""
+    """Select the published figures that were also measured here; all groups of a model in one row."""
     rows: dict[str, dict[tuple[str, str], dict[str, Any]]] = {task: {} for task in tasks}
     for one in published_figures():
         task, group = one["task"], one["group"]

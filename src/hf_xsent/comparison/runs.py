@@ -1,24 +1,22 @@
-"""One run of a study, a folder each: what it shall do, what it has done, how it failed. Named and known by content."""
+"""Store one run of a study in a folder that is named by content: its job, results and failure."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.bitext import resolve_sources
-from hf_xsent.data.sources import source_files
-from hf_xsent.evaluation.report import write_json
+from hf_xsent.data.readers.sources import source_files
+from hf_xsent.files import digest, file_digest, is_local, write_json
 from hf_xsent.training.callbacks import METRICS_FILE
 
 JOB_FILE, FAILURE_FILE, LOG_FILE = "run.json", "failure.json", "log.txt"
 _MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt")
-PLACES = ("cache_dir", "output_dir", "report_to")  # where things go decides nothing of what comes out
+LOCATION_KEYS = ("cache_dir", "features", "output_dir", "report_to")  # name folders, which change no result
 
 
 @dataclass(frozen=True)
@@ -29,58 +27,58 @@ class Run:
     method: str
     pooling: str
     seed: int | None  # None: nothing is trained
-    model: str  # the start
-    recipe: dict[str, Any]  # of hf-xsent pretrain; of an untrained method max_length at most
+    model: str  # to start from
+    recipe: dict[str, Any]  # of hf-xsent pretrain; of an untrained method at most length and layers
     tasks: dict[str, dict[str, Any]]  # options by name
     identities: dict[str, str]  # of the tasks
     keep_model: bool
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Name the run for logs and tables."""
         return f"{self.method}, {self.pooling}" + ("" if self.seed is None else f", seed {self.seed}")
 
     @property
     def training(self) -> Path:
-        """The output folder of its training."""
+        """Return the output folder of training."""
         return self.folder / "training"
 
     @property
     def trained(self) -> bool:
-        """Whether there is a model to measure: weights are written last and whole."""
+        """Return whether there is a model to measure: weights are written last."""
         return self.seed is None or (self.training / "model.safetensors").is_file()
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to do."""
+        """Return whether all tasks are measured."""
         return all(self.scores(task) is not None for task in self.tasks) if self.tasks else self.trained
 
     @property
     def doing(self) -> str:
-        """What it is at."""
+        """Return the current stage."""
         return "measuring" if self.trained else "training"
 
     @property
     def steps(self) -> int:
-        """How many training has."""
+        """Return the steps of training."""
         return int(self.recipe["max_steps"]) if self.seed is not None else 0
 
     @property
     def steps_done(self) -> int:
-        """How many training has done, as far as it logged."""
+        """Return the last step that training logged."""
         return max((line["step"] for line in self.metrics()), default=0)
 
     def scores_file(self, task: str) -> Path:
-        """Where its scores on one task are."""
+        """Return the file of the scores on a task."""
         return self.folder / "scores" / f"{task}.json"
 
     def scores(self, task: str) -> dict[str, Any] | None:
-        """Its scores on one task, if they were measured on the sentences that the task has now."""
+        """Read the scores on a task, if they were measured on the task's current sentences."""
         content = _read_json(self.scores_file(task))
         return content if content is not None and content["identity"] == self.identities[task] else None
 
     def metrics(self) -> list[dict[str, Any]]:
-        """What training logged so far."""
+        """Read what training logged so far."""
         try:
             lines = (self.training / METRICS_FILE).read_text(encoding="utf-8").splitlines()
         except OSError:
@@ -88,51 +86,56 @@ class Run:
         return [json.loads(line) for line in lines if line.endswith("}")]
 
     def failure(self) -> dict[str, Any] | None:
-        """How its last attempt ended, if it failed."""
+        """Read how the last attempt failed, if it did."""
         return _read_json(self.folder / FAILURE_FILE)
 
     def begin(self) -> None:
-        """Write down what its process shall do; an earlier failure is forgotten."""
+        """Write the job for the run's process, and delete an earlier failure."""
         write_json(self.folder / JOB_FILE, {**asdict(self), "folder": str(self.folder)})
         (self.folder / FAILURE_FILE).unlink(missing_ok=True)
 
     def fail(self, exit_code: int, message: str) -> None:
-        """Write down how its process ended."""
+        """Record how the process failed."""
         failure = {"while": self.doing, "exit_code": exit_code, "message": message}
         write_json(self.folder / FAILURE_FILE, failure)
 
     @classmethod
     def read(cls, folder: str | Path) -> Run:
-        """As it was saved."""
+        """Read the run that ``begin`` wrote."""
         content = json.loads((Path(folder) / JOB_FILE).read_text(encoding="utf-8"))
         return cls(**{**content, "folder": Path(folder)})
 
 
 def run_folder(runs: Path, method: str, pooling: str, seed: int | None, model: str, recipe: Mapping[str, Any]) -> Path:
-    """A readable name and a hash of all that decides the trained model: settings, start and data, by content."""
-    decides = {key: value for key, value in recipe.items() if key not in PLACES}
+    """Name a run by method and a hash of all that determines its model: settings, start and data, by content."""
+    decides = {key: value for key, value in recipe.items() if key not in LOCATION_KEYS}
     decides |= {key: _bitext_content(recipe, key) for key in ("data", "dev") if recipe.get(key)}
-    decides |= {key: file_content(recipe[key]) for key in ("teacher", "rtl_vocabulary") if recipe.get(key)}
-    decides.pop("links", None)  # are part of the data
-    text = json.dumps([file_content(model), pooling, seed, decides], sort_keys=True, default=str)
-    content = hashlib.sha256(text.encode()).hexdigest()[:8]
+    decides |= {"unpaired": [file_content(file) for file in recipe["unpaired"]]} if recipe.get("unpaired") else {}
+    decides |= {"features": "none"} if recipe.get("features") == "none" else {}  # float32, cached is float16
+    if isinstance(recipe.get("objectives"), Mapping):
+        decides["objectives"] = dict(recipe["objectives"])
+        for name, one in recipe["objectives"].items():
+            if isinstance(one, Mapping) and one.get("teacher"):
+                decides["objectives"][name] = {**one, "teacher": file_content(one["teacher"])}
+    decides.pop("links", None)  # part of the hash of the data
+    content = digest([file_content(model), pooling, seed, decides])[:8]
     for known in sorted(runs.glob(f"*-{content}")):
-        return known  # whatever the method was called then
+        return known  # also if the method had another name
     name = re.sub(r"[^a-z0-9.]+", "-", f"{method} {pooling} {'' if seed is None else seed}".lower()).strip("-")
     return runs / f"{name}-{content}"
 
 
 def file_content(name: str) -> str:
-    """A hash of the file, or of the model's files in the folder, of that name; of a Hub id the id itself."""
+    """Hash a file, or the model files of a folder; return a Hub id unchanged."""
     path = Path(name)
     if path.is_dir():
         files = sorted({file for pattern in _MODEL_FILES for file in path.glob(pattern)})
-        return _hash_text(*(f"{file.name} {_hash_file(file)}" for file in files))
-    return _hash_file(path) if path.is_file() else name
+        return digest("\n".join(f"{file.name} {file_digest(file)}" for file in files))
+    return file_digest(path) if is_local(path) else name
 
 
 def _bitext_content(recipe: Mapping[str, Any], key: str) -> list[list[str]]:
-    """Language, columns and files' hashes of each source, with its links."""
+    """Return language, columns and file hashes of each source and its links."""
     columns = recipe.get("columns") or (None, None)
     links = recipe.get("links") if key == "data" else None
     sources = resolve_sources(recipe[key], links=links, target_language=recipe.get("target_language", "en"))
@@ -140,27 +143,9 @@ def _bitext_content(recipe: Mapping[str, Any], key: str) -> list[list[str]]:
     for language, some in sources.items():
         for source in some:
             files = [*source_files(source), *([Path(source.links)] if source.links else [])]
-            hashes = [_hash_file(file) for file in files] or [source.path]  # a Hub id has no files here
+            hashes = [file_digest(file) for file in files] or [source.path]  # a Hub id has no files here
             found.append([language, *map(str, columns), *hashes])
     return found
-
-
-def _hash_file(path: Path) -> str:
-    stat = path.stat()
-    return _hash_unchanged(path, stat.st_size, stat.st_mtime_ns)
-
-
-@cache
-def _hash_unchanged(path: Path, size: int, changed: int) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()[:16]
-
-
-def _hash_text(*parts: str) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

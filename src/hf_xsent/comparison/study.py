@@ -1,24 +1,28 @@
-"""A study: the YAML file that names methods, budget, seeds, poolings and tasks, read and checked key by key."""
+"""Read and check a study: a YAML file of methods, budget, seeds, poolings and tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import yaml
 
 from hf_xsent.comparison.tasks import check_tasks
-from hf_xsent.errors import RecipeError, nearest
-from hf_xsent.packing import POOLINGS
-from hf_xsent.training.arguments import read_recipe_file, recipe_keys
+from hf_xsent.errors import RecipeError
+from hf_xsent.objectives.registry import merge_objectives
+from hf_xsent.settings.reading import check_known, read_mapping
+from hf_xsent.tensors.packing import POOLINGS
+from hf_xsent.training.reading import recipe_keys
 
 NEEDED = ("model", "data", "budget", "methods", "tasks")
-KEYS = (*NEEDED, "title", "recipe", "settings", "poolings", "seeds", "keep_models")
-OF_A_METHOD = ("recipe", "train", "poolings", "seeds")  # beside the keys of a recipe
+KEYS = (*NEEDED, "title", "recipe", "settings", "poolings", "seeds", "keep_models", "plot")
+OF_A_METHOD = ("recipe", "train", "poolings", "seeds")  # besides the keys of a recipe
+UNTRAINED_KEYS = ("max_length",)  # settings of an untrained encoder
+UNTRAINED_PIVOT_KEYS = (*UNTRAINED_KEYS, "method", "layers", "features")
 BUDGETS = ("steps", "pairs", "minutes")
-VARIED = {  # what the study itself sets in each recipe, and by which key
+STUDY_KEYS = {  # keys of a recipe that the study sets, and the keys of the study to use instead
     "model": "model",
     "pooling": "poolings",
     "seed": "seeds",
@@ -30,29 +34,26 @@ VARIED = {  # what the study itself sets in each recipe, and by which key
 
 @dataclass(frozen=True)
 class Budget:
-    """What every trained method gets: so many steps, so many pairs, or so many minutes of training."""
+    """The training of every method, in steps, pairs or minutes."""
 
     unit: str
     amount: float
 
-    def __str__(self) -> str:
-        return f"{self.amount:,g} {self.unit}"
-
 
 @dataclass(frozen=True)
 class Method:
-    """One row of the comparison; untrained, it is the start as it is."""
+    """One row of the comparison; an untrained one is the starting encoder, or an average of its layers (dual pivot)."""
 
     name: str
     trained: bool
-    settings: dict[str, Any]  # of its recipe, without what the study varies
+    settings: dict[str, Any]  # of its recipe, without those that the study sets
     poolings: tuple[str, ...]
     seeds: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Study:
-    """What the file says, checked."""
+    """The checked content of the file."""
 
     title: str
     model: str
@@ -60,12 +61,13 @@ class Study:
     methods: tuple[Method, ...]
     tasks: dict[str, dict[str, Any]]  # options by name
     keep_models: bool
+    plot: str | None = None  # the setting over which accuracy is drawn
 
 
 def read_study(path: str | Path, changes: Sequence[str] = ()) -> Study:
-    """The study of a YAML file, with ``key=value`` changes, such as ``budget.steps=10``; all mistakes are told here."""
+    """Read and check a study file, with ``key=value`` changes such as ``budget.steps=10``."""
     path = Path(path)
-    content = _read(path)
+    content = read_mapping(path, "study")
     for change in changes:
         _change(content, change)
     try:
@@ -74,51 +76,39 @@ def read_study(path: str | Path, changes: Sequence[str] = ()) -> Study:
         raise RecipeError(f"{path}: {error}") from error
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RecipeError(f"cannot read the study {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RecipeError(f"the study {path} is no YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(content, Mapping):
-        raise RecipeError(f"the study {path} says nothing: give {', '.join(NEEDED)}")
-    return dict(cast(Mapping[str, Any], content))
-
-
 def _change(content: dict[str, Any], change: str) -> None:
     key, equals, value = change.partition("=")
     if not equals:
         raise RecipeError(f"--set takes key=value, such as budget.steps=100, not {change!r}")
     *above, last = key.split(".")
     place = content
-    for part in above:
+    for before, part in zip(["", *above], above, strict=False):
         inner = place.get(part)
+        if before == "objectives" and isinstance(inner, int | float):
+            inner = {"weight": inner}
         place[part] = place = dict(inner) if isinstance(inner, Mapping) else {}
     try:
         place[last] = yaml.safe_load(value)
     except yaml.YAMLError as error:
-        raise RecipeError(f"--set {key}: {value!r} is no YAML value") from error
+        raise RecipeError(f"--set {key}: {value!r} is not a YAML value") from error
 
 
 def _study(content: Mapping[str, Any], path: Path) -> Study:
-    _known("", content, KEYS)
+    check_known(content, KEYS, "")
     for key in NEEDED:
         if content.get(key) in (None, "", [], {}):
             raise RecipeError(f"{key} is missing: write it into the file, or give it by --set {key}=…")
     shared = _mapping("settings", content.get("settings", {}))
     _check_settings("settings", shared, recipe_keys())
-    defaults = {
-        "recipe": content.get("recipe"),
-        "poolings": content.get("poolings", ["mean"]),
-        "seeds": content.get("seeds", [0]),
-    }
+    defaults = {key: content.get(key, value) for key, value in (("recipe", None), ("poolings", "mean"), ("seeds", 0))}
     methods = tuple(
         _method(str(name), defaults | _mapping(f"methods.{name}", {} if own is None else own), content, shared, path)
         for name, own in _mapping("methods", content["methods"]).items()
     )
     tasks = {name: _mapping(f"tasks.{name}", options) for name, options in _mapping("tasks", content["tasks"]).items()}
     check_tasks(tasks)
+    if content.get("plot") is not None:
+        check_known([_is("plot", content["plot"], str)], recipe_keys(), "plot: ")
     return Study(
         title=_is("title", content.get("title", path.stem), str),
         model=_is("model", content["model"], str),
@@ -126,14 +116,15 @@ def _study(content: Mapping[str, Any], path: Path) -> Study:
         methods=methods,
         tasks=tasks,
         keep_models=_is("keep_models", content.get("keep_models", True), bool),
+        plot=content.get("plot"),
     )
 
 
 def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: dict[str, Any], path: Path) -> Method:
-    """The method's recipe file, changed by the study's settings, changed by the method's own."""
+    """Merge the method's recipe file, the study's settings and the method's settings; later ones win."""
     at = f"methods.{name}"
     trained = _is(f"{at}.train", own.get("train", True), bool)
-    poolings, seeds = _several(f"{at}.poolings", own["poolings"]), _several(f"{at}.seeds", own["seeds"])
+    poolings, seeds = _distinct(f"{at}.poolings", own["poolings"]), _distinct(f"{at}.seeds", own["seeds"])
     for pooling in poolings:
         if pooling not in POOLINGS:
             raise RecipeError(f"{at}: unknown pooling {pooling!r}: use {', '.join(POOLINGS)}")
@@ -142,22 +133,32 @@ def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: 
     changes = {key: value for key, value in own.items() if key not in OF_A_METHOD}
     _check_settings(at, changes, [*recipe_keys(), *OF_A_METHOD])
     if not trained:
-        if stated := [key for key in changes if key != "max_length"]:
-            raise RecipeError(f"{at}.{stated[0]}: an untrained method has no recipe; only max_length can be given")
-        changes = {key: value for key, value in (shared | changes).items() if key == "max_length"}
-        return Method(name, False, changes, poolings, ())
+        settings = shared | changes
+        known = UNTRAINED_PIVOT_KEYS if settings.get("method") == "dual-pivot" else UNTRAINED_KEYS
+        if stated := [key for key in changes if key not in known]:
+            raise RecipeError(f"{at}.{stated[0]}: an untrained method has no recipe; give only {' or '.join(known)}")
+        return Method(name, False, {key: settings[key] for key in known if key in settings}, poolings, ())
     from_file: dict[str, Any] = {}
     if own["recipe"] is not None:
-        from_file = read_recipe_file(path.parent / _is(f"{at}.recipe", own["recipe"], str), recipe_keys())
-        from_file = {key: value for key, value in from_file.items() if key not in VARIED}
-    return Method(name, True, from_file | {"data": content["data"]} | shared | changes, poolings, seeds)
+        recipe = path.parent / _is(f"{at}.recipe", own["recipe"], str)
+        from_file = read_mapping(recipe)
+        check_known(from_file, recipe_keys(), f"{recipe}: ")
+        from_file = {key: value for key, value in from_file.items() if key not in STUDY_KEYS}
+    settings = from_file | {"data": content["data"]} | shared | changes
+    if isinstance(settings.get("objectives"), dict):  # the study chooses objectives, with the recipe's settings
+        objectives: dict[str, Any] = {}
+        for layer in (from_file, shared, changes):
+            if isinstance(layer.get("objectives"), dict):
+                objectives = merge_objectives(objectives, layer["objectives"])
+        settings["objectives"] = objectives
+    return Method(name, True, settings, poolings, seeds)
 
 
 def _check_settings(at: str, settings: Mapping[str, Any], known: Sequence[str]) -> None:
-    _known(at, settings, known)
+    check_known(settings, known, f"{at}: ")
     for key in settings:
-        if key in VARIED:
-            raise RecipeError(f"{at}.{key}: every run gets its own from the study: use {VARIED[key]}")
+        if key in STUDY_KEYS:
+            raise RecipeError(f"{at}.{key}: the study sets it for each run: use {STUDY_KEYS[key]}")
 
 
 def _budget(stated: Mapping[str, Any]) -> Budget:
@@ -171,20 +172,13 @@ def _budget(stated: Mapping[str, Any]) -> Budget:
     return Budget(unit, amount)
 
 
-def _known(at: str, content: Mapping[str, Any], known: Iterable[str]) -> None:
-    for key in content:
-        if key not in known:
-            where = f"{at}: " if at else ""
-            raise RecipeError(f"{where}unknown key {key!r}" + nearest(str(key), known))
-
-
 def _mapping(at: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise RecipeError(f"{at} takes keys with values, not {value!r}")
     return dict(value)
 
 
-def _several(at: str, value: Any) -> tuple[Any, ...]:
+def _distinct(at: str, value: Any) -> tuple[Any, ...]:
     some = tuple(value) if isinstance(value, list) else (value,)
     if not some or len(set(map(str, some))) != len(some):
         raise RecipeError(f"{at} takes one or more different values, not {value!r}")

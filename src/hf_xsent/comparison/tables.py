@@ -1,52 +1,47 @@
-"""The tables of a report: one a task, one of costs, one of what is not there yet."""
+"""Build the tables of a report: one for each task, one of costs, one of unfinished runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hf_xsent.pages.tables import Cell, Table
+from hf_xsent.pages.html import Cell, Table
 
 Results = Mapping[str, Any]
 MeanAndSd = Sequence[float | None]
 
 
 def task_table(results: Results, task: str) -> Table:
-    """Methods and their figures, mean ± sd over seeds; then what papers published for the same sentences."""
+    """List methods with their figures, mean ± sd over seeds, then published figures for the same sentences."""
     about = results["tasks"][task]
     columns = about["columns"]
     ours = [
         [Cell(row["method"]), Cell(row["pooling"]), _seeds(row), *(figure(of(row, task, column)) for column in columns)]
         for row in finished(results)
     ]
-    quoted = [
-        [Cell(paper["model"]), Cell(paper["paper"]), Cell(""), *(_quoted(paper, column) for column in columns)]
-        for paper in results["published"].get(task, [])
-    ]
+    quoted = []
+    for paper in results["published"].get(task, []):
+        figures = (figure([paper["groups"].get(group, {}).get(name), None], 1) for group, name in columns)
+        quoted.append([Cell(paper["model"]), Cell(paper["paper"]), Cell(""), *figures])
     headings = [column_name(about, column) for column in columns]
     return Table(["method", "pooling", "seeds", *headings], [*ours, *quoted], len(quoted))
 
 
 def column_name(about: Mapping[str, Any], column: Sequence[str]) -> str:
-    """Such as: mean of 36."""
+    """Name a column, such as: mean of 36."""
     group, name = column
     return f"{about['headings'][name]} of {group}"
 
 
 def of(row: Mapping[str, Any], task: str, column: Sequence[str]) -> MeanAndSd:
-    """A figure of a summary's row, as mean and deviation; of what it has not, neither."""
+    """Return mean and deviation of a figure in a summary's row, or two None."""
     group, name = column
     value: MeanAndSd = row["groups"][task].get(group, {}).get(name, (None, None))
     return value
 
 
-def _quoted(paper: Mapping[str, Any], column: Sequence[str]) -> Cell:
-    group, name = column
-    return figure([paper["groups"].get(group, {}).get(name), None], 1)
-
-
 def cost_table(results: Results) -> Table:
-    """What training took; of a run that was stopped and went on, all pieces."""
+    """List the cost of training, of a resumed run from its first step."""
     rows = [
         [
             Cell(row["method"]),
@@ -63,33 +58,24 @@ def cost_table(results: Results) -> Table:
 
 
 def state_table(results: Results) -> Table:
-    """Runs that failed or are not done, and why."""
+    """List the runs that failed or are unfinished, and why."""
     rows = []
     for run in results["runs"]:
         if run["state"] != "finished":
             failure = run["failure"] or {}
-            said = f"{failure['message']} (while {failure['while']})" if failure else ""
-            rows.append(
-                [
-                    Cell(run["method"]),
-                    Cell(run["pooling"]),
-                    _number(run["seed"]),
-                    Cell(run["state"]),
-                    _number(failure.get("exit_code")),
-                    Cell(said),
-                    Cell(run["folder"]),
-                ]
-            )
+            message = f"{failure['message']} (while {failure['while']})" if failure else ""
+            numbers = [_number(run["seed"]), Cell(run["state"]), _number(failure.get("exit_code"))]
+            rows.append([Cell(run["method"]), Cell(run["pooling"]), *numbers, Cell(message), Cell(run["folder"])])
     return Table(["method", "pooling", "seed", "state", "exit code", "message", "folder"], rows)
 
 
 def finished(results: Results) -> list[Mapping[str, Any]]:
-    """The rows of the summary that have something to show."""
+    """Select the rows of the summary that have scores."""
     return [row for row in results["summary"] if row["groups"]]
 
 
 def figure(value: MeanAndSd | None, decimals: int = 2) -> Cell:
-    """Mean ± sd, sorted by the mean."""
+    """Format mean ± sd; cells sort by the mean."""
     mean, sd = value or (None, None)
     if mean is None:
         return Cell("")

@@ -1,4 +1,4 @@
-"""What methods are compared on: the evaluation tasks, and retrieval among pairs of one's own."""
+"""Load the tasks of a comparison: the evaluation tasks, and retrieval on any bitext."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hf_xsent.data.benchmarks import TatoebaSet
+from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.errors import RecipeError, nearest
 from hf_xsent.evaluation.registry import TASKS, load_tasks, tatoeba_group
 from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.task import EvaluationTask
 
-MEASURED = "measured"  # the group of all languages that were
+MEASURED = "measured"  # the group of all measured languages
 
 _OPTIONS: dict[str, dict[str, Any]] = {name: {"data": str, "languages": list} for name in TASKS}
 _OPTIONS["tatoeba"]["group"] = str | int
@@ -23,7 +23,7 @@ _OPTIONS["retrieval"] = {"data": str | list | dict, "languages": list, "max_pair
 
 @dataclass(frozen=True)
 class RetrievalTask(TatoebaTask):
-    """As Tatoeba measures, on other pairs."""
+    """Tatoeba's measure on other pairs."""
 
     name: ClassVar[str] = "retrieval"
     title: ClassVar[str] = "Retrieval"
@@ -40,7 +40,7 @@ def read_task(name: str, options: Mapping[str, Any], cache_dir: Path) -> Evaluat
 
 
 def check_tasks(tasks: Mapping[str, Mapping[str, Any]]) -> None:
-    """Known names, known options and none missing."""
+    """Check the names of tasks, and the names and types of their options."""
     for name, options in tasks.items():
         if name not in _OPTIONS:
             raise RecipeError(f"tasks: unknown task {name!r}: use {', '.join(_OPTIONS)}" + nearest(str(name), _OPTIONS))
@@ -63,12 +63,10 @@ def check_tasks(tasks: Mapping[str, Mapping[str, Any]]) -> None:
 def _own_pairs(
     cache_dir: Path, data: Any, languages: list[str] | None = None, max_pairs: int | None = None
 ) -> RetrievalTask:
-    """Every pair counts, none is cleaned away."""
+    """Load all pairs, without cleaning."""
     bitext = load_bitext(data, cleaning=None, max_pairs=max_pairs, cache_dir=cache_dir)
-    for language in languages or ():
-        if language not in bitext.languages:
-            raise RecipeError(
-                f"tasks.retrieval: no pairs of language {language!r}" + nearest(language, bitext.languages)
-            )
+    for code in languages or ():
+        if code not in bitext.languages:
+            raise RecipeError(f"tasks.retrieval: no pairs of language {code!r}{nearest(code, bitext.languages)}")
     chosen = languages or bitext.languages
     return RetrievalTask([TatoebaSet(language, language, *bitext.pairs(language)) for language in chosen])

@@ -1,4 +1,4 @@
-"""Bitext for training: pairs of many languages, cleaned once, memory-mapped, and split without leaks."""
+"""Load bitext for training: pairs of many languages, cleaned once, memory-mapped, split without leaks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hf_xsent.data import cache
-from hf_xsent.data.cleaning import CleaningReport, CleaningRules
-from hf_xsent.data.readers import OnError, check_source, read_pairs
-from hf_xsent.data.repeats import hash_texts
-from hf_xsent.data.sources import Bitexts, BitextSource, resolve_sources
+from hf_xsent.data.cleaning.repeats import hash_texts
+from hf_xsent.data.cleaning.rules import CleaningReport, CleaningRules
+from hf_xsent.data.readers.formats import OnError, check_source, read_pairs
+from hf_xsent.data.readers.sources import Bitexts, BitextSource, resolve_sources
 from hf_xsent.errors import DataError
 
 __all__ = ["Bitext", "BitextSource", "check_source", "load_bitext", "read_pairs", "resolve_sources"]
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 Pair = dict[str, str]
 
-_HASHES_AT_ONCE = 10_000
+_HASHES_PER_LANGUAGE = 10_000
 
 
 def load_bitext(
@@ -40,13 +40,13 @@ def load_bitext(
     links: Bitexts | None = None,
     link_words: str = "script",
 ) -> Bitext:
-    """Read and clean bitext; what was read before with the same files and rules is memory-mapped from the cache.
+    """Read and clean bitext, or memory-map it from the cache if files and rules have not changed.
 
-    ``data`` is a path, glob or Hub id (``{language}`` in a path stands for each code there is), a mapping from language
+    ``data`` is a path, glob or Hub id (``{language}`` in a path matches any language code), a mapping from language
     to such paths, or a list of paths, ``de=path`` strings or `BitextSource`. Files and codes are checked before
-    anything is read. ``max_pairs`` keeps the first pairs of each language; ``cleaning=None`` keeps everything.
-    ``links`` names files of word links like ``data``, for all or some languages; ``link_words="spaces"`` says that they
-    count words between spaces.
+    anything is read. ``max_pairs`` selects the first pairs of each language; ``cleaning=None`` removes nothing.
+    ``links`` names files of word links like ``data``, for all or some languages; with ``link_words="spaces"`` their
+    numbers count words between spaces.
     """
     if max_pairs is not None and max_pairs < 1:
         raise DataError(f"max_pairs must be at least 1, not {max_pairs}")
@@ -55,37 +55,29 @@ def load_bitext(
     sources = resolve_sources(
         data, target_language=target_language, columns=columns, split=split, links=links, link_words=link_words
     )
-    recipes = {
-        language: cache.Recipe(language, tuple(found), cleaning, on_error, max_pairs)
+    entries = {
+        language: cache.CacheEntry(language, tuple(found), cleaning, on_error, max_pairs)
         for language, found in sources.items()
     }
     root = Path(cache_dir) if cache_dir is not None else cache.default_cache_dir()
-    folders = {language: recipe.folder(root) for language, recipe in recipes.items()}
-    missing = [language for language, folder in folders.items() if cache.read_counts(folder) is None]
+    folders = {language: entry.folder(root) for language, entry in entries.items()}
+    counts = {name: found for name, folder in folders.items() if (found := cache.read_counts(folder)) is not None}
+    missing = [language for language in folders if language not in counts]
     for language in missing:
-        for source in recipes[language].sources:
+        for source in sources[language]:
             check_source(source, on_error)
     for language in missing:
-        cache.build(recipes[language], folders[language])
-    report = CleaningReport({language: _counts(folder) for language, folder in folders.items()})
+        counts[language] = cache.build(entries[language], folders[language])
+    report = CleaningReport({language: counts[language] for language in folders})
     logger.info("bitext of %d languages\n%s", len(folders), report.table())
     return Bitext({language: folder / "pairs.arrow" for language, folder in folders.items()}, report)
-
-
-def _counts(folder: Path) -> Any:
-    counts = cache.read_counts(folder)
-    if counts is None:
-        raise DataError(f"{folder} was deleted while it was being read; run again")
-    return counts
 
 
 class Bitext:
     """Pairs of all languages as one sequence of ``{"source", "target", "language"}``, read from memory-mapped files.
 
-    A pair whose words are linked has ``links``, too, such as ``0-0 1-2``.
-
-    A part of it, as `train_dev_split` gives, is told either by the rows it takes or by those it leaves out (both in
-    ascending order): the shorter list is held in memory.
+    A pair with word links also has ``links``, such as ``0-0 1-2``. Of the rows of the files, either those in
+    ``selected`` or all but those in ``excluded`` belong to this bitext; both arrays are sorted.
     """
 
     def __init__(
@@ -93,12 +85,12 @@ class Bitext:
         files: Mapping[str, Path],
         report: CleaningReport,
         *,
-        taken: npt.NDArray[np.int64] | None = None,
-        left_out: npt.NDArray[np.int64] | None = None,
+        selected: npt.NDArray[np.int64] | None = None,
+        excluded: npt.NDArray[np.int64] | None = None,
     ) -> None:
         self.files = dict(files)
         self.report = report
-        self._taken, self._left_out = taken, left_out
+        self._selected, self._excluded = selected, excluded
         self._open()
 
     def _open(self) -> None:
@@ -110,7 +102,6 @@ class Bitext:
                 starts.append(starts[-1] + len(batch))
             bounds.append(starts[-1])
         self._starts = np.asarray(starts[:-1], dtype=np.int64)
-        self._rows = starts[-1]
         self._bounds = np.asarray(bounds[:-1], dtype=np.int64)  # where each language starts in the files
         self._sides: list[npt.NDArray[np.uint64]] | None = None
         positions = [self._position(row) for row in bounds]
@@ -118,17 +109,17 @@ class Bitext:
             language: range(start, stop)
             for language, start, stop in zip(self.files, positions[:-1], positions[1:], strict=True)
         }
-        # The k-th row left out stands after this many rows that stay.
-        self._kept_before = None if self._left_out is None else self._left_out - np.arange(len(self._left_out))
+        # How many rows of this bitext come before the k-th excluded row.
+        self._rows_before = None if self._excluded is None else self._excluded - np.arange(len(self._excluded))
 
     def _position(self, row: int) -> int:
-        """Count this bitext's rows before a row of the files."""
-        if self._taken is not None:
-            return int(np.searchsorted(self._taken, row))
-        return row - (0 if self._left_out is None else int(np.searchsorted(self._left_out, row)))
+        """Return how many rows of this bitext come before a row of the files."""
+        if self._selected is not None:
+            return int(np.searchsorted(self._selected, row))
+        return row - (0 if self._excluded is None else int(np.searchsorted(self._excluded, row)))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("files", "report", "_taken", "_left_out")}
+        return {name: getattr(self, name) for name in ("files", "report", "_selected", "_excluded")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -141,7 +132,7 @@ class Bitext:
 
     @property
     def linked(self) -> int:
-        """Count the pairs of the files with word links, also those that a split holds out."""
+        """Count the pairs with word links in the files, held-out pairs included."""
         return sum(len(links) - links.null_count for _, _, links, _ in self._batches)
 
     def __len__(self) -> int:
@@ -151,11 +142,11 @@ class Bitext:
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
-        """Take many pairs at once; torch's DataLoader calls this for a batch."""
+        """Return many pairs; torch's DataLoader calls this for a batch."""
         rows = np.asarray(indices, dtype=np.int64)
         rows = np.where(rows < 0, rows + len(self), rows)
         if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
-            raise IndexError(f"pair number out of range: there are {len(self)} pairs")
+            raise IndexError(f"pair index out of range: the bitext has {len(self)} pairs")
         rows = self._file_rows(rows)
         numbers = np.searchsorted(self._starts, rows, side="right") - 1
         pairs = []
@@ -168,77 +159,77 @@ class Bitext:
         return pairs
 
     def _file_rows(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Give the rows of the files that stand at these rows of this bitext."""
-        if self._taken is not None:
-            return self._taken[rows]
-        if self._kept_before is not None:
-            return rows + np.searchsorted(self._kept_before, rows, side="right")
+        """Map rows of this bitext to rows of the files."""
+        if self._selected is not None:
+            return self._selected[rows]
+        if self._rows_before is not None:
+            return rows + np.searchsorted(self._rows_before, rows, side="right")
         return rows
 
     def identities(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-        """Give two hashes a row, equal where sources or targets are, without regard to case and whitespace."""
+        """Return the hashes of source and target of each row, which ignore case and whitespace."""
         if self._sides is None:
             self._sides = [cache.side_hashes(path) for path in self.files.values()]
         rows = self._file_rows(rows)
         languages = np.searchsorted(self._bounds, rows, side="right") - 1
         found = np.empty((len(rows), 2), dtype=np.uint64)
         for language in np.unique(languages):
-            here = languages == language
-            found[here] = self._sides[language][rows[here] - self._bounds[language]]
+            mask = languages == language
+            found[mask] = self._sides[language][rows[mask] - self._bounds[language]]
         return found
 
     def pairs(self, language: str) -> tuple[list[str], list[str]]:
-        """Give all sources and targets of one language; meant for sets that fit in memory."""
+        """Return all sources and targets of one language as lists in memory."""
         if language not in self.ranges:
-            raise DataError(f"this bitext has no language {language!r}, only {', '.join(self.ranges)}")
+            raise DataError(f"the bitext has no language {language!r}, only {', '.join(self.ranges)}")
         pairs = self.__getitems__(self.ranges[language])
         return [pair["source"] for pair in pairs], [pair["target"] for pair in pairs]
 
     def sentences(self, side: str) -> Iterator[str]:
-        """Give every sentence of the files on one side, ``source`` or ``target``, also those that a split holds out."""
-        for _, _, source, target in self._walk(f"reading the {side} side"):
+        """Yield every ``source`` or ``target`` sentence of the files, held-out pairs included."""
+        for _, _, source, target in self._iterate(f"reading the {side} side"):
             yield source if side == "source" else target
 
     def train_dev_split(self, dev_size: int, seed: int = 0) -> tuple[Bitext, Bitext]:
-        """Hold ``dev_size`` pairs of each language out; no sentence of theirs, on either side, stays in any language.
+        """Hold out ``dev_size`` pairs of each language; no training pair of any language shares a sentence with them.
 
-        The choice goes by the target sentence, so languages that share targets hold the same ones out and lose few
-        pairs. Sentences are compared without regard to case and whitespace; only held-out rows are held in memory.
+        Pairs are chosen by their target sentence: languages that share targets hold out the same ones and lose few
+        pairs. The comparison ignores case and whitespace; only held-out rows are in memory.
         """
-        if self._taken is not None or self._left_out is not None:
-            raise DataError("this bitext is a split already; split the one it came from")
+        if self._selected is not None or self._excluded is not None:
+            raise DataError("the bitext is a train or dev split already; split the complete bitext")
         if dev_size < 1:
             raise DataError(f"dev_size must be at least 1, not {dev_size}")
-        chosen: dict[str, dict[int, int]] = {language: {} for language in self.files}  # hash of the target: row
-        for row, language, _, target in self._walk("choosing held-out pairs"):
+        chosen: dict[str, dict[int, int]] = {language: {} for language in self.files}  # hash of the target → row
+        for row, language, _, target in self._iterate("choosing held-out pairs"):
             hashes = chosen[language]
             hashes.setdefault(hash_texts(str(seed), target), row)
-            if len(hashes) > max(2 * dev_size, _HASHES_AT_ONCE):
+            if len(hashes) > max(2 * dev_size, _HASHES_PER_LANGUAGE):
                 chosen[language] = dict(sorted(hashes.items())[:dev_size])
         for language, hashes in chosen.items():
             if len(hashes) <= dev_size:
-                raise DataError(f"{language} has {len(hashes)} different targets, too few to hold {dev_size} out; "
-                                "hold fewer out, or give a dev set")  # fmt: skip
+                raise DataError(f"{language} has {len(hashes)} different targets, too few to hold out {dev_size}; "
+                                "lower dev_size or give a dev set")  # fmt: skip
         dev_rows = np.sort([row for hashes in chosen.values() for _, row in sorted(hashes.items())[:dev_size]])
         dev_pairs = self.__getitems__(dev_rows.tolist())
         held_out = {hash_texts(pair[side]) for pair in dev_pairs for side in ("source", "target")}
-        left_out = [
+        excluded = [
             row
-            for row, _, source, target in self._walk("splitting")
+            for row, _, source, target in self._iterate("splitting")
             if hash_texts(source) in held_out or hash_texts(target) in held_out
         ]
-        train = Bitext(self.files, self.report, left_out=np.asarray(left_out, dtype=np.int64))
+        train = Bitext(self.files, self.report, excluded=np.asarray(excluded, dtype=np.int64))
         empty = [language for language, count in train.languages.items() if not count]
         if empty:
-            raise DataError(f"no pair of {empty[0]} is left to train on beside the held-out ones; lower dev_size")
-        return train, Bitext(self.files, self.report, taken=dev_rows)
+            raise DataError(f"{empty[0]} has no training pairs besides the held-out ones; lower dev_size")
+        return train, Bitext(self.files, self.report, selected=dev_rows)
 
-    def _walk(self, doing: str) -> Iterator[tuple[int, str, str, str]]:
-        """Give row, language, source and target of every pair in the files."""
+    def _iterate(self, progress: str) -> Iterator[tuple[int, str, str, str]]:
+        """Yield row, language, source and target of every pair in the files, with a progress bar."""
         from tqdm import tqdm
 
         row = 0
-        for sources, targets, _, language in tqdm(self._batches, desc=doing, unit=" batches", delay=2, disable=None):
+        for sources, targets, _, language in tqdm(self._batches, desc=progress, unit=" batches", delay=2, disable=None):
             for source, target in zip(sources.to_pylist(), targets.to_pylist(), strict=True):
                 yield row, language, source, target
                 row += 1

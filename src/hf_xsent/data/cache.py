@@ -1,36 +1,36 @@
-"""One language's cleaned pairs, written once to an Arrow file and memory-mapped ever after."""
+"""Cache one language's cleaned pairs in an Arrow file, which is memory-mapped."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import re
-import shutil
 from collections.abc import Iterator
+from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from hf_xsent.data.cleaning import CleaningCounts, CleaningRules
-from hf_xsent.data.readers import Item, OnError, read_items
-from hf_xsent.data.repeats import RepeatFinder, hash_texts
-from hf_xsent.data.sources import BitextSource, source_files
+from hf_xsent.data.cleaning.repeats import RepeatFinder, hash_texts
+from hf_xsent.data.cleaning.rules import CleaningCounts, CleaningRules
+from hf_xsent.data.readers.formats import Item, OnError, read_items
+from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.errors import DataError
+from hf_xsent.files import digest, file_stamp, lock, move_into_place, write_json, writing
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 2  # raise it when cached pairs would come out differently
+FORMAT_VERSION = 3  # increase it when cached pairs or their counts change
 BATCH_ROWS = 10_000
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """All that decides what one language's cached pairs are."""
+class CacheEntry:
+    """One language's pairs in the cache: everything that determines them."""
 
     language: str
     sources: tuple[BitextSource, ...]
@@ -38,28 +38,23 @@ class Recipe:
     on_error: OnError
     max_pairs: int | None
 
-    def fingerprint(self) -> str:
-        """Hash the recipe with its files' sizes and times; of a Hub data set the id and revision must do."""
-        links = [Path(source.links) for source in self.sources if source.links is not None]
-        files = [path.resolve() for source in self.sources for path in source_files(source)] + links
-        stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-        text = json.dumps([FORMAT_VERSION, asdict(self), stamps], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
-
     def folder(self, cache_dir: Path) -> Path:
-        """Name the folder of the cached pairs."""
-        return cache_dir / f"{re.sub(r'[^A-Za-z0-9-]', '_', self.language)}-{self.fingerprint()}"
+        """Return the folder of the pairs; its name hashes this entry and the sizes and times of its local files."""
+        files = [path for source in self.sources for path in source_files(source)]
+        files += [Path(source.links) for source in self.sources if source.links is not None]
+        fingerprint = digest([FORMAT_VERSION, asdict(self), [file_stamp(path) for path in files]])
+        return cache_dir / f"{re.sub(r'[^A-Za-z0-9-]', '_', self.language)}-{fingerprint}"
 
 
 def default_cache_dir() -> Path:
-    """Name the cache folder beside those of other Hugging Face libraries (``HF_HOME`` moves it)."""
+    """Return the default cache folder, which is inside ``HF_HOME``."""
     from huggingface_hub.constants import HF_HOME
 
     return Path(HF_HOME) / "hf_xsent" / "bitext"
 
 
 def read_counts(folder: Path) -> CleaningCounts | None:
-    """Read what cleaning did from a finished cache folder; None where there is none."""
+    """Read the cleaning counts of a complete cache folder; return None if there is none."""
     try:
         counts = json.loads((folder / "info.json").read_text(encoding="utf-8"))["counts"]
     except FileNotFoundError:
@@ -67,63 +62,51 @@ def read_counts(folder: Path) -> CleaningCounts | None:
     return CleaningCounts(**counts)
 
 
-def build(recipe: Recipe, folder: Path) -> None:
-    """Read, clean and write one language's pairs; other processes that want the same folder wait for it."""
-    from filelock import FileLock
-
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock"):
-        if read_counts(folder) is not None:
-            return
-        part = folder.with_name(folder.name + ".part")
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
-        try:
-            counts = _write_pairs(recipe, part)
-            counts.require_pairs(" and ".join(source.path for source in recipe.sources))
-            info = {"language": recipe.language, "counts": asdict(counts), "recipe": asdict(recipe)}
-            (part / "info.json").write_text(json.dumps(info, ensure_ascii=False, indent=1), encoding="utf-8")
-            part.rename(folder)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+def build(entry: CacheEntry, folder: Path) -> CleaningCounts:
+    """Read, clean and write one language's pairs; other processes that need the same folder wait."""
+    with lock(f"{folder}.lock"):
+        if (known := read_counts(folder)) is not None:
+            return known
+        with writing(folder, folder=True) as part:
+            counts = _write_pairs(entry, part)
+            counts.require_pairs(" and ".join(source.path for source in entry.sources))
+            write_json(part / "info.json", {"counts": asdict(counts), "entry": asdict(entry)})
+    return counts
 
 
-def _write_pairs(recipe: Recipe, part: Path) -> CleaningCounts:
-    """Write the pairs that pass the rules, then leave the repeated ones and those over ``max_pairs`` out."""
+def _write_pairs(entry: CacheEntry, part: Path) -> CleaningCounts:
+    """Write the pairs that pass the rules, then drop repeated pairs and those beyond ``max_pairs``."""
     counts = CleaningCounts()
-    pairs = _passing_pairs(recipe, counts)
-    repeats = RepeatFinder(part) if recipe.cleaning is not None and recipe.cleaning.repeated else None
+    pairs = _passing_pairs(entry, counts)
+    drop_repeats = entry.cleaning is not None and entry.cleaning.repeated
     candidates = part / "candidates.arrow"
-    try:
+    with closing(RepeatFinder(part)) if drop_repeats else nullcontext() as repeats:
         with PairWriter(candidates, repeats) as writer:
-            first = _write_until(recipe.max_pairs, pairs, writer, repeats)
+            first = _write_until(entry.max_pairs, pairs, writer, repeats)
         distinct = writer.rows if first is None else int(np.count_nonzero(first))
-        counts.kept = distinct if recipe.max_pairs is None else min(distinct, recipe.max_pairs)
+        counts.retained = distinct if entry.max_pairs is None else min(distinct, entry.max_pairs)
         counts.remove("repeated", writer.rows - distinct)
-        counts.remove("max_pairs", distinct - counts.kept)
-        if counts.kept == writer.rows:
-            candidates.rename(part / "pairs.arrow")
+        counts.remove("max_pairs", distinct - counts.retained)
+        if counts.retained == writer.rows:
+            move_into_place(candidates, part / "pairs.arrow")
         else:
-            _copy_kept(candidates, part / "pairs.arrow", first, counts.kept)
-    finally:
-        if repeats is not None:
-            repeats.close()
+            _copy_first_occurrences(candidates, part / "pairs.arrow", first, counts.retained)
     candidates.unlink(missing_ok=True)
     return counts
 
 
-def _passing_pairs(recipe: Recipe, counts: CleaningCounts) -> Iterator[Item]:
-    """Read the sources through the rules, counting; with a progress bar where someone watches."""
+def _passing_pairs(entry: CacheEntry, counts: CleaningCounts) -> Iterator[Item]:
+    """Yield the pairs that pass the rules and count all of them."""
     from tqdm import tqdm
 
     removed_by = None
-    if recipe.cleaning is not None:
-        removed_by = recipe.cleaning.check(recipe.language, recipe.sources[0].target_language)
-    items = chain.from_iterable(read_items(source) for source in recipe.sources)
-    for item in tqdm(items, desc=f"reading {recipe.language}", unit=" pairs", unit_scale=True, delay=2, disable=None):
+    if entry.cleaning is not None:
+        removed_by = entry.cleaning.check(entry.language, entry.sources[0].target_language)
+    items = chain.from_iterable(map(read_items, entry.sources))
+    for item in tqdm(items, desc=f"reading {entry.language}", unit=" pairs", unit_scale=True, delay=2, disable=None):
         counts.read += 1
         if isinstance(item, DataError):
-            if recipe.on_error == "raise":
+            if entry.on_error == "raise":
                 raise item
             counts.bad += 1
             logger.debug("%s", item)
@@ -134,13 +117,13 @@ def _passing_pairs(recipe: Recipe, counts: CleaningCounts) -> Iterator[Item]:
         else:
             yield item
     if counts.bad:
-        logger.warning("%s: %d bad rows were skipped", recipe.language, counts.bad)
+        logger.warning("%s: %d bad rows were skipped", entry.language, counts.bad)
 
 
 def _write_until(
     max_pairs: int | None, pairs: Iterator[Item], writer: PairWriter, repeats: RepeatFinder | None
 ) -> npt.NDArray[np.bool_] | None:
-    """Write candidates until enough distinct ones are there or all are read; return the mask of first occurrences."""
+    """Write pairs until ``max_pairs`` of them are distinct; return the mask of first occurrences."""
     distinct = 0
     while True:
         wanted = None if max_pairs is None else max(max_pairs - distinct, writer.rows)
@@ -152,7 +135,7 @@ def _write_until(
 
 
 class PairWriter:
-    """Writes pairs to an Arrow file in batches, and their hashes to a `RepeatFinder`."""
+    """Write pairs to an Arrow file in batches, and their hashes to a `RepeatFinder`."""
 
     def __init__(self, path: Path, repeats: RepeatFinder | None = None) -> None:
         import pyarrow as pa
@@ -171,7 +154,7 @@ class PairWriter:
         self._file.close()
 
     def write(self, pairs: Iterator[Item], limit: int | None = None) -> bool:
-        """Write at most ``limit`` pairs and tell whether there were no more."""
+        """Write at most ``limit`` pairs; return whether the iterator is exhausted."""
         import pyarrow as pa
 
         stop = None if limit is None else self.rows + limit
@@ -195,8 +178,8 @@ def read_batches(path: Path) -> list[Any]:
     return [reader.get_batch(number) for number in range(reader.num_record_batches)]
 
 
-def _copy_kept(path: Path, target: Path, first: npt.NDArray[np.bool_] | None, kept: int) -> None:
-    """Copy the first occurrences, at most ``kept`` of them, batch by batch."""
+def _copy_first_occurrences(path: Path, target: Path, first: npt.NDArray[np.bool_] | None, limit: int) -> None:
+    """Copy at most ``limit`` pairs whose row is True in ``first``."""
 
     def pairs() -> Iterator[Item]:
         row = 0
@@ -207,25 +190,24 @@ def _copy_kept(path: Path, target: Path, first: npt.NDArray[np.bool_] | None, ke
                 row += 1
 
     with PairWriter(target) as writer:
-        writer.write(pairs(), kept)
+        writer.write(pairs(), limit)
 
 
 def side_hashes(pairs: Path) -> npt.NDArray[np.uint64]:
-    """Rows × 2, for source and target, of a cached file of pairs; written beside it once and memory-mapped."""
-    from filelock import FileLock
+    """Return the hashes (rows × 2) of all sources and targets, computed once and memory-mapped from ``sides.npy``."""
     from tqdm import tqdm
 
     path = pairs.with_name("sides.npy")
-    with FileLock(f"{path}.lock"):
+    with lock(f"{path}.lock"):
         if not path.is_file():
-            part, batches = path.with_name("sides.part.npy"), read_batches(pairs)
-            shape = (sum(map(len, batches)), 2)
-            hashes, row = np.lib.format.open_memmap(part, mode="w+", dtype=np.uint64, shape=shape), 0
-            for batch in tqdm(batches, desc="hashing sentences", unit=" batches", delay=2, disable=None):
-                for side in range(2):
-                    hashes[row : row + len(batch), side] = [hash_texts(text) for text in batch.column(side).to_pylist()]
-                row += len(batch)
-            hashes.flush()
-            part.replace(path)
-    mapped: npt.NDArray[np.uint64] = np.load(path, mmap_mode="r")
-    return mapped
+            batches = read_batches(pairs)
+            with writing(path) as part:
+                shape = (sum(map(len, batches)), 2)
+                hashes, row = np.lib.format.open_memmap(part, mode="w+", dtype=np.uint64, shape=shape), 0
+                for batch in tqdm(batches, desc="hashing sentences", unit=" batches", delay=2, disable=None):
+                    for side in range(2):
+                        texts = batch.column(side).to_pylist()
+                        hashes[row : row + len(batch), side] = [hash_texts(text) for text in texts]
+                    row += len(batch)
+                hashes.flush()
+    return cast("npt.NDArray[np.uint64]", np.load(path, mmap_mode="r"))

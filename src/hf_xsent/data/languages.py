@@ -1,6 +1,6 @@
-"""Languages by any of their codes, and the scripts they are written in.
+"""Find languages by code, and count the letters of a text by script.
 
-The table stands in ``languages.tsv``: one language a line, with its ISO 15924 scripts and the other codes it goes by.
+``languages.tsv`` has one language per line, with its ISO 15924 scripts and its other codes.
 """
 
 from __future__ import annotations
@@ -14,22 +14,16 @@ from importlib.resources import files
 
 from hf_xsent.errors import DataError, nearest
 
-# Codes of writing systems that mix or narrow other scripts.
+# Codes of writing systems that combine or restrict other scripts.
 _SCRIPT_GROUPS = {
-    "Hans": ("Hani",),
-    "Hant": ("Hani",),
-    "Jpan": ("Hani", "Hira", "Kana"),
-    "Hrkt": ("Hira", "Kana"),
-    "Kore": ("Hang", "Hani"),
-    "Aran": ("Arab",),
-    "Latf": ("Latn",),
-    "Latg": ("Latn",),
-}
-# gettext writes scripts as words: sr@latin.
+    "Hans": ("Hani",), "Hant": ("Hani",), "Jpan": ("Hani", "Hira", "Kana"), "Hrkt": ("Hira", "Kana"),
+    "Kore": ("Hang", "Hani"), "Aran": ("Arab",), "Latf": ("Latn",), "Latg": ("Latn",),
+}  # fmt: skip
+# gettext names scripts by word: sr@latin.
 _GETTEXT_SCRIPTS = {"latin": "Latn", "cyrillic": "Cyrl", "arabic": "Arab", "devanagari": "Deva", "tifinagh": "Tfng"}
 
-# The first word of a letter's Unicode name tells its script, except for mathematical and modifier letters,
-# which belong to no script and are not counted.
+# The first word of a letter's Unicode name is its script, except for mathematical and modifier letters, which belong
+# to no script and are not counted.
 _UNICODE_SCRIPTS = {
     "ADLAM": "Adlm", "ARABIC": "Arab", "ARMENIAN": "Armn", "AVESTAN": "Avst", "BALINESE": "Bali", "BENGALI": "Beng",
     "BOPOMOFO": "Bopo", "BUGINESE": "Bugi", "CANADIAN": "Cans", "CHEROKEE": "Cher", "CJK": "Hani", "COPTIC": "Copt",
@@ -48,7 +42,7 @@ _UNSCRIPTED |= {"MICRO", "OHM", "KELVIN", "ANGSTROM", "SUPERSCRIPT", "PLANCK", "
 
 @dataclass(frozen=True)
 class Language:
-    """A language: ISO 639-1 code (639-3 where there is none), ISO 639-3 code, English name and expected scripts."""
+    """A language: ISO 639-1 code (else 639-3), ISO 639-3 code, English name and expected scripts."""
 
     code: str
     iso3: str
@@ -56,13 +50,10 @@ class Language:
     scripts: tuple[str, ...]
 
 
-UNDETERMINED = Language("und", "und", "Undetermined", ())
-
-
 @cache
 def _table() -> dict[str, Language]:
-    """Every known code, in lower case, with its language."""
-    table = {"und": UNDETERMINED}
+    """Map every known code, in lower case, to its language."""
+    table = {"und": Language("und", "und", "Undetermined", ())}
     aliases: dict[str, Language] = {}
     lines = (files("hf_xsent.data") / "languages.tsv").read_text(encoding="utf-8").splitlines()
     for line in lines[1:]:
@@ -74,7 +65,7 @@ def _table() -> dict[str, Language]:
 
 
 def known_languages() -> list[Language]:
-    """All languages of the table, in the order of their codes, without ``und``."""
+    """Return all languages of the table except ``und``, sorted by code."""
     return sorted({language for language in _table().values() if language.scripts}, key=lambda language: language.code)
 
 
@@ -91,9 +82,8 @@ def find_language(code: str) -> Language:
     if language is None:
         hint = _nearest_codes(first) or "; use an ISO 639 code such as de or deu"
         raise DataError(f"unknown language code {code!r}{hint}")
-    tagged = (tag for tag in subtags if re.fullmatch("[A-Za-z]{4}", tag))
-    written = [_GETTEXT_SCRIPTS.get(modifier.lower(), ""), *tagged]
-    script = next((script.title() for script in written if script), None)
+    stated = [_GETTEXT_SCRIPTS.get(modifier.lower(), ""), *(tag for tag in subtags if re.fullmatch("[A-Za-z]{4}", tag))]
+    script = next((script.title() for script in stated if script), None)
     if script is None:
         return language
     scripts = _SCRIPT_GROUPS.get(script, (script,))
@@ -103,7 +93,7 @@ def find_language(code: str) -> Language:
 
 
 def _nearest_codes(name: str) -> str:
-    """Give the hint of an unknown code; an English name (``german``) is answered with its code."""
+    """Suggest a code for an unknown one, also for an English name such as ``german``."""
     by_name = {language.name.lower(): language.code for language in known_languages()}
     if name.lower() in by_name:
         return f"; the code of {name.title()} is {by_name[name.lower()]!r}"
@@ -111,7 +101,7 @@ def _nearest_codes(name: str) -> str:
 
 
 class _ScriptTable(dict[str, str]):
-    """The script of each letter met so far; the empty string for what is no letter or belongs to no script."""
+    """Cache of each character's script; the empty string if it is not a letter or has no script."""
 
     def __missing__(self, character: str) -> str:
         words = unicodedata.name(character, "").split() if character.isalpha() else []
@@ -127,7 +117,7 @@ _ASCII_OTHERS = bytes(code for code in range(128) if not chr(code).isalpha())
 
 
 def scripts_of(text: str) -> dict[str, int]:
-    """How many letters of each script a text holds (ISO 15924 names, ``Zzzz`` for rare ones).
+    """Count the letters of a text by script (ISO 15924 names, ``Zzzz`` for rare ones).
 
     >>> scripts_of("Привет, Tom!")
     {'Cyrl': 6, 'Latn': 3}

@@ -1,42 +1,49 @@
-"""One language's sentences, read once from a text file, without repetitions, and memory-mapped ever after."""
+"""Read the distinct sentences of a text file once into a memory-mapped Arrow file."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-from filelock import FileLock
 from tqdm import tqdm
 
 from hf_xsent.data.cache import read_batches
-from hf_xsent.data.lines import lines
-from hf_xsent.data.repeats import RepeatFinder, hash_texts
+from hf_xsent.data.cleaning.repeats import RepeatFinder, hash_texts
+from hf_xsent.data.cleaning.rules import CleaningCounts
+from hf_xsent.data.readers.compression import lines
 from hf_xsent.errors import DataError
+from hf_xsent.files import digest, file_stamp, lock, write_json, writing
 
+FORMAT_VERSION = 2  # increase it when stored sentences or counts change
 ROWS_PER_BATCH = 1 << 16
-_HASHES_AT_ONCE = 4096
+_HASHES_PER_CHUNK = 4096
 
 
 @dataclass(frozen=True)
 class SentenceCounts:
-    """What became of a file's lines."""
+    """Count a file's lines: ``lines = retained + empty + too_long + repeated``."""
 
     lines: int
     empty: int
     too_long: int
     repeated: int
-    kept: int
+    retained: int
+
+    def for_report(self) -> CleaningCounts:
+        """Return the counts in the form of a `CleaningReport`."""
+        removed = {"empty": self.empty, "too_long": self.too_long, "repeated": self.repeated}
+        return CleaningCounts(self.lines, self.retained, removed=removed)
 
 
 class Sentences:
-    """Distinct sentences with the numbers of the lines on which they first stood, in batches of ``ROWS_PER_BATCH``."""
+    """Distinct sentences and the line of the first occurrence of each, in batches of ``ROWS_PER_BATCH``."""
 
     def __init__(self, path: Path, counts: SentenceCounts, fingerprint: str) -> None:
         self.counts = counts
@@ -45,94 +52,83 @@ class Sentences:
         self._batches = read_batches(path)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel to another process as a path, not as texts."""
+        """Pickle the path, not the texts."""
         return type(self), (self._path, self.counts, self.fingerprint)
 
     def __len__(self) -> int:
-        return self.counts.kept
+        return self.counts.retained
 
     @property
     def batch_count(self) -> int:
-        """How many batches there are."""
+        """Return the number of batches."""
         return len(self._batches)
 
     @property
     def rows_per_batch(self) -> int:
-        """How many sentences each batch but the last holds."""
+        """Return the number of sentences per batch (the last may have fewer)."""
         return self.batch_length(0)
 
     def batch_length(self, number: int) -> int:
-        """How many sentences one batch holds."""
+        """Return the number of sentences in one batch."""
         return len(self._batches[number])
 
     def batch(self, number: int) -> list[str]:
-        """The texts of one batch."""
-        texts: list[str] = self._batches[number].column(0).to_pylist()
-        return texts
+        """Return the texts of one batch."""
+        return cast("list[str]", self._batches[number].column(0).to_pylist())
 
     def lines(self, number: int) -> npt.NDArray[np.int64]:
-        """The line numbers of one batch, from 1."""
-        numbers: npt.NDArray[np.int64] = self._batches[number].column(1).to_numpy()
-        return numbers
+        """Return the line numbers of one batch, counted from 1."""
+        return np.asarray(self._batches[number].column(1).to_numpy(), dtype=np.int64)
 
     def __getitem__(self, row: int) -> tuple[str, int]:
-        """Text and line number, from 1."""
-        number, place = divmod(row, self.rows_per_batch)
+        """Return text and line number, counted from 1."""
+        number, row = divmod(row, self.rows_per_batch)
         batch = self._batches[number]
-        return batch.column(0)[place].as_py(), batch.column(1)[place].as_py()
+        return batch.column(0)[row].as_py(), batch.column(1)[row].as_py()
 
 
 def load_sentences(path: str | Path, folder: Path, max_characters: int = 1000) -> Sentences:
-    """Read a file of one sentence a line, plain or compressed, into ``folder``; what is there already is used again.
+    """Read a file with one sentence per line, plain or compressed, into ``folder``, or reuse what ``folder`` has.
 
-    Empty lines, lines over ``max_characters`` and all but the first of equal lines (but for case and whitespace) are
-    left out. The file is read twice, so that memory does not grow with it.
+    Empty lines, lines over ``max_characters`` and repeated lines (ignoring case and whitespace) are dropped. The file
+    is read twice, so that memory does not grow with its size.
     """
     path = Path(path)
     if not path.is_file():
         raise DataError(f"no such file: {path}")
-    stamp = [str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns, max_characters]
-    fingerprint = hashlib.sha256(json.dumps(stamp).encode()).hexdigest()[:16]
-    folder.mkdir(parents=True, exist_ok=True)
+    fingerprint = digest([*file_stamp(path), max_characters, FORMAT_VERSION])
     info, table = folder / f"{fingerprint}.json", folder / f"{fingerprint}.arrow"
-    with FileLock(folder / "lock"):  # of several processes one reads, the others wait
+    with lock(folder / "lock"):  # one process reads, the others wait
         if not info.is_file():
             counts = _write(path, table, max_characters)
-            if not counts.kept:
+            if not counts.retained:
                 table.unlink()
-                raise DataError(f"{path} holds no sentence: {counts.lines} lines, {counts.empty} of them empty")
-            part = info.with_suffix(".part.json")
-            part.write_text(json.dumps(asdict(counts)), encoding="utf-8")
-            part.replace(info)
+                raise DataError(f"{path} has no sentences: {counts.lines} lines, {counts.empty} of them empty")
+            write_json(info, asdict(counts))
     return Sentences(table, SentenceCounts(**json.loads(info.read_text(encoding="utf-8"))), fingerprint)
 
 
 def _write(path: Path, table: Path, max_characters: int) -> SentenceCounts:
     import pyarrow as pa
 
-    finder = RepeatFinder(table.parent)
-    try:
+    with closing(RepeatFinder(table.parent)) as finder:
         texts = (text for _, text in _lines(path, "reading"))
-        while some := list(islice(texts, _HASHES_AT_ONCE)):
-            finder.add([hash_texts(text) for text in some])
-        counts = dict.fromkeys(("empty", "too_long", "repeated", "kept"), 0)
-        kept = _kept(path, finder.first_rows(), max_characters, counts)
+        while chunk := list(islice(texts, _HASHES_PER_CHUNK)):
+            finder.add([hash_texts(text) for text in chunk])
+        counts = dict.fromkeys(("empty", "too_long", "repeated", "retained"), 0)
+        retained = _retained(path, finder.first_rows(), max_characters, counts)
         schema = pa.schema([("text", pa.string()), ("line", pa.int64())])
-        part = table.with_suffix(".part")
-        with pa.OSFile(str(part), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-            while rows := list(islice(kept, ROWS_PER_BATCH)):
+        with writing(table) as part, pa.OSFile(str(part), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+            while rows := list(islice(retained, ROWS_PER_BATCH)):
                 columns = [pa.array(column) for column in zip(*rows, strict=True)]
                 writer.write_batch(pa.record_batch(columns, schema=schema))
-        part.replace(table)
         return SentenceCounts(finder.rows, **counts)
-    finally:
-        finder.close()
 
 
-def _kept(
+def _retained(
     path: Path, first: npt.NDArray[np.bool_], max_characters: int, counts: dict[str, int]
 ) -> Iterator[tuple[str, int]]:
-    """The sentences that stay, each with its line number; every line is counted."""
+    """Yield the retained sentences with their line numbers, and count every line."""
     for number, text in _lines(path, "writing"):
         if not text:
             counts["empty"] += 1
@@ -141,13 +137,11 @@ def _kept(
         elif not first[number - 1]:
             counts["repeated"] += 1
         else:
-            counts["kept"] += 1
+            counts["retained"] += 1
             yield text, number
 
 
-def _lines(path: Path, doing: str) -> Iterator[tuple[int, str]]:
-    """Numbered lines without outer whitespace, with a progress bar."""
-    for number, line in tqdm(
-        lines(path), f"{doing} {path.name}", unit=" lines", unit_scale=True, delay=2, disable=None
-    ):
-        yield number, line.strip()
+def _lines(path: Path, action: str) -> Iterator[tuple[int, str]]:
+    """Yield numbered lines without outer whitespace, with a progress bar."""
+    progress = tqdm(lines(path), f"{action} {path.name}", unit=" lines", unit_scale=True, delay=2, disable=None)
+    yield from ((number, line.strip()) for number, line in progress)

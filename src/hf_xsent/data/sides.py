@@ -1,9 +1,9 @@
-"""The two sides of bitext as lists of their own, translations row by row or shuffled apart, and unpaired text files."""
+"""Read the two sides of bitext, in pairs or shuffled independently, and unpaired text files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
@@ -11,119 +11,103 @@ import numpy as np
 import numpy.typing as npt
 
 from hf_xsent.data.bitext import Bitext, Pair
-from hf_xsent.data.permutation import Permutation
-from hf_xsent.data.repeats import hash_texts
+from hf_xsent.data.cleaning.repeats import hash_texts
+from hf_xsent.data.cleaning.rules import CleaningReport
+from hf_xsent.data.sampling.permutation import Permutation
 from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.errors import DataError
 
-_ROWS_COMPARED = 1000
+_SAMPLED_ROWS = 1000
 
 
-class BitextSide(Sequence[str]):
-    """One language's sentences of one side, ``source`` or ``target``, read when asked for."""
+class LazySide(Sequence[str]):
+    """One side's sentences, read from bitext or a file on access."""
 
-    def __init__(self, bitext: Bitext, language: str, side: str) -> None:
-        self.bitext, self.rows, self.side = bitext, bitext.ranges[language], side
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @overload
-    def __getitem__(self, number: int) -> str: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[str]: ...
-    def __getitem__(self, number: int | slice) -> str | list[str]:
-        """One sentence, or a list of them."""
-        if isinstance(number, slice):
-            return [pair[self.side] for pair in self.bitext.__getitems__(self.rows[number])]
-        return self.bitext[self.rows[number]][self.side]
-
-
-class FileSide(Sequence[str]):
-    """The distinct sentences of a text file."""
-
-    def __init__(self, sentences: Sentences) -> None:
-        self.sentences = sentences
+    def __init__(self, size: int, read: Callable[[Sequence[int]], list[str]]) -> None:
+        self.size, self.read = size, read
 
     def __len__(self) -> int:
-        return len(self.sentences)
+        return self.size
 
     @overload
-    def __getitem__(self, number: int) -> str: ...
+    def __getitem__(self, index: int) -> str: ...
     @overload
-    def __getitem__(self, number: slice) -> list[str]: ...
-    def __getitem__(self, number: int | slice) -> str | list[str]:
-        """One sentence, or a list of them."""
-        if isinstance(number, slice):
-            return [self.sentences[row][0] for row in range(*number.indices(len(self)))]
-        return self.sentences[number][0]
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        """Return one sentence, or a list of them."""
+        rows = range(self.size)[index]
+        return self.read([rows])[0] if isinstance(rows, int) else self.read(rows)
 
 
-@dataclass(frozen=True)
-class FileReport:
-    """What became of the lines of unpaired files."""
-
-    files: Mapping[str, Sentences]
-
-    def to_dict(self) -> dict[str, Any]:
-        """As the report of bitext has it."""
-        return {path: asdict(sentences.counts) for path, sentences in self.files.items()}
+def _read_bitext(bitext: Bitext, language: str, side: str, rows: Sequence[int]) -> list[str]:
+    start = bitext.ranges[language].start
+    return [pair[side] for pair in bitext.__getitems__([start + row for row in rows])]
 
 
-class Sides:
-    """Sentences of each language and of the target's, as rows of ``{"source", "target", "language"}``.
+def _read_file(sentences: Sentences, rows: Sequence[int]) -> list[str]:
+    return [sentences[row][0] for row in rows]
 
-    ``apart`` shuffles both sides of a language on their own, so that a row holds no translations any more; the longer
-    side sets how many rows there are, and the shorter one is gone through again.
+
+class TextSides:
+    """Source and target sentences of each language, as rows of ``{"source", "target", "language"}``.
+
+    With ``shuffle_independently`` each side is shuffled by itself, so that rows are not translations. A language has as
+    many rows as its longer side has sentences; the shorter side repeats.
     """
 
     def __init__(
         self,
         texts: Mapping[str, tuple[Sequence[str], Sequence[str]]],
-        apart: bool = False,
+        shuffle_independently: bool = False,
         seed: int = 0,
         report: Any = None,
     ) -> None:
         self.texts = dict(texts)
-        self.apart = apart
+        self.shuffle_independently = shuffle_independently
         self.report = report
         sizes = [max(map(len, sides)) for sides in self.texts.values()]
         self._starts = np.cumsum([0, *sizes])
         starts = self._starts.tolist()
         self.ranges = dict(zip(self.texts, map(range, starts[:-1], starts[1:]), strict=True))
         self._orders = [
-            [Permutation(len(side), (seed, 2 * number + which)) if apart else None for which, side in enumerate(sides)]
+            [
+                Permutation(len(sentences), (seed, 2 * number + side)) if shuffle_independently else None
+                for side, sentences in enumerate(sides)
+            ]
             for number, sides in enumerate(self.texts.values())
         ]
 
     @classmethod
-    def of_bitext(cls, bitext: Bitext, apart: bool = False, seed: int = 0) -> Sides:
-        """Both sides of all languages; a language whose sides are the same is refused."""
-        texts = {
-            language: (BitextSide(bitext, language, "source"), BitextSide(bitext, language, "target"))
-            for language in bitext.ranges
-        }
-        for language, (source, target) in texts.items():
-            rows = np.linspace(0, len(source) - 1, min(_ROWS_COMPARED, len(source)), dtype=int).tolist()
-            if all(source[row] == target[row] for row in rows):
-                raise DataError(f"both sides of {language!r} hold the same sentences: they must be of two languages")
-        return cls(texts, apart, seed, bitext.report)
+    def of_bitext(cls, bitext: Bitext, shuffle_independently: bool = False, seed: int = 0) -> TextSides:
+        """Read both sides of every language; raise a `DataError` if they are identical."""
+        texts = {}
+        for language, rows in bitext.ranges.items():
+            source, target = (
+                LazySide(len(rows), partial(_read_bitext, bitext, language, side)) for side in ("source", "target")
+            )
+            sample = _sample_rows(source)
+            if source.read(sample) == target.read(sample):
+                raise DataError(f"both sides of {language!r} hold the same sentences; they must be in two languages")
+            texts[language] = source, target
+        return cls(texts, shuffle_independently, seed, bitext.report)
 
     @classmethod
-    def first(cls, rows: Bitext | Sides, count: int) -> Sides:
-        """The first so many sentences of each side; bitext stays row by row."""
-        sides = rows if isinstance(rows, Sides) else cls.of_bitext(rows)
+    def first(cls, rows: Bitext | TextSides, count: int) -> TextSides:
+        """Return the first ``count`` sentences of each side; pairs of bitext stay pairs."""
+        sides = rows if isinstance(rows, TextSides) else cls.of_bitext(rows)
         texts = {language: (source[:count], target[:count]) for language, (source, target) in sides.texts.items()}
-        return cls(texts, sides.apart)
+        return cls(texts, sides.shuffle_independently)
 
     @classmethod
-    def of_files(cls, source: str | Path, target: str | Path, folder: Path, seed: int = 0) -> Sides:
-        """Two files of one sentence a line, in no common order; ``folder`` keeps what was read."""
+    def of_files(cls, source: str | Path, target: str | Path, folder: Path, seed: int = 0) -> TextSides:
+        """Read two unpaired files with one sentence per line, cached in ``folder``."""
         files = {str(path): load_sentences(path, folder) for path in (source, target)}
-        sides = [FileSide(one) for one in files.values()]
-        if len(sides) < 2 or _same(*sides):
-            raise DataError(f"{source} and {target} hold the same sentences: give one file of each language")
-        return cls({Path(source).name: (sides[0], sides[1])}, apart=True, seed=seed, report=FileReport(files))
+        sides = [LazySide(len(sentences), partial(_read_file, sentences)) for sentences in files.values()]
+        if len(sides) < 2 or _overlap(*sides):
+            raise DataError(f"{source} and {target} hold the same sentences; give one file of each language")
+        counts = {path: sentences.counts.for_report() for path, sentences in files.items()}
+        texts = {Path(source).name: (sides[0], sides[1])}
+        return cls(texts, shuffle_independently=True, seed=seed, report=CleaningReport(counts))
 
     @property
     def languages(self) -> dict[str, int]:
@@ -136,44 +120,43 @@ class Sides:
     def side_rows(
         self, rows: npt.NDArray[np.int64]
     ) -> Iterator[tuple[str, npt.NDArray[np.int64], list[npt.NDArray[np.int64]]]]:
-        """For each language among these rows: where it stands among them, and its rows on either side."""
+        """Yield each language of ``rows``, its positions in ``rows``, and its row numbers on both sides."""
         numbers = np.searchsorted(self._starts, rows, side="right") - 1
         for number, (language, sides) in enumerate(self.texts.items()):
-            here = np.flatnonzero(numbers == number)
-            if len(here):
-                wanted = rows[here] - self._starts[number]
-                within = [wanted % len(side) for side in sides]
-                orders = self._orders[number]
-                yield (
-                    language,
-                    here,
-                    [one if order is None else order[one] for one, order in zip(within, orders, strict=True)],
-                )
+            positions = np.flatnonzero(numbers == number)
+            if len(positions):
+                local = rows[positions] - self._starts[number]
+                wrapped = [(local % len(side), order) for side, order in zip(sides, self._orders[number], strict=True)]
+                yield language, positions, [one if order is None else order[one] for one, order in wrapped]
 
     def __getitem__(self, row: int) -> Pair:
         return self.__getitems__([row])[0]
 
     def __getitems__(self, rows: Sequence[int]) -> list[Pair]:
-        """Many rows at once; torch's DataLoader calls this for a batch."""
+        """Return many rows; torch's DataLoader calls this for a batch."""
         found: list[Pair] = [{} for _ in rows]
-        for language, places, both in self.side_rows(np.asarray(rows, dtype=np.int64)):
+        for language, positions, both in self.side_rows(np.asarray(rows, dtype=np.int64)):
             source, target = self.texts[language]
-            for place, row, other in zip(places.tolist(), *(side.tolist() for side in both), strict=True):
-                found[place] = {"source": source[row], "target": target[other], "language": language}
+            for position, row, other in zip(positions.tolist(), *(side.tolist() for side in both), strict=True):
+                found[position] = {"source": source[row], "target": target[other], "language": language}
         return found
 
     def identities(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-        """Give two hashes a row, equal where sources or targets are, without regard to case and whitespace."""
+        """Return the hashes of source and target of each row, which ignore case and whitespace."""
         pairs = self.__getitems__(np.asarray(rows).tolist())
         return np.array([[hash_texts(pair[side]) for side in ("source", "target")] for pair in pairs], dtype=np.uint64)
 
 
-def _same(source: Sequence[str], target: Sequence[str]) -> bool:
-    """Whether a sample of the shorter side is wholly in the other."""
+def _sample_rows(side: Sequence[str]) -> list[int]:
+    return list(map(int, np.linspace(0, len(side) - 1, min(_SAMPLED_ROWS, len(side)))))
+
+
+def _overlap(source: LazySide, target: LazySide) -> bool:
+    """Return whether the longer side contains every sentence of a sample of the shorter."""
     short, long = sorted((source, target), key=len)
-    sample = {short[row] for row in np.linspace(0, len(short) - 1, min(_ROWS_COMPARED, len(short)), dtype=int).tolist()}
-    for start in range(0, len(long), _ROWS_COMPARED):
-        sample -= set(long[start : start + _ROWS_COMPARED])
+    sample = set(short.read(_sample_rows(short)))
+    for start in range(0, len(long), _SAMPLED_ROWS):
+        sample -= set(long[start : start + _SAMPLED_ROWS])
         if not sample:
             return True
     return False

@@ -1,1 +1,1 @@
-"""From two documents to bitext: sentences, spans, alignment, filter."""
+"""Align the sentences of two documents that are translations of each other."""

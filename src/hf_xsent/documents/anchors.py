@@ -1,4 +1,4 @@
-"""Sentences that surely translate each other: they measure the documents and bound the search."""
+"""Find confident sentence pairs: they calibrate the scores and bound the search."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import numpy as np
 from hf_xsent.documents.beads import Scale
 from hf_xsent.documents.spans import Side
 
-SAMPLE = 4096
+_SAMPLE = 4096
 _ROWS_AT_ONCE = 512
-_SURE = 0.5  # of the median margin of mutual neighbours
-_SIDESTEPS = 3  # anchors to each side that the band covers
-_MARGIN = 12  # sentences beyond them
-_WIDEST = 2048
+_MIN_MARGIN = 0.5  # of the median margin of mutual neighbours
+_ANCHORS_IN_BAND = 3  # before and after each sentence
+_BAND_MARGIN = 12  # sentences beyond these anchors
+_MAX_BAND = 2048
 
 
 @dataclass(frozen=True)
 class Anchors:
-    """Mutual nearest neighbours, and those of them whose order is the same in both documents."""
+    """Mutual nearest neighbours, and those that have the same order in both documents."""
 
     source: np.ndarray
     target: np.ndarray
-    score: np.ndarray  # (cosine - chance) / (1 - chance): 0 is a random pair, 1 the same vector
-    in_order: np.ndarray  # places of the longest rising chain
-    falling: int  # length of the longest falling chain
+    score: np.ndarray  # (cosine - chance) / (1 - chance): 0 for a random pair, 1 for equal embeddings
+    in_order: np.ndarray  # indices of the longest increasing subsequence
+    falling: int  # length of the longest decreasing subsequence
     scale: Scale
 
 
-def find_anchors(source: Side, target: Side, sample: int = SAMPLE) -> Anchors:
-    """Find mutual nearest neighbours of at most ``sample`` source sentences: time is linear in both documents."""
-    rows = np.unique(np.linspace(0, len(source) - 1, min(sample, len(source))).astype(np.int64))
+def find_anchors(source: Side, target: Side) -> Anchors:
+    """Find mutual nearest neighbours of a sample of the source sentences, in time linear in both documents."""
+    rows = np.unique(np.linspace(0, len(source) - 1, min(_SAMPLE, len(source))).astype(np.int64))
     means = _mean_unit_vector(source), _mean_unit_vector(target)
     chance = _chance(source, means[1]), _chance(target, means[0])
     best, margins = _nearest(source, target, rows, chance)
@@ -41,46 +41,46 @@ def find_anchors(source: Side, target: Side, sample: int = SAMPLE) -> Anchors:
     rows, best, margins = rows[mutual], best[mutual], margins[mutual]
     random = (chance[0][rows] + chance[1][best]) / 2
     typical = max(float(np.median(margins)) if len(margins) else 0.0, 1e-3)
-    sure = margins >= _SURE * typical
-    rows, best = rows[sure], best[sure]
-    score = margins[sure] / np.maximum(1 - random[sure], 1e-3)
+    confident = margins >= _MIN_MARGIN * typical
+    rows, best = rows[confident], best[confident]
+    score = margins[confident] / np.maximum(1 - random[confident], 1e-3)
     ratio = float(target.lengths.sum() + len(target)) / float(source.lengths.sum() + len(source))
     return Anchors(
         rows,
         best,
         score,
-        longest_rising(best),
-        len(longest_rising(-best)),
+        longest_increasing(best),
+        len(longest_increasing(-best)),
         Scale(means[0], means[1], typical, ratio),
     )
 
 
-def band(anchors: Anchors, source_length: int, target_length: int, widest: int = _WIDEST) -> tuple[np.ndarray, ...]:
-    """Give the first and last target position to search before each source sentence, and after the last.
+def band(anchors: Anchors, source_length: int, target_length: int) -> tuple[np.ndarray, ...]:
+    """Return the first and last target position to search before each source sentence, and after the last.
 
-    The band reaches from the third anchor before to the third anchor behind: a wrong anchor does not bound it alone.
-    Where there are no anchors it follows their line, ``widest`` positions wide at most, so that memory stays linear.
+    The band extends from the third anchor before to the third anchor after, so that a single wrong anchor does not
+    bound it. Between distant anchors it follows the line between them with a maximum width, so memory is linear.
     """
     path_rows = np.concatenate(([-1], anchors.source[anchors.in_order], [source_length])) + 0.5
     path_columns = np.concatenate(([-1], anchors.target[anchors.in_order], [target_length])) + 0.5
     positions = np.arange(source_length + 1)
-    behind = np.searchsorted(path_rows, positions - _MARGIN)
-    ahead = np.searchsorted(path_rows, positions + _MARGIN, side="right") - 1
+    behind = np.searchsorted(path_rows, positions - _BAND_MARGIN)
+    ahead = np.searchsorted(path_rows, positions + _BAND_MARGIN, side="right") - 1
     line = np.interp(positions, path_rows, path_columns)
-    lowest = np.maximum(path_columns[np.clip(behind - _SIDESTEPS, 0, None)] - _MARGIN, line - widest / 2)
-    highest = path_columns[np.clip(ahead + _SIDESTEPS, None, len(path_columns) - 1)] + _MARGIN
-    highest = np.minimum(highest, line + widest / 2)
+    lowest = np.maximum(path_columns[np.clip(behind - _ANCHORS_IN_BAND, 0, None)] - _BAND_MARGIN, line - _MAX_BAND / 2)
+    highest = path_columns[np.clip(ahead + _ANCHORS_IN_BAND, None, len(path_columns) - 1)] + _BAND_MARGIN
+    highest = np.minimum(highest, line + _MAX_BAND / 2)
     low = np.clip(np.floor(np.minimum.accumulate(lowest[::-1])[::-1]), 0, target_length).astype(np.int64)
     high = np.clip(np.ceil(np.maximum.accumulate(highest)), 0, target_length).astype(np.int64)
     low[0], high[-1] = 0, target_length
-    high[:-1] = np.maximum(high[:-1], low[1:])  # a path leads through: a step down ends within the next row
+    high[:-1] = np.maximum(high[:-1], low[1:])  # rows overlap, so that a path exists
     return low, high
 
 
-def longest_rising(values: np.ndarray) -> np.ndarray:
-    """Places of a longest strictly rising subsequence.
+def longest_increasing(values: np.ndarray) -> np.ndarray:
+    """Return the indices of a longest strictly increasing subsequence.
 
-    >>> longest_rising(np.array([3, 1, 2, 9, 4])).tolist()
+    >>> longest_increasing(np.array([3, 1, 2, 9, 4])).tolist()
     [1, 2, 4]
     """
     tails: list[int] = []
@@ -106,11 +106,11 @@ def _mean_unit_vector(side: Side) -> np.ndarray:
     total = np.zeros(side.vectors.shape[1], np.float64)
     for start in range(0, len(side), _ROWS_AT_ONCE):
         total += side.unit_vectors(slice(start, start + _ROWS_AT_ONCE)).sum(0)
-    return np.asarray(total / len(side) * (1 - 1 / len(side)), np.float32)  # one of them may be the translation
+    return np.asarray(total / len(side) * (1 - 1 / len(side)), np.float32)  # the translation itself may be one of them
 
 
 def _chance(side: Side, mean: np.ndarray) -> np.ndarray:
-    """Mean cosine of each sentence with the sentences of the other document."""
+    """Return the mean cosine of each sentence with the sentences of the other document."""
     parts = [
         side.unit_vectors(slice(start, start + _ROWS_AT_ONCE)) @ mean for start in range(0, len(side), _ROWS_AT_ONCE)
     ]
@@ -120,7 +120,7 @@ def _chance(side: Side, mean: np.ndarray) -> np.ndarray:
 def _nearest(
     side: Side, other: Side, rows: np.ndarray, chance: tuple[np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Give the best sentence of the other document for each of ``rows``, and by how much it is above chance."""
+    """Return the best sentence of the other document for each of ``rows``, and its cosine minus chance."""
     best, margins = np.zeros(len(rows), np.int64), np.full(len(rows), -np.inf, np.float32)
     vectors = side.unit_vectors(rows)
     for start in range(0, len(other), _ROWS_AT_ONCE):

@@ -1,4 +1,4 @@
-"""What a bead of an alignment scores: features of source spans beside target spans, and their weights."""
+"""Score beads, pairs of a source span and a target span, by weighted features."""
 
 from __future__ import annotations
 
@@ -9,53 +9,53 @@ import numpy as np
 from hf_xsent.documents.spans import LONGEST_SPAN, Side
 
 SIZES = [(a, b) for a in range(1, LONGEST_SPAN + 1) for b in range(1, LONGEST_SPAN + 1)]
-_REACH = LONGEST_SPAN + 1  # a bead's features look at spans that end so many sentences before it
+_REACH = LONGEST_SPAN + 1  # the features of a bead use spans that end up to this many sentences earlier
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Log odds of a bead by its features, and of a skipped sentence.
+    """Weights of the features of a bead and of a skipped sentence, as log odds.
 
-    The similarity of two spans is their cosine less what it is to random sentences, over what translations of these
-    documents have: 0 is chance, 1 a typical translation.
+    The similarity of two spans is (cosine - chance) / (typical - chance) with the cosines of random sentences and of
+    typical translations in these documents: 0 for random spans, 1 for a typical translation.
     """
 
     similarity: float = 6.68
     similarity_by_size: float = 2.61  # times the mean number of sentences of both sides
-    longer: float = -4.08  # how much more similar the spans are with one sentence more
-    shorter: float = 1.2  # how much more similar they are with one sentence less
-    length_ratio: float = -3.21  # logarithm of the lengths' ratio, over that of the documents
+    longer: float = -4.08  # similarity with one sentence more, minus similarity
+    shorter: float = 1.2  # similarity with one sentence less, minus similarity
+    length_ratio: float = -3.21  # absolute logarithm of the ratio of lengths, relative to that of the documents
     bead: float = 0.29
     size: float = -2.47  # times the mean number of sentences of both sides, above 1
-    unequal: float = 0.6  # more than one sentence on a side
-    both_several: float = 0.9  # on both
-    paragraph_inside: float = -1.5  # times the ends of paragraphs within the spans
-    paragraph_unequal: float = -1.0  # a paragraph ends with one span and not with the other
+    unequal: float = 0.6  # more than one sentence on either side
+    both_several: float = 0.9  # more than one sentence on both sides
+    paragraph_inside: float = -1.5  # times the number of paragraph ends within the spans
+    paragraph_unequal: float = -1.0  # a paragraph ends with one span only
     skip: float = 1.55
-    skip_length: float = -1.68  # times a quarter of the logarithm of the characters skipped
+    skip_length: float = -1.68  # times a quarter of the logarithm of the skipped characters
 
     @classmethod
     def names(cls) -> list[str]:
-        """The names in order; those of skips come last."""
+        """Return the names in order; those of skipped sentences are last."""
         return [field.name for field in fields(cls)]
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What similarities and lengths are measured against, learnt from the two documents."""
+    """Statistics of the two documents that normalise similarities and lengths."""
 
-    source_mean: np.ndarray  # mean unit vector of the source's sentences
+    source_mean: np.ndarray  # mean unit vector of the source sentences
     target_mean: np.ndarray
-    typical: float  # margin of a typical translation
-    length_ratio: float  # target characters for one source character
+    typical: float  # cosine of a typical translation, minus chance
+    length_ratio: float  # target characters per source character
 
 
 def bead_features(
     source: Side, target: Side, scale: Scale, rows: tuple[int, int], columns: tuple[int, int]
 ) -> dict[tuple[int, int], np.ndarray]:
-    """Features × rows × columns of the beads of each size that end before these sentences of both sides.
+    """Return features × rows × columns of the beads of each size that end before these sentences of both sides.
 
-    Cells whose spans would start before a document hold no meaning.
+    Ignore the cells whose spans would start before the document.
     """
     (top, bottom), (left, right) = rows, columns
     first_row, first_column = top - _REACH, left - _REACH
@@ -94,26 +94,26 @@ def bead_features(
 
 
 def skip_features(side: Side, length_ratio: float = 1.0) -> np.ndarray:
-    """Features × sentences of leaving a sentence out."""
+    """Return features × sentences of skipping a sentence."""
     return np.stack([np.ones(len(side)), np.log(side.lengths * length_ratio + 1) / 4])
 
 
 def _similarities(
     source: Side, target: Side, scale: Scale, rows: tuple[int, int], columns: tuple[int, int]
 ) -> np.ndarray:
-    """Similarity of all spans, by both sizes; 0, as that of random spans, where a document has none."""
+    """Return the similarity of all spans by both sizes; 0 for spans outside the document."""
     spans, others = _padded_spans(source, *rows), _padded_spans(target, *columns)
     shape = (LONGEST_SPAN + 1, LONGEST_SPAN + 1, spans.shape[1], others.shape[1])
     flat = spans.reshape(-1, spans.shape[2]), others.reshape(-1, others.shape[2])
     chance = (flat[0] @ scale.target_mean)[:, None] + flat[1] @ scale.source_mean
     cosines = (flat[0] @ flat[1].T - chance / 2) / scale.typical
-    there = np.any(flat[0], axis=1)[:, None] & np.any(flat[1], axis=1)
-    cosines *= there
+    inside = np.any(flat[0], axis=1)[:, None] & np.any(flat[1], axis=1)
+    cosines *= inside
     return cosines.reshape(shape[0], shape[2], shape[1], shape[3]).swapaxes(1, 2)
 
 
 def _padded_spans(side: Side, start: int, stop: int) -> np.ndarray:
-    """As ``spans``, where ``start`` may lie before the document and ``stop`` behind it."""
+    """Return ``side.spans``, with zeros where ``start`` or ``stop`` are outside the document."""
     inside = max(start, 0), min(stop, len(side) + 1)
     spans = side.spans(*inside)
     return np.pad(spans, ((0, 0), (inside[0] - start, stop - inside[1]), (0, 0)))
@@ -121,7 +121,7 @@ def _padded_spans(side: Side, start: int, stop: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Window:
-    """Similarities of the spans that end at each cell, or so many sentences away from it."""
+    """Similarities of the spans that end at each cell, or at an offset from it."""
 
     similarity: np.ndarray
     margin: int

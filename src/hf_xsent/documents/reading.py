@@ -6,9 +6,8 @@ import glob
 import re
 from pathlib import Path
 
-from hf_xsent.data.compression import open_file
 from hf_xsent.data.identification import identify_language
-from hf_xsent.data.sources import strip_compression
+from hf_xsent.data.readers.compression import open_file, strip_compression
 from hf_xsent.documents.splitting import Document, split_lines, split_text
 from hf_xsent.errors import DataError, nearest
 
@@ -16,9 +15,9 @@ SPLITS = ("lines", "text")
 
 
 def read_document(path: Path, split: str = "lines", language: str | None = None) -> Document:
-    """Read a UTF-8 text file, plain or compressed: one sentence a line, or running text (``split="text"``).
+    """Read a UTF-8 text file, plain or compressed: one sentence per line, or running text (``split="text"``).
 
-    Running text is split by the rules of its language, which is identified where it is not stated.
+    Running text is split by the rules of its language, which is identified if it is not given.
     """
     if split not in SPLITS:
         raise DataError(f"unknown split {split!r}: use {' or '.join(SPLITS)}")
@@ -43,8 +42,8 @@ def read_document(path: Path, split: str = "lines", language: str | None = None)
 
 
 def pair_documents(source: str, target: str) -> list[tuple[str, Path, Path]]:
-    """Pair two files, the files of equal names in two folders, or those of two globs by what their ``*`` stands for."""
-    if not _is_set(source) and not _is_set(target):
+    """Pair two files, files of the same names in two folders, or files of two globs whose ``*`` match the same text."""
+    if not _is_several(source) and not _is_several(target):
         for path in (source, target):
             if not Path(path).is_file():
                 raise DataError(f"no such file: {path}")
@@ -56,18 +55,18 @@ def pair_documents(source: str, target: str) -> list[tuple[str, Path, Path]]:
         others = [name for side in sides for name in side if name in common or not common]
         example = alone[0] if alone else source
         raise DataError(
-            f"{example} has no partner: {source} and {target} must hold files of the same names"
+            f"{example} has no file to align with: {source} and {target} must have files of the same names"
             f"{nearest(example.name if isinstance(example, Path) else example, others)}"
         )
     return [(name, sides[0][name], sides[1][name]) for name in common]
 
 
-def _is_set(path: str) -> bool:
+def _is_several(path: str) -> bool:
     return Path(path).is_dir() or ("*" in path and not Path(path).is_file())
 
 
 def _named_files(path: str) -> dict[str, Path]:
-    """Name the files of a folder by their path in it, those of a glob by what its wildcards match."""
+    """Name the files of a folder by their path in it, those of a glob by the text that its wildcards match."""
     if Path(path).is_dir():
         found = sorted(one for one in Path(path).rglob("*") if one.is_file() and not one.name.startswith("."))
         return {strip_compression(one.relative_to(path).as_posix()): one for one in found}

@@ -1,4 +1,4 @@
-"""The best monotone alignment of two documents: a dynamic program over beads within a band."""
+"""Find the best monotone alignment of two documents by dynamic programming over beads within a band."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from hf_xsent.documents.spans import LONGEST_SPAN, Side, Span
 
 _ROWS_AT_ONCE = 64
 _CELLS_AT_ONCE = 1 << 16
-_SURE = 0.7  # of a typical translation's similarity
-_NEAR = 1  # single pairs to each side that must be sure as well
+_MIN_SIMILARITY = 0.7  # of a confident pair; 1 is a typical translation
+_CONFIDENT_NEIGHBOURS = 1  # beads before and after that must be confident, too
 _IMPOSSIBLE = np.float64(-1e12)
-_SKIP_TARGET, _SKIP_SOURCE = 0, 1  # backpointers; the bead of SIZES[k] is k + 2
+_SKIP_TARGET, _SKIP_SOURCE = 0, 1  # backpointers; k + 2 is a bead of SIZES[k]
 
 Bead = tuple[range, range]
 
 
 def search(source: Side, target: Side, anchors: Anchors, weights: Weights) -> list[Bead]:
-    """Align both documents, from the first sentences to the last.
+    """Align both documents.
 
-    Memory is one byte for each cell of the band, beside one block of scores; time is linear in the band.
+    Memory is one byte per cell of the band plus one block of scores; time is linear in the cells.
     """
     low, high = band(anchors, len(source), len(target))
     values = np.array([getattr(weights, name) for name in Weights.names()])
@@ -31,7 +31,7 @@ def search(source: Side, target: Side, anchors: Anchors, weights: Weights) -> li
     source_skips = values[skips:] @ skip_features(source, anchors.scale.length_ratio)
     target_skips = np.concatenate(([0.0], np.cumsum(values[skips:] @ skip_features(target))))
     choices: list[np.ndarray] = []
-    recent: list[np.ndarray] = []  # scores of the last rows, over all columns of their band
+    recent: list[np.ndarray] = []  # scores of the last rows, each over its band
     for row, scores in _rows(source, target, anchors, values[:skips].astype(np.float32), low, high):
         left, right = int(low[row]), int(high[row]) + 1
         best = np.full(right - left, _IMPOSSIBLE)
@@ -57,12 +57,12 @@ def search(source: Side, target: Side, anchors: Anchors, weights: Weights) -> li
 
 
 def doubtful_spans(source: Side, target: Side, anchors: Anchors, beads: Sequence[Bead]) -> tuple[list[Span], ...]:
-    """List the spans of both sides that a closer look should encode: those near anything but sure single pairs."""
-    sure = np.array([_is_sure(source, target, anchors, one, other) for one, other in beads])
-    settled = sure.copy()
-    for distance in range(1, _NEAR + 1):
-        settled[distance:] &= sure[:-distance]
-        settled[:-distance] &= sure[distance:]
+    """List the spans of both sides to encode as one text: those near a bead that is not a confident single pair."""
+    confident = np.array([_is_confident(source, target, anchors, one, other) for one, other in beads])
+    settled = confident.copy()
+    for distance in range(1, _CONFIDENT_NEIGHBOURS + 1):
+        settled[distance:] &= confident[:-distance]
+        settled[:-distance] &= confident[distance:]
     chosen: tuple[list[Span], list[Span]] = ([], [])
     for spans, length, ranges in zip(chosen, (len(source), len(target)), zip(*beads, strict=True), strict=True):
         inside = np.zeros(length + 1, np.int64)
@@ -75,17 +75,17 @@ def doubtful_spans(source: Side, target: Side, anchors: Anchors, beads: Sequence
     return chosen
 
 
-def _is_sure(source: Side, target: Side, anchors: Anchors, one: range, other: range) -> bool:
+def _is_confident(source: Side, target: Side, anchors: Anchors, one: range, other: range) -> bool:
     if len(one) != 1 or len(other) != 1:
         return False
     scale = anchors.scale
     vectors = source.unit_vectors(np.array(one))[0], target.unit_vectors(np.array(other))[0]
     chance = (vectors[0] @ scale.target_mean + vectors[1] @ scale.source_mean) / 2
-    return bool(vectors[0] @ vectors[1] - chance >= _SURE * scale.typical)
+    return bool(vectors[0] @ vectors[1] - chance >= _MIN_SIMILARITY * scale.typical)
 
 
 def _overlay(line: np.ndarray, start: int, other: np.ndarray, other_start: int) -> None:
-    """Copy what of another line lies on this one."""
+    """Copy the overlap of another row into this one; both start at a column."""
     first, last = max(start, other_start), min(start + len(line), other_start + len(other))
     if first < last:
         line[first - start : last - start] = other[first - other_start : last - other_start]
@@ -94,7 +94,7 @@ def _overlay(line: np.ndarray, start: int, other: np.ndarray, other_start: int) 
 def _rows(
     source: Side, target: Side, anchors: Anchors, weights: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Give the scores of all beads, sizes × columns, that end at each row of the band."""
+    """Yield each row of the band with the scores, sizes × columns, of all beads that end there."""
     row = 0
     while row <= len(source):
         stop = row + 1

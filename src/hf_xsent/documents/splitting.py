@@ -1,4 +1,4 @@
-"""Split running text into sentences, by rules for the scripts and abbreviations of a language."""
+"""Split running text into sentences by rules for scripts and abbreviations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hf_xsent.data.languages import find_language, scripts_of
 
 _CLOSING = "\"'”“’»›)]}」』】）》〉"
 _OPENING = "\"'“‘„‚«‹([{¿¡—–-"
-# These end a sentence wherever they stand; the others must be followed by whitespace.
+# These always end a sentence; the others only before whitespace.
 _FULL_WIDTH = "。！？｡"
 _ENDINGS = ".!?…؟۔।॥։።៕။"
 _ENDING = re.compile(f"[{_FULL_WIDTH}]+[”’」』】）》〉]*|[{_ENDINGS}]+[{re.escape(_CLOSING)}]*(?: »)?(?=\\s)")
@@ -31,7 +31,7 @@ _SHORTEST_CLAUSE = 30
 
 @dataclass(frozen=True)
 class Document:
-    """The sentences of a document, and for each the number of its paragraph, and of its line or itself, from 1."""
+    """The sentences of a document, the paragraph number of each, and its line or sentence number from 1."""
 
     sentences: list[str]
     paragraphs: list[int]
@@ -60,7 +60,7 @@ def split_lines(text: str) -> Document:
 
 
 def split_text(text: str, language: str = "und") -> Document:
-    """Split running text; paragraphs are separated by empty lines or, where there are none, by line ends.
+    """Split running text; empty lines separate paragraphs, or line ends if no line is empty.
 
     >>> split_text("Am 3. Mai kam Dr. Maier. Er blieb, z. B. zum Essen! Und dann?", "de").sentences
     ['Am 3. Mai kam Dr. Maier.', 'Er blieb, z. B. zum Essen!', 'Und dann?']
@@ -77,7 +77,7 @@ def split_text(text: str, language: str = "und") -> Document:
 
 
 def split_paragraph(text: str, language: str = "und") -> list[str]:
-    """Split one paragraph; whitespace becomes single spaces.
+    """Split one paragraph; collapse whitespace.
 
     >>> split_paragraph("今日は寒いです。「本を読みます。」と言った。", "ja")
     ['今日は寒いです。', '「本を読みます。」', 'と言った。']
@@ -97,11 +97,11 @@ def split_paragraph(text: str, language: str = "und") -> list[str]:
 
 
 def _ends(before: str, ending: str, after: str, code: str, abbreviations: frozenset[str]) -> bool:
-    """Decide whether a sentence ends after ``before``, whose last characters are ``ending``."""
+    """Return whether a sentence ends after ``before``, which ends with ``ending``."""
     if ending[0] in _FULL_WIDTH:
         return True
     following = after.lstrip(_OPENING + " ")[:1]
-    if following.islower() and not "ა" <= following <= "ჿ":  # Georgian has no capitals in sentences
+    if following.islower() and not "ა" <= following <= "ჿ":  # Georgian has no capital letters at the start of sentences
         return False
     if ending.rstrip(_CLOSING) != ".":
         return True
@@ -117,7 +117,7 @@ def _ends(before: str, ending: str, after: str, code: str, abbreviations: frozen
 
 
 def _clauses(sentence: str) -> list[str]:
-    """Cut a sentence of a script without sentence marks at its spaces, into clauses that are not too short."""
+    """Split a sentence of a script without sentence marks at its spaces; join short clauses."""
     if sentence.isascii() or not _CLAUSE_SCRIPTS & scripts_of(sentence).keys():
         return [sentence]
     clauses: list[str] = []
@@ -131,7 +131,7 @@ def _clauses(sentence: str) -> list[str]:
 
 @cache
 def _abbreviations(code: str) -> frozenset[str]:
-    """Return the abbreviations, without their last full stop, of a language and those of every language."""
+    """Return the abbreviations, without their last full stop, of a language and of all languages."""
     table = (files("hf_xsent.documents") / "abbreviations.tsv").read_text(encoding="utf-8")
     rows = dict(line.split("\t") for line in table.splitlines()[1:])
     return frozenset((rows["und"] + " " + rows.get(code, "")).split())

@@ -1,1 +1,1 @@
-"""The benchmarks of the papers, measured on any encoder through the lean path."""
+"""Measure encoders on the benchmarks of the papers."""

@@ -1,56 +1,57 @@
-"""How a space of sentence vectors is aligned: the gap between translations and others, hubs, and pictures of words."""
+"""Analyse how well an embedding space is aligned: gap between translations and other pairs, hubness, projections."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from hf_xsent.data.words import split_words, units
+from hf_xsent.data.words.splitting import split_words, word_units
 from hf_xsent.errors import DataError, RecipeError, nearest
 from hf_xsent.evaluation.retrieval import accuracy_at_1, unit
-from hf_xsent.packing import pack, unpack
+from hf_xsent.tensors.packing import pack, unpack
 
 if TYPE_CHECKING:
     from hf_xsent.models.embedder import SentenceEmbedder
 
-_NEIGHBOURS = 10  # as in Radovanović et al. (2010)
-_K = 4  # neighbours of a margin
+PROJECTIONS = ("pca", "tsne")
+_HUBNESS_K = 10  # as in Radovanović et al. (2010)
+_MARGIN_K = 4
 
 
 @dataclass(frozen=True)
 class AlignmentGap:
-    """Of the sentences of one language and their translations."""
+    """How well the sentences of one language and their translations are aligned."""
 
     pairs: int
     translations: float  # mean cosine of a sentence with its translation
-    others: float  # mean cosine with all other sentences of the other side
+    others: float  # mean cosine of all other pairs
     gap: float
     accuracy: float  # retrieval by cosine, mean of both directions
-    margin_accuracy: float  # by ratio margin, which takes from hubs what they owe to being near to everything
-    hubness: float  # skewness of how often a sentence is among the 10 nearest of others; 0: all alike
+    margin_accuracy: float  # by ratio margin, which corrects for hubs
+    hubness: float  # skewness of how often a sentence is among the 10 nearest of others; 0: equally often
 
     def to_dict(self) -> dict[str, float]:
-        """Rounded, for JSON."""
+        """Return rounded figures for JSON."""
         return {name: round(value, 4) for name, value in asdict(self).items()}
 
 
 def alignment_gap(source: np.ndarray, target: np.ndarray) -> AlignmentGap:
-    """Compare all with all; ``source[i]`` and ``target[i]`` translate each other."""
+    """Compare all pairs of embeddings; ``source[i]`` and ``target[i]`` are translations."""
     if len(source) != len(target) or len(source) < 2:
         raise DataError(f"a gap needs two pairs at least: got {len(source)} source and {len(target)} target vectors")
     cosines = unit(source).astype(np.float64) @ unit(target).astype(np.float64).T
-    count, own = len(cosines), np.diag(cosines)
-    others = (cosines.sum() - own.sum()) / (count * (count - 1))
+    count, translations = len(cosines), np.diag(cosines)
+    others = (cosines.sum() - translations.sum()) / (count * (count - 1))
     found = accuracy_at_1(source, target)
     return AlignmentGap(
         pairs=count,
-        translations=float(own.mean()),
+        translations=float(translations.mean()),
         others=float(others),
-        gap=float(own.mean() - others),
+        gap=float(translations.mean() - others),
         accuracy=found.mean,
         margin_accuracy=_margin_accuracy(cosines),
         hubness=(_hubness(cosines) + _hubness(cosines.T)) / 2,
@@ -58,7 +59,7 @@ def alignment_gap(source: np.ndarray, target: np.ndarray) -> AlignmentGap:
 
 
 def _margin_accuracy(cosines: np.ndarray) -> float:
-    k = min(_K, len(cosines))
+    k = min(_MARGIN_K, len(cosines))
     averages = [np.sort(side, 1)[:, -k:].mean(1) for side in (cosines, cosines.T)]
     scores = cosines / ((averages[0][:, None] + averages[1][None, :]) / 2)
     lines = np.arange(len(scores))
@@ -66,23 +67,20 @@ def _margin_accuracy(cosines: np.ndarray) -> float:
 
 
 def _hubness(cosines: np.ndarray) -> float:
-    """Skewness of the number of rows that have a column among their nearest."""
-    k = min(_NEIGHBOURS, len(cosines) - 1)
+    """Return the skewness of how many rows have a column among their nearest."""
+    k = min(_HUBNESS_K, len(cosines) - 1)
     nearest_columns = np.argpartition(-cosines, k - 1, axis=1)[:, :k]
     occurrences = np.bincount(nearest_columns.ravel(), minlength=cosines.shape[1]).astype(float)
     spread = occurrences.std()
     return 0.0 if spread == 0 else float(((occurrences - occurrences.mean()) ** 3).mean() / spread**3)
 
 
-# Words of parallel sentences
-
-
 @dataclass(frozen=True)
 class WordVectors:
-    """The vectors of the words (or word pieces) of some sentences, one below the other."""
+    """The embeddings of the words (or word pieces) of some sentences."""
 
     texts: list[str]
-    sentences: np.ndarray  # which sentence each is of
+    sentences: np.ndarray  # number of the sentence that each belongs to
     vectors: np.ndarray
 
 
@@ -90,7 +88,7 @@ class WordVectors:
 def word_vectors(
     embedder: SentenceEmbedder, sentences: Sequence[str], layer: int | None = None, pieces: bool = False
 ) -> WordVectors:
-    """States after a layer (default the last): of each word the mean over its pieces, or of each piece."""
+    """Return hidden states after a layer (default the last): of words (mean of their pieces) or of pieces."""
     encoded = embedder.tokenizer(
         list(sentences),
         truncation=True,
@@ -107,11 +105,10 @@ def word_vectors(
     for number, sentence in enumerate(sentences):
         words = split_words(sentence)
         offsets = encoded["offset_mapping"][number].tolist()
-        of_pieces, of_words = units(words, offsets)
+        of_pieces, of_words = word_units(words, offsets)
         if pieces:
-            kept = [place for place, word in enumerate(of_pieces) if word >= 0]
-            texts += [sentence[slice(*offsets[place])] for place in kept]
-            groups = [[place] for place in kept]
+            groups = [[place] for place, word in enumerate(of_pieces) if word >= 0]
+            texts += [sentence[slice(*offsets[place])] for [place] in groups]
         else:
             names: dict[int, str] = {}
             for word, one in zip(words.strings, of_words, strict=True):
@@ -125,28 +122,19 @@ def word_vectors(
 
 
 def project(vectors: np.ndarray, method: str = "pca") -> np.ndarray:
-    """N × 2 places of N vectors, the same in each run."""
+    """Project N vectors to N × 2, the same in each run."""
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+
     if method not in PROJECTIONS:
         choices = f"use one of {', '.join(PROJECTIONS)}{nearest(method, PROJECTIONS)}"
         raise RecipeError(f"unknown projection {method!r}: {choices}")
     if len(vectors) < 4:
         raise DataError(f"a projection needs four vectors at least, not {len(vectors)}: give more or longer sentences")
-    return PROJECTIONS[method](np.asarray(vectors, dtype=np.float64))
-
-
-def _pca(vectors: np.ndarray) -> np.ndarray:
-    from sklearn.decomposition import PCA
-
-    return np.asarray(PCA(2, svd_solver="full").fit_transform(vectors))
-
-
-def _tsne(vectors: np.ndarray) -> np.ndarray:
-    from sklearn.manifold import TSNE
-
     perplexity = min(30.0, (len(vectors) - 1) / 3)
-    return np.asarray(
-        TSNE(2, init="pca", perplexity=perplexity, metric="cosine", random_state=0).fit_transform(vectors)
+    projection = (
+        PCA(2, svd_solver="full")
+        if method == "pca"
+        else TSNE(2, init="pca", perplexity=perplexity, metric="cosine", random_state=0)
     )
-
-
-PROJECTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"pca": _pca, "tsne": _tsne}
+    return np.asarray(projection.fit_transform(np.asarray(vectors, dtype=np.float64)))

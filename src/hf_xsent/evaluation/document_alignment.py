@@ -1,4 +1,4 @@
-"""Strict and lax precision, recall and F1 of sentence alignments, counted as vecalign's scorer counts them."""
+"""Compute strict and lax precision, recall and F1 of sentence alignments, counted like vecalign's scorer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hf_xsent.data.lines import lines
+from hf_xsent.data.readers.compression import lines
 from hf_xsent.errors import DataError
 
 Bead = tuple[tuple[int, ...], tuple[int, ...]]  # sentence numbers of both sides, from 0; one side may be empty
@@ -18,7 +18,7 @@ _LINE = re.compile(r"\s*\[([\d,\s]*)\]\s*:\s*\[([\d,\s]*)\]")
 
 @dataclass(frozen=True)
 class DocumentAlignmentScores:
-    """Percent, over the beads of all documents."""
+    """Percentages over the beads of all documents."""
 
     strict_precision: float
     strict_recall: float
@@ -33,9 +33,9 @@ def document_alignment_scores(
 ) -> DocumentAlignmentScores:
     """Score the alignments of several documents together (Sennrich and Volk, 2011).
 
-    A bead is strictly right if the gold alignment holds the same bead, and laxly right if one of its links between a
-    source and a target sentence is in the gold alignment. Precision counts beads with an empty side (skipped
-    sentences), recall leaves them out. Beads that are empty on both sides are ignored.
+    A bead is strictly correct if it is in the gold alignment, and laxly correct if one of its links between a source
+    and a target sentence is. Precision counts beads with an empty side (skipped sentences), recall does not. Beads
+    that are empty on both sides are ignored.
 
     >>> gold = [[((0,), (0,)), ((1, 2), (1,)), ((3,), ())]]
     >>> found = [[((0,), (0,)), ((1,), (1,)), ((2,), ()), ((3,), ())]]
@@ -44,14 +44,14 @@ def document_alignment_scores(
     (50.0, 50.0, 75.0, 100.0)
     """
     if len(found) != len(gold):
-        raise DataError(f"alignments of {len(found)} documents cannot be scored with gold of {len(gold)}")
+        raise DataError(f"{len(found)} documents cannot be scored with gold of {len(gold)}: pass one for each")
     precision, recall = [0, 0, 0], [0, 0, 0]
     for some, others in zip(found, gold, strict=True):
         ours, theirs = _distinct(some), _distinct(others)
         precision = _add(precision, _count(ours, theirs))
         recall = _add(recall, _count(_with_both_sides(theirs), _with_both_sides(ours)))
-    strict_precision, lax_precision = (100 * right / max(1, precision[2]) for right in precision[:2])
-    strict_recall, lax_recall = (100 * right / max(1, recall[2]) for right in recall[:2])
+    strict_precision, lax_precision = (100 * correct / max(1, precision[2]) for correct in precision[:2])
+    strict_recall, lax_recall = (100 * correct / max(1, recall[2]) for correct in recall[:2])
     return DocumentAlignmentScores(
         strict_precision,
         strict_recall,
@@ -63,14 +63,14 @@ def document_alignment_scores(
 
 
 def read_alignment(path: str | Path) -> list[Bead]:
-    """Read one bead a line, ``[source numbers]:[target numbers]`` from 0, as vecalign writes them."""
+    """Read one bead per line in vecalign's format, ``[source numbers]:[target numbers]`` from 0."""
     beads = []
     for number, line in lines(Path(path)):
         if not line.strip():
             continue
         match = _LINE.match(line)
         if match is None:
-            raise DataError(f"{path}:{number}: not an alignment, write [0, 1]:[2]")
+            raise DataError(f"{path}:{number}: not a bead; write [source numbers]:[target numbers], such as [0, 1]:[2]")
         source, target = (tuple(int(one) for one in side.split(",") if one.strip()) for side in match.groups())
         beads.append((source, target))
     return beads
@@ -85,7 +85,7 @@ def _with_both_sides(beads: set[Bead]) -> set[Bead]:
 
 
 def _count(beads: set[Bead], reference: set[Bead]) -> tuple[int, int, int]:
-    """Count strictly right, laxly right and all beads."""
+    """Count strictly correct, laxly correct and all beads."""
     linked: dict[int, set[int]] = defaultdict(set)
     for source, target in reference:
         for number in source:

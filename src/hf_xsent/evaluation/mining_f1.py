@@ -1,29 +1,24 @@
-"""BUCC 2018: find the translations among two sets of sentences, and F1 at a threshold that gold pairs choose."""
+"""Measure bitext mining on BUCC 2018: F1 at a threshold that gold pairs choose."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from os import PathLike
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from hf_xsent.data.bucc import TRAINING_SPLITS, BuccSet, find_bucc, split_place
+from hf_xsent.data.benchmarks.bucc import TRAINING_SPLITS, BuccSet, find_bucc, split_order
 from hf_xsent.errors import DataError
-from hf_xsent.evaluation.task import Encode, Figures, Scores, fingerprint, means
-from hf_xsent.mining.calibration import MiningF1, at_threshold, best_threshold
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Figures, Scores, means
+from hf_xsent.mining.calibration import at_threshold, best_threshold
 from hf_xsent.mining.margin import MinedPairs, mine_bitext
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _K = 4
 _PAIRS = {"de-en", "fr-en", "ru-en", "zh-en"}
 
 
 @dataclass(frozen=True)
-class BuccTask:
-    """BUCC 2018: a pair's threshold is chosen on its training split and applied to the others, and to other pairs."""
+class BuccTask(EvaluationTask):
+    """BUCC 2018: choose a threshold on a pair's training split, and apply it to its other splits and to other pairs."""
 
     sets: Sequence[BuccSet]
 
@@ -31,57 +26,40 @@ class BuccTask:
     title: ClassVar[str] = "BUCC 2018"
     protocol: ClassVar[str] = (
         "F1 of pairs mined by ratio margin, k = 4, best of both directions, no sentence twice; "
-        "the threshold is the best on the split or pair named in brackets, else on the very set"
+        "the threshold is the best on the split or pair named in brackets, else on the same set"
     )
-    headings: ClassVar[Mapping[str, str]] = {
-        "f1": "F1",
-        "precision": "precision",
-        "recall": "recall",
-        "found": "found",
-        "gold": "gold",
-        "threshold": "threshold",
+    headings: ClassVar[Mapping[str, str]] = {"f1": "F1"} | {
+        key: key for key in ("precision", "recall", "found", "gold", "threshold")
     }
     main: ClassVar[str] = "f1"
 
+    read = staticmethod(find_bucc)
+
     def __post_init__(self) -> None:
+        super().__post_init__()
         for one in self.sets:
             if not one.gold:
                 raise DataError(f"BUCC {one.pair}, {one.split}: there are no gold pairs to measure by")
             if min(len(one.sources), len(one.targets)) < _K:
                 raise DataError(f"BUCC {one.pair}, {one.split}: mining needs at least {_K} sentences a side")
-        if not self.sets:
-            raise DataError("no BUCC pair was chosen: name at least one")
 
-    @classmethod
-    def load(cls, source: str | PathLike[str], languages: Iterable[str] | None = None) -> Self:
-        """As ``find_bucc``: every split with gold pairs."""
-        return cls(find_bucc(source, languages))
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Of sentences and gold pairs."""
-        return fingerprint(
-            text
-            for one in self.sets
-            for text in (one.pair, one.split, *one.sources, *one.targets, *map(str, sorted(one.gold)))
-        )
-
-    def sentences(self) -> Iterator[str]:
-        """Both sides of each set."""
-        for one in self.sets:
-            yield from (*one.sources, *one.targets)
+    def texts(self, one: BuccSet) -> Iterable[str]:
+        """Return sentences and gold pairs."""
+        return one.pair, one.split, *one.sources, *one.targets, *map(str, sorted(one.gold))
 
     def score(self, encode: Encode) -> Scores:
-        """F1 of each set by its pair's own threshold, and where there are several pairs by those of the others."""
+        """Measure F1 of each set at its pair's threshold and, with several pairs, at those of the other pairs."""
         mined = [mine_bitext(encode(one.sources), encode(one.targets), _K) for one in self.sets]
         chosen = self._thresholds(mined)
-        last = max((one.split for one in self.sets), key=split_place)
+        last = max((one.split for one in self.sets), key=split_order)
         own: dict[str, Figures] = {}
         transferred: dict[str, Figures] = {}
         groups: dict[str, list[str]] = {}
         for one, pairs in zip(self.sets, mined, strict=True):
             for pair, (split, threshold) in chosen.items():
-                name, figures = f"{one.pair} {one.split}", _figures(at_threshold(pairs, one.gold, threshold), one)
+                measured = at_threshold(pairs, one.gold, threshold)
+                figures = {key: len(one.gold) if key == "gold" else getattr(measured, key) for key in self.headings}
+                name = f"{one.pair} {one.split}"
                 if pair != one.pair:
                     transferred[f"{name} ({pair})"] = figures
                     groups.setdefault(f"others, {one.split} ({pair})", []).append(f"{name} ({pair})")
@@ -95,23 +73,13 @@ class BuccTask:
         return Scores(own | transferred, means(own | transferred, groups))
 
     def _thresholds(self, mined: Sequence[MinedPairs]) -> dict[str, tuple[str, float]]:
-        """Of each pair the split that chooses, its training set or else the earliest, and the best threshold there."""
+        """Return each pair's training split, or else its earliest, and the best threshold there."""
         chosen: dict[str, tuple[str, float]] = {}
-        both = zip(self.sets, mined, strict=True)
-        for one, pairs in sorted(
-            both, key=lambda each: (each[0].split not in TRAINING_SPLITS, *split_place(each[0].split))
-        ):
+        both = sorted(
+            zip(self.sets, mined, strict=True),
+            key=lambda each: (each[0].split not in TRAINING_SPLITS, *split_order(each[0].split)),
+        )
+        for one, pairs in both:
             if one.pair not in chosen:
                 chosen[one.pair] = one.split, best_threshold(pairs, one.gold).threshold
         return {one.pair: chosen[one.pair] for one in self.sets}
-
-
-def _figures(measured: MiningF1, one: BuccSet) -> Figures:
-    return {
-        "f1": measured.f1,
-        "precision": measured.precision,
-        "recall": measured.recall,
-        "found": measured.found,
-        "gold": len(one.gold),
-        "threshold": measured.threshold,
-    }

@@ -1,4 +1,4 @@
-"""A bridge to mteb: its own tasks over our records, so that a local folder is enough and nothing is downloaded.
+"""Run mteb's tasks over records from a local folder, without downloads.
 
 import mteb
 from sentence_transformers import SentenceTransformer
@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hf_xsent.data.bucc import BuccSet
-from hf_xsent.data.sts import STS17_TRACKS
+from hf_xsent.data.benchmarks.sts import STS17_TRACKS
 from hf_xsent.errors import DataError, MissingExtraError
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.retrieval import TatoebaTask
@@ -24,10 +23,10 @@ _SPLIT = "test"
 
 
 def mteb_task(task: EvaluationTask) -> Any:
-    """The task of mteb that measures the same records, in the way that mteb measures.
+    """Return mteb's task over the same records.
 
     Its ``accuracy`` on Tatoeba is our ``forward``, its ``cosine_spearman`` our ``spearman``. Tracks that mteb does not
-    have (4b of STS 2017) are left out. BUCC is another task there: the nearest target of each gold source.
+    have (4b of STS 2017) are dropped. mteb's BUCC is a different task: the nearest target of each gold source.
     """
     try:
         import mteb
@@ -43,7 +42,7 @@ def mteb_task(task: EvaluationTask) -> Any:
 
 
 def _subsets(task: EvaluationTask) -> dict[str, Any]:
-    """The records by the names that mteb gives to languages."""
+    """Return the records by mteb's names of languages."""
     from datasets import Dataset
 
     if isinstance(task, TatoebaTask):
@@ -51,20 +50,15 @@ def _subsets(task: EvaluationTask) -> dict[str, Any]:
         return {name: Dataset.from_dict(columns) for name, columns in pairs.items()}
     if isinstance(task, BuccTask):
         first_splits = {one.pair: one for one in reversed(task.sets)}
-        return {pair: _gold_sources(one) for pair, one in first_splits.items()}
+        return {
+            pair: {"sentence1": [one.sources[source] for source, _ in sorted(one.gold)], "sentence2": one.targets,
+                   "gold": sorted(one.gold)}
+            for pair, one in first_splits.items()
+        }  # fmt: skip
     assert isinstance(task, Sts17Task | Sts22Task)
-    named = {_hub_name(one.pair): one for one in task.sets}
-    return {
-        name: Dataset.from_dict({"sentence1": one.first, "sentence2": one.second, "score": one.gold})
-        for name, one in named.items()
-        if name
-    }
-
-
-def _hub_name(pair: str) -> str | None:
-    return STS17_TRACKS[pair].on_hub if pair in STS17_TRACKS else pair
-
-
-def _gold_sources(one: BuccSet) -> dict[str, list[Any]]:
-    gold = sorted(one.gold)
-    return {"sentence1": [one.sources[source] for source, _ in gold], "sentence2": one.targets, "gold": gold}
+    subsets = {}
+    for one in task.sets:
+        if name := STS17_TRACKS[one.pair].on_hub if one.pair in STS17_TRACKS else one.pair:
+            columns = {"sentence1": one.first, "sentence2": one.second, "score": one.gold}
+            subsets[name] = Dataset.from_dict(columns)
+    return subsets

@@ -1,11 +1,11 @@
-"""The tasks there are, by name."""
+"""Look up evaluation tasks by name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from os import PathLike
 
-from hf_xsent.data.benchmarks import tatoeba_groups
+from hf_xsent.data.benchmarks.tatoeba import tatoeba_groups
 from hf_xsent.errors import RecipeError, nearest
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.retrieval import TatoebaTask
@@ -16,7 +16,7 @@ TASKS: dict[str, type[EvaluationTask]] = {task.name: task for task in (TatoebaTa
 
 
 def check_task(name: str) -> None:
-    """Whether there is such a task, or one sentence that names those there are."""
+    """Refuse an unknown task."""
     if name not in TASKS:
         raise RecipeError(f"unknown task {name!r}: use some of {', '.join(TASKS)}{nearest(name, TASKS)}")
 
@@ -24,14 +24,14 @@ def check_task(name: str) -> None:
 def load_tasks(
     sources: Mapping[str, str | PathLike[str]], languages: Mapping[str, Iterable[str]] | None = None
 ) -> list[EvaluationTask]:
-    """Each task with its records, from a folder or the Hub; of those in ``languages`` only these languages or pairs."""
+    """Load each task from a folder or the Hub; ``languages`` restricts a task to some languages or pairs."""
     for name in sources:
         check_task(name)
     return [TASKS[name].load(source, (languages or {}).get(name)) for name, source in sources.items()]
 
 
 def tatoeba_group(name: str) -> list[str]:
-    """The languages of a group of Tatoeba, or one sentence that names those there are."""
+    """Return the languages of a group of Tatoeba; refuse an unknown group."""
     groups = {name: codes for name, codes in tatoeba_groups().items() if codes}
     if name not in groups:
         raise RecipeError(f"unknown group {name!r}: use one of {', '.join(groups)}{nearest(name, groups)}")

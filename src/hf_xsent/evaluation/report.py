@@ -1,11 +1,13 @@
-"""Results as a table for people and JSON for programs, each with what is needed to compare or repeat it."""
+"""Report results as tables and JSON, and read the figures that papers report (published.json)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ PACKAGES = ("hf-xsent", "torch", "transformers", "tokenizers", "numpy")
 
 @dataclass(frozen=True)
 class Report:
-    """One task, measured on one model in one view; equal runs give equal reports, so it knows no time."""
+    """One task measured on one model in one view; it has no time, so that equal runs give equal reports."""
 
     task: str
     protocol: str
@@ -29,39 +31,35 @@ class Report:
 
     @classmethod
     def of(cls, task: EvaluationTask, settings: Mapping[str, Any], scores: Scores | None = None) -> Report:
-        """The report of these scores; without any it says what would be measured."""
+        """Make the report of these scores; without scores, of what would be measured."""
         scores = scores or Scores({}, {})
         groups, languages = (
-            {name: {key: round(value, 4) for key, value in figures.items()} for name, figures in some.items()}
-            for some in (scores.groups, scores.languages)
+            {name: {key: round(value, 4) for key, value in figures.items()} for name, figures in part.items()}
+            for part in (scores.groups, scores.languages)
         )
         return cls(task.name, task.protocol, dict(settings), task.fingerprint, versions(), groups, languages)
 
     @property
     def stamp(self) -> str:
-        """What decides the figures."""
+        """Return all that determines the figures, as a key."""
         decisive = {key: value for key, value in asdict(self).items() if key not in ("groups", "languages")}
         return json.dumps(decisive, sort_keys=True)
 
     @property
     def subject(self) -> str:
-        """What was measured on what data, whatever the versions: a later report takes the place of an earlier one."""
+        """Return model, view and data as a key, without versions: a new report replaces an older one."""
         return json.dumps([self.task, self.settings, self.data_fingerprint], sort_keys=True)
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
-
     def table(self, task: EvaluationTask) -> str:
-        """For people: languages first, then groups, then what was measured and how."""
-        rows = [[name, *_cells(task, figures)] for name, figures in self.languages.items()]
-        rows += [[f"mean of {name}", *_cells(task, figures)] for name, figures in self.groups.items()]
+        """Format languages, groups, settings and protocol as text."""
+        named = self.languages | {f"mean of {name}": figures for name, figures in self.groups.items()}
+        rows = [[name, *(figures[key] for key in task.headings)] for name, figures in named.items()]
         table = render_table([task.title, *task.headings.values()], rows)
-        return f"{table}\n{state(self.settings)}\n{self.protocol}"
+        return f"{table}\n{_join(self.settings)}\n{self.protocol}"
 
 
 def sweep_table(task: EvaluationTask, reports: Sequence[Report]) -> str:
-    """A line for each layer, pooling and dimension: the main figure of each group."""
+    """Format a line per layer, pooling and dimension with the main figure of each group."""
     first = reports[0]
     varied = [key for key in first.settings if len({str(one.settings.get(key)) for one in reports}) > 1]
     names = list(first.groups or first.languages)
@@ -70,20 +68,15 @@ def sweep_table(task: EvaluationTask, reports: Sequence[Report]) -> str:
         figures = one.groups or one.languages
         rows.append([*(str(one.settings[key]) for key in varied), *(figures[name][task.main] for name in names)])
     fixed = {key: value for key, value in first.settings.items() if key not in varied}
-    return f"{task.title}\n{render_table([*varied, *names], rows)}\n{state(fixed)}\n{first.protocol}"
+    return f"{task.title}\n{render_table([*varied, *names], rows)}\n{_join(fixed)}\n{first.protocol}"
 
 
-def state(settings: Mapping[str, Any]) -> str:
-    """In a line."""
+def _join(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in settings.items())
 
 
-def _cells(task: EvaluationTask, figures: Figures) -> list[object]:
-    return [figures[key] for key in task.headings]
-
-
 def render_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Plain text columns: the first flush left, the others flush right, numbers with two decimals."""
+    """Format columns as plain text: the first flush left, the others flush right, floats with two decimals."""
     cells = [[f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in row] for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [
@@ -94,12 +87,12 @@ def render_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str
 
 
 def versions() -> dict[str, str]:
-    """The packages that a result depends on."""
+    """Return the versions of the packages that a result depends on."""
     return {package: version(package) for package in PACKAGES}
 
 
 def read_reports(path: str | Path) -> list[Report]:
-    """The reports of a JSON file that ``write_json`` wrote; none where there is no file."""
+    """Read the reports of a JSON file; return none if the file does not exist."""
     if not Path(path).is_file():
         return []
     try:
@@ -109,14 +102,22 @@ def read_reports(path: str | Path) -> list[Report]:
         raise OutputError(f"{path} exists and holds no results of this command: choose another file") from error
 
 
-def write_json(path: str | Path, content: Mapping[str, Any]) -> None:
-    """Whole or not at all: a reader never sees half a file."""
-    path = Path(path)
-    try:
-        text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
-    except ValueError as error:
-        raise OutputError(f"{path} is not written: a figure is not finite, which JSON cannot hold") from error
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_text(text + "\n", encoding="utf-8")
-    part.replace(path)
+@cache
+def published_figures() -> list[dict[str, Any]]:
+    """Return each figure with task, group, model and paper; add the mean where both directions are given."""
+    text = (files("hf_xsent.evaluation") / "published.json").read_text(encoding="utf-8")
+    figures: list[dict[str, Any]] = json.loads(text)
+    for one in figures:
+        if "forward" in one and "backward" in one:
+            one.setdefault("mean", round((one["forward"] + one["backward"]) / 2, 2))
+    return figures
+
+
+def published_lines(task: EvaluationTask, groups: Iterable[str]) -> list[str]:
+    """Return a line for each published model that was measured on one of these groups."""
+    lines, measured = [], set(groups)
+    for one in published_figures():
+        if one["task"] == task.name and one["group"] in measured:
+            figures = ", ".join(f"{task.headings[key]} {one[key]}" for key in task.headings if key in one)
+            lines.append(f"published, {one['group']}: {one['model']} {figures} ({one['paper']})")
+    return lines

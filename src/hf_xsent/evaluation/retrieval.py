@@ -1,26 +1,21 @@
-"""Retrieval of translations: accuracy@1 in both directions, on Tatoeba and on a dev set of one's own."""
+"""Measure retrieval of translations: accuracy@1 in both directions, on Tatoeba or on any dev set."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from tqdm import tqdm
 
-from hf_xsent.data.benchmarks import TatoebaSet, load_tatoeba, tatoeba_groups
+from hf_xsent.data.benchmarks.tatoeba import TatoebaSet, load_tatoeba, tatoeba_groups
 from hf_xsent.errors import DataError
-from hf_xsent.evaluation.task import Encode, Figures, Scores, fingerprint, means
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Figures, Scores, means
 from hf_xsent.mining.neighbours import nearest_both_ways
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.encodes import SupportsEncode
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-PROTOCOL = "accuracy@1 by cosine, no margin; a hit is the same line number; of equal scores the first line counts"
+PROTOCOL = "accuracy@1 by cosine, no margin; a hit is the same line number; ties go to the first line"
 
 
 @dataclass(frozen=True)
@@ -33,7 +28,7 @@ class RetrievalAccuracy:
 
     @property
     def mean(self) -> float:
-        """Of both directions."""
+        """Return the mean of both directions."""
         return (self.forward + self.backward) / 2
 
 
@@ -42,37 +37,37 @@ def accuracy_at_1(source: np.ndarray, target: np.ndarray) -> RetrievalAccuracy:
     if len(source) != len(target) or len(source) == 0:
         raise DataError(f"retrieval needs pairs: got {len(source)} source and {len(target)} target vectors")
     source, target = (np.asarray(side, dtype=np.float32) for side in (source, target))
-    lines = [np.flatnonzero(side.any(1)) for side in (source, target)]  # zeros point nowhere and find nothing
+    lines = [np.flatnonzero(side.any(1)) for side in (source, target)]  # zero vectors have no cosine and find nothing
     if not all(map(len, lines)):
         return RetrievalAccuracy(0.0, 0.0, len(source))
     of_source, of_target = nearest_both_ways(source[lines[0]], target[lines[1]], k=1)
     nearest_target, nearest_source = lines[1][of_source.numbers[:, 0]], lines[0][of_target.numbers[:, 0]]
     return RetrievalAccuracy(
-        forward=100 * float((_first_alike(target)[nearest_target] == lines[0]).sum() / len(source)),
-        backward=100 * float((_first_alike(source)[nearest_source] == lines[1]).sum() / len(target)),
+        forward=100 * float((_first_equal(target)[nearest_target] == lines[0]).sum() / len(source)),
+        backward=100 * float((_first_equal(source)[nearest_source] == lines[1]).sum() / len(target)),
         pairs=len(source),
     )
 
 
-def _first_alike(vectors: np.ndarray) -> np.ndarray:
-    """Of each line the first that has the same vector: their cosines are equal, however they are rounded."""
+def _first_equal(vectors: np.ndarray) -> np.ndarray:
+    """Return for each line the first one with the same vector, so that rounding does not decide between them."""
     first: dict[bytes, int] = {}
     return np.array([first.setdefault(vector.tobytes(), line) for line, vector in enumerate(vectors)])
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """In float32, each of length 1; zeros stay."""
+    """Scale vectors to unit length in float32; zero vectors stay zero."""
     vectors = np.asarray(vectors, dtype=np.float32)
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
 def retrieval_by_language(
-    model: Encodes,
+    model: SupportsEncode,
     pairs: Mapping[str, tuple[Sequence[str], Sequence[str]]],
     progress: bool = True,
     target_language: str | None = None,
 ) -> dict[str, RetrievalAccuracy]:
-    """Accuracy@1 for each language's (sources, targets); ``target_language`` is for models with language embeddings."""
+    """Measure each language's (sources, targets); models with language embeddings need ``target_language``."""
     bar = tqdm(pairs.items(), desc="retrieval", unit="language", disable=None if progress else True)
     results = {}
     for language, (sources, targets) in bar:
@@ -88,8 +83,8 @@ def retrieval_by_language(
 
 
 @dataclass(frozen=True)
-class TatoebaTask:
-    """Tatoeba: is the nearest English sentence the translation, and the other way round?"""
+class TatoebaTask(EvaluationTask):
+    """Tatoeba: retrieve the English translation among all English sentences, and the reverse."""
 
     sets: Sequence[TatoebaSet]
 
@@ -98,32 +93,16 @@ class TatoebaTask:
     protocol: ClassVar[str] = PROTOCOL
     headings: ClassVar[Mapping[str, str]] = {"pairs": "pairs", "forward": "xx→en", "backward": "en→xx", "mean": "mean"}
     main: ClassVar[str] = "mean"
+    read = staticmethod(load_tatoeba)
 
-    def __post_init__(self) -> None:
-        if not self.sets:
-            raise DataError("no Tatoeba language was chosen: name at least one")
-
-    @classmethod
-    def load(cls, source: str | PathLike[str], languages: Iterable[str] | None = None) -> Self:
-        """As ``load_tatoeba``; a language goes by any of its codes."""
-        return cls(load_tatoeba(source, languages))
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Of languages and sentences."""
-        return fingerprint(text for one in self.sets for text in (one.language, *one.sources, *one.targets))
-
-    def sentences(self) -> Iterator[str]:
-        """Both sides of each language."""
-        for one in self.sets:
-            yield from (*one.sources, *one.targets)
+    def texts(self, one: TatoebaSet) -> Iterable[str]:
+        """Return language and sentences."""
+        return one.language, *one.sources, *one.targets
 
     def score(self, encode: Encode) -> Scores:
-        """Accuracy@1 in both directions, and its mean over the groups of languages that papers report on."""
+        """Measure accuracy@1 in both directions, and its mean over the groups of languages that papers report."""
         languages: dict[str, Figures] = {}
         for one in self.sets:
             found = accuracy_at_1(encode(one.sources), encode(one.targets))
-            languages[one.language] = {
-                "pairs": found.pairs, "forward": found.forward, "backward": found.backward, "mean": found.mean
-            }  # fmt: skip
+            languages[one.language] = {key: getattr(found, key) for key in self.headings}
         return Scores(languages, means(languages, tatoeba_groups() | {"measured": list(languages)}))

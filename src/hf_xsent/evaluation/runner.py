@@ -1,19 +1,22 @@
-"""Several tasks on one model, in several views of one encoding, task by task: what is finished is not done again."""
+"""Measure one model on several tasks and in several views of one encoding; skip what is finished."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from tqdm import tqdm
 
-from hf_xsent.data.outputs import check_writable
 from hf_xsent.errors import ModelError, OutputError
-from hf_xsent.evaluation.report import Report, read_reports, write_json
-from hf_xsent.evaluation.task import EvaluationTask
-from hf_xsent.evaluation.vectors import SentenceVectors
+from hf_xsent.evaluation.report import Report, read_reports
+from hf_xsent.evaluation.task import Encode, EvaluationTask
+from hf_xsent.files import check_free_space, check_writable, write_json
+from hf_xsent.models.encodes import check_finite
 from hf_xsent.models.fingerprint import fingerprint_model
 
 if TYPE_CHECKING:
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def describe(embedder: SentenceEmbedder, name_or_path: str | Path) -> dict[str, Any]:
-    """The settings that every reported number states, beside its view."""
+    """Return the settings that every report states in addition to its view."""
     return {
         "model": str(name_or_path),
         "model_fingerprint": fingerprint_model(str(name_or_path)),
@@ -39,10 +42,10 @@ def evaluate_tasks(
     dims: Sequence[int] | None = None,
     output: str | Path | None = None,
 ) -> Iterator[tuple[EvaluationTask, list[Report]]]:
-    """Give each task with its reports, one a view and dimension, as soon as they are there.
+    """Yield each task with its reports, one per view and dimension, as soon as it is measured.
 
-    ``settings`` say what the model is (``describe``). ``output`` is a JSON file of one model, written after each task;
-    what it holds already of the same data and versions is taken from there, and what is not measured now stays in it.
+    ``settings`` describe the model (``describe``). ``output`` is a JSON file of one model, written after each task.
+    Reports in it with the same data and versions are reused; all others of the same model stay in it.
     """
     views = [embedder.view] if views is None else views
     dims = [embedder.width] if dims is None else dims
@@ -59,8 +62,8 @@ def evaluate_tasks(
         stamps = [Report.of(task, stated).stamp for _, _, stated in measured]
         if all(stamp in known for stamp in stamps):
             found[task.name] = [known[stamp] for stamp in stamps]
-    left = [task for task in tasks if task.name not in found]
-    vectors = SentenceVectors(embedder, views, (one for task in left for one in task.sentences()))
+    missing = [task for task in tasks if task.name not in found]
+    vectors = SentenceVectors(embedder, views, (one for task in missing for one in task.sentences()))
     for task in tasks:
         if task.name not in found:
             vectors.add(task.sentences())
@@ -68,14 +71,52 @@ def evaluate_tasks(
             found[task.name] = [Report.of(task, stated, task.score(vectors.of(view, dim))) for view, dim, stated in bar]
         if output is not None:
             done = [report for one in tasks for report in found.get(one.name, [])]
-            renewed = {report.subject for report in done}
-            kept = [report for report in known.values() if report.subject not in renewed]
-            write_json(output, {"runs": [report.to_dict() for report in (*kept, *done)]})
+            replaced = {report.subject for report in done}
+            others = [report for report in known.values() if report.subject not in replaced]
+            write_json(output, {"runs": [asdict(report) for report in (*others, *done)]})
         yield task, found[task.name]
 
 
+class SentenceVectors:
+    """Embeddings by view, memory-mapped from unnamed temporary files, since a sweep exceeds memory."""
+
+    def __init__(self, embedder: SentenceEmbedder, views: Sequence[View], sentences: Iterable[str]) -> None:
+        self._embedder = embedder
+        self._views = list(views)
+        self._rows: dict[str, int] = {}  # of the sentences encoded so far
+        shape = (max(1, len(set(sentences))), embedder.width)  # of all sentences
+        needed = len(self._views) * shape[0] * shape[1] * 4
+        cure = "choose fewer layers at once, or set TMPDIR to a larger disk"
+        check_free_space(tempfile.gettempdir(), needed, "the vectors", cure)
+        self._vectors = {}
+        for view in self._views:
+            with tempfile.TemporaryFile() as file:
+                self._vectors[view] = np.memmap(file, np.float32, "w+", shape=shape)
+
+    def add(self, sentences: Iterable[str]) -> None:
+        """Encode the sentences that are not encoded yet."""
+        new = [one for one in dict.fromkeys(sentences) if one not in self._rows]
+        if not new:
+            return
+        start = len(self._rows)
+        into = [self._vectors[view][start : start + len(new)] for view in self._views]
+        self._embedder.encode_views(new, self._views, show_progress=True, into=into)
+        precision = str(self._embedder.model.dtype).removeprefix("torch.")
+        for vectors in into:
+            check_finite(vectors, precision, lambda row: f"the sentence {new[row][:40]!r}")
+        self._rows |= {one: start + place for place, one in enumerate(new)}
+
+    def of(self, view: View, dim: int) -> Encode:
+        """Return an encoder that looks up the first ``dim`` dimensions of embeddings in this view."""
+
+        def encode(sentences: Sequence[str]) -> np.ndarray:
+            return np.asarray(self._vectors[view][[self._rows[one] for one in sentences], :dim])
+
+        return encode
+
+
 def _known(output: str | Path, settings: Mapping[str, Any]) -> list[Report]:
-    """What the file holds, which must be of this model."""
+    """Read the reports of the file; refuse those of another model."""
     reports, ours = read_reports(output), settings.get("model_fingerprint")
     for report in reports:
         if report.settings.get("model_fingerprint") != ours:
@@ -86,7 +127,7 @@ def _known(output: str | Path, settings: Mapping[str, Any]) -> list[Report]:
 
 
 def _check(embedder: SentenceEmbedder, views: Sequence[View], dims: Sequence[int]) -> None:
-    """Before any sentence is encoded."""
+    """Refuse views and dimensions that the model does not have."""
     embedder.check_views(views)
     for dim in dims:
         if not 1 <= dim <= embedder.width:

@@ -1,27 +1,22 @@
-"""Semantic textual similarity: do cosines order sentence pairs as people do?"""
+"""Measure semantic textual similarity: the rank correlation of cosines with human scores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from os import PathLike
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy import stats
 
-from hf_xsent.data.sts import STS17_TRACKS, STS22_PAIRS, StsSet, load_sts17, load_sts22
+from hf_xsent.data.benchmarks.sts import STS17_TRACKS, STS22_PAIRS, StsSet, load_sts17, load_sts22
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.retrieval import unit
-from hf_xsent.evaluation.task import Encode, Figures, Scores, fingerprint, means
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Figures, Scores, means
 
 
 def spearman(scores: Sequence[float] | np.ndarray, gold: Sequence[float] | np.ndarray) -> float:
-    """Rank correlation, times 100; equal values share their mean rank, and equal scores for all are worth 0."""
+    """Return the rank correlation, times 100; ties share their mean rank, and constant scores correlate by 0."""
     if len(scores) != len(gold) or len(gold) < 2:
         raise DataError(f"a rank correlation needs pairs, two at least: got {len(scores)} scores and {len(gold)} gold")
     ranks = [stats.rankdata(side) for side in (scores, gold)]
@@ -31,53 +26,41 @@ def spearman(scores: Sequence[float] | np.ndarray, gold: Sequence[float] | np.nd
 
 
 def cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Of each vector with its partner."""
+    """Return the cosine of each row of ``first`` with the same row of ``second``."""
     return (unit(first) * unit(second)).sum(1)
 
 
 @dataclass(frozen=True)
-class _StsTask:
-    """One benchmark of sentence pairs with human scores."""
+class _StsTask(EvaluationTask):
+    """A benchmark of sentence pairs with human scores."""
 
     sets: Sequence[StsSet]
 
-    title: ClassVar[str]
     protocol: ClassVar[str] = "Spearman's rank correlation of cosines with gold scores, times 100; ties share ranks"
     headings: ClassVar[Mapping[str, str]] = {"pairs": "pairs", "spearman": "spearman"}
     main: ClassVar[str] = "spearman"
     groups: ClassVar[Mapping[str, Sequence[str]]]
 
-    def __post_init__(self) -> None:
-        if not self.sets:
-            raise DataError(f"no pair of languages of {self.title} was chosen: name at least one")
+    def sides(self, one: StsSet) -> tuple[Sequence[str], Sequence[str]]:
+        """Return first and second sentences."""
+        return one.first, one.second
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """Of sentences and gold scores."""
-        return fingerprint(
-            text for one in self.sets for text in (one.pair, *one.first, *one.second, *map(repr, one.gold))
-        )
-
-    def sentences(self) -> Iterator[str]:
-        """Both sides of each pair of languages."""
-        for one in self.sets:
-            yield from (*one.first, *one.second)
+    def texts(self, one: StsSet) -> Iterable[str]:
+        """Return languages, sentences and gold scores."""
+        return one.pair, *one.first, *one.second, *map(repr, one.gold)
 
     def score(self, encode: Encode) -> Scores:
-        """Spearman for each pair of languages."""
-        languages: dict[str, Figures] = {
-            one.pair: {
-                "pairs": len(one.gold),
-                "spearman": spearman(cosines(encode(one.first), encode(one.second)), one.gold),
-            }
-            for one in self.sets
-        }
+        """Measure Spearman's correlation of each pair of languages."""
+        languages: dict[str, Figures] = {}
+        for one in self.sets:
+            correlation = spearman(cosines(encode(one.first), encode(one.second)), one.gold)
+            languages[one.pair] = {"pairs": len(one.gold), "spearman": correlation}
         return Scores(languages, means(languages, {**self.groups, "measured": list(languages)}))
 
 
 @dataclass(frozen=True)
 class Sts17Task(_StsTask):
-    """STS 2017, the seven tracks of the shared task."""
+    """STS 2017, seven tracks: ar-ar, ar-en, es-es, es-en, es-en-wmt (track 4b), en-en, tr-en."""
 
     name: ClassVar[str] = "sts17"
     title: ClassVar[str] = "STS 2017"
@@ -86,16 +69,12 @@ class Sts17Task(_StsTask):
         "4 cross-lingual tracks": ("ar-en", "es-en", "es-en-wmt", "tr-en"),
         "3 monolingual tracks": ("ar-ar", "es-es", "en-en"),
     }
-
-    @classmethod
-    def load(cls, source: str | PathLike[str], languages: Iterable[str] | None = None) -> Self:
-        """As ``load_sts17``; pairs are ar-ar, ar-en, es-es, es-en, es-en-wmt (track 4b), en-en, tr-en."""
-        return cls(load_sts17(source, languages))
+    read = staticmethod(load_sts17)
 
 
 @dataclass(frozen=True)
 class Sts22Task(_StsTask):
-    """STS22: how alike news articles are; fr-pl has 11 pairs, too few to mean much, so means are given without, too."""
+    """STS22, similarity of news articles; one mean excludes fr-pl, whose 11 pairs are too few."""
 
     name: ClassVar[str] = "sts22"
     title: ClassVar[str] = "STS22"
@@ -103,8 +82,4 @@ class Sts22Task(_StsTask):
         "18 pairs": STS22_PAIRS,
         "17 pairs, without fr-pl": tuple(pair for pair in STS22_PAIRS if pair != "fr-pl"),
     }
-
-    @classmethod
-    def load(cls, source: str | PathLike[str], languages: Iterable[str] | None = None) -> Self:
-        """As ``load_sts22``."""
-        return cls(load_sts22(source, languages))
+    read = staticmethod(load_sts22)

@@ -1,19 +1,23 @@
-"""What every evaluation task is: records that were checked, the sentences to encode, and scores from their vectors."""
+"""Define what every evaluation task has: checked records, sentences to encode, and scores of their embeddings."""
 
 from __future__ import annotations
 
-import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+
+from hf_xsent.errors import DataError
+from hf_xsent.files import digest
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-Encode = Callable[[Sequence[str]], np.ndarray]  # one vector a sentence
+Encode = Callable[[Sequence[str]], np.ndarray]  # one embedding per sentence
 Figures = dict[str, float]
 
 
@@ -25,44 +29,58 @@ class Scores:
     groups: dict[str, Figures]
 
 
-class EvaluationTask(Protocol):
+@dataclass(frozen=True)
+class EvaluationTask(ABC):
     """A benchmark with its records: ``Task.load(folder).score(model.encode)`` measures any model that encodes."""
+
+    sets: Sequence[Any]  # one per language or pair
 
     name: ClassVar[str]  # on the command line
     title: ClassVar[str]
-    protocol: ClassVar[str]  # how it is measured, in a line
+    protocol: ClassVar[str]  # how it is measured, in one line
     headings: ClassVar[Mapping[str, str]]  # of the figures, in a table
-    main: ClassVar[str]  # the figure by which models are compared
+    main: ClassVar[str]  # the figure that compares models
+    read: ClassVar[Callable[..., Sequence[Any]]]
+
+    def __post_init__(self) -> None:
+        if not self.sets:
+            raise DataError(f"no language of {self.title} was chosen: name at least one")
 
     @classmethod
     def load(cls, source: str | PathLike[str], languages: Iterable[str] | None = None) -> Self:
-        """Read and check the records, all of them or of some languages or pairs, from a folder or the Hub."""
+        """Read and check all records, or those of some languages or pairs, from a folder or the Hub."""
+        return cls(cls.read(source, languages))
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        """Of the records: equal figures are comparable only where it is equal."""
+        """Return a hash of the records; figures are comparable only if it is equal."""
+        return digest(text + "\n" for one in self.sets for text in self.texts(one))
 
     def sentences(self) -> Iterator[str]:
-        """All that is encoded, in order; some may stand there twice."""
+        """Iterate over all sentences to encode, repeated ones included."""
+        for one in self.sets:
+            for side in self.sides(one):
+                yield from side
 
+    def sides(self, one: Any) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the sentences of both sides of a set."""
+        return one.sources, one.targets
+
+    @abstractmethod
+    def texts(self, one: Any) -> Iterable[str]:
+        """Return all of a set that the fingerprint depends on."""
+
+    @abstractmethod
     def score(self, encode: Encode) -> Scores:
-        """Measure; ``encode`` is asked for the vectors of ``sentences``, a part at a time."""
-
-
-def fingerprint(texts: Iterable[str]) -> str:
-    """A hash of records."""
-    digest = hashlib.sha256()
-    for text in texts:
-        digest.update(text.encode() + b"\n")
-    return digest.hexdigest()[:16]
+        """Measure the model that encodes ``sentences``, given in parts."""
 
 
 def means(languages: Mapping[str, Figures], groups: Mapping[str, Sequence[str]]) -> dict[str, Figures]:
-    """Mean figures over those groups of which all was measured; ``pairs`` are added up."""
+    """Average figures over the groups that were measured completely; sum ``pairs``."""
     return {
-        name: {key: _mean(key, [languages[one][key] for one in some]) for key in languages[some[0]]}
-        for name, some in groups.items()
-        if some and set(some) <= set(languages)
+        name: {key: _mean(key, [languages[one][key] for one in members]) for key in languages[members[0]]}
+        for name, members in groups.items()
+        if members and set(members) <= set(languages)
     }
 
 

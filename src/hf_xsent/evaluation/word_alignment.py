@@ -1,12 +1,12 @@
-"""How well links between words fit those that people drew: alignment error rate, precision, recall."""
+"""Measure word alignment against gold links: alignment error rate, precision, recall."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hf_xsent.data.gold_links import GoldPair
-from hf_xsent.data.word_links import Link
+from hf_xsent.data.benchmarks.gold_links import GoldPair
+from hf_xsent.data.words.links import Link
 from hf_xsent.errors import DataError
 
 
@@ -15,12 +15,12 @@ class AlignmentScores:
     """Percent, over the links of all pairs."""
 
     error_rate: float
-    precision: float  # of the links found, those that are at least possible
-    recall: float  # of the sure links, those that were found
+    precision: float  # share of the links found that are sure or possible
+    recall: float  # share of the sure links that were found
 
 
 def alignment_scores(found: Sequence[Iterable[Link]], gold: Sequence[GoldPair]) -> AlignmentScores:
-    """Of links found in gold pairs."""
+    """Measure the links found in gold pairs."""
     if len(found) != len(gold):
         raise DataError(f"links of {len(found)} pairs cannot be measured on {len(gold)} gold pairs")
     return link_scores(found, [pair.sure for pair in gold], [pair.possible for pair in gold])
@@ -29,13 +29,13 @@ def alignment_scores(found: Sequence[Iterable[Link]], gold: Sequence[GoldPair]) 
 def link_scores(
     found: Sequence[Iterable[Link]], sure: Sequence[Iterable[Link]], possible: Sequence[Iterable[Link]]
 ) -> AlignmentScores:
-    """AER of Och and Ney (2003): 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|); what is sure is possible, too."""
+    """AER of Och and Ney (2003): 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|); sure links are also possible."""
     all_found = all_sure = found_sure = found_possible = 0
-    for some, certain, others in zip(map(set, found), map(set, sure), possible, strict=True):
-        all_found += len(some)
-        all_sure += len(certain)
-        found_sure += len(some & certain)
-        found_possible += len(some & certain.union(others))
+    for links, of_sure, of_possible in zip(map(set, found), map(set, sure), possible, strict=True):
+        all_found += len(links)
+        all_sure += len(of_sure)
+        found_sure += len(links & of_sure)
+        found_possible += len(links & of_sure.union(of_possible))
     return AlignmentScores(
         error_rate=100 * (1 - (found_sure + found_possible) / max(1, all_found + all_sure)),
         precision=100 * found_possible / max(1, all_found),

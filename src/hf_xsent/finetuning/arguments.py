@@ -1,42 +1,42 @@
-"""What a fine-tuning run may say, beside transformers' own TrainingArguments. Free of torch, so that help is quick."""
+"""Declare the settings of fine-tuning besides transformers' TrainingArguments. Free of torch, so that help is fast."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
+from hf_xsent.settings.declaring import setting
 
-def _flag(default: Any = None, *, help: str) -> Any:  # noqa: A002 - argparse's own word
-    return field(default=default, metadata={"help": help})
-
-
-_MAX_LENGTH = "Give a row, both texts together, so many tokens; default: 128 for xnli, windows of 384 for mlqa."
+_MAX_LENGTH = "Truncate each row, both texts together, to this many tokens; default: 128 for xnli, 384 for mlqa."
 
 
 @dataclass
 class FineTuneArguments:
-    """Which encoder, on what, and where to."""
+    """The encoder, the data and the output folder."""
 
-    model: str | None = _flag(
-        help="Start from this encoder: a folder (ours, exported, plain) or a Hub id; without --train, a fine-tuned one."
+    model: str | None = setting(
+        None,
+        "Start from this encoder: a folder (ours, exported, plain) or a Hub id; without --train, a fine-tuned one.",
     )
-    train: list[str] | None = _flag(
-        help="Train on these, by language: en=train.tsv alone (zero-shot), or de=… fr=… too (translate-train)."
+    train: list[str] | None = setting(
+        None,
+        "Train on these, by language: en=train.tsv alone (zero-shot), or also de=… fr=… (translate-train).",
+        named=True,
     )
-    dev: list[str] | None = _flag(
-        help="Measure these during training, given like --train (of the Hub: the validation split)."
+    dev: list[str] | None = setting(
+        None, "Measure these during training, given like --train (of the Hub: the validation split).", named=True
     )
-    code_switching: bool = _flag(
-        False, help="Exchange one text of each non-English pair for its English translation, both ways in one batch."
+    code_switching: bool = setting(
+        False, "Replace one text of each non-English pair by its English translation, both ways in one batch."
     )
-    languages: list[str] | None = _flag(help="Measure these languages only, such as de, or de-en of G-XLT.")
-    max_length: int = _flag(128, help=_MAX_LENGTH)
-    max_train: int | None = _flag(help="Train on at most so many records a language, or switched pairs of them.")
-    max_test: int | None = _flag(help="Measure at most so many records of each test set; for a look, not a result.")
-    dropout: float | None = _flag(help="Set the encoder's dropout; default: as it comes.")
-    resume: bool = _flag(False, help="Go on from the last checkpoint in the output folder.")
-    overwrite: bool = _flag(False, help="Replace the run that the output folder holds.")
-    verbose: bool = _flag(False, help="Log what the libraries underneath have to say, too.")
+    languages: list[str] | None = setting(None, "Measure these languages only, such as de, or de-en of G-XLT.")
+    max_length: int = setting(128, _MAX_LENGTH)
+    max_train: int | None = setting(None, "Train on at most this many records (or switched pairs) of each language.")
+    max_test: int | None = setting(None, "Measure at most this many records of each test set; for trials, not results.")
+    dropout: float | None = setting(None, "Dropout of the encoder; default: the checkpoint's.")
+    resume: bool = setting(False, "Resume from the last checkpoint in the output folder.")
+    overwrite: bool = setting(False, "Replace the run that the output folder holds.")
+    verbose: bool = setting(False, "Also log the messages of transformers and other libraries.")
 
 
 @dataclass
@@ -45,7 +45,7 @@ class XnliArguments(FineTuneArguments):
 
     task: ClassVar[str] = "xnli"
 
-    xnli: str | None = _flag(help="Measure XNLI at the end: a folder of files test-de.tsv, or facebook/xnli.")
+    xnli: str | None = setting(None, "Measure XNLI at the end: a folder of files test-de.tsv, or facebook/xnli.")
 
 
 @dataclass
@@ -54,13 +54,13 @@ class MlqaArguments(FineTuneArguments):
 
     task: ClassVar[str] = "mlqa"
 
-    mlqa: str | None = _flag(
-        help="Measure MLQA at the end: a folder of files test-context-de-question-de.json, or a Hub id."
+    mlqa: str | None = setting(
+        None, "Measure MLQA at the end: a folder of files test-context-de-question-de.json, or a Hub id."
     )
-    mlqa_split: str = _flag("test", help="Measure this split of MLQA: test or dev.")
-    generalized: bool = _flag(False, help="Measure questions and contexts of different languages, too (G-XLT).")
-    xquad: str | None = _flag(help="Measure XQuAD at the end: a folder of files xquad.de.json, or google/xquad.")
-    max_length: int = _flag(384, help=_MAX_LENGTH)
-    doc_stride: int = _flag(128, help="Let windows of a long context overlap by so many tokens.")
-    max_question_length: int = _flag(64, help="Cut questions after so many tokens.")
-    max_answer_length: int = _flag(30, help="Find answers of at most so many tokens.")
+    mlqa_split: str = setting("test", "Measure this split of MLQA: test or dev.")
+    generalized: bool = setting(False, "Also measure questions and contexts of different languages (G-XLT).")
+    xquad: str | None = setting(None, "Measure XQuAD at the end: a folder of files xquad.de.json, or google/xquad.")
+    max_length: int = setting(384, _MAX_LENGTH)
+    doc_stride: int = setting(128, "Overlap of the windows of a long context, in tokens.")
+    max_question_length: int = setting(64, "Truncate questions to this many tokens.")
+    max_answer_length: int = setting(30, "Find answers of at most this many tokens.")

@@ -1,7 +1,7 @@
-"""Code-switching of fine-tuning data with English (PPA, section 2.3).
+"""Switch fine-tuning data between languages and English (PPA, section 2.3).
 
-A pair (a, b) in another language becomes (a in English, b) and (a, b in English), a group that stays in one batch; the
-pair itself is left out. It takes the English translation of the data.
+A pair (a, b) in another language is replaced by (a in English, b) and (a, b in English), which stay in one batch. This
+needs the data in English, too.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from hf_xsent.data.inference import InferencePair, check_parallel
-from hf_xsent.data.questions import Question, paired_by_id
+from hf_xsent.data.benchmarks.inference import InferencePair, check_parallel
+from hf_xsent.data.benchmarks.questions import Question, pair_by_id
 from hf_xsent.errors import RecipeError
 
 Record = TypeVar("Record")
@@ -20,32 +20,31 @@ Record = TypeVar("Record")
 def switch_inference(
     sources: Mapping[str, str], records: Mapping[str, Sequence[InferencePair]]
 ) -> dict[str, list[tuple[InferencePair, ...]]]:
-    """The pairs of each language other than English, switched; ``sources`` says where each language comes from."""
+    """Switch the pairs of each language except English; ``sources`` names each language's files for errors."""
     english = _english(records)
     switched: dict[str, list[tuple[InferencePair, ...]]] = {}
-    for language, pairs in records.items():
-        if language != "en":
-            check_parallel(sources["en"], english, sources[language], pairs)
-            switched[language] = [
-                (replace(there, premise=here.premise), replace(there, hypothesis=here.hypothesis))
-                for here, there in zip(english, pairs, strict=True)
-            ]
+    for language in [one for one in records if one != "en"]:
+        pairs = records[language]
+        check_parallel(sources["en"], english, sources[language], pairs)
+        switched[language] = [
+            (replace(pair, premise=in_english.premise), replace(pair, hypothesis=in_english.hypothesis))
+            for in_english, pair in zip(english, pairs, strict=True)
+        ]
     return switched
 
 
 def switch_questions(
     sources: Mapping[str, str], records: Mapping[str, Sequence[Question]]
 ) -> dict[str, list[tuple[Question, ...]]]:
-    """The same for questions (a) and their contexts (b); the answers are those of the context."""
+    """Switch questions (a) and contexts (b); the answers are those of the context."""
     english = _english(records)
     switched: dict[str, list[tuple[Question, ...]]] = {}
-    for language, questions in records.items():
-        if language != "en":
-            pairs = paired_by_id(sources[language], questions, sources["en"], english)
-            switched[language] = [
-                (replace(there, question=here.question), replace(here, question=there.question))
-                for there, here in pairs
-            ]
+    for language in [one for one in records if one != "en"]:
+        pairs = pair_by_id(sources[language], records[language], sources["en"], english)
+        switched[language] = [
+            (replace(one, question=in_english.question), replace(in_english, question=one.question))
+            for one, in_english in pairs
+        ]
     return switched
 
 

@@ -1,35 +1,50 @@
-"""Fine-tune on extractive question answering and measure MLQA and XQuAD in every language."""
+"""Fine-tune on extractive question answering, and measure MLQA and XQuAD (PPA, section 2.3).
+
+The model scores start and end of the answer in [CLS] question [SEP] context [SEP]. A long context is read in windows
+that overlap; the answer is the best span of all windows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from transformers import AutoModelForQuestionAnswering
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
+from tqdm import tqdm
+from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xsent.data.questions import QuestionSet, load_mlqa, load_questions, load_xquad
+from hf_xsent.data.benchmarks.questions import Question, QuestionSet, load_mlqa, load_questions, load_xquad
+from hf_xsent.errors import RecipeError
+from hf_xsent.evaluation.question_answering import score_answers
 from hf_xsent.finetuning.arguments import MlqaArguments
 from hf_xsent.finetuning.code_switching import switch_questions
 from hf_xsent.finetuning.report import FineTuningReport
 from hf_xsent.finetuning.running import (
-    alone,
-    at_most,
+    limit,
     load_records,
-    only_languages,
+    read_settings,
     run,
-    settings_of,
+    select_tests,
+    single_groups,
     tokenizer_of,
 )
-from hf_xsent.finetuning.span_extraction import SpanExtraction
+from hf_xsent.finetuning.trainer import FineTuningTask, Scores, pad, predictions
+
+_QUESTIONS_AT_ONCE = 1000
 
 
 def main(arguments: Sequence[str]) -> list[FineTuningReport]:
-    """``[recipe.yaml] [--flag value …]``; all data is read and checked before anything is trained."""
-    options, training = settings_of(MlqaArguments, arguments)
+    """Run ``[recipe.yaml] [--flag value …]``; all data is read and checked before anything is trained."""
+    options, training = read_settings(MlqaArguments, arguments)
     sources, records = load_records(options.train, lambda path, _: load_questions(path))
-    train = switch_questions(sources, records) if options.code_switching else alone(records)
+    train = switch_questions(sources, records) if options.code_switching else single_groups(records)
     _, dev = load_records(options.dev, lambda path, _: load_questions(path, "validation"))
     sets: list[QuestionSet] = []
     if options.mlqa is not None:
@@ -38,28 +53,170 @@ def main(arguments: Sequence[str]) -> list[FineTuningReport]:
         sets += load_xquad(options.xquad)
     tests: dict[str, dict[str, Any]] = {}
     for one in sets:
-        kept = replace(one, questions=one.questions[: options.max_test])
-        tests.setdefault(one.benchmark, {})[one.name] = [kept]
-    chosen = only_languages(tests, options.languages)
+        tests.setdefault(one.benchmark, {})[one.name] = [replace(one, questions=one.questions[: options.max_test])]
+    selected = select_tests(tests, options.languages)
     tokenizer = tokenizer_of(options.model)
-    task = SpanExtraction(
-        tokenizer,
-        options.max_length,
-        options.doc_stride,
-        options.max_question_length,
-        options.max_answer_length,
-    )
-    return run(
-        task,
-        AutoModelForQuestionAnswering,
-        options,
-        training,
-        tokenizer,
-        task.grouped_windows([*chain.from_iterable(at_most(options.max_train, train).values())]),
-        {
-            language: [QuestionSet("squad", language, language, some)]
-            for language, some in at_most(options.max_test, dev).items()
-        }
-        or None,
-        chosen,
-    )
+    lengths = (options.max_length, options.doc_stride, options.max_question_length, options.max_answer_length)
+    task = SpanExtraction(tokenizer, *lengths)
+    dev_sets = {
+        language: [QuestionSet("squad", language, language, some)]
+        for language, some in limit(options.max_test, dev).items()
+    }
+    groups = task.grouped_windows([*chain.from_iterable(limit(options.max_train, train).values())])
+    return run(task, AutoModelForQuestionAnswering, options, training, tokenizer, groups, dev_sets or None, selected)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A question with a part of its context."""
+
+    question: int  # index of the question
+    features: dict[str, list[int]]
+    context: range  # tokens of the context
+    characters: npt.NDArray[np.int32]  # tokens × 2: where each starts and ends in the context
+    span: tuple[int, int]  # first and last token of the answer; (0, 0), [CLS], where it is not in this window
+
+
+class SpanExtraction(FineTuningTask):
+    """Extract answers; the scores are F1 and exact match of the official scripts."""
+
+    main_score = "f1"
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        max_length: int = 384,
+        doc_stride: int = 128,
+        max_question_length: int = 64,
+        max_answer_length: int = 30,
+    ) -> None:
+        room = max_length - max_question_length - tokenizer.num_special_tokens_to_add(pair=True)
+        if not 0 <= doc_stride < room:
+            raise RecipeError(
+                f"doc_stride {doc_stride} does not fit: max_length {max_length} less max_question_length "
+                f"{max_question_length} leaves {room} tokens for the context, which must exceed the stride"
+            )
+        self.tokenizer, self.max_length, self.doc_stride = tokenizer, max_length, doc_stride
+        self.max_question_length, self.max_answer_length = max_question_length, max_answer_length
+
+    def collate(self, examples: Sequence[Window]) -> dict[str, Tensor]:
+        """Return a batch of rows, ``spans`` (N × 2), and ``allowed``: the tokens of the context and [CLS] (N × L)."""
+        batch = pad([window.features for window in examples], int(self.tokenizer.pad_token_id))
+        allowed = []
+        for window in examples:
+            one = torch.zeros(len(window.features["input_ids"]), dtype=torch.bool)
+            one[0] = one[window.context.start : window.context.stop] = True
+            allowed.append(one)
+        batch["allowed"] = pad_sequence(allowed, batch_first=True)
+        batch["spans"] = torch.tensor([window.span for window in examples])
+        return batch
+
+    def loss(self, outputs: Any, batch: Mapping[str, Tensor]) -> Tensor:
+        """Average the cross entropies of start and end over the allowed tokens."""
+        logits = torch.stack((outputs.start_logits, outputs.end_logits), 1).float()  # N × 2 × L
+        logits = logits.masked_fill(~batch["allowed"][:, None], -torch.inf)
+        return F.cross_entropy(logits.flatten(0, 1), batch["spans"].flatten())
+
+    def measure(self, model: PreTrainedModel, sets: Mapping[str, Sequence[Any]]) -> Scores:
+        """Compute F1 and exact match of each set; a set is a list of one ``QuestionSet``."""
+        scores = {}
+        for name, (questions,) in sets.items():
+            found = score_answers(questions, self.answers(model, questions))
+            scores[name] = {"f1": found.f1, "exact_match": found.exact_match}
+        return scores
+
+    def answers(self, model: PreTrainedModel, questions: QuestionSet) -> dict[str, str]:
+        """Return the text of the best span of each question, by id."""
+        windows = self.windows(questions.questions)
+        best: dict[int, tuple[float, str]] = {}
+        rows, padding = [window.features for window in windows], int(self.tokenizer.pad_token_id)
+        for numbers, outputs in predictions(model, rows, padding, f"measuring {questions.benchmark} {questions.name}"):
+            starts, ends = (one.float().cpu().numpy() for one in (outputs.start_logits, outputs.end_logits))
+            for number, start, end in zip(numbers, starts, ends, strict=True):
+                window = windows[number]
+                tokens = slice(window.context.start, window.context.stop)
+                score, first, last = best_span(start[tokens], end[tokens], self.max_answer_length)
+                if window.question not in best or score > best[window.question][0]:
+                    context = questions.questions[window.question].context
+                    text = context[window.characters[first][0] : window.characters[last][1]].strip()
+                    best[window.question] = score, text
+        return {questions.questions[number].id: text for number, (_, text) in best.items()}
+
+    def windows(self, questions: Sequence[Question]) -> list[Window]:
+        """Pair each question with each window of its context."""
+        found: list[Window] = []
+        for start in tqdm(range(0, len(questions), _QUESTIONS_AT_ONCE), desc="tokenizing", delay=2, disable=None):
+            found += self._windows_of(questions[start : start + _QUESTIONS_AT_ONCE], start)
+        return found
+
+    def grouped_windows(self, groups: Sequence[tuple[Question, ...]]) -> list[tuple[Window, ...]]:
+        """Group the windows of questions that stay together; a single question's windows are groups of one."""
+        windows = self.windows([question for group in groups for question in group])
+        owners = [number for number, group in enumerate(groups) for _ in group]
+        found: dict[Any, list[Window]] = {}
+        for number, window in enumerate(windows):
+            owner = owners[window.question]
+            found.setdefault(owner if len(groups[owner]) > 1 else (number,), []).append(window)
+        return [tuple(some) for some in found.values()]
+
+    def _windows_of(self, questions: Sequence[Question], first: int) -> list[Window]:
+        encoded = self.tokenizer(
+            [self._truncated(question.question) for question in questions],
+            [question.context for question in questions],
+            truncation="only_second",
+            max_length=self.max_length,
+            stride=self.doc_stride,
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+            return_attention_mask=False,
+        )
+        names = [name for name in ("input_ids", "token_type_ids") if name in encoded]
+        windows = []
+        for row, number in enumerate(encoded["overflow_to_sample_mapping"]):
+            sides = encoded.sequence_ids(row)
+            if 1 not in sides:
+                continue  # the context is only spaces
+            context = range(sides.index(1), len(sides) - sides[::-1].index(1))
+            offsets = encoded["offset_mapping"][row][context.start : context.stop]
+            characters = np.array(offsets, dtype=np.int32)
+            start, text = questions[number].answers[0]
+            span = _tokens_of(characters, start, start + len(text))
+            windows.append(
+                Window(
+                    question=first + number,
+                    features={name: encoded[name][row] for name in names},
+                    context=context,
+                    characters=characters,
+                    span=(0, 0) if span is None else (context.start + span[0], context.start + span[1]),
+                )
+            )
+        return windows
+
+    def _truncated(self, question: str) -> str:
+        """Return the text of the question's first tokens."""
+        encoded = self.tokenizer(question, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        offsets = encoded["offset_mapping"]
+        if len(offsets) <= self.max_question_length:
+            return question
+        return question[: offsets[self.max_question_length - 1][1]]
+
+
+def best_span(start: npt.NDArray[np.float32], end: npt.NDArray[np.float32], longest: int) -> tuple[float, int, int]:
+    """Return the highest sum of start and end scores over spans of at most ``longest`` tokens, and the span.
+
+    >>> best_span(np.array([1.0, 5.0, 0.0]), np.array([9.0, 2.0, 4.0]), longest=2)
+    (10.0, 0, 0)
+    """
+    sums = start[:, None] + end[None, :]
+    lengths = np.arange(len(end))[None, :] - np.arange(len(start))[:, None]  # less 1
+    sums = np.where((lengths >= 0) & (lengths < longest), sums, -np.inf)
+    first, last = np.unravel_index(int(sums.argmax()), sums.shape)
+    return float(sums[first, last]), int(first), int(last)
+
+
+def _tokens_of(characters: npt.NDArray[np.int32], start: int, end: int) -> tuple[int, int] | None:
+    """Return the first and last token of characters ``start`` to ``end``, or None if the window lacks some of them."""
+    inside = np.nonzero((characters[:, 0] < end) & (characters[:, 1] > start))[0]
+    if not len(inside) or start < characters[0, 0] or end > characters[-1, 1]:
+        return None
+    return int(inside[0]), int(inside[-1])

@@ -1,4 +1,4 @@
-"""One fine-tuning run, whatever the task: settings, training, and the measuring of every test set at the end."""
+"""Run fine-tuning on any task: read settings and records, train, and measure every test set at the end."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from transformers import AutoConfig, PreTrainedTokenizerBase, set_seed
+from transformers import PreTrainedTokenizerBase, set_seed
 
 from hf_xsent.errors import DataError, ModelError, RecipeError, nearest
 from hf_xsent.finetuning.report import RESULTS, TABLE, FineTuningReport, write_reports
-from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments, Task
+from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments, FineTuningTask
 from hf_xsent.logs import quiet_logs
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer, quiet_loading
 from hf_xsent.models.task_model import task_model, without_padding
-from hf_xsent.training.arguments import read_settings
-from hf_xsent.training.output_folder import RECIPE_FILE, prepare_output_folder, remove_old_run, write_recipe
+from hf_xsent.training.checkpoints import RECIPE_FILE, prepare_output_folder, remove_old_run, write_recipe
+from hf_xsent.training.reading import read_dataclasses
 
 logger = logging.getLogger(__name__)
 
 Record = TypeVar("Record")
-Sets = Mapping[str, Mapping[str, Sequence[Any]]]  # of each benchmark: of each test set, what ``Task.measure`` takes
+Sets = Mapping[str, Mapping[str, Sequence[Any]]]  # records by benchmark and test set
 
 
-def settings_of(kind: type[Any], arguments: Sequence[str]) -> tuple[Any, FineTuningArguments]:
-    """Recipe and flags, checked as far as they tell something by themselves."""
-    options, training = read_settings(arguments, [kind, FineTuningArguments])
+def read_settings(kind: type[Any], arguments: Sequence[str]) -> tuple[Any, FineTuningArguments]:
+    """Read recipe and flags, and check them before any data is read."""
+    options, training = read_dataclasses(arguments, [kind, FineTuningArguments])
     quiet_logs(options.verbose)
     if options.model is None:
         raise RecipeError("no encoder to start from: give --model, a Hub id such as xlm-roberta-base or a folder")
     if training.output_dir in (None, "trainer_output"):
-        raise RecipeError("no place for the result: give --output_dir, a folder for this run")
+        raise RecipeError("no output folder: give --output_dir, a folder for this run")
     for name in ("max_train", "max_test", "max_question_length", "max_answer_length"):
         most = getattr(options, name, None)
         if most is not None and most < 1:
-            raise RecipeError(f"{name} {most} is not positive: leave it out, or give 1 or more")
+            raise RecipeError(f"{name} {most} is not positive: drop it, or give 1 or more")
     if options.dropout is not None and not 0 <= options.dropout < 1:
         raise RecipeError(f"dropout {options.dropout} is not a probability below 1")
     if training.load_best_model_at_end and not options.dev:
-        raise RecipeError("load_best_model_at_end goes by what dev data measures: give --dev de=… too")
+        raise RecipeError("load_best_model_at_end needs dev data to measure: give --dev de=…")
     config = load_encoder_config(options.model)
     longest = family(config).max_length(config)
     if not 8 <= options.max_length <= longest:
@@ -51,7 +51,7 @@ def settings_of(kind: type[Any], arguments: Sequence[str]) -> tuple[Any, FineTun
 
 
 def tokenizer_of(name_or_path: str) -> PreTrainedTokenizerBase:
-    """The encoder's, which must tell where in the text each piece stands."""
+    """Load the encoder's tokenizer, which must have a padding token."""
     tokenizer = load_tokenizer(name_or_path)
     if tokenizer.pad_token_id is None:
         raise ModelError(f"the tokenizer of {name_or_path!r} has no padding token: set pad_token and save it again")
@@ -61,10 +61,7 @@ def tokenizer_of(name_or_path: str) -> PreTrainedTokenizerBase:
 def load_records(
     named: Sequence[str] | None, load: Callable[[str, str], list[Record]]
 ) -> tuple[dict[str, str], dict[str, list[Record]]]:
-    """Where the records of each language are, and the records, from ``en=path`` strings, one or several a language.
-
-    ``load`` is given path and language.
-    """
+    """Load the records of ``en=path`` strings with ``load(path, language)``; return paths and records by language."""
     sources: dict[str, str] = {}
     records: dict[str, list[Record]] = {}
     for one in named or ():
@@ -76,30 +73,30 @@ def load_records(
     return sources, records
 
 
-def alone(records: Mapping[str, Sequence[Record]]) -> dict[str, list[tuple[Record, ...]]]:
-    """Groups of one record each."""
+def single_groups(records: Mapping[str, Sequence[Record]]) -> dict[str, list[tuple[Record, ...]]]:
+    """Make a group of each record."""
     return {language: [(record,) for record in some] for language, some in records.items()}
 
 
-def at_most(most: int | None, by_language: Mapping[str, list[Record]]) -> dict[str, list[Record]]:
-    """The first so many of each language; all of them without a number."""
-    return {language: some[:most] for language, some in by_language.items()}
+def limit(count: int | None, by_language: Mapping[str, list[Record]]) -> dict[str, list[Record]]:
+    """Return the first ``count`` records of each language, or all."""
+    return {language: some[:count] for language, some in by_language.items()}
 
 
-def only_languages(tests: Sets, languages: Sequence[str] | None) -> Sets:
-    """Those of the test sets whose language was asked for."""
+def select_tests(tests: Sets, languages: Sequence[str] | None) -> Sets:
+    """Select the test sets of these languages."""
     if not languages:
         return tests
     known = sorted({name for sets in tests.values() for name in sets})
     for language in languages:
         if language not in known:
-            raise DataError(f"there is no test set {language!r}{nearest(language, known)}, only {', '.join(known)}")
+            raise DataError(f"no test set {language!r}{nearest(language, known)}: use {', '.join(known)}")
     chosen = {name: {one: sets[one] for one in languages if one in sets} for name, sets in tests.items()}
     return {name: sets for name, sets in chosen.items() if sets}
 
 
 def run(
-    task: Task,
+    task: FineTuningTask,
     kind: Any,
     options: Any,
     training: FineTuningArguments,
@@ -109,12 +106,12 @@ def run(
     tests: Sets,
     **config: Any,
 ) -> list[FineTuningReport]:
-    """Train a new head and the encoder (or open what was trained), save, measure, and write the results.
+    """Train a new head and the encoder (or load a fine-tuned model), save, measure, and write the results.
 
-    Of several processes, the one that writes them returns the reports.
+    Of several processes, only the one that writes the reports returns them.
     """
     if not train and not tests:
-        raise RecipeError("nothing to do: give --train, or test sets for a model that is fine-tuned already")
+        raise RecipeError("nothing to do: give --train, or test sets for a fine-tuned model")
     checkpoint = prepare_output_folder(str(training.output_dir), options.resume, options.overwrite)
     set_seed(training.seed)
     if train:
@@ -126,7 +123,7 @@ def run(
         task.check_model(model)
     tuner = FineTuner(model, training, task, train, dev, tokenizer)
     folder, setting = Path(str(training.output_dir)), _setting(options)
-    tuner.accelerator.wait_for_everyone()  # until each process has checked the folder as it was
+    tuner.accelerator.wait_for_everyone()  # until each process has checked the folder
     if training.should_save:
         folder.mkdir(parents=True, exist_ok=True)
         if checkpoint is None:
@@ -149,7 +146,7 @@ def run(
 
 
 def _setting(options: Any) -> str:
-    """By the languages of the training data, which a model's folder tells where nothing is trained now."""
+    """Name the setting by the languages of the training data, now or in the recipe of the model's folder."""
     train, recipe = options.train, Path(options.model) / RECIPE_FILE
     if not train and recipe.is_file():
         train = yaml.safe_load(recipe.read_text(encoding="utf-8")).get("train")
@@ -160,10 +157,13 @@ def _setting(options: Any) -> str:
 
 
 def _fine_tuned(name_or_path: str, kind: Any) -> Any:
-    """A model whose head is trained."""
+    """Load a model of this kind whose head is trained."""
+    untrained = f"{name_or_path!r} is not fine-tuned for this task: give --train"
     with quiet_loading():
-        architectures = AutoConfig.from_pretrained(name_or_path).architectures or []
-        wanted = {one.__name__ for one in kind._model_mapping.values()}
-        if not wanted & {*architectures}:
-            raise ModelError(f"{name_or_path!r} is not fine-tuned for this task: give --train, data to train it on")
-        return kind.from_pretrained(name_or_path, use_safetensors=True)
+        try:
+            model, info = kind.from_pretrained(name_or_path, use_safetensors=True, output_loading_info=True)
+        except ValueError as error:  # transformers has no such head for this encoder
+            raise ModelError(untrained) from error
+    if info["missing_keys"]:
+        raise ModelError(untrained)
+    return model

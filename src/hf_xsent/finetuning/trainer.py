@@ -1,4 +1,4 @@
-"""The Trainer of transformers for any task here, and what a task has to say."""
+"""Fine-tune any task with the Trainer of transformers, and define the interface of a task."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from typing import Any, ClassVar
 import torch
 from huggingface_hub import ModelCardData
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
-from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
-from hf_xsent.training.memory import keep_freed_memory
-from hf_xsent.training.saving import SavingTrainer
-from hf_xsent.training.support import check_one_device
+from hf_xsent.compat import keep_freed_memory
+from hf_xsent.files import is_local
+from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
+from hf_xsent.training.arguments import check_one_device
+from hf_xsent.training.checkpoints import SavingTrainer
 
 Scores = dict[str, dict[str, float]]  # of each test set, by name
 Features = Mapping[str, Sequence[int]]  # input_ids and perhaps token_type_ids of one row
 
-TOKENS_PER_BATCH = 8192  # where nothing is trained
+TOKENS_PER_BATCH = 8192  # in evaluation
+MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 _CARD = """---
 {metadata}
@@ -31,7 +32,7 @@ _CARD = """---
 
 # {name}
 
-A `{kind}` of transformers, fine-tuned with hf-xsent; `recipe.yaml` says on what and how.
+A `{kind}` of transformers, fine-tuned with hf-xsent; `recipe.yaml` holds data and settings.
 """
 
 
@@ -40,104 +41,90 @@ class FineTuningArguments(TrainingArguments):
     """Hugging Face's arguments with the defaults of fine-tuning (PPA, section 3.3)."""
 
     per_device_train_batch_size: int = field(
-        default=32, metadata={"help": "Records a step and process; switched ones are two rows."}
+        default=32, metadata={"help": "Records per step and process; a switched record is two rows."}
     )
-    num_train_epochs: float = field(default=2.0, metadata={"help": "Passes through the training data."})
+    num_train_epochs: float = field(default=2.0, metadata={"help": "Passes over the training data."})
     eval_strategy: str = field(default="epoch", metadata={"help": "When to measure --dev: no, steps or epoch."})
     learning_rate: float = field(default=5e-5, metadata={"help": "Peak learning rate."})
-    warmup_steps: float = field(default=0.1, metadata={"help": "Warm-up steps, or below 1 a share of all steps."})
-    logging_steps: float = field(default=10, metadata={"help": "Log the loss every so many steps."})
-    save_total_limit: int | None = field(default=1, metadata={"help": "Keep so many checkpoints."})
+    warmup_steps: float = field(default=0.1, metadata={"help": "Warm-up steps; below 1, a fraction of all steps."})
+    logging_steps: float = field(default=10, metadata={"help": "Log the loss every this many steps."})
+    save_total_limit: int | None = field(default=1, metadata={"help": "Number of checkpoints to retain."})
     remove_unused_columns: bool = field(default=False, metadata={"help": "The collator needs the raw text."})
     ddp_find_unused_parameters: bool | None = field(default=False, metadata={"help": "Every weight takes part."})
 
     def __post_init__(self) -> None:
-        """As Hugging Face's, with nothing pinned for a GPU that is not there."""
+        """Refuse several GPUs in one process, and pin no memory without a GPU."""
         super().__post_init__()
         check_one_device(self)
         if self.device.type == "cpu":
             self.dataloader_pin_memory = False
 
 
-class Task(ABC):
-    """Rows of tokens from examples, a loss from what the model says of them, and scores of test sets."""
+class FineTuningTask(ABC):
+    """A task: batches of its examples, a loss of the model's outputs, and scores of test sets."""
 
-    main_score: ClassVar[str]  # the one that tells which checkpoint is the best
+    main_score: ClassVar[str]  # selects the best checkpoint
 
     @abstractmethod
     def collate(self, examples: Sequence[Any]) -> dict[str, Tensor]:
-        """A batch: the model's input, and what ``loss`` takes under other names."""
+        """Return a batch: the model's inputs, and other tensors for ``loss``."""
 
     def collate_groups(self, groups: Sequence[tuple[Any, ...]]) -> dict[str, Tensor]:
-        """A batch of groups that stay together."""
+        """Return a batch of groups that stay together."""
         return self.collate([example for group in groups for example in group])
 
     @abstractmethod
     def loss(self, outputs: Any, batch: Mapping[str, Tensor]) -> Tensor:
-        """The mean over the rows."""
+        """Compute the mean loss over the rows."""
 
     @abstractmethod
     def measure(self, model: PreTrainedModel, sets: Mapping[str, Sequence[Any]]) -> Scores:
-        """Scores of each test set, in percent."""
+        """Compute the scores of each test set, in percent."""
 
-    def check_model(self, model: PreTrainedModel) -> None:  # noqa: B027 - most tasks take any model of their kind
-        """Refuse a model that was fine-tuned for something else."""
+    def check_model(self, model: PreTrainedModel) -> None:  # noqa: B027 - most tasks accept any model of their kind
+        """Refuse a model that was fine-tuned for another task."""
 
 
 class FineTuner(SavingTrainer):
-    """Fine-tunes a task model; ``eval_dataset`` maps names to test sets, which ``evaluate`` measures.
+    """Fine-tune a task model on groups of examples, each in one batch; ``eval_dataset`` maps names to test sets."""
 
-    ``train_dataset`` holds groups of examples, each of which stays in one batch.
-    """
-
-    loss_is_scaled_for_ga = False  # ours is the mean of each batch: the Trainer divides it when gradients accumulate
+    loss_is_scaled_for_ga = False  # the loss is the mean of each batch: the Trainer must divide accumulated gradients
 
     def __init__(
         self,
         model: PreTrainedModel,
         args: FineTuningArguments,
-        task: Task,
+        task: FineTuningTask,
         train_dataset: Sequence[tuple[Any, ...]] = (),
         eval_dataset: Mapping[str, Sequence[Any]] | None = None,
         processing_class: PreTrainedTokenizerBase | None = None,
     ) -> None:
         if eval_dataset is None:
             args.eval_strategy = IntervalStrategy.NO
-        if args.metric_for_best_model == "loss":  # transformers' own where nothing is stated; no task measures it
+        if args.metric_for_best_model == "loss":  # the default of transformers, which no task measures
             args.metric_for_best_model, args.greater_is_better = task.main_score, True
-        sets: Any = eval_dataset
-        super().__init__(
-            model=model,
-            args=args,
-            data_collator=task.collate_groups,
-            train_dataset=list(train_dataset) or None,
-            eval_dataset=sets,
-            processing_class=processing_class,
-        )
+        data: Any = (list(train_dataset) or None, eval_dataset)
+        super().__init__(model, args, task.collate_groups, *data, processing_class)
         self.task = task
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
-        """As the Trainer's; on a CPU, memory freed in one step is kept for the next."""
+        """Train; on a CPU, reuse freed memory from step to step."""
         if self.args.device.type == "cpu":
             keep_freed_memory()
         return super().train(*args, **kwargs)
 
     def compute_loss(
-        self,
-        model: torch.nn.Module,
-        inputs: dict[str, Any],
-        return_outputs: bool = False,
-        num_items_in_batch: Tensor | int | None = None,
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The task's loss."""
+        """Compute the task's loss."""
         outputs = model(**{name: one for name, one in inputs.items() if name in MODEL_INPUTS})
         loss = self.task.loss(outputs, inputs)
         return (loss, outputs) if return_outputs else loss
 
     def evaluate(
-        self, eval_dataset: Any = None, ignore_keys: list[str] | None = None, metric_key_prefix: str = "eval"
+        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """Scores of each set (``eval_accuracy_de``, say) and their means (``eval_accuracy``)."""
+        """Measure each set (such as ``eval_accuracy_de``) and the means over sets (``eval_accuracy``)."""
         sets: Any = self.eval_dataset if eval_dataset is None else eval_dataset
         metrics = metrics_of(self.measure(sets), metric_key_prefix)
         self.log(metrics)
@@ -145,7 +132,7 @@ class FineTuner(SavingTrainer):
         return metrics
 
     def create_model_card(self, *_: Any, **stated: Any) -> None:
-        """A few lines: what was trained, and from what."""
+        """Write a short model card."""
         if self.is_world_process_zero():
             model = self.accelerator.unwrap_model(self.model)
             start = stated.get("finetuned_from") or model.name_or_path
@@ -153,7 +140,7 @@ class FineTuner(SavingTrainer):
                 license=stated.get("license"),
                 library_name="transformers",
                 tags=["hf-xsent"],
-                base_model=None if Path(start).exists() else start,
+                base_model=None if is_local(start) else start,
             )
             folder = Path(str(self.args.output_dir))
             text = _CARD.format(
@@ -162,16 +149,13 @@ class FineTuner(SavingTrainer):
             (folder / "README.md").write_text(text, encoding="utf-8")
 
     def measure(self, sets: Mapping[str, Sequence[Any]]) -> Scores:
-        """Each process measures everything."""
+        """Measure all sets in each process."""
         with self.accelerator.autocast():
             return self.task.measure(self.accelerator.unwrap_model(self.model), sets)
 
 
-MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-
-
 def metrics_of(scores: Scores, prefix: str) -> dict[str, float]:
-    """One number a set and score, and the means over the sets."""
+    """Name each score of each set, and average each score over the sets."""
     found = {f"{prefix}_{kind}_{name}": value for name, some in scores.items() for kind, value in some.items()}
     for kind in next(iter(scores.values())):
         found[f"{prefix}_{kind}"] = sum(some[kind] for some in scores.values()) / len(scores)
@@ -179,35 +163,21 @@ def metrics_of(scores: Scores, prefix: str) -> dict[str, float]:
 
 
 def pad(rows: Sequence[Features], padding: int) -> dict[str, Tensor]:
-    """Rows of different lengths as the model takes them; the padding is never computed."""
-    ids = [torch.tensor(row["input_ids"]) for row in rows]
-    batch = {
-        "input_ids": pad_sequence(ids, batch_first=True, padding_value=padding),
-        "attention_mask": pad_sequence([torch.ones_like(one) for one in ids], batch_first=True),
-    }
+    """Pad rows to a batch of the model's inputs."""
+    ids, mask = pad_rows([row["input_ids"] for row in rows], padding)
+    batch = {"input_ids": ids, "attention_mask": mask.long()}
     if "token_type_ids" in rows[0]:
-        types = [torch.tensor(row["token_type_ids"]) for row in rows]
-        batch["token_type_ids"] = pad_sequence(types, batch_first=True)
+        batch["token_type_ids"], _ = pad_rows([row["token_type_ids"] for row in rows])
     return batch
 
 
 @torch.inference_mode()
 def predictions(
-    model: PreTrainedModel, rows: Sequence[Features], padding: int, doing: str
+    model: PreTrainedModel, rows: Sequence[Features], padding: int, description: str
 ) -> Iterator[tuple[list[int], Any]]:
-    """What the model says of all rows, a batch of similar lengths at a time, each with the numbers of its rows."""
-    order = sorted(range(len(rows)), key=lambda row: len(rows[row]["input_ids"]), reverse=True)
-    training = model.training
-    model.eval()
-    try:
-        with tqdm(total=len(rows), desc=doing, unit="row", disable=None) as bar:
-            start = 0
-            while start < len(order):
-                count = max(1, TOKENS_PER_BATCH // len(rows[order[start]]["input_ids"]))
-                numbers = order[start : start + count]
-                batch = pad([rows[number] for number in numbers], padding)
-                yield numbers, model(**{name: one.to(model.device) for name, one in batch.items()})
-                start += count
-                bar.update(len(numbers))
-    finally:
-        model.train(training)
+    """Yield the model's outputs in batches of rows of similar length, each with the indices of its rows."""
+    module: torch.nn.Module = model
+    with evaluating(module):
+        for numbers in batches_by_length([len(row["input_ids"]) for row in rows], TOKENS_PER_BATCH, description, "row"):
+            batch = pad([rows[number] for number in numbers], padding)
+            yield numbers, model(**{name: one.to(model.device) for name, one in batch.items()})

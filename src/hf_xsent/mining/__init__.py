@@ -1,1 +1,1 @@
-"""Parallel sentences out of two monolingual sets of vectors."""
+"""Mine translations from two monolingual sets of sentences by their embeddings."""

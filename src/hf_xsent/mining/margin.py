@@ -1,4 +1,4 @@
-"""Bitext mining by margins (Artetxe and Schwenk, 2019): a cosine counts by how far it stands out from neighbours."""
+"""Mine bitext by margins (Artetxe and Schwenk, 2019): compare a cosine with the mean cosine of nearest neighbours."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from hf_xsent.errors import DataError, nearest
-from hf_xsent.mining.best import Neighbours
 from hf_xsent.mining.index import nearest_by_index
 from hf_xsent.mining.neighbours import Vectors, nearest_both_ways
+from hf_xsent.mining.top_k import Neighbours
 
 MARGINS = ("ratio", "distance", "absolute")
 CANDIDATES = ("max", "forward", "backward", "intersection")
-_PAIRS_AT_ONCE = 1 << 14
+_PAIRS_PER_BLOCK = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -26,30 +26,30 @@ class MinedPairs:
 
     source: np.ndarray
     target: np.ndarray
-    score: np.ndarray  # by which they are ordered
+    score: np.ndarray  # descending
     cosine: np.ndarray
-    target_rank: np.ndarray  # of the target among the source's nearest, from 1; k + 1 where it is none of the k
+    target_rank: np.ndarray  # of the target among the source's neighbours, from 1; k + 1 if it is not among the k
     source_rank: np.ndarray
 
     def __len__(self) -> int:
         return len(self.score)
 
     def above(self, threshold: float) -> MinedPairs:
-        """Those that score at least so much."""
+        """Return the pairs that score at least ``threshold``."""
         return self.first(int(np.searchsorted(-self.score, -threshold, side="right")))
 
     def first(self, count: int) -> MinedPairs:
-        """The best so many."""
+        """Return the best ``count`` pairs."""
         return self.take(slice(count))
 
     def rows(self, *names: str) -> Iterator[tuple[Any, ...]]:
-        """These figures of each pair, of which only so many are Python's numbers at a time."""
-        for start in range(0, len(self), _PAIRS_AT_ONCE):
-            some = slice(start, start + _PAIRS_AT_ONCE)
-            yield from zip(*(getattr(self, name)[some].tolist() for name in names), strict=True)
+        """Iterate over these fields of each pair, converted to Python numbers one block at a time."""
+        for start in range(0, len(self), _PAIRS_PER_BLOCK):
+            block = slice(start, start + _PAIRS_PER_BLOCK)
+            yield from zip(*(getattr(self, name)[block].tolist() for name in names), strict=True)
 
     def take(self, rows: slice | np.ndarray) -> MinedPairs:
-        """Some of the pairs, by their places."""
+        """Select pairs by row."""
         return MinedPairs(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
@@ -63,15 +63,15 @@ def mine_bitext(
     probes: int = 32,
     **options: Any,
 ) -> MinedPairs:
-    """Find translations among two sets of vectors.
+    """Find translations among two sets of embeddings.
 
     With a(x) the mean cosine of x with its ``k`` nearest neighbours on the other side, a pair scores
     ``ratio``: cos / ((a(x) + a(y)) / 2), ``distance``: cos - (a(x) + a(y)) / 2, or ``absolute``: cos.
-    ``candidates`` are each source's best target (``forward``), each target's best source (``backward``), those that are
-    both (``intersection``), or all of them, of which the best are taken so that no sentence is in two pairs (``max``).
-    Of equal scores the lower source number comes first, then the lower target number; equal sentences count as
-    different ones. ``options`` go to ``nearest_both_ways``. With ``index``, a faiss factory string such as
-    ``IVF4096,Flat``, neighbours are looked up instead of compared with all; its recall on a sample is logged.
+    ``candidates`` are each source's best target (``forward``), each target's best source (``backward``), pairs that are
+    both (``intersection``), or the best pairs of either direction such that no sentence is in two (``max``).
+    Ties go to the lower source number, then to the lower target number; repeated sentences count separately.
+    ``index``, a faiss factory string such as ``IVF4096,Flat``, replaces the exact search and logs its recall on a
+    sample; ``options`` are those of the exact search, ``nearest_both_ways``.
     """
     check_choices(margin, candidates)
     if index is None:
@@ -82,55 +82,55 @@ def mine_bitext(
 
 
 def check_choices(margin: str, candidates: str) -> None:
-    """Tell of unknown ones before any work."""
+    """Refuse unknown values."""
     for name, value, choices in (("margin", margin, MARGINS), ("candidates", candidates, CANDIDATES)):
         if value not in choices:
             raise DataError(f"unknown {name} {value!r}: use one of {', '.join(choices)}{nearest(value, choices)}")
 
 
 def pairs_of_neighbours(of_source: Neighbours, of_target: Neighbours, margin: str, candidates: str) -> MinedPairs:
-    """Score the neighbours of both sides and choose among them."""
+    """Score the neighbours of both sides and select pairs."""
     averages = of_source.cosines.mean(1), of_target.cosines.mean(1)
     forward = _best(of_source, averages[0], averages[1], margin)
     backward = _best(of_target, averages[1], averages[0], margin)
     sources, targets = torch.arange(len(forward[0])), torch.arange(len(backward[0]))
-    there = (sources, *forward)
-    back = (backward[0], targets, *backward[1:])
+    forward_pairs = (sources, *forward)
+    backward_pairs = (backward[0], targets, *backward[1:])
     if candidates == "forward":
-        chosen: tuple[Tensor, ...] = there
+        selected: tuple[Tensor, ...] = forward_pairs
     elif candidates == "backward":
-        chosen = back
+        selected = backward_pairs
     elif candidates == "intersection":
         mutual = backward[0][forward[0]] == sources
-        chosen = tuple(part[mutual] for part in there)
+        selected = tuple(part[mutual] for part in forward_pairs)
     else:
         new = forward[0][backward[0]] != targets
-        chosen = tuple(torch.cat((one, other[new])) for one, other in zip(there, back, strict=True))
-    pairs = _in_order(of_source, of_target, *chosen)
+        selected = tuple(torch.cat((a, b[new])) for a, b in zip(forward_pairs, backward_pairs, strict=True))
+    pairs = _sort(of_source, of_target, *selected)
     return _without_repetition(pairs) if candidates == "max" else pairs
 
 
 def margin_score(cosine: Tensor, source_average: Tensor, target_average: Tensor, margin: str) -> Tensor:
-    """A pair's score from its cosine and the mean cosine of either side's neighbours."""
+    """Return a pair's score from its cosine and the mean cosines of both sides' neighbours."""
     average = (source_average + target_average) / 2
     if margin == "ratio":
         return cosine / average
     return cosine - average if margin == "distance" else cosine
 
 
-def _best(of: Neighbours, own: Tensor, others: Tensor, margin: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Of each row's neighbours the one with the best margin: number, score and cosine; of equal ones the lowest."""
+def _best(of: Neighbours, averages: Tensor, other_averages: Tensor, margin: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Return number, score and cosine of each row's neighbour with the best margin; ties go to the lowest number."""
     numbers, order = of.numbers.sort(1)
     cosines = of.cosines.gather(1, order)
-    scores = margin_score(cosines, own[:, None], others[numbers], margin)
+    scores = margin_score(cosines, averages[:, None], other_averages[numbers], margin)
     best = (scores == scores.amax(1, keepdim=True)).int().argmax(1, keepdim=True)
     return tuple(one.gather(1, best).squeeze(1) for one in (numbers, scores, cosines))  # type: ignore[return-value]
 
 
-def _in_order(
+def _sort(
     of_source: Neighbours, of_target: Neighbours, source: Tensor, target: Tensor, score: Tensor, cosine: Tensor
 ) -> MinedPairs:
-    """Sorted, with ranks."""
+    """Sort pairs by score and add their ranks."""
     order = torch.as_tensor(np.lexsort((target.numpy(), source.numpy(), -score.numpy())))
     source, target = source[order], target[order]
     ranks = _rank(of_source.numbers[source], target), _rank(of_target.numbers[target], source)
@@ -138,16 +138,16 @@ def _in_order(
 
 
 def _rank(numbers: Tensor, wanted: Tensor) -> Tensor:
-    """The place of each wanted number in its row, from 1."""
+    """Return the position of each wanted number in its row, from 1."""
     found = numbers == wanted[:, None]
     return torch.where(found.any(1), found.int().argmax(1), numbers.shape[1]) + 1
 
 
 def _without_repetition(pairs: MinedPairs) -> MinedPairs:
-    """Take pairs from the top, and none whose sentence is taken."""
-    taken = [bytearray(int(side.max(initial=-1)) + 1) for side in (pairs.source, pairs.target)]
-    kept = np.zeros(len(pairs), dtype=np.bool_)
+    """Select pairs greedily from the top, each sentence at most once."""
+    used = [bytearray(int(side.max(initial=-1)) + 1) for side in (pairs.source, pairs.target)]
+    selected = np.zeros(len(pairs), dtype=np.bool_)
     for number, (source, target) in enumerate(pairs.rows("source", "target")):
-        if not (taken[0][source] or taken[1][target]):
-            taken[0][source] = taken[1][target] = kept[number] = True
-    return pairs.take(kept)
+        if not (used[0][source] or used[1][target]):
+            used[0][source] = used[1][target] = selected[number] = True
+    return pairs.take(selected)

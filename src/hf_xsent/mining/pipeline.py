@@ -1,9 +1,8 @@
-"""From two text files to a table of translations: read, encode once, mine, write; a run that was stopped goes on."""
+"""Mine translations from two text files: read, encode once, search, write; an interrupted run continues."""
 
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -12,31 +11,30 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from hf_xsent.data.outputs import check_writable
 from hf_xsent.data.sentences import Sentences, load_sentences
-from hf_xsent.errors import DataError, OutputError
+from hf_xsent.errors import DataError
+from hf_xsent.files import check_free_space, check_writable
 from hf_xsent.mining.calibration import best_threshold, read_gold
-from hf_xsent.mining.histogram import write_histogram
 from hf_xsent.mining.index import import_faiss, index_memory, nearest_by_index
 from hf_xsent.mining.margin import MinedPairs, check_choices, mine_bitext, pairs_of_neighbours
 from hf_xsent.mining.neighbours import bfloat16_gain
-from hf_xsent.mining.search import SearchOptions, search_shards, search_tasks
-from hf_xsent.mining.tables import one_line, write_table
-from hf_xsent.mining.tasks import Processes, RunTasks
+from hf_xsent.mining.output import one_line, write_histogram, write_table
+from hf_xsent.mining.search import SearchOptions, search, search_shards
+from hf_xsent.mining.shards import Processes, RunShards
 from hf_xsent.mining.vectors import VectorStore
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.encodes import SupportsEncode
 
 logger = logging.getLogger(__name__)
 
 COLUMNS = ("score", "cosine", "target_rank", "source_rank", "source_line", "target_line", "source", "target")
 _SAMPLE = 256
-_NEIGHBOUR_BYTES = 36  # of each sentence's neighbours, 12 to keep and the rest while they are merged and compared
-_PAIR_BYTES = 150  # of each sentence while pairs are chosen
+_NEIGHBOUR_BYTES = 36  # per neighbour: 12 to store, the rest while merging and comparing
+_PAIR_BYTES = 150  # per sentence while pairs are selected
 
 
 @dataclass(frozen=True)
 class MiningSettings:
-    """How to mine, and what to keep."""
+    """How to mine, and which pairs to write."""
 
     k: int = 4
     margin: str = "ratio"
@@ -45,7 +43,7 @@ class MiningSettings:
     top: int | None = None
     memory_mib: int = 512
     precision: str = "float32"  # of the products; bfloat16 finds the same
-    vectors: str = "float32"
+    vectors: str = "float32"  # precision in which embeddings are stored
     index: str | None = None
     probes: int = 32
     calibrate: str | None = None  # gold pairs that choose the threshold
@@ -53,39 +51,40 @@ class MiningSettings:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        """What cannot be is told before any work."""
+        """Refuse wrong settings."""
         check_choices(self.margin, self.candidates)
         if self.k < 1:
             raise DataError(f"k is {self.k}: margins need at least 1 neighbour")
         if self.top is not None and self.top < 1:
-            raise DataError(f"top is {self.top}: keep at least 1 pair, or leave it out to keep all")
+            raise DataError(f"top is {self.top}: keep at least 1 pair, or omit top to keep all")
         if self.threshold is not None and self.calibrate is not None:
             raise DataError(
-                f"threshold is {self.threshold}, but calibrate would choose another by {self.calibrate}: leave one out"
+                f"threshold is {self.threshold}, but calibrate would choose another by {self.calibrate}: set only one"
             )
         if self.index is not None:
             import_faiss()
 
     @property
     def search(self) -> SearchOptions:
-        """What concerns the exact search."""
+        """Return the settings of the exact search."""
         return SearchOptions(self.k, self.memory_mib, self.precision, self.device)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run will take, from rates measured on a sample."""
+    """Time, memory and disk of a run, from rates measured on a sample."""
 
     encoding_seconds: float
-    mining_seconds: float | None  # None: an index was not tried
-    memory_bytes: int  # beside the model
+    mining_seconds: float | None  # None with an index, which is not timed
+    memory_bytes: int  # without the model
     disk_bytes: int
+    width: int  # of an embedding
 
     def __str__(self) -> str:
-        mining = "" if self.mining_seconds is None else f", {self.mining_seconds / 60:.1f} to mine"
+        mining = "" if self.mining_seconds is None else f", mining: about {self.mining_seconds / 60:.1f} min"
         return (
-            f"about {self.encoding_seconds / 60:.1f} minutes to encode what is not encoded yet{mining}, "
-            f"{self.memory_bytes / 2**20:.0f} MiB of memory beside the model, {self.disk_bytes / 2**20:.0f} MiB of disk"
+            f"encoding: about {self.encoding_seconds / 60:.1f} min{mining}, "
+            f"memory without the model: {self.memory_bytes / 2**20:.0f} MiB, disk: {self.disk_bytes / 2**20:.0f} MiB"
         )
 
 
@@ -93,17 +92,17 @@ def mine_files(
     source: str | Path,
     target: str | Path,
     output: str | Path,
-    model: Encodes,
+    model: SupportsEncode,
     identity: dict[str, str],
     work: str | Path,
     settings: MiningSettings | None = None,
-    run: RunTasks | None = None,
+    run: RunShards | None = None,
 ) -> MinedPairs | None:
-    """Mine the translations among the lines of two files into the TSV ``output`` (``COLUMNS``, best first).
+    """Mine translations among the lines of two files and write them to the TSV ``output`` (``COLUMNS``, best first).
 
-    ``work`` keeps sentences, vectors and neighbours: the same run started again does no shard twice. ``identity`` names
-    the model. ``run`` shares the work, with other processes or a cluster; of several processes the first writes the
-    output, and gives the pairs back.
+    ``work`` stores sentences, embeddings and neighbours; a run that starts again skips finished shards. ``identity``
+    names the model. ``run`` distributes shards over processes or a cluster; of several processes only the first writes
+    and returns the pairs.
     """
     settings, work, run = settings or MiningSettings(), Path(work), run or Processes()
     _check_outputs(output, work, settings, [source, target])
@@ -114,10 +113,10 @@ def mine_files(
             raise DataError(f"{path} holds {len(side)} sentences, fewer than k = {settings.k}: lower k")
     gold = None if settings.calibrate is None else read_gold(settings.calibrate, sides[0], sides[1], (source, target))
     stores = [VectorStore.open(work, side, identity, settings.vectors) for side in sides]
-    _look_ahead(model, stores, work, settings)
+    _check_resources(model, stores, work, settings)
     vectors = [store.encode(model, run) for store in stores]
     if settings.index is None:
-        of_source, of_target = search_shards(work, stores[0], stores[1], settings.search, run)
+        of_source, of_target = search(work, stores[0], stores[1], settings.search, run)
     if isinstance(run, Processes) and run.rank:
         return None
     if settings.index is not None:
@@ -136,47 +135,37 @@ def mine_files(
         mined = mined.above(threshold)
     if settings.top is not None:
         mined = mined.first(settings.top)
-    write_pairs(output, mined, sides[0], sides[1])
+    write_table(output, COLUMNS, _rows(mined, sides[0], sides[1]))
     return mined
 
 
 def _check_outputs(output: str | Path, work: Path, settings: MiningSettings, inputs: list[str | Path]) -> None:
-    """All that will be written can be, and replaces nothing that is read."""
-    read = [*inputs, *([settings.calibrate] if settings.calibrate else [])]
+    """Refuse outputs that cannot be written or would replace an input."""
+    inputs = [*inputs, *([settings.calibrate] if settings.calibrate else [])]
     check_writable(work / "sentences" / "lock")
-    check_writable(output, read)
+    check_writable(output, inputs)
     if settings.plot is not None:
-        check_writable(settings.plot, [*read, output])
+        check_writable(settings.plot, [*inputs, output])
     if not any((work / "sentences").glob("*.arrow")):
-        copies = sum(Path(path).stat().st_size for path in inputs if Path(path).is_file())
-        _check_room(work, copies, "copies of the sentences need at least", "give another --work folder")
+        copies = sum(Path(path).stat().st_size for path in inputs[:2] if Path(path).is_file())
+        check_free_space(work, copies, "copies of the sentences", "give another --work folder")
 
 
-def _check_room(work: Path, needed: int, what: str, mend: str) -> None:
-    free = shutil.disk_usage(work).free
-    if needed > free:
-        raise OutputError(f"{work} has {free / 2**20:.0f} MiB free, but {what} {needed / 2**20:.0f}: {mend}")
+def _check_resources(model: SupportsEncode, stores: list[VectorStore], work: Path, settings: MiningSettings) -> None:
+    """Log what the run will take; refuse a disk that is too small, and warn if bfloat16 is slow here."""
+    estimate = estimate_run(model, stores, work, settings)
+    logger.info("%s", estimate)
+    check_free_space(work, estimate.disk_bytes, "the vectors", "give another --work folder or --vectors float16")
+    if settings.index is None and settings.precision == "bfloat16":
+        gain = bfloat16_gain(estimate.width, settings.device)
+        if gain < 1:
+            logger.warning(
+                "%s multiplies bfloat16 %.1f times slower than float32: omit --precision", settings.device, 1 / gain
+            )
 
 
-def _look_ahead(model: Encodes, stores: list[VectorStore], work: Path, settings: MiningSettings) -> None:
-    """Say what the run will take, and what can be known not to go well."""
-    estimate, width = estimate_run(model, stores, work, settings)
-    logger.info("this takes %s", estimate)
-    _check_room(work, estimate.disk_bytes, "the vectors need", "give another --work folder or --vectors float16")
-    if (
-        settings.index is None
-        and settings.precision == "bfloat16"
-        and (gain := bfloat16_gain(width, settings.device)) < 1
-    ):
-        logger.warning(
-            "this machine multiplies bfloat16 %.1f times slower than float32: leave --precision away", 1 / gain
-        )
-
-
-def estimate_run(
-    model: Encodes, stores: list[VectorStore], work: Path, settings: MiningSettings
-) -> tuple[Estimate, int]:
-    """Encode a sample of either side and multiply a block, and count on; gives the vectors' width as well."""
+def estimate_run(model: SupportsEncode, stores: list[VectorStore], work: Path, settings: MiningSettings) -> Estimate:
+    """Encode a sample of either side, multiply a block, and extrapolate."""
     seconds, disk, width = 0.0, 0, 0
     for store in stores:
         side = store.sentences
@@ -189,21 +178,16 @@ def estimate_run(
     memory = (settings.memory_mib << 20) + sum(lengths) * (_NEIGHBOUR_BYTES * settings.k + _PAIR_BYTES)
     if settings.index is not None:
         memory += max(index_memory(settings.index, width, length) for length in lengths)  # one at a time
-        return Estimate(seconds, None, memory, disk), width
-    tasks = search_tasks(work, stores[0], stores[1], settings.search)
-    missing = sum(not task.path.is_file() for task in tasks) / len(tasks)
-    disk += round(missing * 12 * settings.k * (lengths[0] * len(tasks) + lengths[1]))
+        return Estimate(seconds, None, memory, disk, width)
+    shards = search_shards(work, stores[0], stores[1], settings.search)
+    missing = sum(not shard.path.is_file() for shard in shards) / len(shards)
+    disk += round(missing * 12 * settings.k * (lengths[0] * len(shards) + lengths[1]))
     rows = max(settings.k, min(4096, *lengths))
     block = np.random.default_rng(0).standard_normal((rows, width)).astype(np.float32)
     started = time.perf_counter()
     mine_bitext(block, block, settings.k, device=settings.device, dtype=getattr(torch, settings.precision))
     rate = (time.perf_counter() - started) / rows**2
-    return Estimate(seconds, missing * lengths[0] * lengths[1] * rate, memory, disk), width
-
-
-def write_pairs(output: str | Path, mined: MinedPairs, source: Sentences, target: Sentences) -> None:
-    """One row a pair, with a header; whole or not at all."""
-    write_table(output, COLUMNS, _rows(mined, source, target))
+    return Estimate(seconds, missing * lengths[0] * lengths[1] * rate, memory, disk, width)
 
 
 def _rows(mined: MinedPairs, source: Sentences, target: Sentences) -> Iterator[tuple[str, ...]]:

@@ -1,9 +1,8 @@
-"""The same tasks on a Ray cluster: encoding and search on many machines that share the work folder."""
+"""Run shards on a Ray cluster: encode and search on many machines that share the work folder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,41 +11,48 @@ from tqdm import tqdm
 
 from hf_xsent.errors import MissingExtraError, OutputError
 from hf_xsent.mining.search import SearchShard
-from hf_xsent.mining.tasks import Task
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.mining.shards import Shard
+from hf_xsent.models.encodes import SupportsEncode
 
 
 @dataclass(frozen=True)
 class RayEngine:
-    """Runs tasks on the cluster at ``address`` (``auto``: the one of this machine; ``local``: one of its own).
+    """A runner of shards on the cluster at ``address`` (``auto``: this machine's; ``local``: a new one).
 
-    With a GPU as ``device`` each task asks the cluster for one, and computes there, whatever the number here.
-    A task whose worker dies is run again; what it left half is not seen, since files are whole or not there.
+    With a GPU as ``device`` (of any number) each shard requests one GPU from the cluster. Ray runs a shard again if its
+    worker dies; files are written atomically, so a partial result is never read.
     """
 
     address: str = "auto"
     device: str = "cpu"
 
-    def __call__(self, tasks: Sequence[Task], doing: str, model: Encodes | None = None) -> None:
-        """Run what is missing, in any order."""
+    def __call__(self, shards: Sequence[Shard], description: str, model: SupportsEncode | None = None) -> None:
+        """Run the missing shards in any order."""
         ray = self._connect()
-        missing = [task for task in tasks if not task.path.is_file()]
+        missing = [shard for shard in shards if not shard.path.is_file()]
         gpus = int(self.device.startswith("cuda"))
         run = ray.remote(_run).options(num_gpus=gpus)
-        with _on_cpu(model):
-            shared = ray.put(model)  # the model travels once
-        waiting = [run.remote(task, shared, "cuda" if gpus else "cpu") for task in missing]
-        with tqdm(total=len(waiting), desc=doing, unit=" shards", disable=None) as bar:
+        module = _module(model)
+        device = None if module is None else next((weight.device for weight in module.parameters()), None)
+        if module is not None:
+            module.to("cpu")  # workers without this GPU could not unpickle it
+        try:
+            shared = ray.put(model)  # sent once
+        finally:
+            if module is not None and device is not None:
+                module.to(device)
+        waiting = [run.remote(shard, shared, "cuda" if gpus else "cpu") for shard in missing]
+        with tqdm(total=len(waiting), desc=description, unit=" shards", disable=None) as bar:
             while waiting:
                 done, waiting = ray.wait(waiting)
                 try:
                     ray.get(done)
                 except ray.exceptions.RayTaskError as error:
-                    raise error.cause from None  # what the task raised
+                    raise error.cause from None  # the exception of the shard
                 bar.update(len(done))
-        for task in tasks:
-            if not task.path.is_file():
-                raise OutputError(f"{task.path} was made elsewhere: every machine of the cluster needs this folder")
+        for shard in shards:
+            if not shard.path.is_file():
+                raise OutputError(f"{shard.path} was made elsewhere: every machine of the cluster needs this folder")
 
     def _connect(self) -> Any:
         try:
@@ -57,40 +63,22 @@ class RayEngine:
             try:
                 ray.init(address=self.address, log_to_driver=False)
             except ConnectionError as error:
-                raise OutputError(
-                    f"no Ray cluster answers at {self.address}: start one with ray start --head"
-                ) from error
+                raise OutputError(f"no Ray cluster at {self.address}: start one with ray start --head") from error
         return ray
 
 
-def _run(task: Task, model: Encodes | None, device: str) -> None:
-    """In a worker, to which Ray shows no GPU but the task's own."""
-    if task.path.is_file():  # of a worker that was lost, the file may be there all the same
+def _run(shard: Shard, model: SupportsEncode | None, device: str) -> None:
+    """Run a shard in a worker, which sees only the GPU that Ray assigned."""
+    if shard.path.is_file():  # a worker that died may have written it
         return
-    if isinstance(task, SearchShard):
-        task = replace(task, options=replace(task.options, device=device))
+    if isinstance(shard, SearchShard):
+        shard = replace(shard, options=replace(shard.options, device=device))
     if (module := _module(model)) is not None:
         module.to(device)
-    task.run(model)
+    shard.run(model)
 
 
-@contextmanager
-def _on_cpu(model: Encodes | None) -> Iterator[None]:
-    """For a while, so that what is packed then can be opened where there is no such GPU."""
-    module = _module(model)
-    weight = None if module is None else next(module.parameters(), None)
-    if module is None or weight is None:
-        yield
-        return
-    home = weight.device
-    module.to("cpu")
-    try:
-        yield
-    finally:
-        module.to(home)
-
-
-def _module(model: Encodes | None) -> nn.Module | None:
-    """What of a model lies on a device."""
+def _module(model: SupportsEncode | None) -> nn.Module | None:
+    """Return the torch module of a model, if it has one."""
     inner = getattr(model, "model", model)
     return inner if isinstance(inner, nn.Module) else None

@@ -1,4 +1,4 @@
-"""Score pairs that exist already, as a filter for crawled bitext: their cosine and, given pools, their margin."""
+"""Score existing pairs, such as crawled bitext, by their cosine or, given pools, by their margin."""
 
 from __future__ import annotations
 
@@ -10,46 +10,47 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from hf_xsent.data.outputs import check_writable
-from hf_xsent.data.readers import check_source, read_pairs
-from hf_xsent.data.sources import BitextSource, source_files
+from hf_xsent.data.readers.formats import check_source, read_pairs
+from hf_xsent.data.readers.sources import BitextSource, source_files
+from hf_xsent.files import check_writable
 from hf_xsent.mining.margin import margin_score
 from hf_xsent.mining.neighbours import Vectors, nearest_one_way
-from hf_xsent.mining.tables import one_line, write_table
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.mining.output import one_line, write_table
+from hf_xsent.models.encodes import SupportsEncode
 
 COLUMNS = ("score", "cosine", "source", "target")
-_PAIRS_AT_ONCE = 1 << 14
+_PAIRS_PER_BLOCK = 1 << 14
 
 
 def score_pairs(
     source: BitextSource,
     output: str | Path,
-    model: Encodes,
+    model: SupportsEncode,
     pools: tuple[Vectors, Vectors] | None = None,
     k: int = 4,
     margin: str = "ratio",
     device: str | torch.device = "cpu",
-    keeps: Callable[[str, str, float], bool] | None = None,
+    accepts: Callable[[str, str, float], bool] | None = None,
 ) -> int:
-    """Write ``score``, ``cosine`` and both texts for each pair of a file, in its order; gives how many.
+    """Write ``score``, ``cosine`` and both texts of each pair of a file, in its order; return the number of pairs.
 
-    ``pools`` are vectors of source and target sentences among which neighbours are sought: the score is the margin
-    then, else the cosine; they are compared on ``device``. ``keeps`` chooses by both texts and the score which pairs
-    are written. Memory does not grow with the file.
+    With ``pools``, embeddings of source and target sentences, the score is the margin over the ``k`` nearest in the
+    pools (computed on ``device``), else the cosine. With ``accepts``, a function of both texts and the score, only
+    pairs for which it returns true are written. Memory does not grow with the file.
     """
     check_writable(output, source_files(source))
     check_source(source)
     pairs = iter(tqdm(read_pairs(source), desc="scoring", unit=" pairs", disable=None))
-    blocks = iter(lambda: list(islice(pairs, _PAIRS_AT_ONCE)), [])
-    scored = (row for some in blocks for row in _rows(some, model, pools, k, margin, device))
-    rows = scored if keeps is None else (row for row in scored if keeps(row[2], row[3], float(row[0])))
+    blocks = iter(lambda: list(islice(pairs, _PAIRS_PER_BLOCK)), [])
+    rows = (row for block in blocks for row in _rows(block, model, pools, k, margin, device))
+    if accepts is not None:
+        rows = (row for row in rows if accepts(row[2], row[3], float(row[0])))
     return write_table(output, COLUMNS, rows)
 
 
 def _rows(
     pairs: list[tuple[str, str]],
-    model: Encodes,
+    model: SupportsEncode,
     pools: tuple[Vectors, Vectors] | None,
     k: int,
     margin: str,

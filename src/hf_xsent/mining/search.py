@@ -1,4 +1,4 @@
-"""The neighbours of both sides where vectors lie in shards: a task compares one shard of targets with all sources."""
+"""Search the neighbours of both sides over sharded vectors: each shard of targets against all sources."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from hf_xsent.mining.best import Neighbours
-from hf_xsent.mining.neighbours import check_vectors, nearest_among
-from hf_xsent.mining.tasks import Processes, RunTasks, claim, save
+from hf_xsent.files import claim, write_arrays
+from hf_xsent.mining.neighbours import check_vectors, nearest_both_ways
+from hf_xsent.mining.shards import Processes, RunShards
+from hf_xsent.mining.top_k import Neighbours, merge_neighbours
 from hf_xsent.mining.vectors import ShardedVectors, VectorStore
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.encodes import SupportsEncode
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How blocks are compared; the precision decides nothing but the time."""
+    """Settings of the exact search; the precision changes the time, not the result."""
 
     k: int = 4
     memory_mib: int = 512
@@ -37,20 +38,20 @@ class SearchShard:
 
     @property
     def path(self) -> Path:
-        """Where the neighbours lie."""
+        """Return the file of the neighbours."""
         return self.folder / f"{self.number:05d}.npz"
 
-    def run(self, model: Encodes | None = None) -> None:
-        """Compare and write."""
+    def run(self, model: SupportsEncode | None = None) -> None:
+        """Search and write."""
         options, first = self.options, self.number * len(ShardedVectors(self.targets[:1]))
-        of_source, of_target = nearest_among(
+        of_source, of_target = nearest_both_ways(
             ShardedVectors(self.sources),
             ShardedVectors([self.targets[self.number]]),
             options.k,
             options.memory_mib,
             options.device,
             getattr(torch, options.precision),
-            show_progress=True,
+            allow_fewer=True,
         )
         found = {
             "source_cosines": of_source.cosines.numpy(),
@@ -58,40 +59,32 @@ class SearchShard:
             "target_cosines": of_target.cosines.numpy(),
             "target_numbers": of_target.numbers.numpy(),
         }
-        save(self.path, found)
+        write_arrays(self.path, found)
 
 
-def search_tasks(work: Path, source: VectorStore, target: VectorStore, options: SearchOptions) -> list[SearchShard]:
-    """The parts of a search."""
+def search_shards(work: Path, source: VectorStore, target: VectorStore, options: SearchOptions) -> list[SearchShard]:
+    """List the shards of a search."""
     folder = work / "neighbours" / f"{source.sentences.fingerprint}-{target.sentences.fingerprint}-k{options.k}"
     return [SearchShard(folder, source.paths, target.paths, number, options) for number in range(len(target.paths))]
 
 
-def search_shards(
-    work: Path, source: VectorStore, target: VectorStore, options: SearchOptions, run: RunTasks | None = None
+def search(
+    work: Path, source: VectorStore, target: VectorStore, options: SearchOptions, run: RunShards | None = None
 ) -> tuple[Neighbours, Neighbours]:
-    """Exact neighbours of both sides; shards that were searched before are not searched again."""
+    """Return the exact neighbours of both sides; search only the shards that have no file yet."""
     check_vectors(ShardedVectors(source.paths), ShardedVectors(target.paths), options.k)
-    tasks = search_tasks(work, source, target, options)
-    claim(tasks[0].folder, {f"{side} {key}": value for side, store in (("source", source), ("target", target))
-                            for key, value in store.stamp.items()})  # fmt: skip
-    (run or Processes())(tasks, "searching", None)
+    shards = search_shards(work, source, target, options)
+    stamp = {f"source {key}": value for key, value in source.stamp.items()}
+    stamp |= {f"target {key}": value for key, value in target.stamp.items()}
+    claim(shards[0].folder, stamp, "results", "give another --work folder")
+    (run or Processes())(shards, "searching", None)
     of_source: Neighbours | None = None
     of_target = []
-    for task in tasks:
-        with np.load(task.path) as found:
+    for shard in shards:
+        with np.load(shard.path) as found:
             arrays = {key: torch.from_numpy(found[key]) for key in found.files}
-        of_source = _better(of_source, Neighbours(arrays["source_cosines"], arrays["source_numbers"]), options.k)
+        new = Neighbours(arrays["source_cosines"], arrays["source_numbers"])
+        of_source = new if of_source is None else merge_neighbours(of_source, new, options.k)
         of_target.append((arrays["target_cosines"], arrays["target_numbers"]))
     assert of_source is not None
-    cosines, numbers = (torch.cat(parts) for parts in zip(*of_target, strict=True))
-    return of_source, Neighbours(cosines, numbers)
-
-
-def _better(known: Neighbours | None, new: Neighbours, k: int) -> Neighbours:
-    """The k nearest of both; the known ones have lower numbers."""
-    if known is None:
-        return new
-    cosines, order = torch.cat((known.cosines, new.cosines), 1).sort(dim=1, descending=True, stable=True)
-    numbers = torch.cat((known.numbers, new.numbers), 1).gather(1, order)
-    return Neighbours(cosines[:, :k].contiguous(), numbers[:, :k].contiguous())
+    return of_source, Neighbours(*(torch.cat(parts) for parts in zip(*of_target, strict=True)))

@@ -1,4 +1,4 @@
-"""Sentence vectors in shards on disk, each encoded once."""
+"""Store sentence embeddings in shards on disk, each encoded once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hf_xsent.data.sentences import Sentences
-from hf_xsent.mining.tasks import Processes, RunTasks, claim, save
-from hf_xsent.models.encodes import Encodes, check_finite
+from hf_xsent.files import claim, write_arrays
+from hf_xsent.mining.shards import Processes, RunShards
+from hf_xsent.models.encodes import SupportsEncode, check_finite
 from hf_xsent.models.fingerprint import fingerprint_model
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ShardedVectors:
-    """The vectors of all sentences as one array that is read from memory-mapped shards, a slice at a time."""
+    """An array of all embeddings, read from memory-mapped shards one slice at a time."""
 
     ndim = 2
 
@@ -31,91 +32,88 @@ class ShardedVectors:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, rows: slice) -> np.ndarray:
+    def __getitem__(self, rows: slice | np.ndarray) -> np.ndarray:
+        if not isinstance(rows, slice):
+            shards, places = np.divmod(rows, self._rows)
+            found = np.empty((len(rows), self.shape[1]), dtype=self._shards[0].dtype)
+            for number in np.unique(shards):
+                found[shards == number] = self._shards[number][places[shards == number]]
+            return found
         start, stop, _ = rows.indices(len(self))
         parts = []
         while start < stop:
-            number, place = divmod(start, self._rows)
-            part = self._shards[number][place : place + stop - start]
+            number, row = divmod(start, self._rows)
+            part = self._shards[number][row : row + stop - start]
             parts.append(part)
             start += len(part)
         return np.concatenate(parts) if len(parts) != 1 else parts[0]
 
-    def rows(self, numbers: np.ndarray) -> np.ndarray:
-        """Single vectors, by their numbers."""
-        shards, places = np.divmod(numbers, self._rows)
-        found = np.empty((len(numbers), self.shape[1]), dtype=self._shards[0].dtype)
-        for number in np.unique(shards):
-            here = shards == number
-            found[here] = self._shards[number][places[here]]
-        return found
-
 
 @dataclass(frozen=True)
 class VectorStore:
-    """A folder of the vectors of one side, a shard for each batch of its sentences."""
+    """A folder of the embeddings of one side, one shard per batch of sentences."""
 
     folder: Path
     sentences: Sentences
-    identity: tuple[tuple[str, str], ...]  # whose vectors these are: model, pooling, …
+    identity: tuple[tuple[str, str], ...]  # of the model: fingerprint, pooling, …
     dtype: str = "float32"
 
     @classmethod
     def open(cls, work: Path, sentences: Sentences, identity: dict[str, str], dtype: str = "float32") -> VectorStore:
-        """The folder for these sentences below ``work``; one that holds vectors of another model is refused."""
+        """Open the folder of these sentences below ``work``; refuse one that holds embeddings of another model."""
         store = cls(work / "vectors" / sentences.fingerprint, sentences, tuple(sorted(identity.items())), dtype)
-        claim(store.folder, store.stamp)
+        claim(store.folder, store.stamp, "results", "give another --work folder")
         return store
 
     @property
     def stamp(self) -> dict[str, str]:
-        """What decides the vectors."""
+        """Return all that determines the embeddings."""
         return {"sentences": self.sentences.fingerprint, "dtype": self.dtype, **dict(self.identity)}
 
     @cached_property
     def paths(self) -> list[Path]:
-        """One a shard."""
+        """List the files of the shards."""
         return [self.folder / f"{number:05d}.npy" for number in range(self.sentences.batch_count)]
 
     @property
     def missing(self) -> int:
-        """How many sentences are not encoded yet."""
+        """Count the sentences that are not encoded yet."""
         done = sum(path.is_file() * self.sentences.batch_length(number) for number, path in enumerate(self.paths))
         return len(self.sentences) - done
 
-    def encode(self, model: Encodes, run: RunTasks | None = None) -> ShardedVectors:
-        """Encode what is missing, and open all."""
-        tasks = [EncodeShard(self, number) for number in range(len(self.paths))]
-        (run or Processes())(tasks, "encoding", model)
+    def encode(self, model: SupportsEncode, run: RunShards | None = None) -> ShardedVectors:
+        """Encode the missing shards and open all."""
+        shards = [EncodeShard(self, number) for number in range(len(self.paths))]
+        (run or Processes())(shards, "encoding", model)
         return ShardedVectors(self.paths)
 
 
 @dataclass(frozen=True)
 class EncodeShard:
-    """The vectors of one batch of sentences."""
+    """The embeddings of one batch of sentences."""
 
     store: VectorStore
     number: int
 
     @property
     def path(self) -> Path:
-        """Where the shard lies."""
+        """Return the file of the shard."""
         return self.store.paths[self.number]
 
-    def run(self, model: Encodes | None) -> None:
+    def run(self, model: SupportsEncode | None) -> None:
         """Encode and write."""
         assert model is not None
         vectors = model.encode(self.store.sentences.batch(self.number)).astype(self.store.dtype)
-        check_finite(vectors, self.store.dtype, self._name)
-        save(self.path, vectors)
+        check_finite(vectors, self.store.dtype, self._name_row)
+        write_arrays(self.path, vectors)
 
-    def _name(self, row: int) -> str:
+    def _name_row(self, row: int) -> str:
         text, line = self.store.sentences[self.number * self.store.sentences.rows_per_batch + row]
         return f"line {line} ({text[:40]!r})"
 
 
 def identify_model(name_or_path: str, embedder: SentenceEmbedder) -> dict[str, str]:
-    """All that decides a sentence's vector."""
+    """Return all that determines an embedding besides the sentence."""
     return {
         "model": fingerprint_model(name_or_path),
         "pooling": embedder.pooling,

@@ -1,21 +1,19 @@
-"""What is saved on the Hub: configs and ``PreTrainedModel`` classes over any supported encoder.
-
-Importing this package registers every method with the Auto classes of transformers.
-"""
+"""Configs and models, registered with the Auto classes of transformers on import."""
 
 from __future__ import annotations
 
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
 
+from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.dap import DapConfig, DapForSentenceEmbedding, XlmrWithRTLHead
 from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForPreTraining, DualPivotForSentenceEmbedding
 from hf_xsent.models.moco import MoCoAlignedBert, MoCoConfig, MoCoForSentenceEmbedding
-from hf_xsent.models.objectives import AlignmentConfig
-from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
+from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding, SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.models.wacse import WacseConfig, WacseForPreTraining, WacseForSentenceEmbedding
 
 METHODS: dict[str, tuple[type[AlignmentConfig], type[SentenceEncoderForPreTraining], type[SentenceEncoder]]] = {
+    "alignment": (AlignmentConfig, SentenceEncoderForPreTraining, AlignmentForSentenceEmbedding),
     "dap": (DapConfig, XlmrWithRTLHead, DapForSentenceEmbedding),
     "ppa": (MoCoConfig, MoCoAlignedBert, MoCoForSentenceEmbedding),
     "wacse": (WacseConfig, WacseForPreTraining, WacseForSentenceEmbedding),

@@ -1,4 +1,4 @@
-"""Dual pivot: a light extraction over a frozen encoder, aligned by two languages (Tien & Steinert-Threlkeld 2022)."""
+"""Dual pivot: align a small extraction over a frozen encoder (Tien & Steinert-Threlkeld 2022)."""
 
 from __future__ import annotations
 
@@ -14,67 +14,67 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
 
+from hf_xsent.compat import attention_of
 from hf_xsent.errors import ModelError, RecipeError
+from hf_xsent.files import is_hub_id, is_local
+from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.fingerprint import fingerprint_model
+from hf_xsent.models.input_shuffling import SIDES
 from hf_xsent.models.loading import load_encoder
-from hf_xsent.models.objectives import AlignmentConfig
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
-from hf_xsent.models.sentence_encoder import SentenceEncoder, SentenceEncoderOutput, View
+from hf_xsent.models.sentence_encoder import SentenceEncoder, View
+from hf_xsent.objectives.base import SentenceObjective
 from hf_xsent.objectives.pairs import SentencePairs
-from hf_xsent.packing import PackedSentences, fingerprints, pack, pool, unpack
+from hf_xsent.objectives.registry import objective_class
+from hf_xsent.settings.declaring import derived, setting
+from hf_xsent.settings.model import ExtractionSettings
+from hf_xsent.tensors.packing import PackedSentences, hash_sentences, pack, pool
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-EXTRACTION_OBJECTIVES = ("triplet_ranking", "adversarial", "cycle", "translation_ranking")
-
 
 @strict
-class DualPivotConfig(AlignmentConfig):
-    """f(x): a softmax-weighted mix of all layers, the sum over the tokens, a linear map (section 3.1).
+class DualPivotConfig(ExtractionSettings, AlignmentConfig):
+    """f(x): a softmax-weighted mix of all layers, summed over the tokens, then a linear map (section 3.1).
 
-    Supervised, the objective is ``triplet_ranking``; without pairs, L = L_adv + λ L_cycle is
-    ``{adversarial: 1, cycle: λ}`` (section 3.2). Vectors have length 1 for the critic, too, as in the authors' code.
+    The supervised objective is ``triplet_ranking``. Without pairs, L = L_adv + λ L_cycle is
+    ``{adversarial: 1, cycle: λ}`` (section 3.2). The critic reads embeddings of length 1 too, as in the authors' code.
     """
 
     model_type = "dual-pivot"
+    freezes_encoder = True
 
-    objectives: dict[str, float] = field(default_factory=lambda: {"triplet_ranking": 1.0})
-    pooling: str = "sum"
-    normalize: bool = True
-    layers: list[int] | None = None  # the hidden states to mix, 0 are the embeddings; None: all
-    layer_mix: bool = True  # train the weights of the mix; else it is the plain average
-    linear_map: bool = True
-    encoder_name: str | None = None  # where the frozen encoder is found again; None: it is stored along
-    encoder_fingerprint: str | None = None
+    objectives: dict[str, Any] = field(default_factory=lambda: {"triplet_ranking": 1.0})
+    pooling: str = setting("sum", "Sum the hidden states over the tokens; there is no other pooling.", choices=("sum",))
+    normalize: bool = setting(True, "Scale sentence embeddings to length 1.")
+    encoder_name: str | None = derived()  # where to load the frozen encoder from; None: it is saved too
+    encoder_fingerprint: str | None = derived()
 
     def __post_init__(self, **kwargs: Any) -> None:
-        """Refuse what a frozen encoder has no use for."""
+        """Reject objectives and settings that train the encoder."""
         super().__post_init__(**kwargs)
-        if self.pooling != "sum":
-            raise RecipeError(f"dual pivot sums the tokens, it has no pooling {self.pooling!r}: leave pooling out")
         for name in self.objectives:
-            if name not in EXTRACTION_OBJECTIVES:
-                raise RecipeError(
-                    f"dual pivot freezes the encoder, and {name} trains it: use {', '.join(EXTRACTION_OBJECTIVES)}"
-                )
-        for name in ("languages", "lora_rank", "training_mlp", "matryoshka_dims"):
+            kind = objective_class(name)
+            if not issubclass(kind, SentenceObjective) or kind.needs.mask_token or kind.needs.momentum_encoder:
+                raise RecipeError(f"dual pivot freezes the encoder, which {name} trains: use objectives over sentences")
+        for name in ("languages", "lora_rank", "training_mlp"):
             if getattr(self, name):
-                raise RecipeError(f"dual pivot trains a mix of layers and a linear map alone: leave {name} out")
+                raise RecipeError(f"dual pivot trains only layer weights and a linear map: remove {name}")
         if self.encoder_config is not None and self.layers is not None:
             last = self.encoder_config.num_hidden_layers
-            if not self.layers or not all(0 <= layer <= last for layer in self.layers):
+            if not self.layers or max(self.layers) > last:
                 raise RecipeError(f"layers {self.layers} do not exist: this encoder has 0 (embeddings) to {last}")
 
     def check_objectives(self) -> None:
-        """Whether there is anything to train."""
+        """Check that layer weights or the linear map train."""
         super().check_objectives()
         if not (self.linear_map or self.layer_mix):
-            raise RecipeError("layer_mix and linear_map are both off: nothing is left to train, switch one on")
+            raise RecipeError("layer_mix and linear_map are both false, so that nothing trains: set one to true")
 
 
 class DualPivotForSentenceEmbedding(SentenceEncoder):
-    """The frozen encoder and its extraction, which alone is saved where ``encoder_name`` tells the encoder."""
+    """A frozen encoder and an extraction; with ``encoder_name``, only the extraction is saved."""
 
     config_class = DualPivotConfig
     _keys_to_ignore_on_load_missing = [r"^encoder\."]
@@ -89,18 +89,17 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
         self.post_init()
 
     @classmethod
-    def from_backbone(cls, name_or_path: str, **config: Any) -> Self:
-        """Start from any pretrained encoder, which the saved model will refer to by this name or folder."""
-        model = super().from_backbone(name_or_path, **config)
-        folder = Path(name_or_path)
-        model.config.encoder_name = str(folder.resolve()) if folder.is_dir() else name_or_path
+    def from_backbone(cls, name_or_path: str, **options: Any) -> Self:
+        """Start from a pretrained encoder, to which the saved model refers by this name or folder."""
+        model = super().from_backbone(name_or_path, **options)
+        model.config.encoder_name = str(Path(name_or_path).resolve()) if is_local(name_or_path) else name_or_path
         model.config.encoder_fingerprint = fingerprint_model(name_or_path)
         model.freeze()
         return model
 
     @classmethod
     def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
-        """As every model's; the encoder comes from where the config says, and is frozen again."""
+        """Load a checkpoint and its frozen encoder from ``encoder_name``."""
         if not isinstance(kwargs.get("config"), DualPivotConfig):
             kwargs["config"] = cls.config_class.from_pretrained(*args)
         buffers: dict[str, Tensor] = {}
@@ -109,14 +108,14 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
             buffers = {name: one.clone() for name, one in encoder.named_buffers()}
         loaded: Any = super().from_pretrained(*args, output_loading_info=True, **kwargs)
         model, info = loaded
-        for name, one in buffers.items():  # transformers makes those anew that no checkpoint holds
+        for name, one in buffers.items():  # transformers resets buffers that are not in a checkpoint
             model.encoder.get_buffer(name).copy_(one)
         model.freeze()
         return (model, info) if output_loading_info else model
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """The map starts as the identity and the mix as the average: the untrained model is the average of layers."""
+        """Initialize the map to the identity and the mix to the average: untrained, the model averages its layers."""
         if module is getattr(self, "linear_map", None):
             init.eye_(module.weight)
         elif module is self and self.layer_scores is not None:
@@ -125,19 +124,19 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
             super()._init_weights(module)
 
     def freeze(self) -> None:
-        """The encoder never learns, has no dropout, and is left out of what is saved if its name is known."""
+        """Freeze the encoder, switch its dropout off, and exclude it from checkpoints if ``encoder_name`` is set."""
         self.encoder.requires_grad_(False).eval()
         named = self.config.encoder_name is not None
         self._keys_to_ignore_on_save = {f"encoder.{key}" for key in self.encoder.state_dict()} if named else None
 
     def trained_weights(self) -> list[nn.Parameter]:
-        """All but the encoder's, found without a look through its hundreds of modules: each step asks."""
+        """Return all weights but the encoder's, without a slow walk over its modules, since each step needs them."""
         own = [] if self.layer_scores is None else [self.layer_scores]
         parts = [module.parameters() for name, module in self.named_children() if name != "encoder"]
         return [*own, *chain.from_iterable(parts)]
 
     def train(self, mode: bool = True) -> Self:
-        """Switch all but the encoder, which stays without dropout."""
+        """Set the training mode of all modules but the encoder."""
         self.training = mode
         for name, module in self.named_children():
             if name != "encoder":
@@ -145,17 +144,13 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """The encoder has no gradients."""
+        """Clear the gradients of the trained weights."""
         for weight in self.trained_weights():
             weight.grad = None
 
-    def floating_point_ops(self, *_: Any, **__: Any) -> int:
-        """Not counted: the Trainer asks each step, and the answer would take longer than the step."""
-        return 0
-
     @property
     def mixing_weights(self) -> Tensor:
-        """L + 1 weights of the hidden states, zero for those left out; they add up to 1."""
+        """L + 1 weights of the hidden states, which add up to 1; zero for layers that are not in the mix."""
         device = self.device
         if self.layer_scores is None:
             used = torch.full((len(self.layers),), 1 / len(self.layers), device=device)
@@ -168,50 +163,26 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
 
     @torch.no_grad()
     def layer_sums(self, input_ids: Sequence[Tensor], attention_masks: Sequence[Tensor]) -> Tensor:
-        """N × (L + 1) × d sums over the tokens of each hidden state: all that training ever reads of a sentence."""
+        """Sum each layer's hidden states over the tokens: N × (L + 1) × d features, all that training reads."""
         packed = pack(input_ids, attention_masks)
         return _pooled_layers(self.backbone.hidden_states(packed), packed)
 
     def extract(self, sums: Tensor) -> Tensor:
-        """N × d sentence vectors from N × (L + 1) × d sums; the mix and the sum over the tokens commute."""
+        """Return N × d embeddings from N × (L + 1) × d sums; mixing layers and summing over tokens commute."""
         mixed = torch.einsum("l,nld->nd", self.mixing_weights.to(torch.float32), sums.to(torch.float32))
         if self.linear_map is not None:
             mixed = self.linear_map(mixed.to(self.linear_map.weight.dtype))
         return self._finish(mixed)
 
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, language_ids: Tensor | None = None, **_: object
-    ) -> SentenceEncoderOutput:
-        """The encoder's last token states, and the sentence vectors extracted from all layers."""
-        if attention_mask is None:
-            attention_mask = torch.ones_like(input_ids)
-        packed = pack([input_ids], [attention_mask])
+    def _encode_last(self, packed: PackedSentences, language_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
             states = list(self.backbone.hidden_states(packed))
-        vectors = self.extract(_pooled_layers(states, packed))
-        return SentenceEncoderOutput(
-            last_hidden_state=unpack(states[-1], packed, attention_mask),
-            sentence_embedding=vectors,
-            pooler_output=vectors,
-        )
+        return states[-1], self.extract(_pooled_layers(states, packed))
 
     @property
-    def own_layer(self) -> int | None:
-        """None: a mix of all."""
+    def default_layer(self) -> int | None:
+        """None: the mix of layers."""
         return None
-
-    def embed(
-        self,
-        input_ids: Sequence[Tensor],
-        attention_masks: Sequence[Tensor],
-        language_ids: Tensor | None = None,
-        layer: int | None = None,
-        pooling: str | None = None,
-    ) -> Tensor:
-        """The sentence vectors of several padded batches; of a ``layer`` its states, pooled and no more."""
-        if layer is not None:
-            return super().embed(input_ids, attention_masks, language_ids, layer, pooling)
-        return self.extract(self.layer_sums(input_ids, attention_masks))
 
     def embed_views(
         self,
@@ -220,32 +191,30 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
         views: Sequence[View],
         language_ids: Tensor | None = None,
     ) -> list[Tensor]:
-        """The extraction where a view names no layer."""
+        """Return one tensor of embeddings per view; views without a layer are the extraction's."""
         plain = [view for view in views if view.layer is not None]
         found = dict(zip(plain, super().embed_views(input_ids, attention_masks, plain), strict=True)) if plain else {}
         if len(plain) < len(views):
-            own = self.embed(input_ids, attention_masks)
-        return [own if view.layer is None else found[view] for view in views]
+            extracted = self.extract(self.layer_sums(input_ids, attention_masks))
+        return [extracted if view.layer is None else found[view] for view in views]
 
 
 class DualPivotForPreTraining(DualPivotForSentenceEmbedding, SentenceEncoderForPreTraining):
-    """What trains: the extraction with its objectives, on sentences or on their layer sums."""
+    """The extraction with its objectives, trained on token ids or on layer sums."""
 
     def forward(self, **batch: Any) -> AlignmentOutput:  # type: ignore[override]
-        """The losses of what ``sentence_pairs`` takes."""
+        """Compute the losses of a batch of ``sentence_pairs``."""
         loss, losses = self.sentence_loss(self.sentence_pairs(batch))
         return AlignmentOutput(loss=loss, losses=losses)
 
     def sentence_pairs(self, batch: Mapping[str, Any]) -> SentencePairs:
-        """The vectors of both sides, from ``layer_sums`` (2N, sources first) and identities, or else from token ids."""
+        """Embed both sides from ``layer_sums`` (2N, sources first) with identities, or from token ids."""
         if "layer_sums" in batch:
             sums, identities = batch["layer_sums"], (batch["source_identity"], batch["target_identity"])
         else:
-            ids, masks = (
-                [batch[f"{side}_{what}"] for side in ("source", "target")] for what in ("input_ids", "attention_mask")
-            )
+            ids, masks = ([batch[f"{side}_{key}"] for side in SIDES] for key in ("input_ids", "attention_mask"))
             sums = self.layer_sums(ids, masks)
-            identities = (fingerprints(ids[0], masks[0]), fingerprints(ids[1], masks[1]))
+            identities = (hash_sentences(ids[0], masks[0]), hash_sentences(ids[1], masks[1]))
         source, target = self.extract(sums).chunk(2)
         return SentencePairs(source, target, *identities)
 
@@ -255,19 +224,18 @@ def _pooled_layers(states: Any, packed: PackedSentences) -> Tensor:
 
 
 def _referenced_encoder(config: DualPivotConfig, dtype: Any) -> PreTrainedModel:
-    """The encoder that the extraction was trained on, or one sentence."""
-    name = str(config.encoder_name)
-    looks_local = Path(name).is_absolute()
-    if looks_local and not Path(name).is_dir():
+    """Load the encoder that the extraction was trained on, or raise an error if it is missing or another one."""
+    name, options = str(config.encoder_name), dict[str, Any]()
+    if is_hub_id(name):
+        revision = str(config.encoder_fingerprint).rpartition("@")[2]
+        options = {} if revision == "None" else {"revision": revision}
+    elif not is_local(name):
         raise ModelError(
-            f"the frozen encoder of this model is not at {name}: put it there, or its new place into encoder_name of "
-            "the model's config.json"
+            f"the frozen encoder of this model is not at {name}: copy it there, or set encoder_name in the model's "
+            "config.json to its folder"
         )
-    revision = None if looks_local else str(config.encoder_fingerprint).rpartition("@")[2]
-    if looks_local and fingerprint_model(name) != config.encoder_fingerprint:
-        raise ModelError(f"the encoder in {name} is another one than this model was trained on: put that one back")
-    options: dict[str, Any] = {} if revision in (None, "None") else {"revision": revision}
-    attention = config.encoder_config._attn_implementation
-    if attention is not None:
+    elif fingerprint_model(name) != config.encoder_fingerprint:
+        raise ModelError(f"{name} is not the encoder that this model was trained on: restore that encoder")
+    if (attention := attention_of(config.encoder_config)) is not None:
         options["attn_implementation"] = attention
     return load_encoder(name, dtype=torch.float32 if dtype == "auto" else dtype, **options)

@@ -1,4 +1,4 @@
-"""What evaluation and mining need of a model, and of its vectors."""
+"""Define the encode interface that evaluation and mining use, and check its embeddings."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from hf_xsent.errors import DataError
 _ROWS_AT_ONCE = 4096
 
 
-class Encodes(Protocol):
-    """SentenceEmbedder and SentenceTransformer have it."""
+class SupportsEncode(Protocol):
+    """The interface of SentenceEmbedder and SentenceTransformer."""
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
-        """One vector a sentence."""
+        """Return one embedding per sentence."""
 
 
 def check_finite(vectors: np.ndarray, precision: str, name: Callable[[int], str]) -> None:
-    """Refuse vectors that are no numbers, of which any score would be noise; ``name`` says whose a row is."""
+    """Raise an error if an embedding has NaN or infinite values; ``name`` describes the sentence of a row."""
     for start in range(0, len(vectors), _ROWS_AT_ONCE):
         finite = np.isfinite(vectors[start : start + _ROWS_AT_ONCE]).all(1)
         if not finite.all():
             raise DataError(
                 f"{name(start + int(finite.argmin()))} has a vector that is not finite in {precision}: "
-                "is the model whole? float32 holds larger numbers than float16"
+                "is the model complete? float32 holds larger numbers than float16"
             )

@@ -1,4 +1,4 @@
-"""The supported encoders; the only file that knows how BERT, XLM-R and ModernBERT differ."""
+"""Implement the backbone of BERT, RoBERTa, XLM-R and ModernBERT, the supported encoder families."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from hf_xsent.errors import ModelError
 from hf_xsent.models.backbone import Backbone, Layer
-from hf_xsent.packing import PackedSentences
+from hf_xsent.tensors.packing import PackedSentences
 
 
 class BertBackbone(Backbone):
-    """BERT as published: positions from 0."""
+    """BERT; positions start at 0."""
 
     arguments: ClassVar[dict[str, Any]] = {"add_pooling_layer": False}
     mlm_head: ClassVar[dict[str, str]] = {
@@ -30,16 +30,16 @@ class BertBackbone(Backbone):
         return self.encoder.encoder.layer
 
     def embed(self, words: Tensor, packed: PackedSentences) -> Tensor:
-        """Word + type 0 + position vectors, normalised."""
+        """Add token type and position embeddings, and normalize."""
         positions = packed.positions[None] + self.first_position
         types = torch.zeros_like(positions) if packed.types is None else packed.types[None]
         return self.encoder.embeddings(inputs_embeds=words, token_type_ids=types, position_ids=positions)
 
     def layer_at(self, layer: Layer, hidden: Tensor, packed: PackedSentences, tokens: Tensor) -> Tensor:
-        """Queries, output and feed-forward of these tokens alone; keys and values of all."""
+        """Compute queries, output and feed-forward of these tokens only, keys and values of all."""
         attention = layer.attention.self
         some = hidden[:, tokens]
-        context = self._attend_from(
+        context = self._attend(
             tokens,
             attention.query(some),
             attention.key(hidden),
@@ -53,7 +53,7 @@ class BertBackbone(Backbone):
 
 
 class RobertaBackbone(BertBackbone):
-    """RoBERTa and XLM-R: BERT whose positions start after the padding index."""
+    """RoBERTa and XLM-R; positions start after the padding index."""
 
     mlm_head: ClassVar[dict[str, str]] = {
         "dense": "lm_head.dense",
@@ -67,12 +67,12 @@ class RobertaBackbone(BertBackbone):
 
     @staticmethod
     def max_length(config: PreTrainedConfig) -> int:
-        """The positions up to the padding index are never used."""
+        """Return the maximum length in tokens; positions up to the padding index are unused."""
         return config.max_position_embeddings - config.pad_token_id - 1
 
 
 class ModernBertBackbone(Backbone):
-    """ModernBERT and mmBERT: rotary positions, local and global attention, a norm after the last layer."""
+    """ModernBERT and mmBERT: rotary positions, local and global attention, pre-norm."""
 
     dropouts: ClassVar[tuple[str, ...]] = ("embedding_dropout", "attention_dropout", "mlp_dropout")
     mlm_head: ClassVar[dict[str, str]] = {"dense": "head.dense", "norm": "head.norm", "bias": "decoder.bias"}
@@ -83,19 +83,19 @@ class ModernBertBackbone(Backbone):
         return self.encoder.layers
 
     def embed(self, words: Tensor, packed: PackedSentences) -> Tensor:
-        """Normalised word vectors; positions enter in each layer."""
+        """Normalize token embeddings; each layer adds positions."""
         return self.encoder.embeddings(inputs_embeds=words)
 
     def layer_arguments(self, layer: Layer, hidden: Tensor, packed: PackedSentences) -> dict[str, Any]:
-        """The rotation of each token, which differs between local and global layers."""
+        """Return the rotary embeddings, which differ between local and global layers."""
         return {"position_embeddings": self._rotations(layer, hidden, packed)}
 
     def layer_at(self, layer: Layer, hidden: Tensor, packed: PackedSentences, tokens: Tensor) -> Tensor:
-        """As BERT's, with the queries cut out of the joint projection and rotated like the keys."""
+        """Compute these tokens only; the joint projection of queries, keys and values runs over all."""
         attention = layer.attn
         query, key, value = attention.Wqkv(layer.attn_norm(hidden)).chunk(3, -1)
         cos, sin = self._rotations(layer, hidden, packed)
-        context = self._attend_from(
+        context = self._attend(
             tokens,
             _rotate(query[:, tokens], cos[:, tokens], sin[:, tokens], attention.head_dim),
             _rotate(key, cos, sin, attention.head_dim),
@@ -110,7 +110,7 @@ class ModernBertBackbone(Backbone):
         return some + layer.mlp(layer.mlp_norm(some))
 
     def final_norm(self, hidden: Tensor) -> Tensor:
-        """ModernBERT normalises before each layer, and so once more at the end."""
+        """Apply the norm that follows the last layer of a pre-norm encoder."""
         return self.encoder.final_norm(hidden)
 
     def _rotations(self, layer: Layer, hidden: Tensor, packed: PackedSentences) -> tuple[Tensor, Tensor]:
@@ -120,8 +120,8 @@ class ModernBertBackbone(Backbone):
 def _rotate(states: Tensor, cos: Tensor, sin: Tensor, head_size: int) -> Tensor:
     heads = states.unflatten(-1, (-1, head_size)).float()
     left, right = heads.chunk(2, -1)
-    turned = heads * cos[..., None, :] + torch.cat((-right, left), -1) * sin[..., None, :]
-    return turned.flatten(-2).to(states.dtype)
+    rotated = heads * cos[..., None, :] + torch.cat((-right, left), -1) * sin[..., None, :]
+    return rotated.flatten(-2).to(states.dtype)
 
 
 FAMILIES: dict[str, type[Backbone]] = {
@@ -134,15 +134,14 @@ FAMILIES: dict[str, type[Backbone]] = {
 
 
 def family(config: PreTrainedConfig) -> type[Backbone]:
-    """The face of encoders of this config, or one sentence that lists the supported families."""
+    """Return the backbone class of an encoder config."""
     if config.model_type not in FAMILIES:
-        known = ", ".join(FAMILIES)
-        raise ModelError(f"the encoder family {config.model_type!r} is not supported; use one of {known}")
+        raise ModelError(f"the encoder family {config.model_type!r} is not supported: use {', '.join(FAMILIES)}")
     if getattr(config, "is_decoder", False):
         raise ModelError("a decoder cannot encode sentences: set is_decoder=False in its config")
     return FAMILIES[config.model_type]
 
 
 def backbone_of(encoder: PreTrainedModel) -> Backbone:
-    """The face of this encoder, by its family."""
+    """Return the backbone of an encoder."""
     return family(encoder.config)(encoder)

@@ -1,4 +1,4 @@
-"""Random input shuffling (PPA, section 2.1): a coin for each pair decides which of its sentences is the query."""
+"""Swap source and target of each pair at random (random input shuffling; PPA, section 2.1)."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ from torch.nn import functional as F
 SIDES = ("source", "target")
 
 
-def toss_coins(batch: Mapping[str, Tensor]) -> Tensor:
-    """N: whether a pair changes sides. Torch's random numbers, which checkpoints keep."""
+def sample_swaps(batch: Mapping[str, Tensor]) -> Tensor:
+    """Sample which of the N pairs to swap, by torch's generator, whose state checkpoints save."""
     ids = batch["source_input_ids"]
     return torch.rand(len(ids), device=ids.device) < 0.5
 
 
 def shuffle_sides(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The batch of ``SentenceEncoderForPreTraining.forward`` with source and target exchanged in about half the pairs.
+    """Swap source and target in about half the pairs of a batch of ``SentenceEncoderForPreTraining.forward``.
 
-    What a teacher makes of the targets stays: both sides learn from it.
+    A teacher's embeddings are not swapped, since both sides learn from them.
     """
-    coins, shuffled = toss_coins(batch), dict(batch)
+    swapped, shuffled = sample_swaps(batch), dict(batch)
     width = max(batch[f"{side}_input_ids"].shape[1] for side in SIDES)
-    for what, filling in (("input_ids", 0), ("attention_mask", 0), ("words", -1)):
-        names = [f"{side}_{what}" for side in SIDES]
+    for key, padding in (("input_ids", 0), ("attention_mask", 0), ("words", -1)):
+        names = [f"{side}_{key}" for side in SIDES]
         if names[0] in batch:
-            sides = [F.pad(batch[name], (0, width - batch[name].shape[1]), value=filling) for name in names]
+            sides = [F.pad(batch[name], (0, width - batch[name].shape[1]), value=padding) for name in names]
             for name, own, other in zip(names, sides, reversed(sides), strict=True):
-                shuffled[name] = torch.where(coins[:, None], other, own)
+                shuffled[name] = torch.where(swapped[:, None], other, own)
     if "language_ids" in batch:
         source, target = batch["language_ids"].chunk(2)
-        exchanged = torch.where(coins, target, source), torch.where(coins, source, target)
-        shuffled["language_ids"] = torch.cat(exchanged)
+        shuffled["language_ids"] = torch.where(swapped.repeat(2), torch.cat((target, source)), batch["language_ids"])
     if "links" in batch:
-        shuffled["links"] = torch.where(coins[:, None, None], batch["links"].flip(-1), batch["links"])
+        shuffled["links"] = torch.where(swapped[:, None, None], batch["links"].flip(-1), batch["links"])
     return shuffled

@@ -1,4 +1,4 @@
-"""Encoders and tokenizers from the Hub or a folder: quietly, without unused heads, with errors that say what to do."""
+"""Load configs, encoders and tokenizers from the Hub or a folder, without unused heads."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import hf_hub_download
+from huggingface_hub.errors import EntryNotFoundError
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -21,74 +23,85 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from hf_xsent.errors import ModelError
+from hf_xsent.files import is_local
 from hf_xsent.models.families import family
 
 
 def build_encoder(config: PreTrainedConfig) -> PreTrainedModel:
-    """A new encoder of this config, without the pooler that no method here uses."""
+    """Build a new encoder of this config without a pooler."""
     return AutoModel.from_config(deepcopy(config), **family(config).arguments)
 
 
 def load_encoder(name_or_path: str, dtype: torch.dtype = torch.float32, **options: Any) -> PreTrainedModel:
-    """A pretrained encoder without pooler or other heads; of a model of ours, the encoder within."""
+    """Load a pretrained encoder without pooler and heads, or the encoder of a model of this package."""
     config = load_config(name_or_path)
     if is_ours(config):
-        of_encoder = {key: options.pop(key) for key in family(config.encoder_config).dropouts if key in options}
-        config.encoder_config.update(of_encoder)
+        dropouts = {key: options.pop(key) for key in family(config.encoder_config).dropouts if key in options}
+        config.encoder_config.update(dropouts)
         options["config"] = config
     else:
         options |= family(config).arguments
-    with quiet_loading(), one_sentence(name_or_path, "readable weights (model.safetensors)"):
+    with quiet_loading(), loading_errors(name_or_path, "readable weights (model.safetensors)"):
         encoder = AutoModel.from_pretrained(name_or_path, dtype=dtype, use_safetensors=True, **options)
     if is_ours(config):
         encoder.merge_adapters()
         encoder = encoder.encoder
-        encoder.config._name_or_path = ""  # its weights are no longer those of the encoder that has this name
+        encoder.config.name_or_path = ""  # its weights differ from the encoder of this name
     return encoder
 
 
 def load_config(name_or_path: str) -> PreTrainedConfig:
-    """The config of a model folder or Hub id."""
-    with one_sentence(name_or_path, "readable config.json"):
+    """Load the config of a model folder or Hub id."""
+    with loading_errors(name_or_path, "readable config.json"):
         return AutoConfig.from_pretrained(name_or_path)
 
 
 def load_encoder_config(name_or_path: str) -> PreTrainedConfig:
-    """The config of the encoder itself, also where it is within a model of ours."""
+    """Load the config of an encoder, or of the encoder of a model of this package."""
     config = load_config(name_or_path)
     return config.encoder_config if is_ours(config) else config
 
 
+def model_file(name_or_path: str, file: str) -> Path | None:
+    """Find a file of a model folder or Hub id; None if it does not exist, or is not cached without a network."""
+    if Path(name_or_path).is_dir():
+        path = Path(name_or_path) / file
+        return path if path.is_file() else None
+    try:
+        return Path(hf_hub_download(name_or_path, file))
+    except EntryNotFoundError:
+        return None
+
+
 def is_ours(config: PreTrainedConfig) -> bool:
-    """Whether it is of a model of ours, which holds an encoder, rather than of an encoder."""
+    """Return whether a config is of a model of this package rather than of a plain encoder."""
     return hasattr(config, "encoder_config")
 
 
 def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model folder or Hub id."""
+    """Load the tokenizer of a model folder or Hub id."""
     files = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model")
-    folder = Path(name_or_path)
-    if folder.is_dir() and not any((folder / file).is_file() for file in files):
+    if is_local(name_or_path) and not any((Path(name_or_path) / file).is_file() for file in files):
         raise ModelError(f"the model folder {name_or_path!r} holds no tokenizer: save one into it (tokenizer.json)")
-    with one_sentence(name_or_path, "readable tokenizer"):
+    with loading_errors(name_or_path, "readable tokenizer"):
         return AutoTokenizer.from_pretrained(name_or_path)
 
 
 @contextmanager
-def one_sentence(name_or_path: str, what: str) -> Iterator[None]:
-    """What a folder or Hub id lacks, in place of the errors of several libraries."""
+def loading_errors(name_or_path: str, what: str) -> Iterator[None]:
+    """Convert errors of several libraries into one that says what a folder or Hub id lacks."""
     try:
         yield
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        if Path(name_or_path).is_dir():
+        if is_local(name_or_path):
             raise ModelError(f"the model folder {name_or_path!r} has no {what}: {reason}") from error
-        raise ModelError(f"{name_or_path!r} is no folder, and as a Hub id it gives no {what}: {reason}") from error
+        raise ModelError(f"{name_or_path!r} is not a folder, and as a Hub id it has no {what}: {reason}") from error
 
 
 @contextmanager
 def quiet_loading() -> Iterator[None]:
-    """Keep transformers' table of unused weights (poolers, heads) and its bars out of the user's sight."""
+    """Hide transformers' table of unused weights (poolers, heads) and its progress bars."""
     level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity(logging.ERROR)
     transformers_logging.disable_progress_bar()

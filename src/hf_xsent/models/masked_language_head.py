@@ -1,23 +1,27 @@
-"""The masked-language head of a checkpoint, the same three pieces for every family: dense, norm and a bias."""
+"""Predict tokens by a masked-language head; all encoder families have the same: dense, norm and bias."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForMaskedLM, PreTrainedConfig
+from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, PreTrainedConfig, PreTrainedModel
 from transformers.activations import ACT2FN
 
+from hf_xsent.errors import RecipeError
 from hf_xsent.models.families import family
-from hf_xsent.models.loading import is_ours, load_config, quiet_loading
-from hf_xsent.objectives.vocabulary import sample_vocabulary, vocabulary_cross_entropy
+from hf_xsent.models.loading import is_ours, load_config, loading_errors, quiet_loading
+from hf_xsent.objectives.registry import objective_class
+from hf_xsent.tensors.chunked_softmax import chunked_cross_entropy, sample_vocabulary
 
 
 class MaskedLanguageHead(nn.Module):
-    """Word-piece scores of hidden states: norm(act(dense(h))) times word embeddings, the encoder's or its own.
+    """Token logits of hidden states: norm(act(dense(h))) times token embeddings, the encoder's or the head's.
 
-    With ``size``, the head has its own table of so many word pieces; ``restricted`` says that these are not simply the
-    first ids but those in ``vocabulary``, and that any other id counts as ``unknown_id``. With ``sample``, the softmax
-    is over about so many random pieces beside the right ones.
+    With ``size``, the head has separate embeddings of this many tokens; if ``restricted``, of the ids in ``vocabulary``
+    instead of the first ids, and any other id counts as ``unknown_id``. ``sample`` is the number of random negatives of
+    a sampled softmax.
     """
 
     vocabulary: Tensor
@@ -29,7 +33,6 @@ class MaskedLanguageHead(nn.Module):
         restricted: bool = False,
         unknown_id: int | None = None,
         sample: int | None = None,
-        bf16: bool = False,
     ) -> None:
         super().__init__()
         activation = getattr(config, "hidden_act", None) or config.classifier_activation
@@ -44,37 +47,35 @@ class MaskedLanguageHead(nn.Module):
         self.restricted = restricted
         self.unknown_id = unknown_id
         self.sample = sample
-        self.dtype = torch.bfloat16 if bf16 else None
 
     def forward(self, states: Tensor, labels: Tensor, word_embeddings: Tensor | None = None) -> Tensor:
-        """Summed cross entropy of the ids ``labels``; ``word_embeddings`` is the encoder's table, V × d."""
+        """Sum the cross entropy of the ids ``labels``; ``word_embeddings`` are the encoder's, V × d."""
         table = word_embeddings if self.words is None else self.words.weight
         if table is None:
-            raise TypeError("this head has no table of its own: pass the encoder's word_embeddings")
+            raise TypeError("this head has no token embeddings: pass the encoder's as word_embeddings")
         bias: Tensor = self.bias
         if self.restricted:
             labels = self._rows_of(labels)
         if self.sample is not None:
             rows, correction = sample_vocabulary(labels, len(table), self.sample)
             table, bias, labels = table[rows], bias[rows] + correction, torch.searchsorted(rows, labels)
-        return vocabulary_cross_entropy(self.transform(states), table, bias, labels, dtype=self.dtype)
+        return chunked_cross_entropy(self.transform(states), table, bias, labels, single_backward=True)
 
     def transform(self, states: Tensor) -> Tensor:
-        """What is multiplied with the word embeddings."""
+        """Compute norm(act(dense(h))), to multiply with the token embeddings."""
         transformed: Tensor = self.norm(self.activation(self.dense(states)))
         return transformed
 
     def _rows_of(self, ids: Tensor) -> Tensor:
-        """Where ids stand in the restricted vocabulary; those that do not, at the unknown piece."""
+        """Return the rows of ids in the restricted vocabulary; unknown ids get the row of ``unknown_id``."""
         rows = torch.searchsorted(self.vocabulary, ids).clamp_max(len(self.vocabulary) - 1)
         unknown = torch.searchsorted(self.vocabulary, torch.full_like(ids[:1], self.unknown_id or 0))
         return torch.where(self.vocabulary[rows] == ids, rows, unknown)
 
     @torch.no_grad()
-    def take_over(self, earlier: MaskedLanguageHead) -> None:
-        """Learn on from an earlier stage's head; word pieces that it does not know stay as they are."""
-        for part in ("dense", "norm"):
-            getattr(self, part).load_state_dict(getattr(earlier, part).state_dict())
+    def load_matching(self, earlier: MaskedLanguageHead) -> None:
+        """Load the head of an earlier training stage; tokens that it does not have stay as initialized."""
+        self._copy_transform(earlier)
         own, theirs = self._ids(), earlier._ids()
         places = torch.searchsorted(theirs, own).clamp_max(len(theirs) - 1)
         known = theirs[places] == own
@@ -83,25 +84,28 @@ class MaskedLanguageHead(nn.Module):
             self.words.weight[known] = earlier.words.weight[places[known]]
 
     def _ids(self) -> Tensor:
-        """Which word piece each row is."""
+        """Return the token id of each row."""
         return self.vocabulary if self.restricted else torch.arange(len(self.bias), device=self.bias.device)
 
     @torch.no_grad()
     def start_from(self, trained: MaskedLanguageHead, word_embeddings: Tensor, vocabulary: Tensor | None) -> None:
-        """Take over a checkpoint's head and word embeddings, all of them or those of ``vocabulary``, ascending ids."""
+        """Copy a checkpoint's head and token embeddings: all, or those of ``vocabulary``, ascending ids."""
         rows = slice(None) if vocabulary is None else vocabulary.to(word_embeddings.device)
-        for part in ("dense", "norm"):
-            getattr(self, part).load_state_dict(getattr(trained, part).state_dict())
+        self._copy_transform(trained)
         self.bias.copy_(trained.bias[rows])
         if self.words is not None:
             self.words.weight.copy_(word_embeddings[rows])
         if vocabulary is not None:
             self.vocabulary.copy_(vocabulary)
 
+    def _copy_transform(self, other: MaskedLanguageHead) -> None:
+        self.dense.load_state_dict(other.dense.state_dict())
+        self.norm.load_state_dict(other.norm.state_dict())
+
 
 @torch.no_grad()
 def plain_head(config: PreTrainedConfig) -> MaskedLanguageHead:
-    """A new head that changes nothing but the norm: dense is the identity, the bias zero."""
+    """Build a new head with the identity as dense and a zero bias."""
     head = MaskedLanguageHead(config)
     nn.init.eye_(head.dense.weight)
     if head.dense.bias is not None:
@@ -110,9 +114,9 @@ def plain_head(config: PreTrainedConfig) -> MaskedLanguageHead:
 
 
 def load_masked_language_head(name_or_path: str) -> MaskedLanguageHead:
-    """The head that the checkpoint was trained with, or a plain one where it has none."""
+    """Load the masked-language head of a checkpoint, or build a plain one if it has none."""
     config = load_config(name_or_path)
-    if is_ours(config):  # a model of ours keeps its heads with their objectives
+    if is_ours(config):  # its heads belong to its objectives
         return plain_head(config.encoder_config)
     head = plain_head(config)
     with quiet_loading():
@@ -127,3 +131,30 @@ def load_masked_language_head(name_or_path: str) -> MaskedLanguageHead:
         if stored in trained:
             parameter.data.copy_(trained[stored])
     return head
+
+
+@torch.no_grad()
+def load_matching_heads(model: PreTrainedModel, name_or_path: str) -> None:
+    """Load heads, language embeddings and extraction of an earlier training stage where both models have the same.
+
+    Heads over word pieces load the pieces that both vocabularies have.
+    """
+    with quiet_loading(), loading_errors(name_or_path, "readable weights (model.safetensors)"):
+        earlier: Any = AutoModelForPreTraining.from_pretrained(name_or_path, use_safetensors=True)
+    if earlier.config.languages and model.config.languages != earlier.config.languages:
+        known = ", ".join(earlier.config.languages)
+        raise RecipeError(f"{name_or_path!r} has embeddings of the languages {known}: set languages to the same list")
+    ours, skipped = model.config.objectives, ["encoder."]
+    for name, settings in earlier.config.objectives.items():
+        if name not in ours or not objective_class(name).continues(ours[name], settings):
+            skipped.append(f"objectives.{name}.")
+    modules = {name: one for name, one in earlier.named_modules() if not name.startswith(tuple(skipped))}
+    weights = {name: one for name, one in earlier.named_parameters() if not name.startswith(tuple(skipped))}
+    for name, module in model.named_modules():
+        if isinstance(module, MaskedLanguageHead):
+            if isinstance(given := modules.get(name), MaskedLanguageHead):
+                module.load_matching(given)
+            weights = {key: one for key, one in weights.items() if not key.startswith(f"{name}.")}
+    for name, weight in model.named_parameters():
+        if name in weights and weight.shape == weights[name].shape:
+            weight.copy_(weights[name])

@@ -1,39 +1,43 @@
 """PPA: post-pretraining alignment by momentum contrast and translation language modelling (Pan et al., 2021).
 
-``objectives/momentum_contrast.py`` holds eq. 1 to 3, ``input_shuffling.py`` the coin that chooses each pair's query.
+``objectives/momentum_contrast.py`` has eq. 1 to 3; ``input_shuffling.py`` chooses the query of each pair at random.
 """
 
 from __future__ import annotations
 
 from dataclasses import field
+from typing import Any
 
 from huggingface_hub.dataclasses import strict
 
-from hf_xsent.models.objectives import AlignmentConfig
+from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
+from hf_xsent.settings.declaring import setting
 
 
 @strict
 class MoCoConfig(AlignmentConfig):
-    """The sentence vector is CLS (section 2.1); L = L_MoCo + L_TLM (eq. 4), whose positions are not reset (2.2)."""
+    """The sentence embedding is CLS (section 2.1); L = L_MoCo + L_TLM (eq. 4) without reset positions (2.2)."""
 
-    model_type = "moco"
+    model_type = "ppa"
 
-    objectives: dict[str, float] = field(
-        default_factory=lambda: {"momentum_contrast": 1.0, "translation_language_modeling": 1.0}
+    objectives: dict[str, Any] = field(
+        default_factory=lambda: {
+            "momentum_contrast": 1.0,
+            "translation_language_modeling": {"weight": 1.0, "reset_positions": False},
+        }
     )
-    random_input_shuffling: bool = True
-    tlm_reset_positions: bool = False
+    random_input_shuffling: bool = setting(True, "Swap source and target of each pair at random.")
 
 
 class MoCoAlignedBert(SentenceEncoderForPreTraining):
-    """What trains: any supported encoder as query encoder, with momentum encoder, projection heads and queue."""
+    """A query encoder with momentum encoder, projection heads and queue, for training."""
 
     config_class = MoCoConfig
 
 
 class MoCoForSentenceEmbedding(SentenceEncoder):
-    """What stays after training: the query encoder and its pooling."""
+    """The query encoder and its pooling after training."""
 
     config_class = MoCoConfig

@@ -1,9 +1,10 @@
-"""The one model that trains: it encodes each batch of pairs once, and every chosen objective reads from that."""
+"""Train a sentence encoder with any objectives: encode each batch of pairs once and add up their losses."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -13,29 +14,24 @@ from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
 
 from hf_xsent.errors import ModelError
+from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.families import backbone_of
-from hf_xsent.models.further_stage import take_over_heads
 from hf_xsent.models.input_shuffling import shuffle_sides
-from hf_xsent.models.loading import is_ours, load_config, load_tokenizer
-from hf_xsent.models.masked_language_head import MaskedLanguageHead, load_masked_language_head, plain_head
-from hf_xsent.models.objectives import OBJECTIVES, WITHOUT_HEAD, AlignmentConfig
-from hf_xsent.models.sentence_encoder import SentenceEncoder
-from hf_xsent.models.vocabulary import RestrictedVocabulary
-from hf_xsent.objectives.gathering import mean_over_processes, sum_over_processes
-from hf_xsent.objectives.masked_language import MaskedLanguageModeling
-from hf_xsent.objectives.momentum_contrast import MomentumContrast
-from hf_xsent.objectives.pairs import (
-    Draw,
-    PairTokens,
-    SentenceObjective,
-    SentencePairs,
-    TokenObjective,
-    TokenStates,
-    WordLinks,
+from hf_xsent.models.last_layers import LastLayers
+from hf_xsent.models.loading import build_encoder, is_ours, load_config, load_tokenizer
+from hf_xsent.models.masked_language_head import (
+    MaskedLanguageHead,
+    load_masked_language_head,
+    load_matching_heads,
+    plain_head,
 )
-from hf_xsent.objectives.representation_translation import RepresentationTranslation
-from hf_xsent.objectives.word_alignment import AlignedWordPrediction
-from hf_xsent.packing import PackedSentences, fingerprints, pack, pool
+from hf_xsent.models.sentence_encoder import SentenceEncoder, View
+from hf_xsent.objectives.base import Objective, Parts, SentenceObjective, Start, TokenObjective
+from hf_xsent.objectives.pairs import PairTokens, SampledTargets, SentencePairs, TokenStates
+from hf_xsent.objectives.registry import objective_class
+from hf_xsent.tensors.gathering import mean_over_processes, sum_over_processes
+from hf_xsent.tensors.packing import PackedSentences, hash_sentences, pack, pool
+from hf_xsent.tensors.word_grid import WordLinks
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -43,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class AlignmentOutput(ModelOutput):
-    """The weighted sum of the objectives, and each of them by name before weighting."""
+    """The weighted sum of all losses, and each unweighted loss by name."""
 
     loss: Tensor | None = None
     losses: dict[str, Tensor] | None = None
@@ -51,235 +47,218 @@ class AlignmentOutput(ModelOutput):
 
 @dataclass(frozen=True)
 class EncodedPairs:
-    """A batch of pairs, encoded once."""
+    """The encoding of a batch of pairs, which all objectives share."""
 
     sentences: SentencePairs
     tokens: PairTokens
     states: TokenStates
-    draws: dict[str, Sequence[Draw]]  # of each token objective
+    sampled: dict[str, Sequence[SampledTargets]]  # by token objective
 
 
 @dataclass(frozen=True)
 class CachedBatch:
-    """What a chunk must know of the batch that it is part of."""
+    """Results of a large batch for one of its chunks, by gradient caching."""
 
-    gradients: Tensor  # 2n × d: of the sentence losses, for the chunk's sources and targets
-    counts: dict[str, list[Tensor]]  # of each token objective, for each part: its tokens in all chunks and processes
+    gradients: Tensor  # 2n × d: gradients of the sentence losses for the chunk's sources and targets
+    counts: dict[str, list[Tensor]]  # by token objective, one per part: the tokens in all chunks and processes
 
 
 class SentenceEncoderForPreTraining(SentenceEncoder):
-    """A sentence encoder with objectives: a preset of a paper or any other mix of them."""
+    """A sentence encoder with objectives: the preset of a paper or any other combination."""
 
-    config_class = AlignmentConfig
+    config_class: Any = AlignmentConfig
 
     objectives: Any
 
     def __init__(self, config: AlignmentConfig, encoder: PreTrainedModel | None = None) -> None:
         config.check_objectives()
         super().__init__(config, encoder)
-        self.objectives = nn.ModuleDict({name: OBJECTIVES[name](config) for name in config.objectives})
+        parts = Parts(
+            config.encoder_config,
+            config.max_length,
+            config.languages,
+            config.mask_token_id,
+            config.unknown_token_id,
+            config.special_token_ids or (),
+            encoder=partial(build_encoder, config.encoder_config),
+            last_layers=partial(LastLayers, config.encoder_config),
+            masked_language_head=partial(MaskedLanguageHead, config.encoder_config),
+        )
+        self.objectives = nn.ModuleDict(
+            {name: objective_class(name)(settings, parts) for name, settings in config.objectives.items()}
+        )
         width = config.encoder_config.hidden_size
         self.training_mlp = nn.Sequential(nn.Linear(width, width), nn.Tanh()) if config.training_mlp else None
         self.post_init()
-        if self.momentum is not None:
-            self.momentum.start_from(self.encoder)
 
     @classmethod
-    def from_backbone(cls, name_or_path: str, *, vocabulary: RestrictedVocabulary | None = None, **config: Any) -> Self:
-        """Start from any pretrained encoder, heads from its own last layers and masked-language head.
+    def from_backbone(cls, name_or_path: str, *, config: Any = None, **settings: Any) -> Self:
+        """Start from a pretrained encoder; heads are initialized from its last layers and its masked-language head.
 
-        From a model of ours, those heads that it was trained with learn on.
-
-        ``vocabulary`` restricts the pieces onto which the RTL head projects.
+        From a model that this package trained, matching heads are loaded too.
         """
-        if cls._masks(config):
-            config = _token_ids(name_or_path) | config
-        if vocabulary is not None:
-            config["rtl_vocabulary_size"] = len(vocabulary.ids)
-        model = super().from_backbone(name_or_path, **config)
-        if model.config.needs_token_ids:
-            ids = None if vocabulary is None else torch.tensor(vocabulary.ids)
-            model._start_heads(load_masked_language_head(name_or_path), ids)
+        loading = {name: settings.pop(name) for name in ("dtype", "attn_implementation") if name in settings}
+        stated: AlignmentConfig = cls.config_of(config, settings)
+        if stated.needs.mask_token:
+            stated = stated.replaced(**_token_ids(name_or_path))
+        model = super().from_backbone(name_or_path, config=stated, **loading)
+        model._start_objectives(name_or_path)
         if is_ours(load_config(name_or_path)):
-            take_over_heads(model, name_or_path)
+            load_matching_heads(model, name_or_path)
         return model
 
     @classmethod
     def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
-        """As every model's; heads that the checkpoint left out start from its encoder."""
+        """Load a checkpoint; objectives without weights in it are initialized from its encoder."""
         if not isinstance(kwargs.get("config"), AlignmentConfig):
             kwargs["config"] = cls.config_class.from_pretrained(*args)
-        if kwargs["config"].needs_token_ids and kwargs["config"].mask_token_id is None:
+        if kwargs["config"].needs.mask_token and kwargs["config"].mask_token_id is None:
             for name, value in _token_ids(str(args[0])).items():
                 setattr(kwargs["config"], name, value)
         loaded: Any = super().from_pretrained(*args, output_loading_info=True, **kwargs)
         model, info = loaded
-        if any(key.startswith("objectives.") for key in info["missing_keys"]):
-            model._start_heads(plain_head(model.config.encoder_config), None)
-        if model.momentum is not None:
-            model.momentum.freeze_keys()  # loading makes every weight trainable
-            if any(key.startswith("objectives.momentum_contrast.") for key in info["missing_keys"]):
-                model.momentum.start_from(model.encoder)
+        missing = {key.split(".")[1] for key in info["missing_keys"] if key.startswith("objectives.")}
+        model._start_objectives(None, missing)
+        for objective in model.objectives.values():
+            objective.freeze()  # loading makes every weight trainable
         return (model, info) if output_loading_info else model
 
-    @classmethod
-    def _masks(cls, config: dict[str, Any]) -> bool:
-        default = next(one for one in fields(cls.config_class) if one.name == "objectives").default_factory
-        objectives = config.get("objectives") or (default() if default is not MISSING else {})
-        return bool({*objectives} & {*OBJECTIVES} - WITHOUT_HEAD)
-
-    def _start_heads(self, trained: MaskedLanguageHead, vocabulary: Tensor | None) -> None:
-        for objective in self.objectives.values():
-            head: Any = getattr(objective, "head", None)
-            if isinstance(objective, RepresentationTranslation):
-                if self.config.mask_token_id is None:
-                    raise ModelError("the RTL head needs mask_token_id, the tokenizer's id of its mask piece")
-                head.start_from(self.encoder, trained, self.config.mask_token_id, vocabulary)
-            elif isinstance(objective, MaskedLanguageModeling | AlignedWordPrediction):
-                head.start_from(trained, self.backbone.word_embeddings.weight, None)
+    def _start_objectives(self, name_or_path: str | None, names: Collection[str] | None = None) -> None:
+        """Initialize new weights of objectives (None: all) from the encoder and the checkpoint's own head."""
+        chosen = [one for name, one in self.objectives.items() if names is None or name in names]
+        if not chosen:
+            return
+        masks = name_or_path is not None and any(one.needs.mask_token for one in chosen)
+        trained = load_masked_language_head(str(name_or_path)) if masks else plain_head(self.config.encoder_config)
+        words = self.backbone.word_embeddings.weight
+        for objective in chosen:
+            objective.start(Start(self.encoder, words, trained, self.config.mask_token_id or 0))
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
         if isinstance(module, MaskedLanguageHead):
             init.zeros_(module.bias)
-        elif isinstance(module, MomentumContrast):
-            init.copy_(module.queue, module.random_queue())
-            init.zeros_(module.identities)
-            init.zeros_(module.pointer)
+        elif isinstance(module, Objective):
+            tensors = dict(module.named_parameters(recurse=False)) | dict(module.named_buffers(recurse=False))
+            for name, value in module.initial_tensors().items():
+                init.copy_(tensors[name], value)
 
-    def forward(  # type: ignore[override]  # training takes pairs where use takes sentences
+    def forward(  # type: ignore[override]  # pairs in training, sentences in use
         self,
         source_input_ids: Tensor,
         source_attention_mask: Tensor,
         target_input_ids: Tensor,
         target_attention_mask: Tensor,
-        language_ids: Tensor | None = None,
-        teacher_vectors: Tensor | None = None,
-        source_words: Tensor | None = None,
-        target_words: Tensor | None = None,
-        links: Tensor | None = None,
+        *,
         cached: CachedBatch | None = None,
-        **_: object,
+        **batch: Tensor | None,
     ) -> AlignmentOutput:
-        """The losses of a batch of pairs; ``language_ids`` (2N) are those of all sources, then of all targets.
+        """Compute the losses of a batch of N pairs.
 
-        ``teacher_vectors`` (N × d) are what distillation's teacher makes of the targets. Objectives over words read the
-        number of each token's word (as wide as the ids, -1 for none) and ``links``, the pairs of word numbers that
-        translate each other (N × L × 2, filled up with -1).
+        Optional: ``language_ids`` (2N: all sources, then all targets); ``teacher_vectors`` (N × d), a teacher's
+        embeddings of the targets; for objectives over words, ``source_words`` and ``target_words`` (the word number of
+        each token, -1 for none) and ``links`` (N × L × 2 word numbers of translations, padded with -1).
 
-        With ``cached`` the pairs are a chunk of a larger batch, whose sentence losses are known: their gradients come
-        in through the vectors, and token losses are taken as shares of the whole batch's.
+        With ``cached``, compute a chunk of a larger batch: the gradients of its sentence losses enter through the
+        embeddings, and token losses are divided by the counts of the larger batch.
         """
-        batch = {
-            "source_input_ids": source_input_ids,
-            "source_attention_mask": source_attention_mask,
-            "target_input_ids": target_input_ids,
-            "target_attention_mask": target_attention_mask,
-            "language_ids": language_ids,
-            "teacher_vectors": teacher_vectors,
-            "source_words": source_words,
-            "target_words": target_words,
-            "links": links,
-        }
+        batch |= {"source_input_ids": source_input_ids, "source_attention_mask": source_attention_mask}
+        batch |= {"target_input_ids": target_input_ids, "target_attention_mask": target_attention_mask}
         encoded = self.encode_pairs({name: one for name, one in batch.items() if one is not None})
         if cached is None:
             total, losses = self.sentence_loss(encoded.sentences)
-            counts = {name: [sum_over_processes(one.count) for one in some] for name, some in encoded.draws.items()}
+            counts = {name: [sum_over_processes(one.count) for one in some] for name, some in encoded.sampled.items()}
         else:
             total, losses, counts = (encoded.sentences.both * cached.gradients).sum(), {}, cached.counts
-        for name, draws in encoded.draws.items():
-            parts = [self.objectives[name](encoded.tokens, encoded.states, draw) for draw in draws]
-            means = [mean_over_processes(one, count) for one, count in zip(parts, counts[name], strict=True)]
+        for name, parts in encoded.sampled.items():
+            sums = [self.objectives[name].token_loss(encoded.tokens, encoded.states, part) for part in parts]
+            means = [mean_over_processes(one, count) for one, count in zip(sums, counts[name], strict=True)]
             loss = torch.stack(means).mean()
-            total = total + self.config.objectives[name] * loss
-            losses[name] = loss.detach()
+            total = total + self.config.objectives[name].weight * loss
+            losses[name] = losses.get(name, 0) + loss.detach()
         return AlignmentOutput(loss=total, losses={name: losses[name] for name in self.objectives if name in losses})
 
-    @property
-    def momentum(self) -> MomentumContrast | None:
-        """The objective that has a momentum encoder, where there is one."""
-        return self.objectives["momentum_contrast"] if self.config.contrasts else None
-
     def end_step(self) -> None:
-        """What is due once after each step of the optimizer: AlignmentTrainer calls it, and so must other loops."""
-        if self.momentum is not None:
-            self.momentum.end_step(self.encoder)
-
-    @property
-    def sentence_objectives(self) -> list[str]:
-        """Those that compare the sentence vectors of the whole batch."""
-        return [name for name, objective in self.objectives.items() if isinstance(objective, SentenceObjective)]
+        """Update momentum encoders and queues; call this once after each optimizer step, as AlignmentTrainer does."""
+        for objective in self.objectives.values():
+            objective.end_step(self.encoder)
 
     def sentence_loss(self, pairs: SentencePairs) -> tuple[Tensor, dict[str, Tensor]]:
-        """The weighted sum of the sentence objectives, and each of them."""
-        losses = {name: self.objectives[name](pairs) for name in self.sentence_objectives}
-        total = sum((self.config.objectives[name] * loss for name, loss in losses.items()), pairs.source.new_zeros(()))
+        """Return the weighted sum of the sentence losses, and each unweighted loss by name."""
+        objectives = {name: one for name, one in self.objectives.items() if isinstance(one, SentenceObjective)}
+        losses = {name: one.sentence_loss(pairs) for name, one in objectives.items()}
+        total = sum(
+            (self.config.objectives[name].weight * loss for name, loss in losses.items()), pairs.source.new_zeros(())
+        )
         return total, {name: loss.detach() for name, loss in losses.items()}
 
     def encode_pairs(self, batch: Mapping[str, Tensor]) -> EncodedPairs:
-        """Everything that objectives read of what ``forward`` takes; random choices come first, to be repeated."""
+        """Encode a batch of ``forward``; random choices precede the encoder, so that a second pass can repeat them."""
         if self.config.random_input_shuffling:
             batch = shuffle_sides(batch)
         ids, masks = ((batch[f"source_{what}"], batch[f"target_{what}"]) for what in ("input_ids", "attention_mask"))
         packed = pack(ids, masks)
-        source_identity, target_identity = map(fingerprints, ids, masks)
+        source_identity, target_identity = map(hash_sentences, ids, masks)
         language_ids, links = batch.get("language_ids"), None
         if "links" in batch:
             words = (batch["source_words"], batch["target_words"])
             flat = torch.cat([side[mask.bool()] for side, mask in zip(words, masks, strict=True)])
             links = WordLinks(flat[packed.token_order], batch["links"])
         pairs = PairTokens(packed, target_identity, language_ids, max(one.shape[1] for one in ids), links)
-        draws = {
-            name: objective.draw(pairs)
+        sampled = {
+            name: objective.sample(pairs)
             for name, objective in self.objectives.items()
             if isinstance(objective, TokenObjective)
         }
-        states, vectors = self._encode_what_is_read(packed, language_ids)
+        states, vectors = self._encode_needed(packed, language_ids)
         source, target = vectors.chunk(2)
         sentences = SentencePairs(
             source, target, source_identity, target_identity, batch.get("teacher_vectors"), self._keys(packed)
         )
-        return EncodedPairs(sentences, pairs, states, draws)
+        return EncodedPairs(sentences, pairs, states, sampled)
 
-    def _encode_what_is_read(self, packed: PackedSentences, language_ids: Tensor | None) -> tuple[TokenStates, Tensor]:
-        """The states that objectives read and 2N × d vectors, with zeros for a side that none of them reads.
+    def _encode_needed(self, packed: PackedSentences, language_ids: Tensor | None) -> tuple[TokenStates, Tensor]:
+        """Return the hidden states that objectives read and 2N × d embeddings, zero for a side that none of them reads.
 
-        Of sentences whose vector alone is read, and is [CLS], the last layer computes nothing else.
+        With [CLS] pooling, the last layer computes only [CLS] of sentences whose other hidden states are not read.
         """
         objectives = [*self.objectives.values()]
-        whole = frozenset[str]().union(*(getattr(one, "reads", ()) for one in objectives))
-        sides = whole.union(*(getattr(one, "vectors", ()) for one in objectives))
+        states_read = frozenset[str]().union(*(one.states_read for one in objectives))
+        sides = states_read.union(*(one.needs.embeddings for one in objectives))
         words = self.backbone.word_embeddings.weight
         if not sides:
             none = torch.empty_like(packed.first_tokens[:0])
             empty = words.new_zeros(len(packed.lengths), words.shape[1])
-            return TokenStates(packed, empty[:0], none, self._encode, words), empty
+            return TokenStates(packed, empty[:0], none, self._encode, words, empty), empty
         part, extra = packed, self._language_vectors(packed, language_ids)
         rows = torch.tensor(["source" in sides, "target" in sides], device=words.device)
         rows = rows.repeat_interleave(len(packed.lengths) // 2)
         if len(sides) == 1:
-            part, extra = packed.only(rows), None if extra is None else extra[packed.whole(rows)]
+            part, extra = packed.select(rows), None if extra is None else extra[packed.token_mask(rows)]
         tokens = None
-        if self.config.pooling == "cls" and not sides <= whole:
-            tokens = _tokens_read(part, whole)
-        states = TokenStates(part, self.backbone.encode(part, None, tokens, extra), tokens, self._encode, words)
+        if self.config.pooling == "cls" and not sides <= states_read:
+            tokens = _tokens_read(part, states_read)
+        hidden = self.backbone.encode(part, None, tokens, extra)
+        states = TokenStates(part, hidden, tokens, self._encode, words, hidden[:0])
         vectors = self._sentence_vectors(states)
         if part is packed:
-            return states, vectors
-        numbers = packed.whole(rows).nonzero().squeeze(1)
-        states = replace(states, packed=packed, tokens=numbers if tokens is None else numbers[tokens])
-        everywhere = vectors.new_zeros(len(packed.lengths), vectors.shape[1])
-        return states, everywhere.index_copy(0, rows.nonzero().squeeze(1), vectors)
+            return replace(states, embeddings=vectors), vectors
+        indices = packed.token_mask(rows).nonzero().squeeze(1)
+        both = vectors.new_zeros(len(packed.lengths), vectors.shape[1])
+        both = both.index_copy(0, rows.nonzero().squeeze(1), vectors)
+        read = indices if tokens is None else indices[tokens]
+        return replace(states, packed=packed, tokens=read, embeddings=both), both
 
     @torch.no_grad()
     def _keys(self, packed: PackedSentences) -> Tensor | None:
-        """What the momentum encoder makes of the targets."""
-        if self.momentum is None:
+        """Embed the targets by the momentum encoder; None if no objective has one."""
+        objective = next((one for one in self.objectives.values() if one.needs.momentum_encoder), None)
+        if objective is None:
             return None
         count = len(packed.lengths)
-        targets = packed.only(torch.arange(count, device=packed.lengths.device) >= count // 2)
-        return self._embed_with(backbone_of(self.momentum.key_encoder), targets)
+        targets = packed.select(torch.arange(count, device=packed.lengths.device) >= count // 2)
+        return self._embed_with(backbone_of(objective.key_encoder), targets, View(None, self.config.pooling))
 
     def _sentence_vectors(self, states: TokenStates) -> Tensor:
         packed = states.packed
@@ -290,30 +269,36 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         vectors = vectors[packed.restore]
         return self._finish(vectors if self.training_mlp is None else self.training_mlp(vectors))
 
-    def _encode(self, packed: PackedSentences, tokens: Tensor, language_ids: Tensor | None) -> Tensor:
+    def _encode(self, packed: PackedSentences, tokens: Tensor | None, language_ids: Tensor | None) -> Tensor:
         extra = self.language_embeddings(cast(Tensor, language_ids)) if self.config.languages else None
         return self.backbone.encode(packed, tokens=tokens, extra_embeddings=extra)
 
 
 def _tokens_read(packed: PackedSentences, sides: frozenset[str]) -> Tensor:
-    """[CLS] of every sentence, and all tokens of one side; ascending."""
+    """Return the ascending indices of [CLS] of every sentence and of all tokens of one side."""
     if not sides:
         return packed.first_tokens
     count = len(packed.lengths) // 2
-    whole = torch.zeros_like(packed.lengths, dtype=torch.bool)
-    whole[packed.restore[:count] if "source" in sides else packed.restore[count:]] = True
-    read = torch.repeat_interleave(whole, packed.lengths)
+    selected = torch.zeros_like(packed.lengths, dtype=torch.bool)
+    selected[packed.restore[:count] if "source" in sides else packed.restore[count:]] = True
+    read = torch.repeat_interleave(selected, packed.lengths)
     read[packed.first_tokens] = True
     return read.nonzero().squeeze(1)
 
 
 def _token_ids(name_or_path: str) -> dict[str, Any]:
-    """What objectives that mask must know of the tokenizer."""
+    """Return the special token ids that objectives with masking need."""
     tokenizer = load_tokenizer(name_or_path)
     if tokenizer.mask_token_id is None:
-        raise ModelError(f"the tokenizer of {name_or_path!r} has no mask piece: set mask_token and save it again")
+        raise ModelError(f"the tokenizer of {name_or_path!r} has no mask_token: set it and save the tokenizer")
     return {
         "mask_token_id": tokenizer.mask_token_id,
         "unknown_token_id": tokenizer.unk_token_id,
         "special_token_ids": sorted(tokenizer.all_special_ids),
     }
+
+
+class AlignmentForSentenceEmbedding(SentenceEncoder):
+    """The encoder and its pooling after training with any objectives."""
+
+    config_class = AlignmentConfig

@@ -1,10 +1,9 @@
-"""The base of every model here: an encoder, a pooling, one vector a sentence."""
+"""Embed sentences with any supported encoder and a pooling: the base class of all models."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,78 +14,69 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
 
+from hf_xsent.compat import attention_of
 from hf_xsent.errors import ModelError, RecipeError, nearest
+from hf_xsent.files import is_local
 from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone
 from hf_xsent.models.families import backbone_of, family
 from hf_xsent.models.loading import build_encoder, load_encoder, load_encoder_config
-from hf_xsent.packing import POOLINGS, PackedSentences, pack, pool, unpack
+from hf_xsent.settings.declaring import check_settings, declared, is_derived, types_of
+from hf_xsent.settings.model import EncoderSettings
+from hf_xsent.settings.reading import typed
+from hf_xsent.tensors.packing import PackedSentences, pack, pool, unpack
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
 @strict
-class SentenceEncoderConfig(PreTrainedConfig):
-    """How an encoder's states become one vector a sentence."""
+class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
+    """The config of an encoder and of the pooling of its hidden states into sentence embeddings."""
 
     model_type = "sentence-encoder"
     sub_configs = {"encoder_config": AutoConfig}
 
     encoder_config: Any = None  # the encoder's own config, or its dict
-    pooling: str = "cls"
-    normalize: bool = False
-    max_length: int = 128
-    dropout: float | None = None  # of the encoder in training; None: as it comes
-    languages: list[str] | None = (
-        None  # those with a language embedding, added to the word vectors; None: no such thing
-    )
-    lora_rank: int | None = None  # of the adapters that the encoder has until they are merged; None: it has none
-    lora_alpha: float | None = None  # they are scaled by alpha / rank; None: 2
-    lora_targets: list[str] | None = None  # the linear layers that have one; None: all
 
     def __post_init__(self, **kwargs: Any) -> None:
-        """Rebuild the encoder's config from its dict and check the values against each other."""
+        """Build the encoder's config from its dict and validate all values."""
         if isinstance(self.encoder_config, Mapping):
             self.encoder_config = AutoConfig.for_model(**self.encoder_config)
         super().__post_init__(**kwargs)
-        if self.pooling not in POOLINGS:
-            raise RecipeError(
-                f"unknown pooling {self.pooling!r}: use one of {', '.join(POOLINGS)}" + nearest(self.pooling, POOLINGS)
-            )
-        if self.dropout is not None and not 0 <= self.dropout < 1:
-            raise RecipeError(f"dropout {self.dropout} is not a probability below 1")
+        check_settings(self)
         if self.lora_rank is None and (self.lora_alpha is not None or self.lora_targets):
-            raise RecipeError(
-                "lora_alpha and lora_targets say how adapters are, but there are none: give lora_rank, too"
-            )
-        if min(1 if one is None else one for one in (self.lora_rank, self.lora_alpha)) <= 0:
-            raise RecipeError(f"lora_rank {self.lora_rank} and lora_alpha {self.lora_alpha} must be positive")
+            raise RecipeError("lora_alpha and lora_targets need adapters: set lora_rank too")
         if self.encoder_config is not None:
             longest = family(self.encoder_config).max_length(self.encoder_config)
-            if not 2 <= self.max_length <= longest:
+            if self.max_length > longest:
                 raise RecipeError(
-                    f"max_length {self.max_length} does not fit: this encoder takes 2 to {longest} tokens a sentence"
+                    f"max_length {self.max_length} does not fit: this encoder takes 2 to {longest} tokens per sentence"
                 )
 
     @classmethod
     def setting_names(cls) -> list[str]:
-        """The names that a recipe may set."""
+        """Return the names that a recipe may set."""
         inherited = {field.name for field in fields(PreTrainedConfig)} | {"encoder_config"}
-        return [field.name for field in fields(cls) if field.name not in inherited]
+        return [name for name in declared(cls) if name not in inherited]
+
+    def replaced(self, **changes: Any) -> Self:
+        """Return the config with other values, validated again."""
+        names = [*self.setting_names(), *(one.name for one in fields(self) if is_derived(one))]
+        return type(self)(**{name: getattr(self, name) for name in names} | changes)
 
 
 @dataclass(frozen=True)
 class View:
-    """Which states become a sentence's vector: those after this layer (0 are the embeddings), pooled in this way."""
+    """The layer whose hidden states are pooled into a sentence embedding, and the pooling."""
 
-    layer: int | None  # None: what the model makes of several
+    layer: int | None  # 0: the embeddings; None: the model's mix of layers
     pooling: str
 
 
 @dataclass
 class SentenceEncoderOutput(ModelOutput):
-    """Token states, padded as the input was, and one vector a sentence (also under the name others look for)."""
+    """Hidden states, padded like the input, and sentence embeddings, also under the usual name ``pooler_output``."""
 
     last_hidden_state: Tensor | None = None
     sentence_embedding: Tensor | None = None
@@ -94,21 +84,21 @@ class SentenceEncoderOutput(ModelOutput):
 
 
 class SentenceEncoder(PreTrainedModel):
-    """Any supported encoder with a pooling; subclasses add what a method trains."""
+    """A supported encoder with a pooling; subclasses add the weights that a method trains."""
 
-    config_class = SentenceEncoderConfig
+    config_class: Any = SentenceEncoderConfig
     base_model_prefix = ""
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_attention_backend = True
-    _keys_to_ignore_on_load_unexpected = [r"^objectives\.", r"^training_mlp\."]  # what only training needs
+    _keys_to_ignore_on_load_unexpected = [r"^objectives\.", r"^training_mlp\."]  # only for training
 
     def __init__(self, config: SentenceEncoderConfig, encoder: PreTrainedModel | None = None) -> None:
         super().__init__(config)
         if config.encoder_config is None:
-            raise ModelError("the config names no encoder: start from one with from_backbone(name_or_path)")
+            raise ModelError("the config has no encoder_config: use from_backbone(name_or_path)")
         self.encoder: Any = build_encoder(config.encoder_config) if encoder is None else encoder
         if config.lora_rank is not None:
             alpha = 2.0 * config.lora_rank if config.lora_alpha is None else config.lora_alpha
@@ -122,54 +112,64 @@ class SentenceEncoder(PreTrainedModel):
         cls,
         name_or_path: str,
         *,
+        config: Any = None,
         dtype: torch.dtype = torch.float32,
         attn_implementation: str | None = None,
-        **config: Any,
+        **settings: Any,
     ) -> Self:
-        """Start from any encoder or model of ours; ``config`` sets what the config's ``setting_names()`` list."""
+        """Start from a pretrained encoder or a model of this package, with a config or with ``setting_names()``."""
+        stated = cls.config_of(config, settings)
+        options: dict[str, Any] = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
+        if stated.dropout is not None:
+            options |= dict.fromkeys(family(load_encoder_config(name_or_path)).dropouts, stated.dropout)
+        encoder = load_encoder(name_or_path, dtype=dtype, **options)
+        if is_local(name_or_path):
+            encoder.config.name_or_path = ""  # do not publish local paths
+        chosen = {"attn_implementation": attention_of(encoder.config)}  # the new config would reset it
+        return cls(stated.replaced(encoder_config=encoder.config, **chosen), encoder=encoder)
+
+    @classmethod
+    def config_of(cls, config: Any, settings: Mapping[str, Any]) -> Any:
+        """Build a config without an encoder from settings, or apply the settings to the given config."""
         keys = cls.config_class.setting_names()
-        for key in config:
+        for key in settings:
             if key not in keys:
                 raise RecipeError(f"{cls.config_class.__name__} has no setting {key!r}" + nearest(key, keys))
-        options: dict[str, Any] = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
-        if config.get("dropout") is not None:
-            options |= dict.fromkeys(family(load_encoder_config(name_or_path)).dropouts, config["dropout"])
-        encoder = load_encoder(name_or_path, dtype=dtype, **options)
-        if Path(name_or_path).is_dir():
-            encoder.config._name_or_path = ""  # a path of this machine is nobody else's business
-        chosen = {"attn_implementation": encoder.config._attn_implementation}  # else the config would reset it
+        hints = types_of(cls.config_class, settings)
+        settings = {
+            key: value if key == "objectives" else typed(key, value, hints[key]) for key, value in settings.items()
+        }
         try:
-            whole = cls.config_class(encoder_config=encoder.config, **config, **chosen)
+            return cls.config_class(**settings) if config is None else config.replaced(**settings)
         except (TypeError, AttributeError, StrictDataclassError) as error:
-            wrong = ", ".join(f"{key}={value!r}" for key, value in config.items())
+            wrong = ", ".join(f"{key}={value!r}" for key, value in settings.items())
             raise RecipeError(f"a value has the wrong type among {wrong}: {' '.join(str(error).split())}") from error
-        return cls(whole, encoder=encoder)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Language embeddings start at zero, where they change nothing; the encoder knows its own start."""
+        """Initialize language embeddings to zero and the rest as transformers does."""
         if module is getattr(self, "language_embeddings", None):
             init.zeros_(module.weight)
         else:
             super()._init_weights(module)
 
     def merge_adapters(self) -> None:
-        """Make the encoder a plain one again, with what its adapters have learnt."""
+        """Merge LoRA adapters into the encoder's weights and remove them."""
         if self.config.lora_rank is not None:
             merge_adapters(self.encoder)
             self.config.lora_rank = self.config.lora_alpha = self.config.lora_targets = None
 
     @property
     def backbone(self) -> Backbone:
-        """The encoder behind the face that all families share."""
+        """The encoder's backbone, which has one interface for all families."""
         return backbone_of(self.encoder)
 
     def get_input_embeddings(self) -> nn.Module:
-        """The table of word-piece vectors."""
+        """Return the token embeddings."""
         return self.encoder.get_input_embeddings()
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        """Replace the table of word-piece vectors, after adding pieces to the tokenizer for instance."""
+        """Replace the token embeddings, for example after adding tokens to the tokenizer."""
         self.encoder.set_input_embeddings(value)
         for config in (self.encoder.config, self.config.encoder_config):
             config.vocab_size = value.num_embeddings
@@ -177,49 +177,28 @@ class SentenceEncoder(PreTrainedModel):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, language_ids: Tensor | None = None, **_: object
     ) -> SentenceEncoderOutput:
-        """Token states and sentence vectors of a padded batch."""
-        if attention_mask is None:
-            attention_mask = torch.ones_like(input_ids)
-        packed = pack([input_ids], [attention_mask])
-        states = self.backbone.encode(packed, extra_embeddings=self._language_vectors(packed, language_ids))
-        vectors = self._finish(pool(states, packed, self.config.pooling)[packed.restore])
-        return SentenceEncoderOutput(
-            last_hidden_state=unpack(states, packed, attention_mask),
-            sentence_embedding=vectors,
-            pooler_output=vectors,
-        )
+        """Return hidden states and sentence embeddings of a padded batch."""
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        packed = pack([input_ids], [mask])
+        hidden, vectors = self._encode_last(packed, language_ids)
+        return SentenceEncoderOutput(unpack(hidden, packed, mask), sentence_embedding=vectors, pooler_output=vectors)
+
+    def _encode_last(self, packed: PackedSentences, language_ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return T × d last hidden states and N × d sentence embeddings, in the caller's order."""
+        hidden = self.backbone.encode(packed, extra_embeddings=self._language_vectors(packed, language_ids))
+        return hidden, self._finish(pool(hidden, packed, self.config.pooling)[packed.restore])
 
     @property
-    def own_layer(self) -> int | None:
-        """The layer that sentence vectors are made of unless another is asked for."""
+    def default_layer(self) -> int | None:
+        """The layer whose hidden states are pooled by default."""
         return len(self.backbone.layers)
 
     def embed(
-        self,
-        input_ids: Sequence[Tensor],
-        attention_masks: Sequence[Tensor],
-        language_ids: Tensor | None = None,
-        layer: int | None = None,
-        pooling: str | None = None,
+        self, input_ids: Sequence[Tensor], attention_masks: Sequence[Tensor], language_ids: Tensor | None = None
     ) -> Tensor:
-        """The sentence vectors of several padded batches, in order: the lean path of training and evaluation."""
-        packed = pack(input_ids, attention_masks)
-        return self._embed_with(self.backbone, packed, layer, pooling, self._language_vectors(packed, language_ids))
-
-    def _embed_with(
-        self,
-        backbone: Backbone,
-        packed: PackedSentences,
-        layer: int | None = None,
-        pooling: str | None = None,
-        extra: Tensor | None = None,
-    ) -> Tensor:
-        pooling = pooling or self.config.pooling
-        if pooling == "cls":
-            vectors = backbone.encode(packed, layer, tokens=packed.first_tokens, extra_embeddings=extra)
-        else:
-            vectors = pool(backbone.encode(packed, layer, extra_embeddings=extra), packed, pooling)
-        return self._finish(vectors[packed.restore])
+        """Return the sentence embeddings of several padded batches, in order."""
+        view = View(self.default_layer, self.config.pooling)
+        return self.embed_views(input_ids, attention_masks, [view], language_ids)[0]
 
     def embed_views(
         self,
@@ -228,11 +207,12 @@ class SentenceEncoder(PreTrainedModel):
         views: Sequence[View],
         language_ids: Tensor | None = None,
     ) -> list[Tensor]:
-        """As ``embed``, in several views of one pass through the encoder."""
-        if len(views) == 1:
-            return [self.embed(input_ids, attention_masks, language_ids, views[0].layer, views[0].pooling)]
+        """Return one tensor of sentence embeddings per view, from one pass through the encoder."""
         packed = pack(input_ids, attention_masks)
-        states = self.backbone.hidden_states(packed, self._language_vectors(packed, language_ids))
+        extra = self._language_vectors(packed, language_ids)
+        if len(views) == 1:
+            return [self._embed_with(self.backbone, packed, views[0], extra)]
+        states = self.backbone.hidden_states(packed, extra)
         vectors = {}
         for layer, hidden in zip(range(max(view.layer or 0 for view in views) + 1), states, strict=False):
             for view in views:
@@ -240,13 +220,22 @@ class SentenceEncoder(PreTrainedModel):
                     vectors[view] = self._finish(pool(hidden, packed, view.pooling)[packed.restore])
         return [vectors[view] for view in views]
 
+    def _embed_with(
+        self, backbone: Backbone, packed: PackedSentences, view: View, extra: Tensor | None = None
+    ) -> Tensor:
+        if view.pooling == "cls":
+            vectors = backbone.encode(packed, view.layer, packed.first_tokens, extra)
+        else:
+            vectors = pool(backbone.encode(packed, view.layer, extra_embeddings=extra), packed, view.pooling)
+        return self._finish(vectors[packed.restore])
+
     def _language_vectors(self, packed: PackedSentences, language_ids: Tensor | None) -> Tensor | None:
-        """T × d embeddings of each token's language; ``language_ids`` are the caller's N."""
+        """Return T × d language embeddings of the tokens; ``language_ids`` holds the caller's N."""
         if not self.config.languages:
             return None
         if language_ids is None:
             raise ModelError(
-                f"this model has language embeddings: pass language_ids, numbers into {self.config.languages}"
+                f"this model has language embeddings: pass language_ids, indices of {self.config.languages}"
             )
         packed_ids = torch.empty_like(language_ids)
         packed_ids[packed.restore] = language_ids

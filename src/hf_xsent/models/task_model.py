@@ -1,6 +1,6 @@
-"""Hugging Face's own task models (classification, answer spans, …) over any encoder, run without padding.
+"""Run Hugging Face's task models (classification, answer spans, …) over any encoder without padding.
 
-What is saved is an ordinary folder of transformers: its class, its head, no code of ours.
+Saved models are ordinary transformers folders, which load without this package.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ from hf_xsent.errors import ModelError
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.families import backbone_of
 from hf_xsent.models.loading import quiet_loading
-from hf_xsent.packing import pack, unpack
+from hf_xsent.tensors.packing import pack, unpack
 
 
 def task_model(name_or_path: str, kind: Any, **config: Any) -> PreTrainedModel:
-    """A new ``kind``, such as ``AutoModelForSequenceClassification``, over a trained encoder; its head is random.
+    """Build a ``kind``, such as ``AutoModelForSequenceClassification``, with a random head over a trained encoder.
 
-    The encoder is a checkpoint of ours, an exported folder or any supported one. None brings a pooler along: where
-    the head has one (BERT's), it starts as random as the rest, whatever the encoder was.
+    The encoder is a checkpoint of this package, an exported folder or a supported encoder. If the head includes a
+    pooler (BERT's), the pooler is random too.
     """
     opened = SentenceEmbedder.from_pretrained(name_or_path, device="cpu").model
     if opened.config.languages:
-        raise ModelError(f"{name_or_path!r} has language embeddings, for which a task model has no place")
+        raise ModelError(
+            f"{name_or_path!r} has language embeddings, which task models do not support: use another model"
+        )
     opened.merge_adapters()
     encoder = opened.encoder
     for key, value in config.items():
@@ -42,7 +44,7 @@ def task_model(name_or_path: str, kind: Any, **config: Any) -> PreTrainedModel:
 
 
 def without_padding(model: PreTrainedModel) -> PreTrainedModel:
-    """Let the encoder within compute no padding; its states come back padded, with zeros there."""
+    """Make the model's encoder run without padding; its hidden states are padded with zeros."""
     encoder: Any = model.base_model
     backbone = backbone_of(encoder)
     pooler = getattr(encoder, "pooler", None)

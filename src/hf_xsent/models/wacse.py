@@ -1,23 +1,24 @@
-"""WACSE: word-aligned cross-lingual sentence embedding, for low-resource languages above all (Miao et al., 2024)."""
+"""WACSE: word-aligned cross-lingual sentence embedding for low-resource languages (Miao et al., 2024)."""
 
 from __future__ import annotations
 
 from dataclasses import field
+from typing import Any
 
 from huggingface_hub.dataclasses import strict
 
-from hf_xsent.models.objectives import AlignmentConfig
+from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 
 
 @strict
 class WacseConfig(AlignmentConfig):
-    """The sentence vector is CLS, no pooler; L = 0.8 TR + 0.1 AWP + 0.1 WTR (eq. 11, section 4.3)."""
+    """The sentence embedding is CLS, no pooler; L = 0.8 TR + 0.1 AWP + 0.1 WTR (eq. 11, section 4.3)."""
 
     model_type = "wacse"
 
-    objectives: dict[str, float] = field(
+    objectives: dict[str, Any] = field(
         default_factory=lambda: {
             "translation_ranking": 0.8,
             "aligned_word_prediction": 0.1,
@@ -27,12 +28,12 @@ class WacseConfig(AlignmentConfig):
 
 
 class WacseForPreTraining(SentenceEncoderForPreTraining):
-    """What trains: any supported encoder with WACSE's objectives, on pairs with word links."""
+    """A supported encoder with WACSE's objectives, trained on pairs with word links."""
 
     config_class = WacseConfig
 
 
 class WacseForSentenceEmbedding(SentenceEncoder):
-    """What stays after training: the encoder and its pooling."""
+    """The encoder and its pooling after training."""
 
     config_class = WacseConfig

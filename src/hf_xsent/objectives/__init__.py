@@ -1,1 +1,1 @@
-"""Losses as pure tensor work, one file per idea of the papers; nothing here knows a model, a file or a trainer."""
+"""Losses over tensors, one file per objective of the papers, independent of models, files and trainers."""

@@ -1,73 +1,96 @@
-"""Unsupervised dual pivot: a critic that tells languages apart, and maps between them that return where they began.
+"""Unsupervised dual pivot: a critic that distinguishes two languages, and cycle-consistent maps between them.
 
-Both read sentences of two languages that need not translate each other: row i of one side says nothing of the other's.
+    L_disc = d(y_s) - d(y_t), d linear (Wasserstein);    L_adv = -L_disc                          (section 3.2)
+    L_cycle = h(y_s, G(F(y_s))) + h(F(G(y_t)), y_t), h the triplet ranking;    L = L_adv + λ L_cycle
+
+The sentences of the two languages are unpaired: row i of one side is unrelated to row i of the other.
+
+>>> source, target, d = torch.eye(2), torch.ones(2, 2), torch.tensor([[0.5, 1.0]])
+>>> torch.allclose(score_difference(source, target, d), (source @ d.T).mean() - (target @ d.T).mean())
+True
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hf_xsent.objectives.gathering import mean_over_processes, sum_over_processes
-from hf_xsent.objectives.pairs import SentenceObjective, SentencePairs
-from hf_xsent.objectives.triplet import triplet_ranking_loss
+from hf_xsent.objectives.base import SIDES, Needs, Parts, SentenceObjective
+from hf_xsent.objectives.pairs import SentencePairs
+from hf_xsent.objectives.settings import ObjectiveSettings
+from hf_xsent.objectives.triplet import TripletRankingSettings, triplet_ranking_loss
+from hf_xsent.settings.declaring import setting
+from hf_xsent.tensors.gathering import mean_over_rows
+
+
+@dataclass(frozen=True)
+class AdversarialSettings(ObjectiveSettings):
+    """The settings of the critic."""
+
+    critic_steps: int = setting(2, "Steps of the critic (κ) before each step of the extraction.", at_least=1)
+    clip: float | None = setting(
+        None, "Clamp the critic's weights to this distance from zero; without it, free.", above=0
+    )
+
+
+@dataclass(frozen=True)
+class CycleConsistencySettings(TripletRankingSettings):
+    """The settings of the triplet ranking in the cycle; the weight is λ."""
 
 
 class Adversarial(SentenceObjective):
-    """L_adv = -L_disc, with L_disc = d(source) - d(target) as in Wasserstein GANs; d is linear.
+    """L_adv, which trains the extraction; ``critic_loss`` trains the critic d by a separate optimizer."""
 
-    The loss moves what makes the sentence vectors. The critic d is moved by ``critic_loss`` alone, with an optimizer
-    and steps of its own: to all others its weights are constants.
-    """
+    Settings = AdversarialSettings
+    needs = Needs(embeddings=SIDES, pairs=False, frozen_encoder=True)
 
-    def __init__(self, width: int, clip: float | None = None, penalty: float | None = None) -> None:
-        super().__init__()
-        self.critic = nn.Linear(width, 1, bias=False).requires_grad_(False)
-        self.clip = clip
-        self.penalty = penalty
+    def __init__(self, settings: Any, parts: Parts) -> None:
+        super().__init__(settings, parts)
+        self.critic_steps = settings.critic_steps
+        self.critic = nn.Linear(parts.encoder_config.hidden_size, 1, bias=False).requires_grad_(False)
 
-    def forward(self, pairs: SentencePairs) -> Tensor:
-        """L_adv of the batch."""
+    def sentence_loss(self, pairs: SentencePairs) -> Tensor:
+        """Compute L_adv of the batch."""
         return -score_difference(pairs.source, pairs.target, self.critic.weight.detach())
 
     def critic_loss(self, source: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-        """L_disc with this weight of the critic; a gradient penalty pulls the length of its gradient to 1.
-
-        A linear critic has the same gradient everywhere, its weight: there is nothing to interpolate.
-        """
-        loss = score_difference(source.detach(), target.detach(), weight)
-        return loss if self.penalty is None else loss + self.penalty * (weight.norm() - 1).square()
+        """Compute L_disc with this weight of the critic."""
+        return score_difference(source.detach(), target.detach(), weight)
 
     @torch.no_grad()
     def clip_critic(self) -> None:
-        """Keep each weight of the critic within ``clip`` of zero."""
-        if self.clip is not None:
-            self.critic.weight.clamp_(-self.clip, self.clip)
+        """Clamp each weight of the critic to ``clip``."""
+        if self.settings.clip is not None:
+            self.critic.weight.clamp_(-self.settings.clip, self.settings.clip)
 
 
 def score_difference(source: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-    """Mean of d over the sources minus mean of d over the targets, of all processes."""
-    count = sum_over_processes(torch.tensor(len(source), device=source.device))
+    """Return the mean of d over the sources minus its mean over the targets, of all processes."""
     difference = F.linear(source, weight.to(source.dtype)).sum() - F.linear(target, weight.to(target.dtype)).sum()
-    return mean_over_processes(difference, count)
+    return mean_over_rows(difference, source)
 
 
 class CycleConsistency(SentenceObjective):
-    """L_cycle = h(s, G(F(s))) + h(F(G(t)), t): a sentence is found again after both maps; h is the triplet ranking."""
+    """L_cycle with the linear maps F and G."""
 
-    def __init__(self, width: int, margin: float = 0.0, negatives: int = 1) -> None:
-        super().__init__()
-        self.to_target = nn.Linear(width, width, bias=False)
-        self.to_source = nn.Linear(width, width, bias=False)
-        self.margin = margin
-        self.negatives = negatives
+    Settings = CycleConsistencySettings
+    needs = Needs(embeddings=SIDES, pairs=False, frozen_encoder=True)
 
-    def forward(self, pairs: SentencePairs) -> Tensor:
-        """L_cycle of the batch."""
-        source, target = pairs.source, pairs.target
-        source_again = self.to_source(self.to_target(source))
-        target_again = self.to_target(self.to_source(target))
-        of_source = triplet_ranking_loss(source, source_again, self.margin, self.negatives, pairs.source_identity)
-        of_target = triplet_ranking_loss(target_again, target, self.margin, self.negatives, pairs.target_identity)
+    def __init__(self, settings: Any, parts: Parts) -> None:
+        super().__init__(settings, parts)
+        width = parts.encoder_config.hidden_size
+        self.to_target = nn.Linear(width, width, bias=False)  # F
+        self.to_source = nn.Linear(width, width, bias=False)  # G
+
+    def sentence_loss(self, pairs: SentencePairs) -> Tensor:
+        """Compute L_cycle of the batch."""
+        source, target, margin, negatives = pairs.source, pairs.target, self.settings.margin, self.settings.negatives
+        source_cycled = self.to_source(self.to_target(source))
+        target_cycled = self.to_target(self.to_source(target))
+        of_source = triplet_ranking_loss(source, source_cycled, margin, negatives, pairs.source_identity)
+        of_target = triplet_ranking_loss(target_cycled, target, margin, negatives, pairs.target_identity)
         return of_source + of_target

@@ -1,38 +1,61 @@
-"""Distillation from a teacher's vectors (Reimers & Gurevych, 2020): both sides of a pair shall get its target's.
+"""Distillation (Reimers & Gurevych, 2020): train both sides of a pair to match a teacher's embedding of the target.
 
-With English on the target side, a teacher that knows English alone makes a student of many languages.
+    L = 1/2N Σ_i ( MSE(x_i, t(y_i)) + MSE(y_i, t(y_i)) ), with t the teacher, frozen.
+
+With English on the target side, an English teacher trains a student of many languages.
+
+>>> x, y, teacher = torch.eye(2), torch.zeros(2, 2), torch.ones(2, 2)
+>>> plain = (F.mse_loss(x, teacher) + F.mse_loss(y, teacher)) / 2
+>>> torch.allclose(distillation_loss(torch.cat((x, y)), teacher), plain)
+True
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: F401 - for the docstring's computation
 
-from hf_xsent.errors import ModelError
-from hf_xsent.objectives.gathering import mean_over_processes, sum_over_processes
-from hf_xsent.objectives.pairs import SentenceObjective, SentencePairs
+from hf_xsent.errors import ModelError, RecipeError
+from hf_xsent.objectives.base import SIDES, Needs, SentenceObjective
+from hf_xsent.objectives.pairs import SentencePairs
+from hf_xsent.objectives.settings import ObjectiveSettings
+from hf_xsent.settings.declaring import setting
+from hf_xsent.tensors.gathering import mean_over_rows
 
-MEASURES = {
-    "mse": lambda student, teacher: (student - teacher).square().mean(1),
-    "cosine": lambda student, teacher: 1 - F.cosine_similarity(student, teacher),
-}
+
+@dataclass(frozen=True)
+class DistillationSettings(ObjectiveSettings):
+    """The settings of distillation."""
+
+    teacher: str | None = setting(None, "Learn the embeddings of this model: a Hub id or a folder.", saved=False)
+
+
+def distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
+    """Compute the mean squared distance of the student's 2N embeddings from the teacher's of the N targets."""
+    distances = (student - teacher.repeat(2, 1)).square().mean(1)
+    return mean_over_rows(distances.sum(), distances)
 
 
 class Distillation(SentenceObjective):
-    """The mean distance of the student's 2N vectors from the teacher's of the N targets, in float32."""
+    """The distance to the teacher's embeddings, in float32 or wider."""
 
-    def __init__(self, measure: str = "mse") -> None:
-        super().__init__()
-        self.measure = measure
+    Settings = DistillationSettings
+    needs = Needs(embeddings=SIDES, teacher=True)
 
-    def forward(self, pairs: SentencePairs) -> Tensor:
-        """The loss of the batch."""
+    @classmethod
+    def check(cls, settings: Any, config: Any) -> None:
+        """Raise an error if training_mlp would change the trained embeddings."""
+        if config.training_mlp:
+            raise RecipeError("distillation trains the embeddings without training_mlp: remove one of them")
+
+    def sentence_loss(self, pairs: SentencePairs) -> Tensor:
+        """Compute the loss of the batch."""
         if pairs.teacher is None:
-            raise ModelError("distillation needs the teacher's vectors of the targets: pass them as teacher_vectors")
+            raise ModelError("distillation needs the teacher's embeddings of the targets: pass teacher_vectors")
         with torch.autocast(pairs.source.device.type, enabled=False):
             kind = torch.promote_types(pairs.source.dtype, torch.float32)
-            teacher = pairs.teacher.to(kind).repeat(2, 1)
-            distances: Tensor = MEASURES[self.measure](pairs.both.to(kind), teacher)
-        count = sum_over_processes(torch.tensor(len(distances), device=distances.device))
-        return mean_over_processes(distances.sum(), count)
+            return distillation_loss(pairs.both.to(kind), pairs.teacher.to(kind))

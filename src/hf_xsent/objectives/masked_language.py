@@ -1,94 +1,156 @@
-"""Masked language modelling, on single sentences (MLM) or on a sentence with its translation (TLM)."""
+"""Masked language modelling, on single sentences (MLM) or on a sentence with its translation (TLM).
+
+    L = -1/|M| Σ_{t in M} log p(w_t | the sentence, or the pair, with the pieces of M masked)
+
+BERT's rule: 15% of the word pieces are in M; of these 80% become [MASK], 10% another piece, 10% stay.
+
+>>> masking = Masking(mask_id=9, vocabulary_size=10, special_ids=(0, 1), probability=0.5)
+>>> ids = torch.randint(10, (10_000,))
+>>> masked, predicted = masking(ids)
+>>> bool((masked[~predicted] == ids[~predicted]).all()), bool(torch.isin(ids[predicted], torch.tensor([0, 1])).any())
+(True, False)
+>>> round(float((masked[predicted] == 9).float().mean()), 1)  # 80% [MASK], and 2% by chance
+0.8
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from hf_xsent.objectives.pairs import Draw, PairTokens, TokenObjective, TokenStates
-from hf_xsent.packing import PackedSentences, join
+from hf_xsent.errors import RecipeError
+from hf_xsent.objectives.base import Needs, Parts, Start, TokenObjective
+from hf_xsent.objectives.pairs import PairTokens, SampledTargets, TokenStates
+from hf_xsent.objectives.settings import VocabularySettings
+from hf_xsent.settings.declaring import setting
+from hf_xsent.tensors.packing import PackedSentences, join
+
+
+@dataclass(frozen=True)
+class MaskedLanguageModelingSettings(VocabularySettings):
+    """The settings of masked language modelling."""
+
+    masked_share: float = setting(0.15, "Mask this share of the word pieces.", above=0, below=1)
+    own_words: bool = setting(False, "Give the head separate token embeddings, as the authors' code of DAP.")
+
+
+@dataclass(frozen=True)
+class TranslationLanguageModelingSettings(MaskedLanguageModelingSettings):
+    """The settings of translation language modelling."""
+
+    reset_positions: bool = setting(
+        True, "Restart positions at 0 for the translation (XLM, DAP's baseline); false continues them (PPA)."
+    )
 
 
 @dataclass(frozen=True)
 class Masking:
-    """BERT's rule: of the word pieces drawn, 80% become [MASK], 10% another piece, 10% stay."""
+    """BERT's masking rule."""
 
     mask_id: int
     vocabulary_size: int
-    special_ids: tuple[int, ...]  # never drawn
+    special_ids: tuple[int, ...]  # never masked
     probability: float = 0.15
 
     def __call__(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """The changed ids, and which of the T places are to be predicted."""
+        """Return the masked ids, and a mask of the T tokens to predict."""
         special = torch.tensor(self.special_ids, device=input_ids.device)
-        drawn = torch.rand(input_ids.shape, device=input_ids.device) < self.probability
-        drawn &= ~torch.isin(input_ids, special)
+        predicted = torch.rand(input_ids.shape, device=input_ids.device) < self.probability
+        predicted &= ~torch.isin(input_ids, special)
         fate = torch.rand(input_ids.shape, device=input_ids.device)
         other = torch.randint_like(input_ids, self.vocabulary_size)
         changed = torch.where(fate < 0.8, self.mask_id, torch.where(fate < 0.9, other, input_ids))
-        return torch.where(drawn, changed, input_ids), drawn
+        return torch.where(predicted, changed, input_ids), predicted
 
 
 @dataclass(frozen=True)
 class MaskedRows:
-    """What is encoded anew."""
+    """The masked sentences of another pass through the encoder."""
 
-    packed: PackedSentences  # with [MASK]s
-    wanted: Tensor  # ascending numbers of the packed tokens to predict
-    labels: Tensor  # their word pieces
-    language_ids: Tensor | None  # one a token
+    packed: PackedSentences
+    predicted: Tensor  # ascending indices of the packed tokens to predict
+    labels: Tensor  # their original ids
+    language_ids: Tensor | None  # one per token
+
+    @classmethod
+    def sample(cls, packed: PackedSentences, language_ids: Tensor | None, masking: Any) -> MaskedRows:
+        """Mask packed sentences by a ``Masking``."""
+        changed, predicted = masking(packed.input_ids)
+        places = predicted.nonzero().squeeze(1)
+        return cls(packed.with_ids(changed), places, packed.input_ids[places], language_ids)
 
 
 class MaskedLanguageModeling(TokenObjective):
-    """MLM: every sentence of the batch by itself."""
+    """MLM of each sentence of the batch."""
 
-    def __init__(self, head: nn.Module, masking: Masking) -> None:
-        super().__init__()
-        self.head = head
-        self.masking = masking
+    Settings = MaskedLanguageModelingSettings
+    needs = Needs(pairs=False, mask_token=True)
 
-    def draw(self, pairs: PairTokens) -> Sequence[Draw]:
-        """Mask."""
+    def __init__(self, settings: Any, parts: Parts) -> None:
+        super().__init__(settings, parts)
+        vocabulary_size = parts.encoder_config.vocab_size
+        self.head = parts.masked_language_head(
+            size=vocabulary_size if settings.own_words else None, sample=settings.sampled_pieces
+        )
+        self.masking = Masking(
+            parts.mask_token_id, vocabulary_size, tuple(parts.special_token_ids), settings.masked_share
+        )
+
+    def start(self, start: Start) -> None:
+        """Copy the checkpoint's masked-language head."""
+        self.head.start_from(start.masked_language_head, start.word_embeddings, None)
+
+    def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
+        """Sample the masked tokens."""
         packed, origin = self.rows(pairs)
         languages = pairs.languages_of_tokens()
         if languages is not None:
             languages = languages[origin]
-        changed, drawn = self.masking(packed.input_ids)
-        wanted = drawn.nonzero().squeeze(1)
-        rows = MaskedRows(packed.with_ids(changed), wanted, packed.input_ids[wanted], languages)
-        return (Draw(rows, drawn.sum()),)
+        rows = MaskedRows.sample(packed, languages, self.masking)
+        return (SampledTargets(rows, torch.tensor(len(rows.labels), device=packed.input_ids.device)),)
 
-    def forward(self, pairs: PairTokens, states: TokenStates, draw: Draw) -> Tensor:
-        """Cross entropy of the masked word pieces, from another pass through the encoder."""
-        rows: MaskedRows = draw.rows
-        masked = states.encode(rows.packed, rows.wanted, rows.language_ids)
+    def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:
+        """Sum the cross entropy of the masked word pieces, from another pass through the encoder."""
+        rows: MaskedRows = sampled.rows
+        masked = states.encode(rows.packed, rows.predicted, rows.language_ids)
         loss: Tensor = self.head(masked, rows.labels, states.word_embeddings)
         return loss
 
     def rows(self, pairs: PairTokens) -> tuple[PackedSentences, Tensor]:
-        """What is masked and encoded, and each token's number among those of the batch."""
+        """Return the sentences to mask, and the index of each token in the batch."""
         packed = pairs.packed
         return packed, torch.arange(len(packed.input_ids), device=packed.input_ids.device)
 
 
 class TranslationLanguageModeling(MaskedLanguageModeling):
-    """TLM: source and translation in one row, so that each helps to guess the other's masked pieces.
+    """TLM: concatenate source and translation, so that each helps to predict the other's masked tokens.
 
-    With ``reset_positions`` the translation counts its positions from 0 again (DAP's baseline, XLM); without, the row
-    is [CLS] source [SEP] translation [SEP], counted through.
+    With ``reset_positions``, positions of the translation start at 0 again. Without, they continue, and the row is
+    [CLS] source [SEP] translation [SEP].
     """
 
-    def __init__(self, head: nn.Module, masking: Masking, reset_positions: bool = True) -> None:
-        super().__init__(head, masking)
-        self.reset_positions = reset_positions
+    Settings = TranslationLanguageModelingSettings
+    needs = Needs(mask_token=True)
+
+    @classmethod
+    def check(cls, settings: Any, config: Any) -> None:
+        """Raise an error if the encoder has too few positions for both sentences of a pair."""
+        longest = (config.max_positions + 1) // 2
+        if not settings.reset_positions and config.max_length > longest:
+            raise RecipeError(
+                f"max_length {config.max_length} leaves too few positions for both sentences of a pair in one row: use "
+                f"at most {longest}, or reset_positions: true"
+            )
 
     def rows(self, pairs: PairTokens) -> tuple[PackedSentences, Tensor]:
-        """One row a pair."""
+        """Return one row per pair."""
         source, target = torch.arange(len(pairs.packed.lengths), device=pairs.packed.lengths.device).chunk(2)
-        joined = join(pairs.packed, source, target, skip=(0, 0) if self.reset_positions else (0, 1))
-        if not self.reset_positions:
+        reset = self.settings.reset_positions
+        joined = join(pairs.packed, source, target, skip=(0, 0) if reset else (0, 1))
+        if not reset:
             return joined.packed, joined.origin
-        return joined.packed.at_positions(pairs.packed.positions[joined.origin]), joined.origin
+        return joined.packed.with_positions(pairs.packed.positions[joined.origin]), joined.origin

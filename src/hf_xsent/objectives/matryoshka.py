@@ -1,25 +1,69 @@
-"""Matryoshka representations (Kusupati et al., 2022): the first few numbers of a vector are a good vector, too."""
+"""Matryoshka representations (Kusupati et al., 2022): train embeddings that can be truncated.
+
+L = 1/|D| Σ_{n in D} L_TR(x[:n], y[:n]), translation ranking of embeddings truncated to each width n.
+
+>>> x, y = torch.randn(3, 4), torch.randn(3, 4)
+>>> plain = (translation_ranking_loss(x, y) + translation_ranking_loss(x[:, :2], y[:, :2])) / 2
+>>> torch.allclose(matryoshka_loss(translation_ranking_loss, x, y, [4, 2]), plain)
+True
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from hf_xsent.objectives.pairs import SentenceObjective, SentencePairs
+from hf_xsent.errors import RecipeError
+from hf_xsent.objectives.pairs import SentencePairs
+from hf_xsent.objectives.translation_ranking import (
+    TranslationRanking,
+    TranslationRankingSettings,
+    translation_ranking_loss,  # noqa: F401 - for the docstring's computation
+)
+from hf_xsent.settings.declaring import setting
 
 
-class Matryoshka(SentenceObjective):
-    """The mean of a sentence objective over vectors cut to each width; who wants the whole one to count lists it."""
+def matryoshka_loss(
+    loss: Callable[[Tensor, Tensor], Tensor], source: Tensor, target: Tensor, dims: Sequence[int]
+) -> Tensor:
+    """Compute the mean of a loss over embeddings truncated to each width."""
+    return torch.stack([loss(source[:, :n], target[:, :n]) for n in dims]).mean()
 
-    def __init__(self, objective: SentenceObjective, widths: Sequence[int]) -> None:
-        super().__init__()
-        self.objective = objective
-        self.widths = tuple(widths)
 
-    def forward(self, pairs: SentencePairs) -> Tensor:
-        """The loss of the batch."""
-        cut = (replace(pairs, source=pairs.source[:, :n], target=pairs.target[:, :n]) for n in self.widths)
-        return torch.stack([self.objective(one) for one in cut]).mean()
+@dataclass(frozen=True)
+class MatryoshkaSettings(TranslationRankingSettings):
+    """The settings of translation ranking over several widths."""
+
+    dims: list[int] | None = setting(
+        None,
+        "Rank embeddings truncated to each of these widths, such as 384 256 128 64; include the full width.",
+        at_least=1,
+    )
+
+
+class Matryoshka(TranslationRanking):
+    """TR as the mean over widths, in place of translation ranking."""
+
+    Settings = MatryoshkaSettings
+
+    @classmethod
+    def check(cls, settings: Any, config: Any) -> None:
+        """Raise an error if a width does not exist."""
+        width = config.encoder_config.hidden_size
+        if not settings.dims:
+            raise RecipeError("objectives.matryoshka.dims is missing: list the widths, such as [384, 256, 128]")
+        for dim in settings.dims:
+            if dim > width:
+                raise RecipeError(f"objectives.matryoshka.dims has {dim}, but this encoder's embeddings have {width}")
+
+    def sentence_loss(self, pairs: SentencePairs) -> Tensor:
+        """Compute the mean of L_TR over the widths."""
+
+        def ranking(source: Tensor, target: Tensor) -> Tensor:
+            return super(Matryoshka, self).sentence_loss(replace(pairs, source=source, target=target))
+
+        return matryoshka_loss(ranking, pairs.source, pairs.target, self.settings.dims)

@@ -1,10 +1,20 @@
-"""Momentum contrast (MoCo): each sentence picks its translation's key from a long queue of others (PPA, section 2.1).
+"""Momentum contrast (MoCo): contrast each translation's key with a queue of negatives (PPA, section 2.1).
 
-The query encoder learns; the momentum encoder follows it slowly (eq. 1), so that keys of many steps can be compared.
+    θ_k ← m θ_k + (1 - m) θ_q                                                                 (eq. 1)
+    f(x) = W2 ReLU(W1 x), scaled to length 1                                                  (eq. 2)
+    L_MoCo = -1/N Σ log( exp(q·k⁺/τ) / (exp(q·k⁺/τ) + Σ_{k in queue} exp(q·k/τ)) )            (eq. 3)
+
+>>> query, key = torch.tensor([[1.0, 0]]), torch.tensor([[0.6, 0.8]])
+>>> queue = torch.tensor([[0.0, 1], [1, 0]])
+>>> logits = torch.cat((query @ key.T, query @ queue.T), 1) / 0.05
+>>> plain = logits.logsumexp(1) - logits[:, 0]
+>>> torch.allclose(momentum_contrast_loss(query, key, queue, temperature=0.05), plain.mean())
+True
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -12,122 +22,143 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hf_xsent.errors import ModelError
-from hf_xsent.objectives.gathering import gather_rows, mean_over_processes, sum_over_processes
-from hf_xsent.objectives.pairs import SentenceObjective, SentencePairs
+from hf_xsent.errors import ModelError, RecipeError
+from hf_xsent.objectives.base import Needs, Parts, SentenceObjective, Start
+from hf_xsent.objectives.pairs import SentencePairs
+from hf_xsent.objectives.settings import ObjectiveSettings
+from hf_xsent.settings.declaring import setting
+from hf_xsent.tensors.gathering import gather_rows, mean_over_rows
+
+
+@dataclass(frozen=True)
+class MomentumContrastSettings(ObjectiveSettings):
+    """The settings of momentum contrast."""
+
+    temperature: float = setting(0.05, "Divide cosines by this; lower is sharper.", above=0)
+    queue_size: int = setting(32_000, "Keep this many keys of earlier batches as negatives.", at_least=1)
+    momentum: float = setting(
+        0.999, "Fraction of the momentum encoder's weights that a step keeps.", at_least=0, below=1
+    )
+    projection: int = setting(300, "Dimensions of queries and keys.", at_least=1)
+    mask_repeated: bool = setting(True, "Do not use repeats of a pair's sentences in the queue as its negatives.")
 
 
 def momentum_contrast_loss(
     queries: Tensor, keys: Tensor, queue: Tensor, temperature: float = 0.05, repeated: Tensor | None = None
 ) -> Tensor:
-    """InfoNCE (eq. 3): mean over the rows of -log softmax(query · [own key, queue] / temperature) at the own key.
+    """Compute InfoNCE (eq. 3), the mean over the rows; all three hold vectors of length 1.
 
-    All three hold vectors of length 1. ``repeated`` (N × K) says which keys of the queue are no negatives of a query.
+    ``repeated`` (N × K) marks keys of the queue that are not negatives of a query.
     """
     positive = (queries * keys).sum(1, keepdim=True)  # N × 1
     negative = queries @ queue.T  # N × K
     if repeated is not None:
         negative = negative.masked_fill(repeated, -torch.inf)
     logits = torch.cat((positive, negative), 1) / temperature
-    first = torch.zeros(len(logits), dtype=torch.long, device=logits.device)
-    count = sum_over_processes(torch.tensor(len(logits), device=logits.device))
-    return mean_over_processes(F.cross_entropy(logits, first, reduction="sum"), count)
+    return mean_over_rows((logits.logsumexp(1) - logits[:, 0]).sum(), logits)
 
 
 class MomentumContrast(SentenceObjective):
     """The projection head, the momentum copies of encoder and head, and the queue of K keys.
 
-    It reads the sources' vectors, as queries, and ``pairs.keys``, what ``key_encoder`` makes of the targets. The keys
-    of a step enter the queue after it, those of all processes in the same order: call ``end_step`` once after each step
-    of the optimizer. The queue starts random, and the same everywhere.
+    Queries are the sources' embeddings; keys are ``pairs.keys``, the targets' by ``key_encoder``. After each step, its
+    keys enter the queue, which is equal in all processes. The initial queue is random.
     """
 
-    vectors = frozenset(("source",))
+    Settings = MomentumContrastSettings
+    needs = Needs(embeddings=frozenset(("source",)), momentum_encoder=True)
+
     queue: Tensor  # K × projection, each of length 1
-    identities: Tensor  # K × 2: of both sentences of the key's pair
+    identities: Tensor  # K × 2: hashes of both sentences of the key's pair
     pointer: Tensor  # where the next key goes
 
-    def __init__(
-        self,
-        key_encoder: nn.Module,
-        width: int,
-        projection: int = 300,
-        queue_size: int = 32_000,
-        momentum: float = 0.999,
-        temperature: float = 0.05,
-        mask_repeated: bool = True,
-    ) -> None:
-        super().__init__()
-        self.momentum = momentum
-        self.temperature = temperature
-        self.mask_repeated = mask_repeated
-        self.projection = _projection(width, projection)
-        self.key_projection = _projection(width, projection)
-        self.key_encoder: Any = key_encoder
-        self.register_buffer("queue", torch.empty(queue_size, projection))
-        self.register_buffer("identities", torch.empty(queue_size, 2, dtype=torch.long))
+    def __init__(self, settings: Any, parts: Parts) -> None:
+        super().__init__(settings, parts)
+        width = parts.encoder_config.hidden_size
+        self.projection = _projection(width, settings.projection)
+        self.key_projection = _projection(width, settings.projection)
+        self.key_encoder: Any = parts.encoder()
+        self.register_buffer("queue", torch.empty(settings.queue_size, settings.projection))
+        self.register_buffer("identities", torch.empty(settings.queue_size, 2, dtype=torch.long))
         self.register_buffer("pointer", torch.zeros((), dtype=torch.long))
         self._waiting: list[tuple[Tensor, Tensor]] = []
-        self.freeze_keys()
+        self.freeze()
 
-    def freeze_keys(self) -> None:
-        """No optimizer touches the key side."""
+    @classmethod
+    def check(cls, settings: Any, config: Any) -> None:
+        """Raise an error for settings that the momentum encoder does not support."""
+        for key in ("languages", "lora_rank", "training_mlp"):
+            if getattr(config, key):
+                raise RecipeError(
+                    f"momentum_contrast does not support {key}, which its momentum encoder lacks: remove one"
+                )
+
+    @classmethod
+    def continues(cls, settings: Any, earlier: Any) -> bool:
+        """Return False: the queue is not valid for another stage."""
+        return False
+
+    @torch.no_grad()
+    def start(self, start: Start) -> None:
+        """Copy the query encoder and head to the momentum side."""
+        self.key_encoder.load_state_dict(start.encoder.state_dict())
+        self.key_projection.load_state_dict(self.projection.state_dict())
+
+    def initial_tensors(self) -> dict[str, Tensor]:
+        """Return a queue of random directions, the same in every process."""
+        random = torch.randn(self.queue.shape, generator=torch.Generator().manual_seed(0))
+        empty = {"identities": torch.zeros_like(self.identities), "pointer": torch.zeros_like(self.pointer)}
+        return {"queue": F.normalize(random, dim=1), **empty}
+
+    def freeze(self) -> None:
+        """Disable gradients of the momentum side."""
         self.key_encoder.requires_grad_(False)
         self.key_projection.requires_grad_(False)
 
-    def random_queue(self) -> Tensor:
-        """K vectors of length 1 in random directions."""
-        drawn = torch.randn(self.queue.shape, generator=torch.Generator().manual_seed(0))
-        return F.normalize(drawn, dim=1)
-
-    @torch.no_grad()
-    def start_from(self, encoder: nn.Module) -> None:
-        """Make the momentum encoder and its head copies of the query side."""
-        self.key_encoder.load_state_dict(encoder.state_dict())
-        self.key_projection.load_state_dict(self.projection.state_dict())
-
     def train(self, mode: bool = True) -> MomentumContrast:
-        """As any module's, but keys are made without dropout."""
+        """Set the training mode, but never of the momentum encoder, which has no dropout."""
         super().train(mode)
         self.key_encoder.eval()
         return self
 
-    def forward(self, pairs: SentencePairs) -> Tensor:
-        """The loss of the batch; in training, its keys wait for the end of the step."""
+    def sentence_loss(self, pairs: SentencePairs) -> Tensor:
+        """Compute the loss of the batch; in training, collect its keys for the end of the step."""
         if pairs.keys is None:
-            raise ModelError("momentum contrast needs the momentum encoder's vectors of the targets: pass them as keys")
+            raise ModelError(
+                "momentum contrast needs the momentum encoder's embeddings of the targets: pass them as keys"
+            )
         with torch.autocast(pairs.source.device.type, enabled=False):
             kind = torch.promote_types(pairs.source.dtype, torch.float32)
             queries = F.normalize(self.projection(pairs.source.to(kind)), dim=1)  # eq. 2
             with torch.no_grad():
                 keys = F.normalize(self.key_projection(pairs.keys.to(kind)), dim=1)
             identities = torch.stack((pairs.source_identity, pairs.target_identity), 1)
-            repeated = self._repeated(identities) if self.mask_repeated else None
-            loss = momentum_contrast_loss(queries, keys, self.queue.to(kind), self.temperature, repeated)
+            repeated = self._repeated(identities) if self.settings.mask_repeated else None
+            loss = momentum_contrast_loss(queries, keys, self.queue.to(kind), self.settings.temperature, repeated)
         if self.training:
             self._waiting.append((keys, identities))
         return loss
 
     def _repeated(self, identities: Tensor) -> Tensor:
-        """N × K: a sentence of the query's pair is one of the key's pair."""
+        """Return N × K flags: the pairs of query and key share a sentence."""
         same = [own[:, None] == queued for own in identities.T for queued in self.identities.T]
         return torch.stack(same).any(0)
 
     @torch.no_grad()
     def end_step(self, encoder: nn.Module) -> None:
-        """θ_k ← m θ_k + (1 - m) θ_q (eq. 1), then the keys of the step replace the oldest."""
+        """Update the momentum encoder (eq. 1), then replace the oldest keys by those of the step."""
         queries = chain(encoder.parameters(), self.projection.parameters())
         keys = chain(self.key_encoder.parameters(), self.key_projection.parameters())
         for query, key in zip(queries, keys, strict=True):
-            if query.requires_grad:  # what is frozen is equal still
-                key.lerp_(query.to(key), 1 - self.momentum)
+            if query.requires_grad:  # frozen weights are equal already
+                key.lerp_(query.to(key), 1 - self.settings.momentum)
         if self._waiting:
             own_keys, own_identities = (torch.cat(some) for some in zip(*self._waiting, strict=True))
             self._waiting.clear()
             self._enqueue(gather_rows(own_keys)[0], gather_rows(own_identities)[0])
 
     def _enqueue(self, keys: Tensor, identities: Tensor) -> None:
-        """Write from the pointer on, around the end of the queue as often as need be."""
+        """Write keys from the pointer on, wrapping around the end of the queue."""
         size = len(self.queue)
         places = (self.pointer + torch.arange(len(keys), device=keys.device)) % size
         self.queue[places[-size:]] = keys[-size:].to(self.queue.dtype)

@@ -1,44 +1,39 @@
-"""What objectives read of a batch of sentence pairs that was encoded once, and what they are.
-
-There are two kinds. Sentence objectives compare the vectors of the whole batch, of all processes; token objectives add
-up over its pairs, so that a batch may be cut into chunks. Both return a loss whose gradients, averaged over processes,
-are those of one process with the whole batch.
-"""
+"""Define the inputs of objectives: embeddings, tokens and hidden states of a batch of sentence pairs."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from hf_xsent.packing import PackedSentences
+from hf_xsent.tensors.packing import PackedSentences
+from hf_xsent.tensors.word_grid import WordLinks
 
 
 class Encode(Protocol):
     """Another pass through the encoder, for objectives that change its input."""
 
-    def __call__(self, packed: PackedSentences, tokens: Tensor, language_ids: Tensor | None) -> Tensor:
-        """M × d last states of ``tokens``, M ascending numbers of packed tokens; ``language_ids`` one a token."""
+    def __call__(self, packed: PackedSentences, tokens: Tensor | None, language_ids: Tensor | None) -> Tensor:
+        """Return the M × d last hidden states of ``tokens`` (None: of all); ``language_ids`` holds one per token."""
 
 
 @dataclass(frozen=True)
 class SentencePairs:
-    """N pairs of sentence vectors; row i of ``target`` is the translation of row i of ``source``."""
+    """N pairs of sentence embeddings; row i of ``target`` is the translation of row i of ``source``."""
 
     source: Tensor  # N × d
     target: Tensor  # N × d
-    source_identity: Tensor  # N: equal numbers where the sentences are equal
+    source_identity: Tensor  # N: hashes of the sentences
     target_identity: Tensor  # N
-    teacher: Tensor | None = None  # N × d: what another model makes of the targets
-    keys: Tensor | None = None  # N × d: what a momentum encoder makes of the targets, without gradient
+    teacher: Tensor | None = None  # N × d: another model's embeddings of the targets
+    keys: Tensor | None = None  # N × d: a momentum encoder's embeddings of the targets, without gradient
 
     @classmethod
     def joined(cls, parts: Sequence[SentencePairs]) -> SentencePairs:
-        """The pairs of all parts as one batch."""
+        """Concatenate the pairs of all parts into one batch."""
         together = {
             field.name: [getattr(part, field.name) for part in parts if getattr(part, field.name) is not None]
             for field in fields(cls)
@@ -52,25 +47,17 @@ class SentencePairs:
 
 
 @dataclass(frozen=True)
-class WordLinks:
-    """Which word pieces are one word, and which words of a pair translate each other."""
-
-    words: Tensor  # T: number of the packed token's word in its sentence; -1: of none
-    links: Tensor  # N × L × 2: numbers of a source and a target word, best link of a word first; rows end in -1
-
-
-@dataclass(frozen=True)
 class PairTokens:
     """The tokens of N pairs: all sources, then all targets."""
 
     packed: PackedSentences  # 2N sentences
     target_identity: Tensor  # N
     language_ids: Tensor | None  # 2N
-    padded_length: int  # of the batch as it came
+    padded_length: int  # of the padded batch
     word_links: WordLinks | None = None
 
     def languages_of_tokens(self) -> Tensor | None:
-        """T, where sentences have languages."""
+        """Return the language id of each of the T tokens, where sentences have languages."""
         if self.language_ids is None:
             return None
         return torch.repeat_interleave(self.language_ids[self.packed.restore.argsort()], self.packed.lengths)
@@ -78,49 +65,23 @@ class PairTokens:
 
 @dataclass(frozen=True)
 class TokenStates:
-    """Last hidden states of those tokens that some objective reads, and what else an encoder has to give."""
+    """Last hidden states of the tokens that objectives read, embeddings, and access to the encoder."""
 
     packed: PackedSentences
     states: Tensor  # M × d
-    tokens: Tensor | None  # M: the packed numbers of these tokens, ascending; None: all of them
+    tokens: Tensor | None  # M: ascending packed indices of these tokens; None: all tokens
     encode: Encode
     word_embeddings: Tensor  # V × d: the encoder's table, for heads that share it
+    embeddings: Tensor  # 2N × d: the sentence embeddings, all sources, then all targets
 
     def at(self, tokens: Tensor) -> Tensor:
-        """The states of these tokens, given by their packed numbers."""
+        """Return the hidden states of these tokens, given by packed indices."""
         return self.states[tokens if self.tokens is None else torch.searchsorted(self.tokens, tokens)]
 
 
 @dataclass(frozen=True)
-class Draw:
-    """What a token objective chose at random before anything was encoded."""
+class SampledTargets:
+    """The tokens that a token objective sampled before encoding."""
 
     rows: Any
-    count: Tensor  # over how many tokens the loss is the mean
-
-
-class SentenceObjective(nn.Module, ABC):
-    """A loss over the sentence vectors of the whole batch."""
-
-    vectors = frozenset(("source", "target"))  # the sides of which it reads vectors; others may hold anything
-
-    @abstractmethod
-    def forward(self, pairs: SentencePairs) -> Tensor:
-        """The loss."""
-
-
-class TokenObjective(nn.Module, ABC):
-    """The mean of the parts' losses, each a mean over the tokens that were drawn for it."""
-
-    @property
-    def reads(self) -> frozenset[str]:
-        """The sides, source and target, whose token states are needed."""
-        return frozenset()
-
-    @abstractmethod
-    def draw(self, pairs: PairTokens) -> Sequence[Draw]:
-        """Make all random choices, so that a second pass through the same pairs may repeat them; one draw a part."""
-
-    @abstractmethod
-    def forward(self, pairs: PairTokens, states: TokenStates, draw: Draw) -> Tensor:
-        """The sum of the losses of the tokens of one part."""
+    count: Tensor  # the number of tokens that the loss averages over

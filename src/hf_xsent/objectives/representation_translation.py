@@ -1,109 +1,243 @@
-"""Representation translation learning (RTL): a small head rebuilds a sentence from its translation's states (DAP)."""
+"""Representation translation learning (RTL): predict a sentence from its translation's hidden states (DAP).
+
+    g([enc(x); m_1 … m_n]) → p(y_j | x),    m_j = [MASK] embedding + position j                (eq. 4)
+    L_RTL = -1/n Σ_j log p(y_j | x)                                                            (eq. 6)
+
+g is K transformer layers and a vocabulary projection. [CLS] of both sides is excluded; [SEP] is a target. Each position
+attends to all source tokens and all [MASK]s; all targets are predicted at once. Gradients reach the encoder through
+enc(x).
+
+>>> states, words, targets = torch.randn(3, 4), torch.randn(5, 4), torch.tensor([1, 4, 0])  # g's outputs, word table, y
+>>> logits = states @ words.T
+>>> plain = -sum(logits[j].log_softmax(0)[targets[j]] for j in range(3)) / 3
+>>> torch.allclose(F.cross_entropy(logits, targets), plain)
+True
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: F401 - for the docstring's computation
 
-from hf_xsent.objectives.pairs import Draw, PairTokens, TokenObjective, TokenStates
-from hf_xsent.packing import PackedSentences, join
+from hf_xsent.errors import ModelError, RecipeError
+from hf_xsent.objectives.base import Corpus, Needs, Parts, Start, TokenObjective
+from hf_xsent.objectives.pairs import PairTokens, SampledTargets, TokenStates
+from hf_xsent.objectives.settings import VocabularySettings
+from hf_xsent.settings.declaring import derived, setting
+from hf_xsent.tensors.packing import PackedSentences, join
 
-DIRECTIONS = ("source_to_target", "target_to_source", "both")
-NUMBERINGS = ("fixed", "padded")
+logger = logging.getLogger(__name__)
+
+_SENTENCES_AT_ONCE = 4096  # in a call of the tokenizer
+
+
+@dataclass(frozen=True)
+class RepresentationTranslationSettings(VocabularySettings):
+    """The settings of representation translation learning."""
+
+    head_layers: int = setting(2, "Layers of the RTL head (K), copied from the encoder's last.", at_least=1)
+    direction: str = setting(
+        "source_to_target",
+        "Predict targets from sources, sources from targets, or each on half of the batch.",
+        choices=("source_to_target", "target_to_source", "both"),
+    )
+    masked_share: float = setting(
+        1.0,
+        "Mask this fraction of the predicted sentence's tokens; the head sees the states of the others.",
+        above=0,
+        at_most=1,
+    )
+    positions: str = setting(
+        "fixed",
+        "Number predicted tokens from max_length (fixed) or from the batch's padded length (padded, DAP's code).",
+        choices=("fixed", "padded"),
+    )
+    predicted_languages: list[str] | None = setting(
+        None,
+        "Languages with an embedding for the head's [MASK]s; without it, all of the data if sources are predicted.",
+    )
+    restrict_vocabulary: bool = setting(
+        False, "Project onto the word pieces that occur on the predicted side of the data, not onto all."
+    )
+    vocabulary_size: int | None = derived()  # of a restricted vocabulary; None: all tokens
+    vocabulary_ids: tuple[int, ...] | None = derived(saved=False)  # its ids; the head's buffer saves them
+
+    @property
+    def predicts_sources(self) -> bool:
+        """Whether the head predicts sentences of several languages."""
+        return self.direction != "source_to_target"
+
+    @property
+    def embedded_languages(self) -> list[str] | None:
+        """The languages for which the head has an embedding."""
+        return self.predicted_languages
 
 
 @dataclass(frozen=True)
 class TranslationRows:
-    """What the head reads (eq. 4): per pair one packed row, the known sentence's states and then the wanted tokens."""
+    """The input of the head (eq. 4): a packed row per pair, the known sentence's states, then the predicted tokens."""
 
-    packed: PackedSentences  # T tokens; positions as the head numbers them: wanted tokens after ``start``
-    masked: Tensor  # T: whether the head sees a [MASK] in this place, else the encoder's state
-    shown: Tensor  # numbers, in the batch, of the tokens that are not masked
-    own_positions: Tensor  # of the masked tokens: their places in their own sentence
+    packed: PackedSentences  # T tokens with the head's positions; those of predicted tokens start at ``start``
+    masked: Tensor  # T: whether the head sees [MASK] here, not the encoder's hidden state
+    visible: Tensor  # indices in the batch of the tokens that are not masked
+    own_positions: Tensor  # of the masked tokens: their positions in their own sentence
     languages: Tensor | None  # of the masked tokens
     labels: Tensor  # of the masked tokens: their word pieces
 
 
 def translation_rows(
-    pairs: PairTokens, known: Tensor, wanted: Tensor, start: int, ratio: float = 1.0, masked: Tensor | None = None
+    pairs: PairTokens, known: Tensor, predicted: Tensor, start: int, share: float = 1.0, masked: Tensor | None = None
 ) -> TranslationRows:
-    """Rows for the head: sentence ``known[i]`` tells, ``wanted[i]`` is told; numbers count sources, then targets.
+    """Build rows that predict sentence ``predicted[i]`` from ``known[i]``, indices of all sources, then all targets.
 
-    The first token of either, [CLS], takes no part. ``start`` is the position from which wanted sentences count. Each
-    wanted token is masked with probability ``ratio``, or as ``masked`` says (a flag for each packed token); the others
-    are shown as the encoder saw them.
+    Positions of predicted sentences start at ``start``. Each of their tokens is masked with probability ``share``, or
+    by ``masked``, flags of the packed tokens.
     """
-    rows = join(pairs.packed, known, wanted, skip=(1, 1))
+    rows = join(pairs.packed, known, predicted, skip=(1, 1))
     own = pairs.packed.positions[rows.origin]
     hidden = rows.in_second
     if masked is not None:
         hidden = hidden & masked[rows.origin]
-    elif ratio < 1:
-        hidden = hidden & (torch.rand(len(hidden), device=hidden.device) < ratio)
+    elif share < 1:
+        hidden = hidden & (torch.rand(len(hidden), device=hidden.device) < share)
     languages = None
     if pairs.language_ids is not None:
-        joined = pairs.language_ids[wanted][torch.argsort(rows.packed.restore)]
+        joined = pairs.language_ids[predicted][torch.argsort(rows.packed.restore)]
         languages = torch.repeat_interleave(joined, rows.packed.lengths)[hidden]
     return TranslationRows(
-        packed=rows.packed.at_positions(own + start * rows.in_second),
+        packed=rows.packed.with_positions(own + start * rows.in_second),
         masked=hidden,
-        shown=rows.origin[~hidden],
+        visible=rows.origin[~hidden],
         own_positions=own[hidden],
         languages=languages,
         labels=rows.packed.input_ids[hidden],
     )
 
 
-class RepresentationTranslation(TokenObjective):
-    """RTL as an objective: which sentences tell which, and the head that does it.
+def word_pieces(sentences: Iterable[str], tokenizer: Any) -> tuple[int, ...]:
+    """Return the ascending ids of all tokens of the sentences and of the special tokens."""
+    ids, waiting = {*tokenizer.all_special_ids}, iter(sentences)
+    while some := list(islice(waiting, _SENTENCES_AT_ONCE)):
+        for one in tokenizer(some, add_special_tokens=False)["input_ids"]:
+            ids.update(one)
+    return tuple(sorted(ids))
 
-    ``head`` takes rows and the states of shown tokens, and gives the summed cross entropy of the masked ones (eq. 6).
+
+class RepresentationTranslation(TokenObjective):
+    """RTL with the head g, initialized from the encoder's last layers and the checkpoint's masked-language head.
+
+    The head computes no padding and no [CLS], and its last layer only masked positions.
     """
 
-    def __init__(
-        self,
-        head: nn.Module,
-        direction: str = "source_to_target",
-        ratio: float = 1.0,
-        numbering: str = "fixed",
-        max_length: int = 128,
-    ) -> None:
-        super().__init__()
-        self.head = head
-        self.direction = direction
-        self.ratio = ratio
-        self.numbering = numbering
-        self.max_length = max_length
+    Settings = RepresentationTranslationSettings
+    needs = Needs(mask_token=True)
+
+    def __init__(self, settings: Any, parts: Parts) -> None:
+        super().__init__(settings, parts)
+        self.layers = parts.last_layers(settings.head_layers)
+        self.prediction = parts.masked_language_head(
+            size=settings.vocabulary_size or parts.encoder_config.vocab_size,
+            restricted=settings.vocabulary_size is not None,
+            unknown_id=parts.unknown_token_id,
+            sample=settings.sampled_pieces,
+        )
+        languages = (settings.predicted_languages or parts.languages) if settings.predicts_sources else ()
+        if languages is None:
+            raise RecipeError(
+                f"direction {settings.direction} predicts several languages: list them as "
+                "objectives.representation_translation.predicted_languages"
+            )
+        width = parts.encoder_config.hidden_size
+        self.language_embeddings = nn.Embedding(len(languages), width) if languages else None
+        self.max_length = parts.max_length
+
+    @classmethod
+    def check(cls, settings: Any, config: Any) -> None:
+        """Raise an error if the head does not fit the encoder, or input shuffling mixes the sides."""
+        if config.random_input_shuffling and settings.direction != "both":
+            raise RecipeError(
+                "random_input_shuffling swaps the sides that representation_translation distinguishes: remove it, or "
+                "set direction: both"
+            )
+        if config.languages and settings.predicted_languages and config.languages != settings.predicted_languages:
+            raise RecipeError("predicted_languages must be the same list as languages, where both are given")
+        depth, longest = config.encoder_config.num_hidden_layers, config.max_positions // 2
+        if settings.head_layers > depth:
+            raise RecipeError(
+                f"head_layers {settings.head_layers} does not fit: this encoder has {depth} layers to copy"
+            )
+        if config.max_length > longest:
+            raise RecipeError(
+                f"max_length {config.max_length} leaves the RTL head too few positions for both sentences: use at most "
+                f"{longest}"
+            )
+
+    @classmethod
+    def fit(cls, settings: Any, config: Any, corpus: Corpus, tokenizer: Any) -> Any:
+        """Add the languages of the data and the ids of its tokens, if the settings need them."""
+        if settings.predicts_sources and not (settings.predicted_languages or config.languages):
+            settings = replace(settings, predicted_languages=sorted(corpus.languages))
+        if not settings.restrict_vocabulary:
+            return settings
+        predicted = settings.direction.rpartition("_")[2]
+        sides = ("source", "target") if predicted == "both" else (predicted,)
+        ids = word_pieces((one for side in sides for one in corpus.sentences(side)), tokenizer)
+        logger.info("the RTL head projects onto %d of %d word pieces", len(ids), len(tokenizer))
+        return replace(settings, vocabulary_size=len(ids), vocabulary_ids=ids)
+
+    @classmethod
+    def continues(cls, settings: Any, earlier: Any) -> bool:
+        """Return whether both heads have the same number of layers and the same languages."""
+        keys = ("head_layers", "predicted_languages")
+        return all(getattr(settings, key) == getattr(earlier, key) for key in keys)
 
     @property
-    def reads(self) -> frozenset[str]:
-        """The sides whose token states are needed."""
-        if self.direction == "both" or self.ratio < 1:
+    def states_read(self) -> frozenset[str]:
+        """The known side, and the predicted one if some of its tokens are visible."""
+        if self.settings.direction == "both" or self.settings.masked_share < 1:
             return frozenset(("source", "target"))
-        return frozenset(("source" if self.direction == "source_to_target" else "target",))
+        return frozenset(("target" if self.settings.predicts_sources else "source",))
 
-    def draw(self, pairs: PairTokens) -> Sequence[Draw]:
-        """Rows for the head. For both directions two parts, and the target sentence decides which one a pair is in."""
+    def start(self, start: Start) -> None:
+        """Copy the encoder's embedding module, its last K layers and its masked-language head."""
+        self.layers.start_from(start.encoder, start.mask_token_id)
+        ids = self.settings.vocabulary_ids
+        vocabulary = None if ids is None else torch.tensor(ids)
+        self.prediction.start_from(start.masked_language_head, start.word_embeddings, vocabulary)
+
+    def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
+        """Build the head's rows; with both directions, a hash of the target sentence chooses one."""
         source, target = torch.arange(len(pairs.packed.lengths), device=pairs.packed.lengths.device).chunk(2)
-        parts = [(source, target), (target, source)]
-        if self.direction == "both":
-            there = pairs.target_identity % 2 == 0
-            parts = [(source[there], target[there]), (target[~there], source[~there])]
-        elif self.direction == "source_to_target":
-            parts = parts[:1]
-        else:
-            parts = parts[1:]
-        start = self.max_length if self.numbering == "fixed" else pairs.padded_length
-        rows = [translation_rows(pairs, known, wanted, start, self.ratio) for known, wanted in parts]
-        return [Draw(one, torch.tensor(len(one.labels), device=source.device)) for one in rows]
+        parts = [(source, target)]
+        if self.settings.direction == "both":
+            forward = pairs.target_identity % 2 == 0
+            parts = [(source[forward], target[forward]), (target[~forward], source[~forward])]
+        elif self.settings.predicts_sources:
+            parts = [(target, source)]
+        start = self.max_length if self.settings.positions == "fixed" else pairs.padded_length
+        share = self.settings.masked_share
+        rows = [translation_rows(pairs, known, predicted, start, share) for known, predicted in parts]
+        return [SampledTargets(one, torch.tensor(len(one.labels), device=source.device)) for one in rows]
 
-    def forward(self, pairs: PairTokens, states: TokenStates, draw: Draw) -> Tensor:
-        """The summed cross entropy of one direction."""
-        rows: TranslationRows = draw.rows
-        if not len(rows.packed.lengths):  # all pairs of a small batch are in the other part
+    def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:
+        """Sum the cross entropy of one direction's masked tokens (eq. 6)."""
+        rows: TranslationRows = sampled.rows
+        if not len(rows.packed.lengths):  # all pairs of a small batch have the other direction
             return states.states.sum() * 0
-        loss: Tensor = self.head(rows, states.at(rows.shown))
+        masks = self.layers.mask_embeddings(rows.packed.with_positions(rows.own_positions))
+        if self.language_embeddings is not None:
+            if rows.languages is None:
+                raise ModelError("the RTL head has language embeddings: pass language_ids")
+            masks = masks + self.language_embeddings(rows.languages)
+        order = torch.cat(((~rows.masked).nonzero(), rows.masked.nonzero())).squeeze(1).argsort()
+        row = torch.cat((states.at(rows.visible), masks))[order]  # [enc(x); m]
+        hidden = self.layers(row, rows.packed, rows.masked.nonzero().squeeze(1))
+        loss: Tensor = self.prediction(hidden, rows.labels)
         return loss

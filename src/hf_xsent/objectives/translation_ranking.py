@@ -1,16 +1,44 @@
-"""Translation ranking (TR): each sentence picks its translation among all targets of the batch (DAP eq. 5)."""
+"""Translation ranking (TR): rank each sentence's translation among all targets of the batch (DAP eq. 5).
+
+    L_TR = -1/N Σ_i log( exp(cos(x_i, y_i)/τ - m) / (exp(cos(x_i, y_i)/τ - m) + Σ_{j≠i} exp(cos(x_i, y_j)/τ)) )
+
+>>> source, target = torch.eye(3)[:2], torch.tensor([[1.0, 1, 0], [0, 1, 0]])
+>>> logits = F.normalize(source, dim=1) @ F.normalize(target, dim=1).T / 0.05
+>>> plain = (logits.logsumexp(1) - logits.diagonal()).mean()
+>>> torch.allclose(translation_ranking_loss(source, target), plain)
+True
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from hf_xsent.objectives.gathering import gather_rows, mean_over_processes, sum_over_processes
-from hf_xsent.objectives.pairs import SentenceObjective, SentencePairs
-from hf_xsent.objectives.vocabulary import vocabulary_cross_entropy
+from hf_xsent.objectives.base import SentenceObjective
+from hf_xsent.objectives.pairs import SentencePairs
+from hf_xsent.objectives.settings import ObjectiveSettings
+from hf_xsent.settings.declaring import setting
+from hf_xsent.tensors.chunked_softmax import chunked_cross_entropy
+from hf_xsent.tensors.gathering import gather_rows, mean_over_rows
 
-LOGITS_AT_A_TIME = 1 << 21  # 8 MiB: those of batches of thousands would take more memory than a chunk of the encoder
+LOGITS_AT_ONCE = 1 << 21  # 8 MiB; the logits of a batch of thousands would need more memory than a chunk of the encoder
+
+
+@dataclass(frozen=True)
+class TranslationRankingSettings(ObjectiveSettings):
+    """The settings of translation ranking."""
+
+    temperature: float = setting(0.05, "Divide cosines by this; lower is sharper.", above=0)
+    margin: float = setting(
+        0.0,
+        "Subtract this from the positive's logit; a margin on the cosine, such as LaBSE's 0.3, is 0.3 / temperature.",
+    )
+    symmetric: bool = setting(False, "Rank in both directions and average.")
+    mask_repeated: bool = setting(True, "Do not use repeats of a pair's sentences in the batch as its negatives.")
 
 
 def translation_ranking_loss(
@@ -19,84 +47,62 @@ def translation_ranking_loss(
     temperature: float = 0.05,
     margin: float = 0.0,
     symmetric: bool = False,
-    margin_before_temperature: bool = False,
     source_identity: Tensor | None = None,
     target_identity: Tensor | None = None,
 ) -> Tensor:
-    """Mean over the pairs of -log softmax_j(cos(source_i, target_j) / temperature) at j = i.
+    """Compute L_TR, the mean over the pairs.
 
-    ``margin`` is taken off the positive after the division by the temperature, as in the authors' code, or before it.
-    ``symmetric`` averages both directions. Where identities are given, another pair that repeats the source or the
-    target of pair i is no negative of i. Logits are float32, also under autocast. With several processes, the targets
-    (and sources, if ``symmetric``) of all of them are ranked, each process its own rows.
+    The margin is subtracted after the division by the temperature, as in the authors' code. ``symmetric`` averages both
+    directions. With identities, a pair that repeats the source or the target of pair i is not a negative of i. Logits
+    are float32, also under autocast. Each process ranks its own queries against the candidates of all processes.
     """
-    count = sum_over_processes(torch.tensor(len(source), device=source.device))
-    loss = _ranking(source, target, (source_identity, target_identity), temperature, margin, margin_before_temperature)
+    identities = [one for one in (source_identity, target_identity) if one is not None]
+    loss = _ranking(source, target, identities, temperature, margin)
     if symmetric:
-        identities = (target_identity, source_identity)
-        loss = (loss + _ranking(target, source, identities, temperature, margin, margin_before_temperature)) / 2
-    return mean_over_processes(loss, count)
+        loss = (loss + _ranking(target, source, identities, temperature, margin)) / 2
+    return mean_over_rows(loss, source)
 
 
 def _ranking(
-    asking: Tensor,
-    answering: Tensor,
-    identities: tuple[Tensor | None, Tensor | None],
-    temperature: float,
-    margin: float,
-    margin_before_temperature: bool,
+    queries: Tensor, candidates: Tensor, identities: Sequence[Tensor], temperature: float, margin: float
 ) -> Tensor:
-    """The sum over this process's rows, each of which ranks the answers of all processes."""
-    answering, start = gather_rows(answering)
-    known = [(identity, gather_rows(identity)[0]) for identity in identities if identity is not None]
-    off = margin / temperature if margin_before_temperature else margin
-    right = torch.arange(start, start + len(asking), device=asking.device)
+    """Return the sum over this process's queries of -log softmax at their positives among all processes' candidates."""
+    candidates, first = gather_rows(candidates)
+    repeats = [(identity, gather_rows(identity)[0]) for identity in identities]
+    positives = torch.arange(first, first + len(queries), device=queries.device)[:, None]
 
-    def mask(logits: Tensor, rows: slice) -> None:
+    def edit_logits(logits: Tensor, rows: slice) -> None:
+        """Mask repeats of the query's pair and subtract the margin from the positive, in place."""
         repeated = torch.zeros_like(logits, dtype=torch.bool)
-        for here, everywhere in known:
-            repeated |= here[rows, None] == everywhere
-        places = right[rows, None]
-        logits.masked_fill_(repeated.scatter_(1, places, False), -torch.inf)
-        logits.scatter_add_(1, places, logits.new_full(places.shape, -off))
+        for own, everywhere in repeats:
+            repeated |= own[rows, None] == everywhere
+        logits.masked_fill_(repeated.scatter_(1, positives[rows], False), -torch.inf)
+        logits.scatter_add_(1, positives[rows], logits.new_full(positives[rows].shape, -margin))
 
-    with torch.autocast(asking.device.type, enabled=False):
-        asking, answering = (
-            F.normalize(x if x.dtype == torch.float64 else x.float(), dim=-1) for x in (asking, answering)
-        )
-        none = answering.new_zeros(len(answering))
-        return vocabulary_cross_entropy(
-            asking / temperature, answering, none, right, LOGITS_AT_A_TIME, change=mask, once=False
-        )
+    with torch.autocast(queries.device.type, enabled=False):
+        queries, candidates = _normalized(queries) / temperature, _normalized(candidates)
+        if len(queries) * len(candidates) > LOGITS_AT_ONCE:
+            zero_bias = candidates.new_zeros(len(candidates))
+            return chunked_cross_entropy(
+                queries, candidates, zero_bias, positives.squeeze(1), LOGITS_AT_ONCE, edit_logits=edit_logits
+            )
+        logits = queries @ candidates.T
+        edit_logits(logits, slice(None))
+        return (logits.logsumexp(1, keepdim=True) - logits.gather(1, positives)).sum()
+
+
+def _normalized(vectors: Tensor) -> Tensor:
+    return F.normalize(vectors if vectors.dtype == torch.float64 else vectors.float(), dim=-1)
 
 
 class TranslationRanking(SentenceObjective):
-    """TR as an objective of a model: its settings, and which part of the encoded pairs it reads."""
+    """TR of the sentence embeddings."""
 
-    def __init__(
-        self,
-        temperature: float = 0.05,
-        margin: float = 0.0,
-        symmetric: bool = False,
-        margin_before_temperature: bool = False,
-        mask_repeated: bool = True,
-    ) -> None:
-        super().__init__()
-        self.temperature = temperature
-        self.margin = margin
-        self.symmetric = symmetric
-        self.margin_before_temperature = margin_before_temperature
-        self.mask_repeated = mask_repeated
+    Settings = TranslationRankingSettings
 
-    def forward(self, pairs: SentencePairs) -> Tensor:
-        """The loss of the batch."""
-        return translation_ranking_loss(
-            pairs.source,
-            pairs.target,
-            self.temperature,
-            self.margin,
-            self.symmetric,
-            self.margin_before_temperature,
-            source_identity=pairs.source_identity if self.mask_repeated else None,
-            target_identity=pairs.target_identity if self.mask_repeated else None,
-        )
+    def sentence_loss(self, pairs: SentencePairs) -> Tensor:
+        """Compute L_TR of the batch."""
+        one = self.settings
+        identities = (pairs.source_identity, pairs.target_identity) if one.mask_repeated else (None, None)
+        settings = (one.temperature, one.margin, one.symmetric)
+        return translation_ranking_loss(pairs.source, pairs.target, *settings, *identities)

@@ -1,186 +1,136 @@
-"""WACSE's supervision by word links: aligned word prediction (AWP) and word translation ranking (WTR)."""
+"""WACSE's supervision by word links: aligned word prediction (AWP) and word translation ranking (WTR).
+
+    L_AWP = -1/2N Σ_{(j, k) linked} log p(pieces of y_k | x with all linked words masked, at x_j)      (eq. 4, 5)
+    L_WTR = -1/2N Σ_{(j, k) linked} log softmax_k' sim(h_j, h_k') at k' = k, over all words of y       (eq. 6-8)
+
+Both losses are computed in both directions. The similarity of two words is the mean cosine over pairs of their pieces.
+
+>>> x, y = torch.eye(2), torch.tensor([[1.0, 1], [0, 1]])  # hidden states of two words each; word j is linked to word j
+>>> cosines = F.normalize(x, dim=1) @ F.normalize(y, dim=1).T
+>>> (cosines.logsumexp(1) - cosines.diagonal()).sum()  # x → y; y → x is the same with cosines.T
+tensor(0.9582)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
+from hf_xsent.objectives.base import SIDES, Needs, Parts, Start, TokenObjective
 from hf_xsent.objectives.masked_language import MaskedRows
-from hf_xsent.objectives.pairs import Draw, PairTokens, TokenObjective, TokenStates
+from hf_xsent.objectives.pairs import PairTokens, SampledTargets, TokenStates
+from hf_xsent.objectives.settings import ObjectiveSettings, VocabularySettings
+from hf_xsent.settings.declaring import setting
+from hf_xsent.tensors.word_grid import (
+    BatchWords,
+    LinkedWords,
+    linked_words,
+    mean_directions,
+    ranking_logits,
+    translated_pieces,
+)
 
 
 @dataclass(frozen=True)
-class BatchWords:
-    """The W words of a batch, sentence after sentence, all sources before all targets."""
+class AlignedWordPredictionSettings(VocabularySettings):
+    """The settings of aligned word prediction."""
 
-    pieces: Tensor  # P: packed numbers of the tokens that are pieces of words, word after word
-    word_of_piece: Tensor  # P
-    sentence: Tensor  # W: the caller's number of each word's sentence
-    first_piece: Tensor  # W: where a word's pieces start
-    lengths: Tensor  # W: how many pieces each has
-    first_word: Tensor  # 2N: where a sentence's words start
-
-
-@dataclass(frozen=True)
-class Translations:
-    """The dictionaries WA of all pairs in both directions (eq. 3): M words, each with its one translation."""
-
-    words: Tensor  # M, ascending
-    translations: Tensor  # M
-
-
-def words_and_translations(pairs: PairTokens) -> tuple[BatchWords, Translations]:
-    """The words of which some piece is there, and their links; of several links of a word its first counts."""
-    packed, given = pairs.packed, pairs.word_links
-    if given is None:
-        raise TypeError("objectives over words need word_links: pass source_words, target_words and links")
-    count, device = len(packed.lengths), packed.lengths.device
-    width = int(given.words.max()) + 1 if len(given.words) else 1
-    sentence = torch.repeat_interleave(packed.restore.argsort(), packed.lengths)
-    keys = torch.where(given.words >= 0, sentence * max(width, 1) + given.words, -1)
-    pieces = keys.argsort(stable=True)[(keys < 0).sum() :]
-    found, word_of_piece, lengths = torch.unique_consecutive(keys[pieces], return_inverse=True, return_counts=True)
-    of_sentence = found // max(width, 1)
-    words = BatchWords(
-        pieces=pieces,
-        word_of_piece=word_of_piece,
-        sentence=of_sentence,
-        first_piece=lengths.cumsum(0) - lengths,
-        lengths=lengths,
-        first_word=torch.searchsorted(of_sentence, torch.arange(count, device=device)),
+    masked_share: float = setting(
+        1.0, "Mask the linked words of this fraction of the sentences in each step.", above=0, at_most=1
     )
-    pair, place = (given.links >= 0).all(2).nonzero().T
-    ends = []
-    for side in range(2):
-        number = given.links[pair, place, side]
-        key = (pair + side * (count // 2)) * max(width, 1) + number
-        end = torch.searchsorted(found, key).clamp_max(max(len(found) - 1, 0))
-        there = (number < width) & (found[end] == key) if len(found) else torch.zeros_like(key, dtype=torch.bool)
-        ends.append(torch.where(there, end, -1))
-    source, target = torch.stack(ends)[:, (torch.stack(ends) >= 0).all(0)]
-    asking, answering = torch.cat((source, target)), torch.cat((target, source))
-    order = asking.argsort(stable=True)
-    first = torch.ones_like(order, dtype=torch.bool)
-    first[1:] = asking[order][1:] != asking[order][:-1]
-    return words, Translations(asking[order[first]], answering[order[first]])
+
+
+@dataclass(frozen=True)
+class WordTranslationRankingSettings(ObjectiveSettings):
+    """The settings of word translation ranking."""
+
+    temperature: float = setting(1.0, "Divide cosines of words by this; the paper states none.", above=0)
+
+
+def _words_and_links(pairs: PairTokens) -> tuple[BatchWords, LinkedWords]:
+    if pairs.word_links is None:
+        raise TypeError("objectives over words need word_links: pass source_words, target_words and links")
+    return linked_words(pairs.packed, pairs.word_links)
 
 
 class AlignedWordPrediction(TokenObjective):
-    """AWP: every linked word is masked, and its places predict the pieces of its translation (eq. 4 and 5).
+    """AWP: mask every linked word and predict the pieces of its translation in its place.
 
-    Where the two differ in length the longer is clipped. With a ``share`` below 1 each sentence is masked with that
-    probability only, and the loss stays right on average.
+    With a ``masked_share`` below 1, each sentence is masked with that probability; the expected loss is the same.
     """
 
-    def __init__(self, head: nn.Module, mask_id: int, share: float = 1.0) -> None:
-        super().__init__()
-        self.head = head
-        self.mask_id = mask_id
-        self.share = share
+    Settings = AlignedWordPredictionSettings
+    needs = Needs(links=True, mask_token=True)
 
-    def draw(self, pairs: PairTokens) -> Sequence[Draw]:
-        """Mask; only the sentences with a masked word are encoded anew."""
-        packed = pairs.packed
-        words, links = words_and_translations(pairs)
-        asking, answering = links.words, links.translations
-        if self.share < 1:
-            drawn = torch.rand(len(packed.lengths), device=asking.device) < self.share
-            kept = drawn[words.sentence[asking]]
-            asking, answering = asking[kept], answering[kept]
+    def __init__(self, settings: Any, parts: Parts) -> None:
+        super().__init__(settings, parts)
+        self.head = parts.masked_language_head(sample=settings.sampled_pieces)
+        self.mask_id = parts.mask_token_id
+
+    def start(self, start: Start) -> None:
+        """Copy the checkpoint's masked-language head."""
+        self.head.start_from(start.masked_language_head, start.word_embeddings, None)
+
+    def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
+        """Mask words; only sentences with a masked word are encoded again."""
+        packed, share = pairs.packed, self.settings.masked_share
+        words, links = _words_and_links(pairs)
+        linked, translations = links.words, links.translations
+        if share < 1:
+            sampled = torch.rand(len(packed.lengths), device=linked.device) < share
+            chosen = sampled[words.sentence[linked]]
+            linked, translations = linked[chosen], translations[chosen]
         masked = torch.zeros_like(words.lengths, dtype=torch.bool)
-        masked[asking] = True
+        masked[linked] = True
         ids = packed.input_ids.clone()
         ids[words.pieces[masked[words.word_of_piece]]] = self.mask_id
         sentences = torch.zeros_like(packed.lengths, dtype=torch.bool)
-        sentences[words.sentence[asking]] = True
+        sentences[words.sentence[linked]] = True
 
-        lengths = torch.minimum(words.lengths[asking], words.lengths[answering])
-        link = torch.repeat_interleave(lengths)
-        offset = torch.arange(len(link), device=link.device) - (lengths.cumsum(0) - lengths)[link]
-        place, answer = (words.pieces[words.first_piece[end[link]] + offset] for end in (asking, answering))
-        encoded = packed.whole(sentences)
-        wanted, order = (encoded.cumsum(0) - 1)[place].sort()
+        place, translation = translated_pieces(words, linked, translations)
+        encoded = packed.token_mask(sentences)
+        predicted, order = (encoded.cumsum(0) - 1)[place].sort()
         languages = pairs.languages_of_tokens()
         rows = MaskedRows(
-            packed=packed.with_ids(ids).only(sentences),
-            wanted=wanted,
-            labels=packed.input_ids[answer[order]],
+            packed=packed.with_ids(ids).select(sentences),
+            predicted=predicted,
+            labels=packed.input_ids[translation[order]],
             language_ids=None if languages is None else languages[encoded],
         )
-        return (Draw(rows, torch.tensor(self.share * len(packed.lengths), device=wanted.device)),)
+        return (SampledTargets(rows, torch.tensor(share * len(packed.lengths), device=predicted.device)),)
 
-    def forward(self, pairs: PairTokens, states: TokenStates, draw: Draw) -> Tensor:
-        """The summed cross entropy of all pieces of all translations, from another pass through the encoder."""
-        rows: MaskedRows = draw.rows
-        masked = states.states[:0]  # a batch without links trains nothing here, but every weight takes part
-        if len(rows.wanted):
-            masked = states.encode(rows.packed, rows.wanted, rows.language_ids)
+    def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:
+        """Sum the cross entropy of all pieces of all translations, from another pass through the encoder."""
+        rows: MaskedRows = sampled.rows
+        masked = states.states[:0]  # a batch without links has no gradient, but must use every weight
+        if len(rows.predicted):
+            masked = states.encode(rows.packed, rows.predicted, rows.language_ids)
         loss: Tensor = self.head(masked, rows.labels, states.word_embeddings)
         return loss
 
 
-@dataclass(frozen=True)
-class RankingRows:
-    """What WTR compares."""
-
-    words: BatchWords
-    links: Translations
-
-
 class WordTranslationRanking(TokenObjective):
-    """WTR: each linked word picks its translation among all words of the other sentence (eq. 6 to 8).
+    """WTR: rank the translation of each linked word among all words of the other sentence."""
 
-    Two words are as similar as their pieces are on average, each with each.
-    """
+    Settings = WordTranslationRankingSettings
+    needs = Needs(states=SIDES, links=True)
 
-    def __init__(self, temperature: float = 1.0) -> None:
-        super().__init__()
-        self.temperature = temperature
-
-    @property
-    def reads(self) -> frozenset[str]:
-        """The sides whose token states are needed."""
-        return frozenset(("source", "target"))
-
-    def draw(self, pairs: PairTokens) -> Sequence[Draw]:
-        """Nothing is left to chance."""
+    def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
+        """Find the linked words, without random choices."""
         count = torch.tensor(len(pairs.packed.lengths), device=pairs.packed.lengths.device)
-        return (Draw(RankingRows(*words_and_translations(pairs)), count),)
+        return (SampledTargets(_words_and_links(pairs), count),)
 
-    def forward(self, pairs: PairTokens, states: TokenStates, draw: Draw) -> Tensor:
-        """The sum over the linked words of both sides."""
-        words, links = draw.rows.words, draw.rows.links
+    def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:
+        """Sum the cross entropy over the linked words of both sides."""
+        words, links = sampled.rows
         if not len(links.words):
             return states.states.sum() * 0
         with torch.autocast(states.states.device.type, enabled=False):
-            return self._ranking(states.at(words.pieces), words, links)
-
-    def _ranking(self, pieces: Tensor, words: BatchWords, links: Translations) -> Tensor:
-        """Words as the means of their pieces' directions, whose products are the mean cosines of all piece pairs."""
-        pieces = F.normalize(pieces if pieces.dtype == torch.float64 else pieces.float(), dim=-1)
-        vectors = pieces.new_zeros(len(words.lengths), pieces.shape[1]).index_add(0, words.word_of_piece, pieces)
-        vectors = vectors / words.lengths[:, None]
-
-        half = len(words.first_word) // 2
-        pair = words.sentence % half
-        linked = torch.zeros_like(words.first_word[:half], dtype=torch.bool)
-        linked[pair[links.words]] = True
-        row = linked.cumsum(0) - 1
-        place = torch.arange(len(pair), device=pair.device) - words.first_word[words.sentence]
-        some = linked[pair].nonzero().squeeze(1)
-        width = int(place[some].max()) + 1
-        grid = vectors.new_zeros(2, int(row[-1]) + 1, width, vectors.shape[1])
-        where = (words.sentence // half, row[pair], place)
-        grid = grid.index_put(tuple(one[some] for one in where), vectors[some])
-        there = torch.zeros(grid.shape[:3], dtype=torch.bool, device=grid.device)
-        there[tuple(one[some] for one in where)] = True
-
-        cosines = grid[0] @ grid[1].transpose(1, 2)
-        scores = torch.stack((cosines, cosines.transpose(1, 2))) / self.temperature
-        scores = scores.masked_fill(~there.flip(0)[:, :, None], -torch.inf)
-        asking = tuple(one[links.words] for one in where)
-        return F.cross_entropy(scores[asking], place[links.translations], reduction="sum")
+            vectors = mean_directions(states.at(words.pieces), words)
+            cosines, positives = ranking_logits(vectors, words, links)
+            return F.cross_entropy(cosines / self.settings.temperature, positives, reduction="sum")

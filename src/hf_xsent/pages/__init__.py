@@ -1,1 +1,1 @@
-"""Report pages: one HTML file each that loads nothing, charts as inline SVG, light or dark as the reader has it."""
+"""Write report pages: single HTML files that load nothing, with inline SVG charts, in light and dark mode."""

@@ -1,4 +1,4 @@
-"""Charts as SVG text: grouped bars, curves, points and histograms, in the page's colours, ``s0`` on, one a series."""
+"""Draw charts as SVG text: grouped bars, curves, points and histograms, in the page's colours, one per series."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from importlib.resources import files
 
 WIDTH = 480  # SVG units: small enough that text stays readable on a phone
 _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 260, 52, 14, 14, 40
-_LABELS, _VALUES = 128, 40  # beside bars
+_LABELS, _VALUES = 128, 40  # widths left and right of bars
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" '
-_LETTER = 7.6  # about the width of one, on a phone
+_LETTER = 7.6  # approximate width on a phone
 
 SERIES = 8  # colours
-_LINE = 13  # the height of one
+_LINE = 13  # height
+_SMALLEST = 1e-300  # below it, divisions underflow
 
 Points = Sequence[tuple[float, float]]
 _Box = tuple[float, float, float, float]  # left, top, right, bottom
@@ -23,7 +24,7 @@ _Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 @dataclass(frozen=True)
 class Mark:
-    """A point with a name, and how far its value may be off."""
+    """A point with a name and the deviation of its value."""
 
     x: float
     y: float
@@ -33,7 +34,7 @@ class Mark:
 
 
 def bar_chart(title: str, rows: Mapping[str, Sequence[float | None]], series: Sequence[str], top: float = 100) -> str:
-    """Horizontal bars from 0 to ``top``: one group a row, in it one bar a series."""
+    """Draw horizontal bars from 0 to ``top``: one group per row, one bar per series."""
     thick = 11 if len(series) <= 3 else 9
     pitch = (thick + 2) * len(series) + 8
     height, inner = pitch * len(rows) + 24, WIDTH - _LABELS - _VALUES
@@ -60,9 +61,9 @@ def bar_chart(title: str, rows: Mapping[str, Sequence[float | None]], series: Se
 def curve_chart(
     title: str, curves: Mapping[str, tuple[int, Points]], across: str, from_zero: bool = False, named: bool = False
 ) -> str:
-    """One line a name, with the number of its series; ``across`` says what is counted to the right.
+    """Draw one line per name, given with the number of its series; ``across`` names the horizontal axis.
 
-    ``named`` lines end in their names, where there is no legend beside.
+    ``named`` writes the names at the ends of the lines, for charts without a legend.
     """
     points = [point for _, some in curves.values() for point in some]
     axes = _Axes.around(points, from_zero)
@@ -80,7 +81,7 @@ def curve_chart(
 
 
 def point_chart(title: str, marks: Sequence[Mark], across: str) -> str:
-    """Named points, with a line for the deviation; each name stands where it covers no other name or point."""
+    """Draw named points with a line for the deviation; place each name where it covers no other name or point."""
     spread = [(mark.x * 1.05, mark.y + sign * mark.deviation) for mark in marks for sign in (-1, 1)]
     axes = _Axes.around([(0.0, spread[0][1]), *spread] if spread else [])
     parts = axes.draw(across)
@@ -101,13 +102,13 @@ def point_chart(title: str, marks: Sequence[Mark], across: str) -> str:
     return _svg(title, lowest, parts)
 
 
-def _free_place(x: float, y: float, wide: float, taken: Sequence[_Box]) -> tuple[float, float]:
-    """Where a name of this width can begin: right of its point, left of it, or further and further above and below."""
+def _free_place(x: float, y: float, width: float, taken: Sequence[_Box]) -> tuple[float, float]:
+    """Return where a name can start: right or left of its point, or increasingly far above and below."""
     for away in range(0, _HEIGHT, 5):
         for down in (away, -away):
-            for left in (x + 9, x - 9 - wide, x - wide / 2):
+            for left in (x + 9, x - 9 - width, x - width / 2):
                 top = y - 7 + down
-                box = (left, top, left + wide, top + _LINE)
+                box = (left, top, left + width, top + _LINE)
                 if left > _LEFT and box[2] < WIDTH and top > 0 and not any(_overlap(box, other) for other in taken):
                     return left, top
     return x + 9, y
@@ -118,7 +119,7 @@ def _overlap(one: _Box, other: _Box) -> bool:
 
 
 def histogram(title: str, counts: Sequence[int], edges: Sequence[float], threshold: float | None = None) -> str:
-    """How many values lie between each two edges, with a line at the threshold."""
+    """Draw the number of values between each two edges, with a line at the threshold."""
     axes = _Axes(edges[0], edges[-1], 0, 1.1 * max(1, *counts))  # the title stands above
     parts = [*axes.draw(""), f'<text x="{WIDTH / 2}" y="{_TOP}" text-anchor="middle">{escape(title)}</text>']
     for left, right, count in zip(edges[:-1], edges[1:], counts, strict=True):
@@ -136,7 +137,7 @@ def histogram(title: str, counts: Sequence[int], edges: Sequence[float], thresho
 
 @dataclass(frozen=True)
 class _Axes:
-    """From values to places in the picture."""
+    """A map from values to SVG coordinates."""
 
     low: float
     high: float
@@ -145,11 +146,13 @@ class _Axes:
 
     @classmethod
     def around(cls, points: Points, from_zero: bool = False) -> _Axes:
-        """Room for all points, and a little more above and below."""
+        """Return axes that hold all points, with a margin above and below."""
         xs, ys = [x for x, _ in points] or [0.0], [y for _, y in points] or [0.0]
-        span = (max(ys) - min(ys)) or abs(max(ys)) or 1.0
+        span = (max(ys) - min(ys)) or abs(max(ys))
+        span = span if span > _SMALLEST else 1.0
         bottom = 0.0 if from_zero else min(ys) - 0.08 * span
-        return cls(min(xs), max(xs) if max(xs) > min(xs) else min(xs) + 1.0, bottom, max(ys) + 0.08 * span)
+        high = max(xs) if max(xs) - min(xs) > _SMALLEST else min(xs) + 1.0
+        return cls(min(xs), high, bottom, max(ys) + 0.08 * span)
 
     def x(self, value: float) -> float:
         return _LEFT + (value - self.low) / (self.high - self.low) * (WIDTH - _LEFT - _RIGHT)
@@ -158,7 +161,7 @@ class _Axes:
         return _HEIGHT - _BOTTOM - (value - self.bottom) / (self.top - self.bottom) * (_HEIGHT - _TOP - _BOTTOM)
 
     def draw(self, across: str) -> list[str]:
-        """Lines and numbers at round values, and what is counted across."""
+        """Draw lines and numbers at round values, and the name of the horizontal axis."""
         parts = []
         for value in ticks(self.bottom, self.top):
             y = self.y(value)
@@ -175,7 +178,7 @@ class _Axes:
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Some round numbers between two others.
+    """Return about ``about`` round numbers between two others.
 
     >>> ticks(0, 100)
     [0, 20, 40, 60, 80, 100]
@@ -191,7 +194,7 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 
 
 def standalone(svg: str) -> str:
-    """A chart as a file of its own."""
+    """Return a chart as a separate SVG file with its styles."""
     style = (files("hf_xsent.pages") / "style.css").read_text(encoding="utf-8")
     ground = f'<style>\n{style}</style>\n<rect class="paper" width="100%" height="100%"/>'
     head, _, rest = svg.partition("\n")

@@ -1,4 +1,4 @@
-"""Points of several groups in panels side by side, as an SVG."""
+"""Draw points of several groups in panels side by side, as an SVG."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COLOURS = ("#2166ac", "#d6604d", "#1b7837", "#762a83", "#b8860b", "#35978f", "#
 
 @dataclass(frozen=True)
 class Panel:
-    """N points with their texts and the group that each is of."""
+    """N points, each with its text and its group."""
 
     title: str
     points: np.ndarray  # N × 2
@@ -23,11 +23,11 @@ class Panel:
     groups: Sequence[str]
 
 
-def write_scatter(path: str | Path, panels: Sequence[Panel], columns: int = 2) -> None:
-    """One colour a group, the same in all panels; each point with its text beside it."""
+def write_scatter(path: str | Path, panels: Sequence[Panel]) -> None:
+    """Draw panels in two columns, one colour per group, each point with its text."""
     names = list(dict.fromkeys(group for panel in panels for group in panel.groups))
     colours = {name: _COLOURS[number % len(_COLOURS)] for number, name in enumerate(names)}
-    columns = min(columns, len(panels))
+    columns = min(2, len(panels))
     width, height = columns * _SIZE, -(-len(panels) // columns) * _SIZE + _HEAD
     parts = [
         f'<text x="{_EDGE + 70 * number}" y="22" font-size="13" fill="{colours[name]}">● {escape(name)}</text>'

@@ -1,4 +1,4 @@
-// A press on a heading sorts its table by that column: numbers falling first, words rising; pressed again, the other way.
+// A click on a heading sorts its table by that column: numbers descending first, text ascending; a second click reverses.
 for (const table of document.querySelectorAll("table.sortable")) {
   table.querySelectorAll("th").forEach((head, column) => {
     const button = document.createElement("button");
@@ -13,7 +13,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
       const compare = (a, b) => {
         const [x, y] = [value(a), value(b)];
         if (!numbers) return x.localeCompare(y) * (rising ? 1 : -1);
-        if (isNaN(x) || isNaN(y)) return isNaN(x) - isNaN(y);  // rows without a number stay below
+        if (isNaN(x) || isNaN(y)) return isNaN(x) - isNaN(y);  // rows without a number sort last
         return (x - y) * (rising ? 1 : -1);
       };
       for (const other of table.querySelectorAll("th")) other.removeAttribute("aria-sort");

@@ -1,1 +1,1 @@
-"""From a checkpoint to something others use."""
+"""Export, describe, trim and publish trained models."""

@@ -1,4 +1,4 @@
-"""The tables of a model card, from the JSON that hf-xsent evaluate writes."""
+"""Make the tables of a model card from the JSON that hf-xsent evaluate writes."""
 
 from __future__ import annotations
 
@@ -8,40 +8,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import EvalResult
+
 from hf_xsent.errors import DataError
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One number for the card's metadata."""
-
-    dataset_id: str
-    dataset_name: str
-    task_id: str
-    metric: str
-    metric_name: str
-    value: float
-    task_type: str | None = None
-
-
-@dataclass(frozen=True)
 class EvaluationTable:
-    """One benchmark: rows for people, figures for the Hub; ``measured`` is false for a paper's figures."""
+    """The results of one benchmark: a table, and the mean for the Hub; ``measured`` is false for a paper's results."""
 
     title: str
     header: list[str]
     rows: list[list[str]]
     note: str
-    results: list[Figure] = field(default_factory=list)
+    results: list[EvalResult] = field(default_factory=list)
+    task: str = ""
     measured: bool = True
 
 
 @dataclass(frozen=True)
 class _Benchmark:
-    """How a task's figures are called; ``dataset_id`` where the Hub measures the same."""
+    """The names of a task's results; ``dataset_id`` if the Hub has the same benchmark."""
 
     title: str
-    rows: tuple[str, str]  # one and several
+    rows: tuple[str, str]  # singular and plural
     main: str
     metric: str
     metric_name: str
@@ -62,21 +52,21 @@ _HEADINGS = {"forward": "xx→en", "backward": "en→xx", "f1": "F1"}
 
 
 def read_tables(path: str | Path) -> list[EvaluationTable]:
-    """A table for each run of an evaluation file."""
+    """Return a table for each run of an evaluation file."""
     try:
         runs = json.loads(Path(path).read_text(encoding="utf-8"))["runs"]
         return [_table(run, _BENCHMARKS[run["task"]]) for run in runs]
     except OSError as error:
         raise DataError(f"cannot read the results {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
-        raise DataError(f"{path} holds no results for a card: write them with hf-xsent evaluate --output") from error
+        raise DataError(f"{path} is not a results file: write one with hf-xsent evaluate --output") from error
 
 
 def _table(run: Mapping[str, Any], benchmark: _Benchmark) -> EvaluationTable:
-    """Every figure of the report: a row for each language or pair, and for each mean over a group of them."""
+    """Tabulate a run: a row for each language or pair, and for the mean of each group."""
     scores = run["languages"] | {f"mean of {name}": figures for name, figures in run["groups"].items()}
     columns = list(next(iter(scores.values())))
-    count = len({name.split()[0] for name in run["languages"]})  # BUCC's names go on with the split
+    count = len({name.split()[0] for name in run["languages"]})  # BUCC's names end in the split
     measured = f"{count} {benchmark.rows[count > 1]}"
     settings = ", ".join(f"{key} {value}" for key, value in run["settings"].items() if key != "model")
     return EvaluationTable(
@@ -84,7 +74,8 @@ def _table(run: Mapping[str, Any], benchmark: _Benchmark) -> EvaluationTable:
         header=[benchmark.rows[0], *(_HEADINGS.get(column, column) for column in columns)],
         rows=[[name, *(_cell(figures[column]) for column in columns)] for name, figures in scores.items()],
         note=f"{run['protocol']}. {settings}.",
-        results=_figures(run, benchmark, measured),
+        results=_results(run, benchmark, measured),
+        task=run["task"],
     )
 
 
@@ -92,20 +83,21 @@ def _cell(value: float) -> str:
     return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
-def _figures(run: Mapping[str, Any], benchmark: _Benchmark, measured: str) -> list[Figure]:
-    """The mean of all that was measured, for the Hub."""
+def _results(run: Mapping[str, Any], benchmark: _Benchmark, measured: str) -> list[EvalResult]:
+    """Return the mean over everything measured, in the Hub's form."""
     if benchmark.dataset_id is None:
         return []
     groups = run["groups"]
-    whole = groups["measured"] if "measured" in groups else next(iter(groups.values()))
+    mean = groups["measured"] if "measured" in groups else next(iter(groups.values()))
     both = ", both directions" if run["task"] == "tatoeba" else ""
     return [
-        Figure(
-            dataset_id=benchmark.dataset_id,
+        EvalResult(
+            task_type="sentence-similarity",
+            dataset_type=benchmark.dataset_id,
             dataset_name=f"{benchmark.title} ({measured}{both})",
-            task_id=run["task"],
-            metric=benchmark.metric,
+            dataset_split="test",
+            metric_type=benchmark.metric,
+            metric_value=round(mean[benchmark.main], 2),
             metric_name=benchmark.metric_name,
-            value=round(whole[benchmark.main], 2),
         )
     ]

@@ -1,4 +1,4 @@
-"""Put an exported folder on the Hub: everything is checked before the first byte leaves this machine. Free of torch."""
+"""Upload an exported folder to the Hub, after all checks on this machine. Does not load torch."""
 
 from __future__ import annotations
 
@@ -8,73 +8,92 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from huggingface_hub import HfApi, get_token
+from huggingface_hub import HfApi, ModelCard, get_token
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, HTTPError
 from huggingface_hub.utils import validate_repo_id
 
 from hf_xsent.errors import OutputError
-from hf_xsent.publishing.card_fields import check_card
+from hf_xsent.files import readable_size
 
 logger = logging.getLogger(__name__)
 
 _EXPORT = ("modules.json", "config.json", "model.safetensors", "tokenizer_config.json")
 _PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib"}
-_NOT_SENT = {".git", ".cache", ".huggingface"}  # folders that huggingface_hub leaves out
-_UNITS = ("bytes", "kB", "MB", "GB")
+_NOT_UPLOADED = {".git", ".cache", ".huggingface"}  # folders that huggingface_hub skips, too
+_CARD_FIELDS = {  # what a card must state, and the flag that adds it
+    "license": "--license apache-2.0",
+    "language": "--languages de sw en",
+    "base_model": "--base_model FacebookAI/xlm-roberta-base",
+    "pipeline_tag": "",
+    "library_name": "",
+}
 _REFUSALS = {
-    401: "the Hub does not accept your token: sign in anew with 'hf auth login'",
-    403: "your token may not write there: use one with write access to that organization",
-    404: "the Hub knows no such repository or branch for your token: check name, revision and token",
+    401: "the Hub does not accept your token: sign in with 'hf auth login'",
+    403: "your token has no write access: use one with write access to that organization",
+    404: "repository or branch not found with your token: check name, --revision and token",
 }
 
 
 @dataclass(frozen=True)
 class Upload:
-    """What would be sent where."""
+    """The files of an upload and the repository they go to."""
 
     folder: Path
     repository: str
-    files: dict[str, int]  # path in the folder to bytes
+    files: dict[str, int]  # bytes by path in the folder
 
     def table(self) -> str:
-        """Each file with its size, and all together."""
+        """Format the size of each file and of all files."""
         rows = {**self.files, f"{len(self.files)} files": sum(self.files.values())}
         width = max(map(len, rows))
-        return "\n".join(f"{name:<{width}}  {_readable(size):>10}" for name, size in rows.items())
+        return "\n".join(f"{name:<{width}}  {readable_size(size):>10}" for name, size in rows.items())
 
 
 def plan_upload(folder: str | Path, repository: str) -> Upload:
-    """The files of an export that is fit to be published; anything amiss is told in one sentence."""
+    """List the files of an export; refuse a folder that is not complete, safe to open and described by a card."""
     folder = Path(folder)
     if repository.count("/") != 1 or not all(repository.split("/")):
-        raise OutputError(f"{repository!r} does not say whose it is: name the model as org/name")
+        raise OutputError(f"{repository!r} has no owner: name the repository as org/name")
     try:
         validate_repo_id(repository)
     except HFValidationError as error:
-        raise OutputError(f"{repository!r} is no name for the Hub: {str(error).split('. ')[0]}") from error
+        raise OutputError(f"{repository!r} is not a valid Hub id: {str(error).split('. ')[0]}") from error
     missing = [name for name in _EXPORT if not (folder / name).is_file()]
     if missing:
-        raise OutputError(f"{folder} is no export ({missing[0]} is missing): write one with hf-xsent export")
+        raise OutputError(f"{folder} is not an export ({missing[0]} is missing): write one with hf-xsent export")
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     files = {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths}
-    files = {name: size for name, size in files.items() if not _NOT_SENT & set(Path(name).parts)}
+    files = {name: size for name, size in files.items() if not _NOT_UPLOADED & set(Path(name).parts)}
     for name in files:
         if Path(name).suffix in _PICKLES:
-            raise OutputError(f"{folder / name} may hold pickled code: publish weights as safetensors alone")
+            raise OutputError(f"{folder / name} may contain pickled code: publish weights as safetensors only")
     check_card(folder / "README.md")
     return Upload(folder, repository, files)
 
 
+def check_card(path: Path) -> None:
+    """Refuse a model card that is missing, unreadable or incomplete."""
+    cure = f"write it with hf-xsent card {path.parent}"
+    if not path.is_file():
+        raise OutputError(f"{path} is missing: {cure}")
+    try:
+        stated = ModelCard(path.read_text(encoding="utf-8")).data.to_dict()
+    except Exception as error:  # whatever YAML or huggingface_hub raises
+        raise OutputError(f"{path} has unreadable metadata: {' '.join(str(error).split())}") from error
+    for field, flag in _CARD_FIELDS.items():
+        if not stated.get(field):
+            raise OutputError(f"{path} states no {field}: {cure} {flag}".strip())
+
+
 def publish(upload: Upload, private: bool = False, revision: str | None = None, message: str | None = None) -> str:
-    """Send it, and tell its address. Broken off, the same call goes on: what has arrived is not sent again."""
+    """Upload the files and return the address; a repeated call resumes and skips files that have arrived."""
     if get_token() is None:
-        raise OutputError("you are not signed in: run 'hf auth login', or set HF_TOKEN to a token that may write")
+        raise OutputError("you are not signed in: run 'hf auth login', or set HF_TOKEN to a token with write access")
     hub = HfApi()
     with _one_sentence(upload.repository):
         hub.create_repo(upload.repository, private=private, exist_ok=True)
         if hub.model_info(upload.repository).private != private:
-            state = "private" if private is False else "public"
-            logger.warning("%s exists already and stays %s", upload.repository, state)
+            logger.warning("%s exists already and stays %s", upload.repository, "public" if private else "private")
         if revision is not None:
             hub.create_branch(upload.repository, branch=revision, exist_ok=True)
         hub.upload_folder(
@@ -88,22 +107,13 @@ def publish(upload: Upload, private: bool = False, revision: str | None = None, 
 
 @contextmanager
 def _one_sentence(repository: str) -> Iterator[None]:
-    """Errors of the Hub and of the way there; never with the request, whose headers hold the token."""
+    """Raise errors of the Hub or the network as one sentence, without the request, whose headers contain the token."""
     try:
         yield
     except HfHubHTTPError as error:
         status = error.response.status_code
-        reason = _REFUSALS.get(status, f"the Hub answered {status} ({error.server_message or 'no reason given'})")
+        reason = _REFUSALS.get(status, f"the Hub returned {status} ({error.server_message or 'no reason given'})")
         raise OutputError(f"{repository} is not published: {reason}") from None
     except (OSError, RuntimeError, ValueError, HTTPError) as error:
-        raise OutputError(
-            f"{repository} is not published: {' '.join(str(error).split())} (run the same command to go on)"
-        ) from None
-
-
-def _readable(size: float) -> str:
-    for unit in _UNITS[:-1]:
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} {_UNITS[-1]}"
+        reason = " ".join(str(error).split())
+        raise OutputError(f"{repository} is not published: {reason} (the same command resumes)") from None

@@ -1,14 +1,13 @@
-"""An exported folder for other runtimes: ONNX files where sentence-transformers' ONNX backend and transformers.js look.
+"""Export the encoder of an exported folder to ONNX, and quantize it.
 
-``onnx/model.onnx`` is the encoder, from token ids to token states; pooling stays with whoever opens it, as with
-safetensors. ``onnx/model_quantized.onnx`` has int8 weights and is kept only where accuracy allows.
+``onnx/model.onnx`` maps token ids to hidden states; pooling is up to the runtime, as with safetensors.
+``onnx/model_quantized.onnx`` has int8 weights and is saved only if it is accurate enough.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,18 +19,20 @@ import torch
 from torch import Tensor, nn
 
 from hf_xsent.errors import MissingExtraError, ModelError
-from hf_xsent.models.embedder import sentence_transformer_settings
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.files import writing
+from hf_xsent.models.batching import batches_by_length
+from hf_xsent.models.encodes import SupportsEncode
+from hf_xsent.models.exported import sentence_transformer_settings
 from hf_xsent.models.loading import load_encoder, load_tokenizer
 
 PLAIN, QUANTIZED = "onnx/model.onnx", "onnx/model_quantized.onnx"
 _LARGEST_DIFFERENCE = 1e-4
-_SENTENCES_PER_BATCH = 32
+_CHARACTERS_PER_BATCH = 4096
 _SAMPLES = (["A dog."], ["Ein zweiter, etwas längerer Satz.", "第三句话。", "Третье предложение."] * 2)
 
 
 class OnnxEncoder:
-    """An exported folder run by onnxruntime: text in, sentence vectors out."""
+    """An exported folder, run by onnxruntime: from text to sentence embeddings."""
 
     def __init__(self, folder: str | Path, file: str = PLAIN) -> None:
         self.session = _onnxruntime().InferenceSession(str(Path(folder) / file), providers=["CPUExecutionProvider"])
@@ -40,11 +41,9 @@ class OnnxEncoder:
         self.inputs = [one.name for one in self.session.get_inputs()]
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
-        """N × d float32 vectors, row i for sentence i."""
-        order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
+        """Return N × d float32 embeddings, row i of sentence i."""
         rows: list[Any] = [None] * len(sentences)
-        for start in range(0, len(order), _SENTENCES_PER_BATCH):
-            some = order[start : start + _SENTENCES_PER_BATCH]
+        for some in batches_by_length([len(one) for one in sentences], _CHARACTERS_PER_BATCH):
             for i, vector in zip(some, self._embed([sentences[i] for i in some]), strict=True):
                 rows[i] = vector
         return np.stack(rows)
@@ -68,54 +67,59 @@ class OnnxEncoder:
 
 
 def export_onnx(folder: str | Path) -> Path:
-    """Write ``onnx/model.onnx`` into an export, for any batch and length; its states are compared with torch's."""
+    """Write ``onnx/model.onnx`` into an export, for any batch and length; compare its hidden states with torch's."""
     folder = Path(folder)
     if not (folder / "modules.json").is_file():
-        raise ModelError(f"{folder} is no export: write one with hf-xsent export")
+        raise ModelError(f"{folder} is not an export: write one with hf-xsent export")
     _onnxruntime()
     if "extraction" in sentence_transformer_settings(str(folder)):
-        raise ModelError(f"{folder} mixes all its layers, of which ONNX files hold the last: use it with torch")
+        raise ModelError(f"{folder} needs all layers, but ONNX files return only the last: use it with torch")
     encoder = load_encoder(str(folder), attn_implementation="eager").eval()
     tokenizer = load_tokenizer(str(folder))
     batches = [dict(tokenizer(one, padding=True, return_tensors="pt")) for one in _SAMPLES]
-    with _written_whole(folder / PLAIN) as part:
+    with writing(folder / PLAIN) as part:
         _export(encoder, batches[1], part)
         difference = max(_difference(encoder, part, batch) for batch in batches)
         if difference > _LARGEST_DIFFERENCE:
-            raise ModelError(f"onnxruntime gives other states than torch (by {difference:.1e}): nothing was written")
+            raise ModelError(
+                f"hidden states of onnxruntime differ from torch's by {difference:.1e}: nothing was written"
+            )
     return folder / PLAIN
 
 
 def quantize_onnx(
-    folder: str | Path, accuracy: Callable[[Encodes], float], largest_drop: float
+    folder: str | Path, accuracy: Callable[[SupportsEncode], float], largest_drop: float
 ) -> tuple[float, float, bool]:
     """Write ``onnx/model_quantized.onnx`` if accuracy (in percent) falls by at most ``largest_drop``.
 
-    Returns accuracy before, accuracy after, and whether the file is kept.
+    Return accuracy before, accuracy after, and whether the file was saved.
     """
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
     folder = Path(folder)
     if not (folder / PLAIN).is_file():
-        raise ModelError(f"{folder} has no {PLAIN} yet: write it first")
+        raise ModelError(f"{folder} has no {PLAIN}: write it first with export_onnx")
     before = accuracy(OnnxEncoder(folder))
-    with _written_whole(folder / QUANTIZED) as part:
-        _quantize(folder / PLAIN, part)
+    with writing(folder / QUANTIZED) as part:
+        with _quiet():
+            quantize_dynamic(str(folder / PLAIN), str(part), weight_type=QuantType.QInt8, per_channel=True)
         after = accuracy(OnnxEncoder(folder, os.path.relpath(part, folder)))
-        kept = before - after <= largest_drop
-        if not kept:
+        saved = before - after <= largest_drop
+        if not saved:
             part.unlink()
             (folder / QUANTIZED).unlink(missing_ok=True)
-    return before, after, kept
+    return before, after, saved
 
 
 class _States(nn.Module):
-    """The encoder with its inputs in a fixed order and the one output that all runtimes look for."""
+    """The encoder with a fixed order of inputs and one output, as all runtimes expect."""
 
     def __init__(self, encoder: Any, names: Sequence[str]) -> None:
         super().__init__()
         self.encoder, self.names = encoder, list(names)
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """N × L ids, mask (and token types) → N × L × d."""
+        """Map N × L ids and mask (and token types) to N × L × d hidden states."""
         states: Tensor = self.encoder(**dict(zip(self.names, inputs, strict=True))).last_hidden_state
         return states
 
@@ -138,7 +142,7 @@ def _export(encoder: Any, batch: dict[str, Tensor], path: Path) -> None:
 
 @torch.inference_mode()
 def _difference(encoder: Any, path: Path, batch: dict[str, Tensor]) -> float:
-    """The largest between token states of torch and of onnxruntime, where there are tokens."""
+    """Return the largest difference between hidden states of torch and onnxruntime, padding excluded."""
     session = _onnxruntime().InferenceSession(str(path), providers=["CPUExecutionProvider"])
     inputs = {one.name: batch[one.name].numpy() for one in session.get_inputs()}
     (theirs,) = session.run(None, inputs)
@@ -146,39 +150,17 @@ def _difference(encoder: Any, path: Path, batch: dict[str, Tensor]) -> float:
     return float(np.abs(ours - theirs)[batch["attention_mask"].numpy() == 1].max())
 
 
-def _quantize(source: Path, target: Path) -> None:
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    with _quiet():
-        quantize_dynamic(str(source), str(target), weight_type=QuantType.QInt8, per_channel=True)
-
-
-@contextmanager
-def _written_whole(path: Path) -> Iterator[Path]:
-    """A place to write to that becomes ``path`` if all goes well and something was written."""
-    path.parent.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as folder:
-        part = Path(folder) / path.name
-        yield part
-        if part.is_file():
-            os.replace(part, path)
-
-
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what the exporters tell their own developers."""
-    names = ("torch.onnx", "onnxscript", "onnx_ir", "root", "")
-    loggers = [logging.getLogger(name) for name in names]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
+    """Silence the warnings and log lines of the exporters."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        logging.disable(disabled)
 
 
 def _onnxruntime() -> Any:

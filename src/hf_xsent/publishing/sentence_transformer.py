@@ -1,38 +1,35 @@
-"""Export to a plain encoder folder that AutoModel and every sentence-transformers version open without our code."""
+"""Export a model to a plain folder that AutoModel and every sentence-transformers version open without our code."""
 
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import save_file
+from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.errors import ModelError, OutputError
+from hf_xsent.files import write_json, writing
 from hf_xsent.models.adapters import plain_weights
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_tokenizer, quiet_loading
 from hf_xsent.models.sentence_encoder import SentenceEncoder
-from hf_xsent.publishing.extraction import DENSE, WEIGHTED_LAYERS, write_dense, write_weighted_layers
 
-_SAMPLE = (
-    "A sentence to compare vectors with.",
-    "Ein zweiter Satz.",
-    "第三句话。",
-    "Третье предложение, немного длиннее.",
-)
+_SAMPLE = ("A sentence to compare.", "Ein zweiter Satz.", "第三句话。", "Третье предложение, немного длиннее.")
 _LARGEST_DIFFERENCE = {torch.float32: 1e-5, torch.float16: 5e-3}
 
-# The names of version 2 to 5, which version 6 still reads; its own names do not open in older versions.
+# The names of versions 2 to 5, which version 6 still reads; older versions cannot read the names of version 6.
 _TRANSFORMER = "sentence_transformers.models.Transformer"
 _POOLING = "sentence_transformers.models.Pooling"
 _NORMALIZE = "sentence_transformers.models.Normalize"
+_WEIGHTED_LAYERS = "sentence_transformers.models.WeightedLayerPooling"
+_DENSE = "sentence_transformers.models.Dense"
 _POOLING_FLAGS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "max": "pooling_mode_max_tokens"}
 
 
@@ -47,39 +44,30 @@ def export_sentence_transformer(
 ) -> Path:
     """Write ``model`` (or the checkpoint in that folder) as plain encoder, tokenizer and sentence-transformers modules.
 
-    The folder appears whole or not at all. ``verify`` opens it with SentenceTransformer and compares vectors. With
-    ``dim`` it says there that only so many numbers of each vector are kept (SentenceTransformer's ``truncate_dim``).
+    After an error nothing is written. ``verify`` opens the folder with SentenceTransformer and compares embeddings.
+    ``dim`` is the number of dimensions that SentenceTransformer truncates embeddings to (its ``truncate_dim``).
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         if not overwrite:
-            raise OutputError(f"{folder} exists already: choose another folder or allow overwriting it")
+            raise OutputError(f"{folder} exists already: choose another folder or overwrite it")
         if not (folder / "modules.json").is_file():
-            raise OutputError(f"{folder} holds files that are no exported model: choose another folder")
+            raise OutputError(f"{folder} contains files but is not an export: choose another folder")
     embedder = _embedder(model, tokenizer, dim)
     config = embedder.model.config
     if config.languages:
-        raise ModelError(
-            "a model with language embeddings cannot be exported: a plain encoder has no place for them; train without"
-        )
+        raise ModelError("a model with language embeddings cannot be exported as a plain encoder: train without them")
     if dtype not in _LARGEST_DIFFERENCE:
         raise ModelError(f"export as float32 or float16, not {dtype}")
-
     if len(embedder.tokenizer) > config.encoder_config.vocab_size:
-        raise ModelError("the tokenizer has more pieces than the encoder has embeddings: they do not belong together")
+        raise ModelError(
+            "the tokenizer has more pieces than the encoder has embeddings: give the model's own tokenizer"
+        )
 
-    part = folder.with_name(folder.name + ".part")
-    if part.exists():
-        raise OutputError(f"{part} exists already: remove it if it is what an export that was cut off left behind")
-    part.mkdir(parents=True)
-    try:
+    with writing(folder, folder=True) as part:
         _write(embedder, part, dtype)
         if verify:
             _verify(embedder, part, dtype)
-        shutil.rmtree(folder, ignore_errors=True)
-        part.rename(folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
     return folder
 
 
@@ -88,10 +76,10 @@ def _embedder(
 ) -> SentenceEmbedder:
     if isinstance(model, SentenceEncoder):
         if tokenizer is None:
-            raise ModelError("the tokenizer is missing: pass it beside the model")
+            raise ModelError("the tokenizer is missing: pass it with the model")
         return SentenceEmbedder(model, tokenizer, dim=dim)
     if not Path(model).is_dir():
-        raise ModelError(f"there is no checkpoint folder {str(model)!r}")
+        raise ModelError(f"no checkpoint folder {str(model)!r}: check the path")
     tokenizer = tokenizer or load_tokenizer(str(model))
     opened = SentenceEmbedder.from_pretrained(str(model), device="cpu", dim=dim)
     return SentenceEmbedder(opened.model, tokenizer, dim=opened.width)
@@ -99,14 +87,12 @@ def _embedder(
 
 def _write(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> None:
     model, config = embedder.model, embedder.model.config
+    weights = {name: weight.to(dtype).contiguous() for name, weight in plain_weights(model.encoder).items()}
     with quiet_loading():
-        model.encoder.save_pretrained(
-            folder,
-            state_dict={name: weight.to(dtype).contiguous() for name, weight in plain_weights(model.encoder).items()},
-        )
+        model.encoder.save_pretrained(folder, state_dict=weights)
     plain = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     plain.pop("_name_or_path", None)
-    _write_json(folder / "config.json", plain | {"dtype": str(dtype).removeprefix("torch.")})
+    write_json(folder / "config.json", plain | {"dtype": str(dtype).removeprefix("torch.")})
 
     longest, embedder.tokenizer.model_max_length = embedder.tokenizer.model_max_length, config.max_length
     try:
@@ -114,32 +100,23 @@ def _write(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> None
     finally:
         embedder.tokenizer.model_max_length = longest
     stated = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    if stated.get("tokenizer_class") == "TokenizersBackend":  # the name that transformers before 5 knows
-        _write_json(folder / "tokenizer_config.json", stated | {"tokenizer_class": "PreTrainedTokenizerFast"})
+    if stated.get("tokenizer_class") == "TokenizersBackend":  # transformers before 5 knows this name only
+        write_json(folder / "tokenizer_config.json", stated | {"tokenizer_class": "PreTrainedTokenizerFast"})
 
-    modules = _write_modules(model, folder)
-    _write_json(
-        folder / "modules.json",
-        [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (path, kind) in enumerate(modules.items())],
-    )
-    _write_json(
-        folder / "sentence_bert_config.json",
-        {
-            "max_seq_length": config.max_length,
-            "do_lower_case": False,
-            "model_args": family(config.encoder_config).arguments,
-        },
-    )
+    modules = enumerate(_write_modules(model, folder).items())
+    listed = [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (path, kind) in modules]
+    write_json(folder / "modules.json", listed)
+    arguments = family(config.encoder_config).arguments
+    transformer = {"max_seq_length": config.max_length, "do_lower_case": False, "model_args": arguments}
+    write_json(folder / "sentence_bert_config.json", transformer)
+    general: dict[str, Any] = {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"}
     cut = {} if embedder.width == config.encoder_config.hidden_size else {"truncate_dim": embedder.width}
-    _write_json(
-        folder / "config_sentence_transformers.json",
-        {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine", **cut},
-    )
+    write_json(folder / "config_sentence_transformers.json", general | cut)
     (folder / "README.md").write_text(_card(config, embedder.width), encoding="utf-8")
 
 
 def _write_modules(model: SentenceEncoder, folder: Path) -> dict[str, str]:
-    """What makes a vector of the encoder's states, each module in its folder; gives their types by folder."""
+    """Write the modules that pool hidden states, each in its folder; return their types by folder."""
     config, modules = model.config, {"": _TRANSFORMER}
 
     def add(kind: str) -> Path:
@@ -148,21 +125,44 @@ def _write_modules(model: SentenceEncoder, folder: Path) -> dict[str, str]:
         return folder / path
 
     if isinstance(model, DualPivotForSentenceEmbedding):
-        write_weighted_layers(model, add(WEIGHTED_LAYERS))
+        _write_weighted_layers(model, add(_WEIGHTED_LAYERS))
     pooling = add(_POOLING)
     pooling.mkdir()
-    stated = "mean" if config.pooling == "sum" else config.pooling  # one direction, and the length says nothing
+    stated = "mean" if config.pooling == "sum" else config.pooling  # the same direction; cosines ignore the length
     flags = {flag: mode == stated for mode, flag in _POOLING_FLAGS.items()}
-    _write_json(pooling / "config.json", {"word_embedding_dimension": config.encoder_config.hidden_size, **flags})
+    write_json(pooling / "config.json", {"word_embedding_dimension": config.encoder_config.hidden_size, **flags})
     if isinstance(model, DualPivotForSentenceEmbedding) and model.linear_map is not None:
-        write_dense(model.linear_map, add(DENSE))
+        _write_dense(model.linear_map, add(_DENSE))
     if config.normalize:
         add(_NORMALIZE)
     return modules
 
 
+def _write_weighted_layers(model: DualPivotForSentenceEmbedding, folder: Path) -> None:
+    """Write the weighted sum of layers, with weight 0 for unused ones, and let the encoder return all hidden states."""
+    config = model.config.encoder_config
+    layers = {"layer_start": 0, "num_hidden_layers": config.num_hidden_layers}
+    stated = {"word_embedding_dimension": config.hidden_size, **layers}
+    _write_module(folder, stated, {"layer_weights": model.mixing_weights.detach()})
+    path = folder.parent / "config.json"
+    write_json(path, json.loads(path.read_text(encoding="utf-8")) | {"output_hidden_states": True})
+
+
+def _write_dense(linear_map: torch.nn.Linear, folder: Path) -> None:
+    sizes = {"in_features": linear_map.in_features, "out_features": linear_map.out_features}
+    stated = {**sizes, "bias": False, "activation_function": "torch.nn.modules.linear.Identity"}
+    _write_module(folder, stated, {"linear.weight": linear_map.weight.detach()})
+
+
+def _write_module(folder: Path, config: dict[str, object], weights: dict[str, Tensor]) -> None:
+    folder.mkdir()
+    write_json(folder / "config.json", config)
+    weights = {name: one.float().cpu().contiguous() for name, one in weights.items()}
+    save_file(weights, str(folder / "model.safetensors"))
+
+
 def _verify(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> None:
-    """Both ways of opening the model must give the same vectors."""
+    """Compare the embeddings of the model and of the folder opened with SentenceTransformer."""
     from sentence_transformers import SentenceTransformer
 
     with quiet_loading():
@@ -172,18 +172,16 @@ def _verify(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> Non
         ours, theirs = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in (ours, theirs))
     difference = _largest_difference(ours, theirs)
     if difference > _LARGEST_DIFFERENCE[dtype]:
-        raise ModelError(
-            f"the exported folder gives other vectors than the model (by {difference:.1e}): nothing was written"
-        )
+        raise ModelError(f"embeddings of the export differ from the model's by {difference:.1e}: nothing was written")
 
 
 def _largest_difference(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """Relative to the length of the vectors."""
+    """Return the largest difference, relative to the length of the embeddings."""
     return float(np.abs(ours - theirs).max() / max(np.linalg.norm(ours, axis=1).mean(), 1e-12))
 
 
 def _card(config: Any, width: int) -> str:
-    """The least a model's page says; a full model card replaces it."""
+    """Return a minimal model card, for the time before hf-xsent card writes a full one."""
     return f"""---
 library_name: sentence-transformers
 pipeline_tag: sentence-similarity
@@ -195,8 +193,8 @@ tags:
 ---
 # Cross-lingual sentence encoder
 
-Vectors of {width} dimensions; translations lie close together. Pooling: {config.pooling};
-sentences are cut after {config.max_length} tokens.
+Embeddings of {width} dimensions; translations are close together. Pooling: {config.pooling};
+sentences are truncated to {config.max_length} tokens.
 
 ```python
 from sentence_transformers import SentenceTransformer
@@ -205,7 +203,3 @@ model = SentenceTransformer("path/to/this/folder")
 vectors = model.encode(["A dog runs.", "Ein Hund rennt."])
 ```
 """
-
-
-def _write_json(path: Path, content: dict[str, Any] | Sequence[Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A tokenizer cut down to some of its pieces: what it loses, it segments anew into pieces that stay."""
+"""Trim a tokenizer to some of its pieces; it segments words of removed pieces into the remaining ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cl
 
 
 class PieceTable:
-    """The pieces of a WordPiece, unigram or BPE tokenizer as its tokenizer.json has them."""
+    """The pieces and merges of a WordPiece, unigram or BPE tokenizer, read from its tokenizer.json."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -25,7 +25,7 @@ class PieceTable:
         model = self.content["model"]
         self.kind: str = model["type"]
         if self.kind not in ("WordPiece", "Unigram", "BPE"):
-            raise ModelError(f"cannot trim a {self.kind} tokenizer: WordPiece, Unigram and BPE can be")
+            raise ModelError(f"cannot trim a {self.kind} tokenizer: use WordPiece, Unigram or BPE")
         if self.kind == "Unigram":
             self.pieces: dict[str, int] = {piece: number for number, (piece, _) in enumerate(model["vocab"])}
         else:
@@ -41,39 +41,38 @@ class PieceTable:
         return len({*self.pieces.values(), *self.added.values()})
 
     @property
-    def indispensable(self) -> set[int]:
-        """Special and added tokens, the unknown one, and bytes where a tokenizer falls back on them."""
-        model = self.content["model"]
-        kept = {*self.added.values()}
-        if model.get("byte_fallback"):
-            kept |= {number for piece, number in self.pieces.items() if len(piece) == 6 and piece.startswith("<0x")}
-        return kept if self.unknown is None else kept | {self.unknown}
+    def required(self) -> set[int]:
+        """Return the ids of special and added tokens, of the unknown token, and of bytes if the tokenizer has them."""
+        ids = {*self.added.values()} | (set() if self.unknown is None else {self.unknown})
+        if self.content["model"].get("byte_fallback"):
+            ids |= {number for piece, number in self.pieces.items() if len(piece) == 6 and piece.startswith("<0x")}
+        return ids
 
     @property
     def unknown(self) -> int | None:
-        """What stands for a character that the tokenizer does not have; None: it has all (bytes)."""
+        """Return the id of the unknown token; None if the tokenizer has all characters (as bytes)."""
         model = self.content["model"]
         number: int | None = model.get("unk_id") if self.kind == "Unigram" else self.pieces.get(model.get("unk_token"))
         return number
 
     def characters(self) -> dict[int, str]:
-        """The pieces of one character, at the start of a word or within."""
+        """Return the pieces of one character, at the start of a word or inside, by id."""
         model = self.content["model"]
         before, after = model.get("continuing_subword_prefix") or "", model.get("end_of_word_suffix") or ""
         bare = {number: piece.removeprefix(before).removesuffix(after) for piece, number in self.pieces.items()}
         return {number: piece for number, piece in bare.items() if len(piece) == 1}
 
-    def closure(self, number: int) -> Iterator[int]:
-        """The piece and, with BPE, all that it is merged from."""
+    def with_parts(self, number: int) -> Iterator[int]:
+        """Yield the piece and, with BPE, all pieces that it is merged from."""
         waiting = [number]
         while waiting:
             one = waiting.pop()
             yield one
             waiting += self.parents.get(one, ())
 
-    def cut(self, kept: Collection[int]) -> tuple[Tokenizer, list[int]]:
-        """The tokenizer with these pieces alone, numbered anew in the old order, and the old number of each."""
-        old = sorted({*self.indispensable, *(one for number in kept for one in self.closure(number))})
+    def trim(self, selected: Collection[int]) -> tuple[Tokenizer, list[int]]:
+        """Return the tokenizer with the selected and required pieces, in their order, and the old id of each."""
+        old = sorted({*self.required, *(one for number in selected for one in self.with_parts(number))})
         new = {number: place for place, number in enumerate(old)}
         model = dict(self.content["model"])
         if self.kind == "Unigram":
@@ -99,10 +98,10 @@ class PieceTable:
 
 
 def trim_tokenizer(
-    tokenizer: PreTrainedTokenizerBase, kept: Collection[int]
+    tokenizer: PreTrainedTokenizerBase, selected: Collection[int]
 ) -> tuple[PreTrainedTokenizerFast, list[int]]:
-    """The tokenizer with ``kept`` pieces and those that no tokenizer can spare; with the old number of each piece."""
-    backend, old = PieceTable(tokenizer).cut(kept)
+    """Return the tokenizer with the selected and required pieces, and the old id of each piece."""
+    backend, old = PieceTable(tokenizer).trim(selected)
     special = {name: getattr(tokenizer, name, None) for name in _SPECIAL}
     known = {str(token): token for token in tokenizer.added_tokens_decoder.values()}
     trimmed = PreTrainedTokenizerFast(
@@ -117,7 +116,7 @@ def trim_tokenizer(
 
 
 def _renumbered(processor: Any, new: Mapping[int, int]) -> Any:
-    """A post-processor with the new numbers of the tokens that it adds to a sentence."""
+    """Return a post-processor with the new ids of the tokens that it adds to a sentence."""
     if isinstance(processor, list):
         return [_renumbered(one, new) for one in processor]
     if not isinstance(processor, dict):

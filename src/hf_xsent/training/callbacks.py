@@ -1,14 +1,23 @@
-"""What watches a run: a progress bar with pairs/s, one line a log, and one JSONL file of all metrics."""
+"""Watch a run: progress bar, metrics file, seconds and memory spent, and a checkpoint on SIGTERM."""
 
 from __future__ import annotations
 
 import json
 import logging
+import resource
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from tqdm import tqdm
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback
+
+from hf_xsent.files import write_text
 
 logger = logging.getLogger(__name__)
 
@@ -16,91 +25,63 @@ METRICS_FILE = "metrics.jsonl"
 _SHOWN = ("loss", "eval_accuracy", "eval_f1", "pairs_per_second")
 
 
-def _metrics_file(args: TrainingArguments) -> Path:
-    return Path(str(args.output_dir)) / METRICS_FILE
-
-
 class MetricsFile(TrainerCallback):
-    """Appends every log to ``metrics.jsonl``; a resumed run first drops what came after its checkpoint."""
+    """Append every log to ``metrics.jsonl``; a resumed run first drops the lines after its checkpoint."""
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Start the file anew, or cut it back to the checkpoint."""
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Empty the file, or cut it back to the checkpoint."""
         if not state.is_world_process_zero:
             return
-        path = _metrics_file(args)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = Path(args.output_dir) / METRICS_FILE
         lines = path.read_text(encoding="utf-8").splitlines() if state.global_step and path.is_file() else []
-        kept = [line for line in lines if line.endswith("}") and json.loads(line)["step"] <= state.global_step]
-        path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+        before = [line for line in lines if line.endswith("}") and json.loads(line)["step"] <= state.global_step]
+        write_text(path, (line + "\n" for line in before))
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """One line, with the step first."""
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        """Append one line, with the step first."""
         if state.is_world_process_zero and logs:
-            with _metrics_file(args).open("a", encoding="utf-8") as file:
+            with (Path(args.output_dir) / METRICS_FILE).open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"step": state.global_step, **logs}) + "\n")
 
 
 class EpochOfSampler(TrainerCallback):
-    """Tells the sampler its epoch: in a resumed run of several processes, wrappers hide it from the Trainer."""
+    """Set the sampler's epoch: in a resumed run of several processes, wrappers hide the sampler from the Trainer."""
 
-    def __init__(self) -> None:
-        self.sampler: Any = None
+    sampler: Any = None
 
-    def on_epoch_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Before the epoch's first pair is drawn."""
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Set the epoch before its first pair is sampled."""
         if self.sampler is not None:
             self.sampler.set_epoch(int(state.epoch or 0))
 
 
 class EndOfStep(TrainerCallback):
-    """Lets the model do what is due once after each step of the optimizer."""
+    """Call the model's ``end_step`` after each step of the optimizer."""
 
-    def on_optimizer_step(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Before anything is saved or measured."""
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Call it before anything is saved or measured."""
         kwargs["model"].end_step()
 
 
 class ProgressBar(TrainerCallback):
-    """A bar where somebody looks at it, a log line now and then where a file does."""
+    """Show a progress bar on a terminal, and log lines everywhere."""
 
     def __init__(self) -> None:
         self.bar: tqdm | None = None
         self.shown: dict[str, str] = {}
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Open the bar; tqdm keeps quiet where standard error is no terminal."""
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Open the bar; ``None`` hides it where standard error is not a terminal."""
         hidden = True if args.disable_tqdm or not state.is_world_process_zero else None
         self.bar = tqdm(total=state.max_steps, initial=state.global_step, desc="training", unit="step", disable=hidden)
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """One step further."""
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Advance the bar."""
         if self.bar is not None:
             self.bar.update(state.global_step - self.bar.n)
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Show the figures that matter beside the bar, and log them."""
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        """Show loss, dev scores and speed next to the bar, and log them."""
         figures = {key: f"{logs[key]:.4g}" for key in _SHOWN if logs and key in logs}
         if not figures or not state.is_world_process_zero:
             return
@@ -109,9 +90,79 @@ class ProgressBar(TrainerCallback):
         if self.bar is not None:
             self.bar.set_postfix(self.shown)
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Close the bar."""
         if self.bar is not None:
             self.bar.close()
+
+
+class StopOnSigterm(TrainerCallback):
+    """On SIGTERM, which spot machines send, finish the step and save a checkpoint: ``requested`` on all processes."""
+
+    received = requested = False
+    _previous_handler: Any = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Install the signal handler, which only the main thread can do."""
+        self.received = self.requested = False
+        if threading.current_thread() is threading.main_thread():
+            self._previous_handler = signal.signal(signal.SIGTERM, self._receive)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Stop all processes after the same step, whichever received the signal."""
+        received = self.received
+        if args.world_size > 1:
+            flag = torch.tensor(int(received), device=args.device)
+            torch.distributed.all_reduce(flag, torch.distributed.ReduceOp.MAX)
+            received = bool(flag)
+        if received:
+            self.requested = control.should_save = True
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Restore the earlier signal handler."""
+        if self._previous_handler is not None:
+            signal.signal(signal.SIGTERM, self._previous_handler)
+            self._previous_handler = None
+
+    def _receive(self, number: int, frame: Any) -> None:
+        self.received = True
+
+
+class CostCounter(TrainerCallback):
+    """Count wall-clock seconds, CPU seconds and peak memory of one process's training, except ``not_counted`` parts."""
+
+    _seconds = _cpu_seconds = _peak_mib = 0.0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Start the clocks; a resumed run continues from its checkpoint's log."""
+        before: dict[str, float] = next((log for log in reversed(state.log_history) if "cpu_seconds" in log), {})
+        self._seconds = time.perf_counter() - before.get("seconds", 0.0)
+        self._cpu_seconds = time.process_time() - before.get("cpu_seconds", 0.0)
+        self._peak_mib = before.get("peak_mib", 0)
+
+    def so_far(self) -> dict[str, float]:
+        """Return the figures for the log."""
+        return {
+            "seconds": round(time.perf_counter() - self._seconds, 3),
+            "cpu_seconds": round(time.process_time() - self._cpu_seconds, 3),
+            "peak_mib": max(self._peak_mib, peak_memory_mib()),
+        }
+
+    @contextmanager
+    def not_counted(self) -> Iterator[None]:
+        """Stop the clocks while dev is measured, which is not training."""
+        seconds, cpu_seconds = time.perf_counter(), time.process_time()
+        yield
+        self._seconds += time.perf_counter() - seconds
+        self._cpu_seconds += time.process_time() - cpu_seconds
+
+
+def peak_memory_mib() -> int:
+    """Return the peak memory of this process: on the GPU if there is one, else in RAM."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() >> 20
+    try:  # ru_maxrss also counts what the parent held when it started this process
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        return int(status.partition("VmHWM:")[2].split()[0]) >> 10
+    except (OSError, IndexError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10

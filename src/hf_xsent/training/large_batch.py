@@ -1,8 +1,10 @@
-"""Gradient caching (Gao et al., 2021): any batch in the memory of one chunk, with the gradients of the whole.
+"""Cache gradients (Gao et al., 2021): train on any batch in the memory of one chunk, with the gradients of the batch.
 
-The pairs are encoded twice: first without gradients, chunk by chunk, to know the sentence vectors of the whole batch
-and with them the gradients of the sentence losses; then again, with the same random numbers, to send these gradients on
-into the encoder. Token losses add up over the chunks, and so are computed in the second pass alone.
+1. Encode the pairs chunk by chunk without gradients, to get the sentence embeddings of the whole batch.
+2. Compute the sentence losses of the batch and their gradients for these embeddings.
+3. Encode the chunks again with the same random numbers, and backpropagate the cached gradients into the encoder.
+
+Token losses are sums over chunks, so only the last pass computes them.
 """
 
 from __future__ import annotations
@@ -10,29 +12,26 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
 
 import torch
 from accelerate.utils import DistributedType
 from torch import Tensor, nn
+from transformers import Trainer
 
 from hf_xsent.models.pretraining import AlignmentOutput, CachedBatch, SentenceEncoderForPreTraining
-from hf_xsent.objectives.gathering import sum_over_processes
 from hf_xsent.objectives.pairs import SentencePairs
-
-if TYPE_CHECKING:
-    from hf_xsent.training.trainer import AlignmentTrainer
+from hf_xsent.tensors.gathering import sum_over_processes
 
 Batch = Mapping[str, Tensor]
 
 _REPLICATED = (DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
 
 
-def cached_loss(trainer: AlignmentTrainer, model: nn.Module, batch: Batch, pairs_per_chunk: int) -> AlignmentOutput:
-    """The losses of the batch, with the backward pass done for all chunks but the last, whose loss is returned.
+def cached_loss(trainer: Trainer, model: nn.Module, batch: Batch, pairs_per_chunk: int) -> AlignmentOutput:
+    """Backpropagate all chunks but the last, and return the loss whose backward pass finishes the step.
 
-    The value of that loss is the whole batch's; its gradient is the last chunk's, so that the Trainer's own backward
-    pass finishes the step (and synchronises processes, which the others do not).
+    The value of the returned loss is the whole batch's. Its gradient is the last chunk's: the Trainer's backward pass
+    adds it and synchronizes the processes, which the passes of the other chunks do not.
     """
     chunks = split_batch(batch, pairs_per_chunk)
     unwrapped: SentenceEncoderForPreTraining = trainer.accelerator.unwrap_model(model)
@@ -42,8 +41,8 @@ def cached_loss(trainer: AlignmentTrainer, model: nn.Module, batch: Batch, pairs
             states.append(RandomState(trainer.args.device))
             encoded = unwrapped.encode_pairs(chunk)
             parts.append(encoded.sentences)
-            for name, draws in encoded.draws.items():
-                counts[name].append([draw.count for draw in draws])
+            for name, sampled in encoded.sampled.items():
+                counts[name].append([part.count for part in sampled])
     total, losses, gradients = _sentence_gradients(unwrapped, parts)
     whole = {name: [sum_over_processes(sum(part)) for part in zip(*some, strict=True)] for name, some in counts.items()}
     sums = defaultdict[str, Tensor](lambda: torch.zeros((), device=trainer.args.device))
@@ -53,28 +52,28 @@ def cached_loss(trainer: AlignmentTrainer, model: nn.Module, batch: Batch, pairs
         state.restore()
         final = number == len(chunks) - 1
         cached = CachedBatch(gradients[number], whole)
-        with nullcontext() if final else _without_sync(trainer, model):
-            with _added_in_place(trainer, unwrapped, final):
+        with nullcontext() if final else _no_sync(trainer, model):
+            with _sparse_words(trainer, unwrapped, final):
                 last = model(**chunk, cached=cached)
             for name, loss in last.losses.items():
                 sums[name] += loss
             if not final:
                 trainer.accelerator.backward(last.loss / trainer.current_gradient_accumulation_steps, **unscaled)
-    losses |= sums
-    value = total + sum(unwrapped.config.objectives[name] * loss for name, loss in sums.items())
+    losses |= {name: losses.get(name, 0) + loss for name, loss in sums.items()}
+    value = total + sum(unwrapped.config.objectives[name].weight * loss for name, loss in sums.items())
     return AlignmentOutput(loss=last.loss + (value - last.loss).detach(), losses=losses)
 
 
 def _sentence_gradients(
     model: SentenceEncoderForPreTraining, parts: list[SentencePairs]
 ) -> tuple[Tensor, dict[str, Tensor], list[Tensor]]:
-    """The sentence losses of the whole batch, and their gradients for the vectors of each chunk."""
+    """Compute the sentence losses of the whole batch, and their gradients for the embeddings of each chunk."""
     whole = SentencePairs.joined(parts)
     vectors = [whole.source.requires_grad_(), whole.target.requires_grad_()]
     with torch.enable_grad():
         total, losses = model.sentence_loss(whole)
-        known = total.requires_grad  # not where there are token losses alone
-        gradients = torch.autograd.grad(total, vectors, allow_unused=True) if known else (None, None)
+        trained = total.requires_grad  # false if all objectives are token losses
+        gradients = torch.autograd.grad(total, vectors, allow_unused=True) if trained else (None, None)
     sizes = [len(part.source) for part in parts]
     sides = [
         (torch.zeros_like(one) if gradient is None else gradient).split(sizes)
@@ -84,7 +83,7 @@ def _sentence_gradients(
 
 
 def split_batch(batch: Batch, pairs_per_chunk: int) -> list[dict[str, Tensor]]:
-    """The batch in chunks."""
+    """Split the batch into chunks."""
     count = len(batch["source_input_ids"])
     chunks = []
     for start in range(0, count, pairs_per_chunk):
@@ -97,7 +96,7 @@ def split_batch(batch: Batch, pairs_per_chunk: int) -> list[dict[str, Tensor]]:
 
 
 class RandomState:
-    """The random numbers to come, on the CPU and on the device, for a second pass."""
+    """The random states of CPU and device, for the second pass."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -105,23 +104,23 @@ class RandomState:
         self.accelerator = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
 
     def restore(self) -> None:
-        """Draw them again."""
+        """Set both states."""
         torch.set_rng_state(self.cpu)
         if self.accelerator is not None:
             torch.cuda.set_rng_state(self.accelerator, self.device)
 
 
 @contextmanager
-def _added_in_place(trainer: AlignmentTrainer, model: SentenceEncoderForPreTraining, final: bool) -> Iterator[None]:
-    """The word table's gradient, once it is there, gets the rows that a chunk has: a second table costs much memory.
+def _sparse_words(trainer: Trainer, model: SentenceEncoderForPreTraining, final: bool) -> Iterator[None]:
+    """Use sparse gradients of the word embeddings after the first chunk: a second dense one costs much memory.
 
-    What exchanges gradients between processes wants a whole one from the last chunk; what shards them, from all.
+    DDP exchanges a dense gradient after the last chunk; engines that shard gradients need a dense one per chunk.
     """
     words = model.backbone.word_embeddings
     kind = trainer.accelerator.distributed_type
-    rows_will_do = kind is DistributedType.NO or (kind in _REPLICATED and not final)
+    sparse_suffices = kind is DistributedType.NO or (kind in _REPLICATED and not final)
     before = words.sparse
-    words.sparse = rows_will_do and words.weight.grad is not None
+    words.sparse = sparse_suffices and words.weight.grad is not None
     try:
         yield
     finally:
@@ -129,12 +128,12 @@ def _added_in_place(trainer: AlignmentTrainer, model: SentenceEncoderForPreTrain
 
 
 @contextmanager
-def _without_sync(trainer: AlignmentTrainer, model: nn.Module) -> Iterator[None]:
-    """Gradients of this chunk only add up: no exchange between processes, and no step of DeepSpeed's engine."""
-    state, syncs = trainer.accelerator.gradient_state, trainer.accelerator.sync_gradients
+def _no_sync(trainer: Trainer, model: nn.Module) -> Iterator[None]:
+    """Accumulate the gradients of this chunk without an exchange between processes or a step of DeepSpeed's engine."""
+    syncs = trainer.accelerator.sync_gradients
     with trainer.accelerator.no_sync(model):
-        state._set_sync_gradients(False)
+        trainer.accelerator.sync_gradients = False
         try:
             yield
         finally:
-            state._set_sync_gradients(syncs)
+            trainer.accelerator.sync_gradients = syncs

@@ -1,77 +1,77 @@
-"""One training run from a recipe: everything is checked first, then loaded, trained and saved."""
+"""Run training from a recipe: check everything first, then load, train and save."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedTokenizerBase, set_seed
+from transformers import set_seed
 
 from hf_xsent.data.bitext import Bitext
-from hf_xsent.data.sides import Sides
-from hf_xsent.evaluation.report import write_json
+from hf_xsent.data.sides import TextSides
+from hf_xsent.files import write_json
 from hf_xsent.logs import quiet_logs
 from hf_xsent.models import METHODS
 from hf_xsent.models.dual_pivot import DualPivotForPreTraining
-from hf_xsent.models.loading import load_encoder, load_encoder_config
+from hf_xsent.models.loading import load_encoder
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
-from hf_xsent.training.arguments import Recipe, read_recipe
-from hf_xsent.training.dry_run import StepTimes, forecast, rehearsal, whole_steps
-from hf_xsent.training.dual_pivot import DualPivotTrainer
-from hf_xsent.training.features import FeatureCache
-from hf_xsent.training.output_folder import check_space, remove_old_run, write_recipe
+from hf_xsent.training.bitext import load_train_and_dev
+from hf_xsent.training.checkpoints import check_space, remove_old_run, write_recipe
+from hf_xsent.training.dual_pivot.features import FeatureCache
+from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
+from hf_xsent.training.measuring import StepTimes, count_steps, forecast, short_run
 from hf_xsent.training.plan import Plan
-from hf_xsent.training.reading import load_train_and_dev
+from hf_xsent.training.reading import Recipe, read_recipe
 from hf_xsent.training.teacher import Teacher
 from hf_xsent.training.trainer import AlignmentTrainer
 
 logger = logging.getLogger(__name__)
 
-_SENTENCES_REHEARSED = 256  # of each side of a language, where all would be encoded before the first step
+_SENTENCES_OF_DRY_RUN = 256  # of each side of a language; a full run encodes all before the first step
 
 
 def main(arguments: Sequence[str]) -> AlignmentTrainer:
-    """``[recipe.yaml] [--flag value …]``; raises one of our errors before anything is trained."""
+    """Train from ``[recipe.yaml] [--flag value …]``; mistakes raise an ``HfXsentError`` before training starts."""
     recipe = read_recipe(arguments)
     quiet_logs(recipe.run.verbose)
     return pretrain(recipe)
 
 
 def pretrain(recipe: Recipe) -> AlignmentTrainer:
-    """Train, and leave the best model, its tokenizer, the recipe and the reports in the output folder."""
+    """Train, and save the best model, its tokenizer, the recipe and the reports in the output folder."""
     training = recipe.training
     plan = Plan.of(recipe)
-    teacher = None
-    if recipe.model.teacher is not None:
-        teacher = Teacher.load(recipe.model.teacher, load_encoder_config(plan.start).hidden_size, training.device)
+    parts: dict[str, Any] = {"processing_class": plan.tokenizer}
+    if plan.recipe.config.teacher is not None:
+        width = plan.recipe.config.encoder_config.hidden_size
+        parts["teacher"] = Teacher.load(plan.recipe.config.teacher, width, training.device)
     train, dev = load_train_and_dev(recipe.data)  # of several processes one reads each file, the others wait
-    plan.fit(train, dev)
+    plan = plan.fitted(train, dev)
+    recipe = plan.recipe
     set_seed(training.seed)
-    model = METHODS[recipe.model.method][1].from_backbone(plan.start, vocabulary=plan.vocabulary, **plan.settings)
+    model = METHODS[recipe.start.method][1].from_backbone(plan.start, config=recipe.config)
     if recipe.run.dry_run:
-        return rehearse(recipe, model, train, plan.tokenizer, teacher)
+        return dry_run(recipe, model, train, **parts)
     if training.should_save:
-        prepare(recipe, train, model, anew=plan.checkpoint is None)
+        folder = Path(str(training.output_dir))
+        folder.mkdir(parents=True, exist_ok=True)
+        if plan.checkpoint is None:
+            check_space(folder, model, training)
+            remove_old_run(folder)
+        write_recipe(folder, "pretrain", recipe.stated(), training)
+        write_json(folder / "bitext.json", train.report.to_dict())
     if plan.checkpoint is not None:
         training.eval_on_start = False  # that checkpoint was measured when it was written
-    trainer = trainer_of(
-        recipe,
-        model=model,
-        train_dataset=train,
-        eval_dataset=dev,
-        processing_class=plan.tokenizer,
-        teacher=teacher,
-    )
+    trainer = build_trainer(recipe, model, train_dataset=train, eval_dataset=dev, **parts)
     trainer.train(resume_from_checkpoint=plan.checkpoint)
     model.merge_adapters()
-    if training.start_share:
-        average_with_start(model, plan.start, training.start_share)
+    if training.share_of_start:
+        average_with_start(model, plan.start, training.share_of_start)
         if dev is not None:
             trainer.evaluate()
     trainer.save_model()
@@ -80,8 +80,8 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
     return trainer
 
 
-def trainer_of(recipe: Recipe, model: SentenceEncoderForPreTraining, **parts: Any) -> AlignmentTrainer:
-    """The method's trainer, with what the recipe says of the data."""
+def build_trainer(recipe: Recipe, model: SentenceEncoderForPreTraining, **parts: Any) -> AlignmentTrainer:
+    """Build the method's trainer, with the recipe's settings of the data."""
     data = recipe.data
     parts |= {"alpha": data.alpha, "target_language": data.target_language}
     if not isinstance(model, DualPivotForPreTraining):
@@ -89,54 +89,32 @@ def trainer_of(recipe: Recipe, model: SentenceEncoderForPreTraining, **parts: An
     features = None
     if data.features != "none":
         folder = data.features or Path(str(recipe.training.output_dir)) / "features"
-        features = FeatureCache(folder, model, parts["processing_class"], data.features_dtype)
+        features = FeatureCache(folder, model, parts["processing_class"])
     return DualPivotTrainer(model, recipe.training, features=features, **parts)
 
 
-def rehearse(
-    recipe: Recipe,
-    model: SentenceEncoderForPreTraining,
-    train: Bitext | Sides,
-    tokenizer: PreTrainedTokenizerBase,
-    teacher: Teacher | None,
+def dry_run(
+    recipe: Recipe, model: SentenceEncoderForPreTraining, train: Bitext | TextSides, **parts: Any
 ) -> AlignmentTrainer:
-    """A few steps that leave nothing behind, and what the whole run would take."""
+    """Run a few steps that save nothing, and log what the whole run would take."""
     training, times = recipe.training, StepTimes()
-    steps = whole_steps(training, len(train))
-    encoded = isinstance(model, DualPivotForPreTraining) and recipe.data.features != "none"
-    some: Any = Sides.first(train, _SENTENCES_REHEARSED) if encoded else train
-    with rehearsal(training):
+    steps = count_steps(training, len(train))
+    encodes_first = isinstance(model, DualPivotForPreTraining) and recipe.data.features != "none"
+    some: Any = TextSides.first(train, _SENTENCES_OF_DRY_RUN) if encodes_first else train
+    with short_run(training):
         started = time.perf_counter()
-        trainer = trainer_of(
-            recipe,
-            model=model,
-            train_dataset=some,
-            processing_class=tokenizer,
-            teacher=teacher,
-            callbacks=[times],
-        )
-        if encoded:
+        trainer = build_trainer(recipe, model, train_dataset=some, callbacks=[times], **parts)
+        if encodes_first:
             hours = (time.perf_counter() - started) / 3600 * len(train) / len(some)
-            logger.info("features of all sentences, which are made once: about %.1f hours", hours)
+            logger.info("encoding features of all sentences, once: about %.1f hours", hours)
         trainer.train()
-    logger.info("%s", forecast(training, steps, times))
+    logger.info("%s", forecast(training, steps, times.seconds))
     return trainer
-
-
-def prepare(recipe: Recipe, train: Bitext | Sides, model: SentenceEncoderForPreTraining, anew: bool) -> None:
-    """Write what describes the run into its folder, which an older run leaves where this one starts ``anew``."""
-    folder = Path(str(recipe.training.output_dir))
-    folder.mkdir(parents=True, exist_ok=True)
-    if anew:
-        check_space(folder, model, recipe.training)
-        remove_old_run(folder)
-    write_recipe(folder, "pretrain", asdict(recipe.model) | asdict(recipe.data), recipe.training)
-    write_json(folder / "bitext.json", train.report.to_dict())
 
 
 @torch.no_grad()
 def average_with_start(model: SentenceEncoder, start: str, share: float) -> None:
-    """Keep ``share`` of the starting encoder's weights, as Wortsman et al. (2022): a little of what it knew returns."""
+    """Average the trained encoder with its starting weights, which count ``share`` (Wortsman et al., 2022)."""
     started = dict(load_encoder(start).named_parameters())
     for name, weight in model.encoder.named_parameters():
         weight.lerp_(started[name].to(weight), share)

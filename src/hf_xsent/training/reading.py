@@ -1,98 +1,172 @@
-"""The bitext that a recipe names: its sources and cleaning rules checked, then read."""
+"""Read a recipe and flags into one checked object: ``[recipe.yaml] [--flag value …]``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import Field, asdict, dataclass, fields
+from functools import cache
+from typing import Any, get_type_hints
 
-import yaml
+from hf_xsent.errors import RecipeError, nearest
+from hf_xsent.models import METHODS
+from hf_xsent.models.config import AlignmentConfig
+from hf_xsent.objectives.registry import (
+    OBJECTIVES,
+    merge_objectives,
+    objective_class,
+    read_objectives,
+    write_objectives,
+)
+from hf_xsent.settings.declaring import check_settings, declared, takes_names, types_of
+from hf_xsent.settings.reading import (
+    Names,
+    check_known,
+    read_mapping,
+    read_values,
+    split_arguments,
+    typed,
+    value_of_flag,
+)
+from hf_xsent.training.arguments import AlignmentTrainingArguments
+from hf_xsent.training.recipe import DataSettings, RunSettings, StartSettings
 
-from hf_xsent.data.bitext import Bitext, load_bitext, resolve_sources
-from hf_xsent.data.cache import default_cache_dir
-from hf_xsent.data.cleaning import CleaningRules
-from hf_xsent.data.sides import Sides
-from hf_xsent.errors import DataError, RecipeError, nearest
-from hf_xsent.training.recipe import DataArguments
+Flags = dict[str, list[str]]
 
-
-def check_bitext(arguments: DataArguments) -> None:
-    """All that can be told of the files, columns and rules before they are read."""
-    if arguments.unpaired:
-        _check_unpaired(arguments)
-        return
-    if not arguments.data:
-        raise RecipeError("no bitext to train on: give --data, such as de=pairs.tsv")
-    cleaning_rules(arguments.rules)
-    options: Any = {"target_language": arguments.target_language, "columns": _columns(arguments.columns)}
-    resolve_sources(arguments.data, links=arguments.links, link_words=arguments.link_words, **options)
-    if arguments.dev:
-        resolve_sources(arguments.dev, **options)
-
-
-def _check_unpaired(arguments: DataArguments) -> None:
-    files = arguments.unpaired or []
-    if arguments.data:
-        raise RecipeError("unpaired files and bitext are two ways to train: give --unpaired or --data")
-    if len(files) != 2:
-        raise RecipeError(f"unpaired takes two files, one of each language, not {len(files)}")
-    for file in files:
-        if not Path(file).is_file():
-            raise DataError(f"no such file: {file}")
+_OBJECTIVES = "objectives"
 
 
-def load_train_and_dev(arguments: DataArguments) -> tuple[Bitext | Sides, Bitext | None]:
-    """The bitext to train on, and the one to choose checkpoints by: given, or held back from the first."""
-    options: dict[str, Any] = {
-        "target_language": arguments.target_language,
-        "columns": _columns(arguments.columns),
-        "on_error": arguments.on_error,
-        "cache_dir": arguments.cache_dir,
-    }
-    if arguments.unpaired:
-        root = Path(arguments.cache_dir) if arguments.cache_dir else default_cache_dir()
-        sides = Sides.of_files(arguments.unpaired[0], arguments.unpaired[1], root / "sentences")
-        return sides, load_bitext(arguments.dev, cleaning=None, **options) if arguments.dev else None
-    train = load_bitext(
-        arguments.data or [],
-        cleaning=cleaning_rules(arguments.rules) if arguments.clean else None,
-        max_pairs=arguments.max_pairs,
-        links=arguments.links,
-        link_words=arguments.link_words,
-        **options,
-    )
-    if arguments.dev:
-        return train, load_bitext(arguments.dev, cleaning=None, **options)
-    if arguments.dev_pairs == 0:
-        return train, None
-    return train.train_dev_split(arguments.dev_pairs)
+@dataclass(frozen=True)
+class Recipe:
+    """All settings of one run."""
+
+    start: StartSettings
+    config: AlignmentConfig  # of the method; the encoder's config is added by Plan
+    data: DataSettings
+    run: RunSettings
+    training: AlignmentTrainingArguments
+
+    def stated(self) -> dict[str, Any]:
+        """Return the settings of start, model and data as a recipe states them."""
+        return asdict(self.start) | self.config.recipe() | asdict(self.data)
 
 
-def cleaning_rules(stated: Sequence[str] | None) -> CleaningRules:
-    """The default rules with those that ``name=value`` strings change; ``null`` switches a rule off."""
-    types = {field.name: str(field.type) for field in fields(CleaningRules)}
-    changed = {}
-    for one in stated or []:
-        name, equals, text = one.partition("=")
-        if name not in types:
-            raise RecipeError(f"unknown cleaning rule {name!r}: use {', '.join(types)}" + nearest(name, types))
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
-            value = text
-        kind = "None" if value is None else type(value).__name__
-        if not equals or kind not in types[name].replace("float", "float | int"):
-            raise RecipeError(f"cleaning rule {name} takes {types[name]}, not {text!r}")
-        changed[name] = value
-    return CleaningRules(**changed)
+@cache
+def recipe_keys() -> tuple[str, ...]:
+    """Return all top-level keys of a training recipe."""
+    configs = [name for config, _, _ in METHODS.values() for name in config.setting_names()]
+    parts = [one.name for kind in (StartSettings, DataSettings, RunSettings) for one in fields(kind)]
+    return tuple(dict.fromkeys([*parts, *configs, *(one.name for one in _fields(AlignmentTrainingArguments))]))
 
 
-def _columns(columns: Sequence[str] | None) -> tuple[int | str, int | str] | None:
-    """Two names or numbers."""
-    if columns is None:
-        return None
-    if len(columns) != 2:
-        raise RecipeError(f"columns takes two names or numbers, source and target, not {len(columns)}")
-    source, target = (int(column) if str(column).isdecimal() else column for column in columns)
-    return source, target
+def read_recipe(arguments: Sequence[str]) -> Recipe:
+    """Read a training run: a flag replaces the recipe's value, which replaces the default."""
+    path, flags = split_arguments(arguments)
+    stated = {} if path is None else read_mapping(path)
+    where = "" if path is None else path
+    check_known(stated, recipe_keys(), f"{where}: ")
+    method = (flags.get("method") or [stated.get("method") or StartSettings.method])[0]
+    if method not in METHODS:
+        raise RecipeError(f"unknown method {method!r}: use {', '.join(METHODS)}{nearest(str(method), METHODS)}")
+    config_class, model_class, _ = METHODS[method]
+    objectives, flags = _objectives(config_class, stated.pop(_OBJECTIVES, None), flags, where)
+    settings = [name for name in config_class.setting_names() if name != _OBJECTIVES]
+    hints = types_of(config_class, settings)
+    others = {one: kind for kind in _PARTS for one in _hints(kind)}
+    for key in [*stated, *flags]:
+        if key not in {*hints, *others} and key in recipe_keys():
+            raise RecipeError(f"the method {method} has no setting {key!r}" + nearest(key, {*hints, *others}))
+    values = read_values(stated, flags, hints | {name: _hints(kind)[name] for name, kind in others.items()}, where)
+    config: Any = model_class.config_of(None, {key: values[key] for key in hints if key in values} | objectives)
+    return Recipe(config=config, **{part: _build(kind, values) for kind, part in _PARTS.items()})
+
+
+def read_dataclasses(arguments: Sequence[str], kinds: Sequence[type]) -> tuple[Any, ...]:
+    """Read ``[recipe.yaml] [--flag value …]`` into one object each of dataclasses with different fields."""
+    path, flags = split_arguments(arguments)
+    hints = {name: hint for kind in kinds for name, hint in _hints(kind).items()}
+    values = read_values({} if path is None else read_mapping(path), flags, hints, path or "")
+    return tuple(_build(kind, values) for kind in kinds)
+
+
+_PARTS: dict[type, str] = {
+    StartSettings: "start",
+    DataSettings: "data",
+    RunSettings: "run",
+    AlignmentTrainingArguments: "training",
+}
+
+
+def _build(kind: Any, values: Mapping[str, Any]) -> Any:
+    own = {one.name: values[one.name] for one in _fields(kind) if one.name in values}
+    try:
+        built = kind(**own)
+    except (ValueError, TypeError) as error:
+        raise RecipeError(f"these settings do not go together: {' '.join(str(error).split())}") from error
+    check_settings(built)
+    return built
+
+
+def _hints(kind: Any) -> dict[str, Any]:
+    types = types_of(kind, [one.name for one in _fields(kind)])
+    return {one.name: Names if takes_names(one) else types[one.name] for one in _fields(kind)}
+
+
+def _fields(kind: Any) -> list[Field[Any]]:
+    return [one for one in fields(kind) if one.init]
+
+
+def _objectives(config_class: Any, stated: Any, flags: Flags, where: str) -> tuple[dict[str, Any], Flags]:
+    """Choose the objectives of ``--objectives``, the recipe or the method, in this order; then apply flags of settings.
+
+    Return them, or nothing where none is stated, and the other flags.
+    """
+    prefix = f"{where}: " if where else ""
+    base = write_objectives(config_class().objectives, recipe=True)
+    if stated is not None and not isinstance(stated, Mapping):
+        raise RecipeError(f"{prefix}objectives takes a mapping such as {{translation_ranking: 1.0}}, not {stated!r}")
+    for name, value in (stated or {}).items():
+        if name in OBJECTIVES and isinstance(value, Mapping):
+            check_known(value, declared(objective_class(name).Settings), f"{prefix}objectives.{name}: ")
+    chosen: dict[str, Any] = base if stated is None else merge_objectives(base, stated)
+    rest = dict(flags)
+    if (words := rest.pop(_OBJECTIVES, None)) is not None:
+        named = [one.partition("=") for one in words]
+        weights = {one: typed(f"--objectives {one}", weight, float) if equals else 1.0 for one, equals, weight in named}
+        chosen = merge_objectives(chosen, weights)
+    settings = {flag: value for flag, value in rest.items() if flag.startswith(f"{_OBJECTIVES}.")}
+    known = {*recipe_keys()}
+    settings |= {flag: value for flag, value in rest.items() if flag not in known and flag not in settings}
+    for flag, words in sorted(settings.items(), key=lambda item: not item[0].endswith(".weight")):  # adds objectives
+        name, key = _setting_of_flag(flag, chosen, known)
+        kind = objective_class(name).Settings
+        value = value_of_flag(flag, words, get_type_hints(kind)[key])
+        chosen = chosen | merge_objectives(chosen, {name: {key: value}})
+    if stated is None and len(rest) == len(flags) and not settings:
+        return {}, rest
+    return {_OBJECTIVES: read_objectives(chosen)}, {flag: value for flag, value in rest.items() if flag not in settings}
+
+
+def _setting_of_flag(flag: str, chosen: Mapping[str, Any], known: Iterable[str]) -> tuple[str, str]:
+    """Split a flag into objective and setting: ``objectives.NAME.SETTING``, or a SETTING that one objective has."""
+    owned = {name: [*declared(objective_class(name).Settings)] for name in chosen}
+    if flag.startswith(f"{_OBJECTIVES}."):
+        name, _, key = flag.removeprefix(f"{_OBJECTIVES}.").partition(".")
+        if name not in OBJECTIVES:
+            raise RecipeError(f"unknown objective {name!r} in --{flag}{nearest(name, OBJECTIVES)}")
+        if name not in chosen and key != "weight":
+            raise RecipeError(f"--{flag}: {name} is not an objective of this run; add --objectives.{name}.weight 1.0")
+        settings = [*declared(objective_class(name).Settings)]
+        if key not in settings:
+            raise RecipeError(f"--{flag}: {name} has no setting {key!r}{nearest(key, settings)}")
+        return name, key
+    owners = [name for name, settings in owned.items() if flag in settings]
+    if len(owners) == 1:
+        return owners[0], flag
+    if owners:
+        ways = " or ".join(f"--objectives.{name}.{flag}" for name in owners)
+        raise RecipeError(f"--{flag} is a setting of several objectives: write {ways}")
+    elsewhere = [name for name in OBJECTIVES if flag in declared(objective_class(name).Settings)]
+    if elsewhere:
+        raise RecipeError(f"--{flag} is a setting of {' and '.join(elsewhere)}, which this run does not train with")
+    words = {setting for settings in owned.values() for setting in settings}
+    raise RecipeError(f"unknown flag --{flag}" + nearest(flag, [*known, *words]))

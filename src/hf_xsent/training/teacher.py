@@ -1,8 +1,8 @@
-"""A frozen model whose vectors of the target sentences a student learns to give for both sides."""
+"""Encode target sentences with a frozen teacher, whose embeddings the student learns for both sides."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,49 +10,38 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hf_xsent.errors import ModelError, RecipeError
+from hf_xsent.errors import ModelError
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import quiet_loading
 
 
 class Teacher:
-    """Reads text, so that it may have any tokenizer; never saved with the student.
-
-    ``encode`` gives one vector a sentence, as SentenceEmbedder's or SentenceTransformer's do.
-    """
+    """A frozen model of any tokenizer, not saved with the student; ``encode`` returns one embedding per sentence."""
 
     def __init__(self, encode: Callable[[list[str]], Any]) -> None:
         self.encode = encode
 
     @classmethod
     def load(cls, name_or_path: str, width: int, device: torch.device) -> Teacher:
-        """Any model that SentenceEmbedder or else SentenceTransformer opens, with vectors as wide as the student's."""
+        """Load a SentenceEmbedder or SentenceTransformer whose embeddings have the student's width."""
         teacher = cls(_open(name_or_path, device))
         try:
-            given = len(np.asarray(teacher.encode(["A sentence."]))[0])
+            teacher_width = len(np.asarray(teacher.encode(["A sentence."]))[0])
         except ModelError as error:
-            raise ModelError(f"the teacher {name_or_path!r} does not encode text as it is: {error}") from error
-        if given != width:
+            raise ModelError(f"the teacher {name_or_path!r} cannot encode text by itself: {error}") from error
+        if teacher_width != width:
             raise ModelError(
-                f"the teacher {name_or_path!r} gives vectors of {given} numbers and the student of {width}: "
-                "choose two of one width"
+                f"the teacher {name_or_path!r} has embeddings of width {teacher_width}, the student of {width}: "
+                "choose models of equal width"
             )
         return teacher
 
     def __call__(self, batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
-        """The batch with ``teacher_vectors`` in the place of ``target_texts``."""
+        """Replace ``target_texts`` of the batch by ``teacher_vectors``."""
         vectors: Tensor = torch.as_tensor(np.asarray(self.encode(batch["target_texts"]), dtype=np.float32))
         return {name: one for name, one in batch.items() if name != "target_texts"} | {
             "teacher_vectors": vectors.to(device)
         }
-
-
-def check_teacher(name_or_path: str | None, objectives: Mapping[str, float] | Sequence[str]) -> None:
-    """A teacher and the objective that reads it come together."""
-    if name_or_path is None and "distillation" in objectives:
-        raise RecipeError("distillation has no teacher: give --teacher, a Hub id or a folder")
-    if name_or_path is not None and "distillation" not in objectives:
-        raise RecipeError("nothing reads the teacher: add distillation to --objectives")
 
 
 def _open(name_or_path: str, device: torch.device) -> Callable[[list[str]], Any]:
@@ -64,6 +53,6 @@ def _open(name_or_path: str, device: torch.device) -> Callable[[list[str]], Any]
         try:
             with quiet_loading():
                 model = SentenceTransformer(name_or_path, device=str(device), model_kwargs={"use_safetensors": True})
-        except Exception:  # whatever a stranger's files raise
-            raise ModelError(f"the teacher cannot be opened: {error}") from error
+        except Exception:  # files of other authors can raise anything
+            raise ModelError(f"the teacher cannot be loaded: {error}") from error
         return partial(model.eval().encode, show_progress_bar=False)

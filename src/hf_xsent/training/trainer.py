@@ -1,7 +1,8 @@
-"""The Trainer of transformers, with the losses of a pair model, temperature sampling and dev retrieval accuracy."""
+"""Extend the Trainer of transformers with losses of pairs, temperature sampling and dev retrieval accuracy."""
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections import defaultdict
@@ -15,37 +16,36 @@ from torch.utils.data import Sampler
 from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
+from hf_xsent.compat import keep_freed_memory
 from hf_xsent.data.bitext import Bitext
-from hf_xsent.data.collators import PairCollator
-from hf_xsent.data.distinct import DistinctSampler
-from hf_xsent.data.mixing import TemperatureSampler
+from hf_xsent.data.sampling.collators import PairCollator
+from hf_xsent.data.sampling.distinct import DistinctSampler
+from hf_xsent.data.sampling.mixing import TemperatureSampler
 from hf_xsent.errors import DataError, RecipeError, TrainingError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
+from hf_xsent.files import write_text
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.encodes import Encodes
+from hf_xsent.models.encodes import SupportsEncode
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
-from hf_xsent.training.arguments import AlignmentTrainingArguments
-from hf_xsent.training.callbacks import EndOfStep, EpochOfSampler
-from hf_xsent.training.cost import Cost
+from hf_xsent.training.arguments import AlignmentTrainingArguments, check_momentum_contrast
+from hf_xsent.training.callbacks import CostCounter, EndOfStep, EpochOfSampler
+from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.large_batch import cached_loss
-from hf_xsent.training.memory import keep_freed_memory
-from hf_xsent.training.saving import SavingTrainer
-from hf_xsent.training.support import check_momentum_contrast
-from hf_xsent.training.survival import broken_step
 from hf_xsent.training.teacher import Teacher
 
 NO_DEV_TO_STOP_BY = "early_stopping_patience needs dev pairs to measure: give --dev, or --dev_pairs above 0"
 
 
 class AlignmentTrainer(SavingTrainer):
-    """Trains any model whose forward returns ``loss`` and ``losses`` from pairs.
+    """Train any model whose forward returns ``loss`` and ``losses`` for pairs.
 
-    ``alpha`` mixes the languages of ``train_dataset``; ``eval_dataset`` is bitext too, of which retrieval accuracy@1 is
-    measured in both directions (``eval_accuracy``, and ``eval_accuracy_de`` for each language); without it, nothing is
-    measured and the last weights stay. ``teacher`` is whom the objective distillation learns from.
+    ``alpha`` mixes the languages of ``train_dataset``. On ``eval_dataset``, also bitext, retrieval accuracy@1 is
+    measured in both directions: ``eval_accuracy``, and ``eval_accuracy_de`` for each language. Without it, the run
+    ends with its last weights. ``teacher`` computes the target embeddings of objectives that need them.
     """
 
-    loss_is_scaled_for_ga = False  # ours is the mean of each batch: the Trainer divides it when gradients accumulate
+    args: AlignmentTrainingArguments
+    loss_is_scaled_for_ga = False  # the loss is the mean of each batch: the Trainer must divide accumulated gradients
 
     def __init__(
         self,
@@ -68,21 +68,16 @@ class AlignmentTrainer(SavingTrainer):
             args.eval_on_start = args.load_best_model_at_end = False
         elif args.fsdp:
             raise RecipeError(
-                "FSDP splits the weights that dev pairs are encoded with: leave --dev out, say --dev_pairs 0, and "
+                "FSDP splits the weights that dev pairs are encoded with: drop --dev, give --dev_pairs 0, and "
                 "measure the saved model by hf-xsent evaluate"
             )
-        kwargs.setdefault(
-            "data_collator",
-            PairCollator(
-                processing_class,
-                model.config.max_length,
-                model.config.told_apart,
-                target_language,
-                target_texts=teacher is not None,
-                links=model.config.needs_links,
-            ),
-        )
-        check_momentum_contrast(args, model.config.contrasts)
+        config = model.config
+        collator = kwargs.pop("data_collator", None) or PairCollator(
+            processing_class, config.max_length, config.embedded_languages, target_language,
+            target_texts=teacher is not None, links=config.needs.links,
+        )  # fmt: skip
+        if config.needs.momentum_encoder:
+            check_momentum_contrast(args)
         if args.frozen_word_embeddings:
             model.backbone.word_embeddings.requires_grad_(False)
         model.backbone.freeze(args.frozen_layers)
@@ -90,25 +85,14 @@ class AlignmentTrainer(SavingTrainer):
             model.backbone.compile_layers()
         if not any(weight.requires_grad for weight in model.parameters()):
             raise RecipeError(f"with frozen_layers {args.frozen_layers} nothing is left to train: freeze fewer")
-        super().__init__(
-            model=model,
-            args=args,
-            train_dataset=train_dataset,
-            eval_dataset=eval_dataset,
-            processing_class=processing_class,
-            **kwargs,
-        )
+        data: Any = (train_dataset, eval_dataset)
+        super().__init__(model, args, collator, *data, processing_class, **kwargs)
         self.add_callback(EndOfStep)
         self._epochs = EpochOfSampler()
         self.add_callback(self._epochs)
         if args.early_stopping_patience is not None:
-            self.add_callback(EarlyStoppingCallback(args.early_stopping_patience, args.early_stopping_threshold))
+            self.add_callback(EarlyStoppingCallback(args.early_stopping_patience))
         self.tokenizer = processing_class
-        self.keep_freed_memory = args.keep_freed_memory
-        self.one_language_batches = args.one_language_batches
-        self.distinct_batches = args.distinct_batches
-        self.pairs_per_chunk = args.pairs_per_chunk
-        self.head_learning_rate = args.head_learning_rate
         self.alpha = alpha
         self.target_language = target_language
         self.teacher = teacher
@@ -116,36 +100,32 @@ class AlignmentTrainer(SavingTrainer):
         self._batches = 0
         self._pairs = 0
         self._clock = time.perf_counter()
-        self._cost = Cost()
+        self._cost = CostCounter()
         self.add_callback(self._cost)
         self._batch: Mapping[str, Any] = {}
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
-        """As the Trainer's; on a CPU, memory freed in one step is kept for the next."""
-        if self.keep_freed_memory and self.args.device.type == "cpu":
+        """Train; on a CPU, reuse freed memory from step to step."""
+        if self.args.device.type == "cpu":
             keep_freed_memory()
         self._clock = time.perf_counter()
         return super().train(*args, **kwargs)
 
     def compute_loss(
-        self,
-        model: torch.nn.Module,
-        inputs: dict[str, Any],
-        return_outputs: bool = False,
-        num_items_in_batch: Tensor | int | None = None,
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Tensor | tuple[Tensor, AlignmentOutput]:
-        """The weighted sum of the objectives; each is kept for the log."""
+        """Sum the weighted objectives, and add each to the log."""
         if self.teacher is not None:
             inputs = self.teacher(inputs, self.args.device)
-        chunk = self.pairs_per_chunk
-        if chunk is not None and chunk < self.args.train_batch_size:  # not this batch's: all processes decide alike
+        chunk = self.args.pairs_per_chunk
+        if chunk is not None and chunk < self.args.train_batch_size:  # the same decision in all processes
             outputs: Any = cached_loss(self, model, inputs, chunk)
         else:
             outputs = model(**inputs)
         self._batch = inputs
         if not outputs.loss.isfinite():
             each = ", ".join(f"{name} {loss.item():g}" for name, loss in outputs.losses.items())
-            raise self._broken(f"the loss is no number ({each})")
+            raise self._step_error(f"loss is NaN or infinite ({each})")
         for name, loss in outputs.losses.items():
             self._sums[name] += loss
         self._batches += 1
@@ -153,7 +133,7 @@ class AlignmentTrainer(SavingTrainer):
         return (outputs.loss, outputs) if return_outputs else outputs.loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add each objective's mean since the last log, the pairs a second of all processes, and this one's cost."""
+        """Add each objective's mean since the last log, pairs per second of all processes, and this process's cost."""
         if "loss" in logs and self._batches:
             for name, total in self._sums.items():
                 logs[f"loss_{name}"] = self.accelerator.gather(total / self._batches).mean().item()
@@ -167,12 +147,9 @@ class AlignmentTrainer(SavingTrainer):
         super().log(logs, start_time)
 
     def evaluate(
-        self,
-        eval_dataset: Any = None,
-        ignore_keys: list[str] | None = None,
-        metric_key_prefix: str = "eval",
+        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """Dev retrieval accuracy@1, per language and as a mean over languages and directions."""
+        """Measure dev retrieval accuracy@1: of each language, and the mean over languages and directions."""
         started = time.perf_counter()
         dev: Any = self.eval_dataset if eval_dataset is None else eval_dataset
         model = self.accelerator.unwrap_model(self.model)
@@ -189,15 +166,15 @@ class AlignmentTrainer(SavingTrainer):
         self._clock += time.perf_counter() - started
         return metrics
 
-    def _dev_encoder(self, model: SentenceEncoderForPreTraining) -> Encodes:
+    def _dev_encoder(self, model: SentenceEncoderForPreTraining) -> SupportsEncode:
         return SentenceEmbedder(model, self.tokenizer)
 
     def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
-        """As the Trainer's, with a learning rate of their own for the objectives' heads."""
-        if self.optimizer is not None:  # DeepSpeed asks twice
+        """Build the Trainer's optimizer, with a separate learning rate for the objectives' heads."""
+        if self.optimizer is not None:  # DeepSpeed calls this twice
             return self.optimizer
         optimizer = super().create_optimizer(model)
-        rate = self.head_learning_rate
+        rate = self.args.head_learning_rate
         if rate is not None:
             trained: Any = self.model if model is None else model
             heads = {weight for name, weight in trained.named_parameters() if "objectives." in name}
@@ -209,29 +186,55 @@ class AlignmentTrainer(SavingTrainer):
         return optimizer
 
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
-        """As the Trainer's; gradients that are no numbers never reach the weights (fp16's scaler skips them itself)."""
+        """Raise before NaN or infinite gradients reach the weights; the gradient scaler of fp16 skips such steps."""
         norm = super()._get_grad_norm(model, grad_norm)
         if norm is not None and not math.isfinite(float(norm)) and self.accelerator.scaler is None:
-            raise self._broken(f"the gradients are no numbers (norm {float(norm):g})")
+            raise self._step_error(f"gradients are NaN or infinite (norm {float(norm):g})")
         return norm
 
-    def _broken(self, what: str) -> TrainingError:
+    def _step_error(self, what: str) -> TrainingError:
+        """Write the process's batch to a file, and build the error that names the step and the sentences."""
         model = self.accelerator.unwrap_model(self.model)
+        sides = [
+            self.tokenizer.batch_decode(self._batch[f"{side}_input_ids"], skip_special_tokens=True)
+            for side in ("source", "target")
+        ]
+        pairs = list(zip(*sides, strict=True))
+        not_finite = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
+        rows = range(len(pairs)) if not_finite else _rows_not_finite(model, self._batch) or range(len(pairs))
         of_process = f".{self.args.process_index}" if self.args.world_size > 1 else ""
         file = Path(str(self.args.output_dir)) / f"bad_batch{of_process}.jsonl"
-        return broken_step(what, self.state.global_step + 1, self._batch, model, self.tokenizer, file)
+        records = (
+            {"source": source, "target": target, "suspect": row in rows} for row, (source, target) in enumerate(pairs)
+        )
+        write_text(file, (json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+        state = f"weights are NaN or infinite, {not_finite[0]} first" if not_finite else "all weights are finite"
+        return TrainingError(
+            f"step {self.state.global_step + 1}: {what}, in a batch of {len(pairs)} pairs; look first at "
+            f"{pairs[rows[0]]!r} (all in {file}); {state}: lower the learning rate or drop these sentences, "
+            "and --resume the last checkpoint"
+        )
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
         dataset: Any = self.train_dataset if train_dataset is None else train_dataset
         batch = self.args.train_batch_size * self.args.world_size
-        group = batch if self.one_language_batches else 1
+        group = batch if self.args.one_language_batches else 1
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
-        if self.distinct_batches:
+        if self.args.distinct_batches:
             sampler: Any = DistinctSampler(dataset.ranges, dataset.identities, batch, self.alpha, seed, group=group)
         else:
             sampler = TemperatureSampler(dataset.ranges, self.alpha, seed, group=group)
         self._epochs.sampler = sampler
         return sampler
+
+
+@torch.no_grad()
+def _rows_not_finite(model: SentenceEncoderForPreTraining, batch: Mapping[str, Any]) -> list[int]:
+    """Find the pairs with a NaN or infinite sentence embedding."""
+    sentences = model.encode_pairs(batch).sentences
+    finite = sentences.source.isfinite().all(-1) & sentences.target.isfinite().all(-1)
+    rows: list[int] = (~finite).nonzero().flatten().tolist()
+    return rows
 
 
 def _metrics(results: dict[str, RetrievalAccuracy]) -> dict[str, float]:

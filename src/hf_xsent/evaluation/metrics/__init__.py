@@ -1,4 +1,4 @@
-"""Our metrics as modules of the library ``evaluate``, loaded from this package without any network.
+"""Load our metrics as modules of the library ``evaluate``, from this package and without network.
 
 from hf_xsent.evaluation.metrics import load_metric
 
@@ -7,6 +7,7 @@ load_metric("rank_correlation").compute(predictions=[0.1, 0.7, 0.7], references=
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +22,25 @@ METRICS = (
 )
 
 
-def metric_path(name: str) -> Path:
-    """The folder that ``evaluate.load`` takes."""
+def load_metric(name: str, **options: Any) -> Any:
+    """Load a metric by its name; ``options`` go to ``evaluate.load``."""
     if name not in METRICS:
         raise RecipeError(f"unknown metric {name!r}: use one of {', '.join(METRICS)}{nearest(name, METRICS)}")
-    return Path(__file__).parent / name
-
-
-def load_metric(name: str, **options: Any) -> Any:
-    """The module of this name."""
     try:
         import evaluate
     except ImportError as error:
         raise MissingExtraError('this needs the library evaluate: pip install "hf-xsent[evaluate]"') from error
-    return evaluate.load(str(metric_path(name)), **options)
+    return evaluate.load(str(Path(__file__).parent / name), **options)
+
+
+def metric_info(metric: type, predictions: Any, references: Any, note: str = "") -> Any:
+    """Describe a metric class by its docstrings and the features of its inputs."""
+    import datasets
+    import evaluate
+
+    return evaluate.MetricInfo(
+        description=f"{sys.modules[metric.__module__].__doc__}{note}",
+        citation="",
+        inputs_description=metric.__doc__,
+        features=datasets.Features({"predictions": predictions, "references": references}),
+    )

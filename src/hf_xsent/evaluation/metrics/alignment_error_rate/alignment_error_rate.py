@@ -1,4 +1,4 @@
-"""Alignment error rate of word links, with precision and recall (Och and Ney, 2003)."""
+"""Measure the alignment error rate of word links, with precision and recall (Och and Ney, 2003)."""
 
 from __future__ import annotations
 
@@ -7,23 +7,19 @@ from typing import Any
 import datasets
 import evaluate
 
+from hf_xsent.evaluation.metrics import metric_info
 from hf_xsent.evaluation.word_alignment import link_scores
 
 
 class AlignmentErrorRate(evaluate.Metric):
-    """Predictions are the links found in each pair, [source word, target word]; references are the gold links.
+    """Predictions are the links found in each pair, [source word, target word]; references are gold links.
 
-    A reference is ``{"sure": links, "possible": links}``; sure links count as possible, too.
+    A reference is ``{"sure": links, "possible": links}``; sure links are also possible.
     """
 
     def _info(self) -> evaluate.MetricInfo:
         links = datasets.Sequence(datasets.Sequence(datasets.Value("int64")))
-        return evaluate.MetricInfo(
-            description=__doc__,
-            citation="",
-            inputs_description=self.__class__.__doc__,
-            features=datasets.Features({"predictions": links, "references": {"sure": links, "possible": links}}),
-        )
+        return metric_info(type(self), links, {"sure": links, "possible": links})
 
     def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
         sure, possible = ([_links(one[kind]) for one in references] for kind in ("sure", "possible"))

@@ -1,4 +1,4 @@
-"""F1 of mined pairs of sentences, as BUCC measures it."""
+"""Measure F1 of mined sentence pairs, as BUCC does."""
 
 from __future__ import annotations
 
@@ -8,33 +8,29 @@ import datasets
 import evaluate
 import numpy as np
 
+from hf_xsent.evaluation.metrics import metric_info
 from hf_xsent.mining.calibration import at_threshold, best_threshold
 from hf_xsent.mining.margin import MinedPairs
 
 
 class BitextMiningF1(evaluate.Metric):
-    """Each prediction is all that was mined of one set, each reference its gold; figures are means over sets.
+    """Each prediction holds the mined pairs of one set, each reference its gold pairs; figures are means over sets.
 
     Predictions are ``{"source": numbers, "target": numbers, "score": margins}``, references ``{"source": numbers,
-    "target": numbers}``. Without ``threshold`` that of the best F1 is taken, which must be chosen on other data to
-    compare with published figures on a test set.
+    "target": numbers}``. ``threshold`` defaults to that of the best F1; to compare with published figures on a test
+    set, choose it on other data.
     """
 
     def _info(self) -> evaluate.MetricInfo:
         numbers = datasets.Sequence(datasets.Value("int64"))
         gold = {"source": numbers, "target": numbers}
         mined = gold | {"score": datasets.Sequence(datasets.Value("float64"))}
-        return evaluate.MetricInfo(
-            description=__doc__,
-            citation="",
-            inputs_description=self.__class__.__doc__,
-            features=datasets.Features({"predictions": mined, "references": gold}),
-        )
+        return metric_info(type(self), mined, gold)
 
     def _compute(self, predictions: Any, references: Any, threshold: float | None = None) -> dict[str, float]:
         measured = []
-        for one, right in zip(predictions, references, strict=True):
-            gold = set(zip(right["source"], right["target"], strict=True))
+        for one, reference in zip(predictions, references, strict=True):
+            gold = set(zip(reference["source"], reference["target"], strict=True))
             mined = _mined(one)
             measured.append(best_threshold(mined, gold) if threshold is None else at_threshold(mined, gold, threshold))
         names = ("f1", "precision", "recall", "threshold")
@@ -42,7 +38,7 @@ class BitextMiningF1(evaluate.Metric):
 
 
 def _mined(one: dict[str, list[Any]]) -> MinedPairs:
-    """Best first, of equal scores the lower numbers first."""
+    """Sort pairs by score; ties go to the lower numbers."""
     source, target, score = (np.asarray(one[name]) for name in ("source", "target", "score"))
     order = np.lexsort((target, source, -score))
     unknown = np.zeros(len(order), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Strict and lax precision, recall and F1 of sentence alignments between documents (Sennrich and Volk, 2011)."""
+"""Measure strict and lax precision, recall and F1 of sentence alignments (Sennrich and Volk, 2011)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import datasets
 import evaluate
 
 from hf_xsent.evaluation.document_alignment import Bead, document_alignment_scores
+from hf_xsent.evaluation.metrics import metric_info
 
 
 class DocumentAlignmentF1(evaluate.Metric):
-    """Predictions are the beads found in each document, references the gold beads.
+    """Each prediction holds the beads of one document, each reference its gold beads.
 
     A bead is ``{"source": sentence numbers, "target": sentence numbers}``; one side may be empty.
     """
@@ -20,12 +21,7 @@ class DocumentAlignmentF1(evaluate.Metric):
     def _info(self) -> evaluate.MetricInfo:
         numbers = datasets.Sequence(datasets.Value("int64"))
         beads = [{"source": numbers, "target": numbers}]
-        return evaluate.MetricInfo(
-            description=__doc__,
-            citation="",
-            inputs_description=self.__class__.__doc__,
-            features=datasets.Features({"predictions": beads, "references": beads}),
-        )
+        return metric_info(type(self), beads, beads)
 
     def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
         found, gold = ([_beads(one) for one in some] for some in (predictions, references))

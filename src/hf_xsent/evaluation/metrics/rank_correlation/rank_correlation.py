@@ -1,4 +1,4 @@
-"""Spearman's rank correlation, times 100, as STS is measured by."""
+"""Measure Spearman's rank correlation, times 100, as for STS."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ from typing import Any
 import datasets
 import evaluate
 
+from hf_xsent.evaluation.metrics import metric_info
 from hf_xsent.evaluation.similarity import spearman
 
 
 class RankCorrelation(evaluate.Metric):
-    """Predictions are scores of sentence pairs, references their gold scores; equal values share their mean rank."""
+    """Predictions are scores of sentence pairs, references their gold scores; ties share their mean rank."""
 
     def _info(self) -> evaluate.MetricInfo:
         number = datasets.Value("float64")
-        return evaluate.MetricInfo(
-            description=__doc__,
-            citation="",
-            inputs_description=self.__class__.__doc__,
-            features=datasets.Features({"predictions": number, "references": number}),
-        )
+        return metric_info(type(self), number, number)
 
     def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
         return {"spearman": spearman(predictions, references)}

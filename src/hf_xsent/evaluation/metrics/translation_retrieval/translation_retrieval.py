@@ -1,4 +1,4 @@
-"""Accuracy@1 of translations by cosine, in both directions."""
+"""Measure accuracy@1 of translations by cosine, in both directions."""
 
 from __future__ import annotations
 
@@ -8,20 +8,16 @@ import datasets
 import evaluate
 import numpy as np
 
+from hf_xsent.evaluation.metrics import metric_info
 from hf_xsent.evaluation.retrieval import PROTOCOL, accuracy_at_1
 
 
 class TranslationRetrieval(evaluate.Metric):
-    """Predictions are vectors of source sentences, references those of their translations, in the same order."""
+    """Predictions are embeddings of source sentences, references those of their translations, in the same order."""
 
     def _info(self) -> evaluate.MetricInfo:
         vectors = datasets.Sequence(datasets.Value("float32"))
-        return evaluate.MetricInfo(
-            description=f"{__doc__} {PROTOCOL}.",
-            citation="",
-            inputs_description=self.__class__.__doc__,
-            features=datasets.Features({"predictions": vectors, "references": vectors}),
-        )
+        return metric_info(type(self), vectors, vectors, note=f" {PROTOCOL}.")
 
     def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
         found = accuracy_at_1(np.asarray(predictions, np.float32), np.asarray(references, np.float32))

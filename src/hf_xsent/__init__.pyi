@@ -1,0 +1,22 @@
+# The public names, each once: for type checkers, and for __init__.py, which loads each from its module here.
+from hf_xsent.data.bitext import load_bitext as load_bitext
+from hf_xsent.documents.alignment import align_documents as align_documents
+from hf_xsent.mining.margin import mine_bitext as mine_bitext
+from hf_xsent.models.dap import DapConfig as DapConfig
+from hf_xsent.models.dap import DapForSentenceEmbedding as DapForSentenceEmbedding
+from hf_xsent.models.dap import XlmrWithRTLHead as XlmrWithRTLHead
+from hf_xsent.models.dual_pivot import DualPivotConfig as DualPivotConfig
+from hf_xsent.models.dual_pivot import DualPivotForPreTraining as DualPivotForPreTraining
+from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding as DualPivotForSentenceEmbedding
+from hf_xsent.models.embedder import SentenceEmbedder as SentenceEmbedder
+from hf_xsent.models.moco import MoCoAlignedBert as MoCoAlignedBert
+from hf_xsent.models.moco import MoCoConfig as MoCoConfig
+from hf_xsent.models.moco import MoCoForSentenceEmbedding as MoCoForSentenceEmbedding
+from hf_xsent.models.wacse import WacseConfig as WacseConfig
+from hf_xsent.models.wacse import WacseForPreTraining as WacseForPreTraining
+from hf_xsent.models.wacse import WacseForSentenceEmbedding as WacseForSentenceEmbedding
+from hf_xsent.publishing.sentence_transformer import export_sentence_transformer as export_sentence_transformer
+from hf_xsent.training.arguments import AlignmentTrainingArguments as AlignmentTrainingArguments
+from hf_xsent.training.trainer import AlignmentTrainer as AlignmentTrainer
+
+__version__: str

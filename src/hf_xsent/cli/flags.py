@@ -1,0 +1,54 @@
+"""Declare the flags that several commands share, and read the file of pairs that they name."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from hf_xsent.settings.declaring import declared, help_of, metavar_of
+
+if TYPE_CHECKING:
+    from hf_xsent.data.readers.sources import BitextSource
+
+_SHARED: dict[str, dict[str, Any]] = {
+    "pairs": {"help": "Read sentence pairs from this file: TSV, Moses pairs, TMX, JSONL or Parquet."},
+    "--language": {"default": "und", "help": "Language code of the source side, und if unknown."},
+    "--columns": {"nargs": 2, "metavar": ("SOURCE", "TARGET"), "help": "Read these two columns, by name or number."},
+    "--pooling": {"help": "Pool by cls, mean or max. (default: the model's; mean for a plain encoder)"},
+    "--max_length": {"type": int, "help": "Truncate sentences to N tokens. (default: the model's)"},
+    "--device": {"help": "Compute on this torch device. (default: a GPU if available, of N processes one each)"},
+    "--k": {"type": int, "default": 4, "help": "Average N nearest neighbours in the margin."},
+    "--sample": {"type": int, "default": 1000, "help": "Measure at most N pairs per language."},
+    "--overwrite": {"action": "store_true", "help": "Replace an earlier export in that folder."},
+}
+
+
+def add_shared(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Declare flags that several commands share."""
+    for name in names:
+        parser.add_argument(name, **_SHARED[name])
+
+
+def add_settings(parser: Any, title: str, *kinds: type, prefix: str = "", hidden: Collection[str] = ()) -> None:
+    """Declare a flag for each setting of some dataclasses, in a new group if it has a title."""
+    group = parser.add_argument_group(title) if title else parser
+    for kind in kinds:
+        for name, one in declared(kind).items():
+            if name not in hidden:
+                group.add_argument(f"--{prefix}{name}", metavar=metavar_of(one), help=help_of(one).replace("%", "%%"))
+
+
+def one_source(arguments: argparse.Namespace, **links: Any) -> BitextSource:
+    """Return the one file of pairs that ``pairs``, ``--language`` and ``--columns`` name."""
+    from hf_xsent.data.readers.sources import resolve_sources
+    from hf_xsent.errors import RecipeError
+
+    columns = None
+    if arguments.columns:
+        left, right = (int(one) if one.isdecimal() else one for one in arguments.columns)
+        columns = (left, right)
+    sources = resolve_sources({arguments.language: arguments.pairs}, columns=columns, **links)[arguments.language]
+    if len(sources) > 1:
+        raise RecipeError(f"{arguments.pairs} matches {len(sources)} files: give one file per run")
+    return sources[0]

@@ -1,0 +1,1 @@
+"""Read public test sets, one file per benchmark."""

@@ -1,0 +1,105 @@
+"""Read BUCC 2018: two sets of sentences, some of which are translations of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from hf_xsent.data.readers.compression import lines
+from hf_xsent.data.readers.hub import hub_columns, hub_configs, require_hub_id, select_names
+from hf_xsent.errors import DataError
+
+
+@dataclass(frozen=True)
+class BuccSet:
+    """One language pair and split; ``gold`` has pairs of sentence numbers, source first, and may be empty."""
+
+    pair: str
+    split: str
+    source_ids: list[str]
+    sources: list[str]
+    target_ids: list[str]
+    targets: list[str]
+    gold: frozenset[tuple[int, int]]
+
+
+SPLITS = ("sample", "dev", "training", "train", "test")  # in evaluation order
+TRAINING_SPLITS = ("training", "train")  # for choosing thresholds
+
+
+def find_bucc(source: str | PathLike[str], pairs: Iterable[str] | None = None) -> list[BuccSet]:
+    """Load every split with gold pairs of ``pairs``, by default of all language pairs.
+
+    ``source`` is a folder of files as ``load_bucc`` reads them, or a data set on the Hub such as
+    ``mteb/bucc-bitext-mining`` with configs ``de-en``, split test (the training set of the shared task) and one row of
+    three lists: ``sentence1``, ``sentence2`` and ``gold``, which counts from 1.
+    """
+    folder = Path(source)
+    if folder.is_dir():
+        splits: dict[str, list[str]] = {}
+        for path in sorted(folder.glob("*-*.*.gold")):
+            pair, *middle, _ = path.name.split(".")
+            if len(middle) == 1:
+                splits.setdefault(pair, []).append(middle[0])
+        if not splits:
+            raise DataError(f"{folder} has no files such as zh-en.training.gold with zh-en.training.zh and .en")
+        chosen = select_names(folder, splits, pairs)
+        return [load_bucc(folder, pair, split) for pair in chosen for split in sorted(splits[pair], key=split_order)]
+    repo = require_hub_id(source, "the folder of the BUCC files")
+    configs = [config for config in hub_configs(repo) if config.count("-") == 1]
+    return [_read_hub(repo, pair) for pair in select_names(repo, configs, pairs)]
+
+
+def split_order(split: str) -> tuple[int, str]:
+    """Return the sort key of a split; splits of other names come last."""
+    return SPLITS.index(split) if split in SPLITS else len(SPLITS), split
+
+
+def _read_hub(repo: str, pair: str) -> BuccSet:
+    (sources,), (targets,), (gold,) = hub_columns(repo, pair, ["sentence1", "sentence2", "gold"])
+    numbers = frozenset((int(source) - 1, int(target) - 1) for source, target in gold)
+    if not all(0 <= one < len(sources) and 0 <= other < len(targets) for one, other in numbers):
+        raise DataError(f"{repo}: gold of {pair} is out of range; it must be sentence numbers, counted from 1")
+    ids = [[f"{language}-{number}" for number in range(1, len(side) + 1)]
+           for language, side in zip(pair.split("-"), (sources, targets), strict=True)]  # fmt: skip
+    sides = [[text.strip() for text in side] for side in (sources, targets)]
+    return BuccSet(pair, "training", ids[0], sides[0], ids[1], sides[1], numbers)
+
+
+def load_bucc(folder: str | PathLike[str], pair: str, split: str) -> BuccSet:
+    """Load ``zh-en.dev.zh`` and ``zh-en.dev.en`` (``id<TAB>text``), and ``zh-en.dev.gold`` (``id<TAB>id``) if any."""
+    parts = pair.split("-")
+    if len(parts) != 2 or not all(parts):
+        raise DataError(f"BUCC pairs are named like de-en, not {pair!r}")
+    paths = [Path(folder) / f"{pair}.{split}.{language}" for language in parts]
+    (source_ids, sources), (target_ids, targets) = (zip(*_read_rows(path), strict=True) for path in paths)
+    gold_path = Path(folder) / f"{pair}.{split}.gold"
+    gold = _read_gold(gold_path, source_ids, target_ids) if gold_path.is_file() else frozenset[tuple[int, int]]()
+    return BuccSet(pair, split, [*source_ids], [*sources], [*target_ids], [*targets], gold)
+
+
+def _read_gold(path: Path, *ids: Iterable[str]) -> frozenset[tuple[int, int]]:
+    known = [{name: number for number, name in enumerate(side)} for side in ids]
+    gold = set()
+    for line, row in enumerate(_read_rows(path), start=1):
+        for name, numbers in zip(row, known, strict=True):
+            if name not in numbers:
+                raise DataError(f"{path}:{line}: no sentence has the id {name!r}; use the gold file of these sentences")
+        gold.add((known[0][row[0]], known[1][row[1]]))
+    return frozenset(gold)
+
+
+def _read_rows(path: Path) -> list[tuple[str, str]]:
+    if not path.is_file():
+        raise DataError(f"no such file: {path}; BUCC needs one file per language, named like zh-en.dev.zh")
+    rows = []
+    for number, line in lines(path):
+        left, tab, right = line.partition("\t")
+        if not tab or not left:
+            raise DataError(f"{path}:{number}: lines must be id<TAB>text")
+        rows.append((left, right.strip()))
+    if not rows:
+        raise DataError(f"{path} is empty")
+    return rows

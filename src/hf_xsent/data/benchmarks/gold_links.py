@@ -1,0 +1,47 @@
+"""Read sentence pairs with gold word links in the format of the word alignment shared tasks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from hf_xsent.data.readers.compression import lines
+from hf_xsent.data.words.links import Link
+from hf_xsent.data.words.splitting import Words, split_words
+from hf_xsent.errors import DataError
+
+_GOLD_LINK = re.compile(r"(\d+)([-p])(\d+)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class GoldPair:
+    """A pair of sentences with its sure links and its possible links, which include the sure ones."""
+
+    source: Words
+    target: Words
+    sure: frozenset[Link]
+    possible: frozenset[Link]
+
+
+def load_gold_links(prefix: str | Path, first: int = 1) -> list[GoldPair]:
+    """Load ``PREFIX.src-tgt`` (``source ||| target``, words between spaces) and ``PREFIX.gold`` (``i-j`` or ``ipj``).
+
+    ``first`` is the number of the first word in the gold file.
+    """
+    texts, golds = ([line for _, line in lines(Path(f"{prefix}{suffix}"))] for suffix in (".src-tgt", ".gold"))
+    if len(texts) != len(golds):
+        raise DataError(f"{prefix}.gold has {len(golds)} lines but {prefix}.src-tgt {len(texts)}")
+    pairs = []
+    for number, (text, gold) in enumerate(zip(texts, golds, strict=True), start=1):
+        source, bars, target = text.partition("|||")
+        if not bars:
+            raise DataError(f"{prefix}.src-tgt:{number}: no |||; lines must be 'source ||| target'")
+        found = [_GOLD_LINK.fullmatch(link) for link in gold.split()]
+        links = {(int(one[1]) - first, int(one[3]) - first): one[2] for one in found if one}
+        if not all(found) or any(min(link) < 0 for link in links):
+            raise DataError(f"{prefix}.gold:{number}: links must be i-j or ipj, counted from {first}, not {gold!r}")
+        sure = frozenset(link for link, kind in links.items() if kind == "-")
+        sides = [split_words(side.strip(), "spaces") for side in (source, target)]
+        pairs.append(GoldPair(sides[0], sides[1], sure, frozenset(links)))
+    return pairs

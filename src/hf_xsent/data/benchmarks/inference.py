@@ -1,0 +1,144 @@
+"""Read natural language inference (XNLI, MultiNLI, SICK and files in their formats)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from hf_xsent.data.readers.compression import is_jsonl, json_lines, lines, strip_compression
+from hf_xsent.data.readers.hub import hub_rows, require_hub_id, select_names
+from hf_xsent.errors import DataError, nearest
+
+LABELS = ("entailment", "neutral", "contradiction")  # numbered as in data sets on the Hub
+XNLI_LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
+COLUMNS = (  # names of premise, hypothesis and label
+    ("premise", "hypothesis", "label"),
+    ("premise", "hypo", "label"),  # XNLI's translations of MultiNLI
+    ("sentence1", "sentence2", "gold_label"),  # MultiNLI and XNLI as published
+    ("sentence_A", "sentence_B", "entailment_judgment"),  # SICK
+    ("sentence_A", "sentence_B", "entailment_label"),
+)
+_NO_GOLD = ("-", "-1")  # labels of MultiNLI pairs whose annotators disagreed
+_NO_LANGUAGE = ""  # the language of files without a column for it
+
+_Row = tuple[int, str, list[Any]]  # number, language, [premise, hypothesis, label]
+
+
+@dataclass(frozen=True)
+class InferencePair:
+    """A premise, a hypothesis and their label, an index into ``LABELS``."""
+
+    premise: str
+    hypothesis: str
+    label: int
+    row: int = field(default=0, compare=False)  # row of its file or data set, from 1
+
+
+def load_inference(
+    source: str | PathLike[str], language: str | None = None, split: str = "train"
+) -> list[InferencePair]:
+    """Load one language's pairs from a file or a data set on the Hub (``nyu-mll/multi_nli``, ``facebook/xnli:de``).
+
+    A file is TSV (premise, hypothesis, label, or with a header of ``COLUMNS``) or JSONL, plain or compressed; of a file
+    with a column ``language``, the rows in ``language`` are loaded. Pairs without a gold label (``-``) are dropped.
+    """
+    found = _pairs_by_language(fspath(source), split)
+    if language is None or _NO_LANGUAGE in found:
+        if len(found) > 1:
+            raise DataError(f"{fspath(source)} has several languages, {', '.join(found)}; choose one")
+        return next(iter(found.values()))
+    return found[select_names(source, found, [language])[0]]
+
+
+def load_xnli(
+    source: str | PathLike[str], languages: Iterable[str] | None = None, split: str = "test"
+) -> dict[str, list[InferencePair]]:
+    """Load XNLI by language: a folder of ``xnli.test.tsv`` (as published) or ``test-de.tsv``, or ``facebook/xnli``."""
+    folder = Path(source)
+    if folder.is_dir():
+        paths = {
+            strip_compression(path.name).removeprefix(f"{split}-").removesuffix(".tsv"): str(path)
+            for path in sorted(folder.glob(f"{split}-*.tsv*"))
+        }
+        published = sorted(folder.glob(f"xnli.{split}.tsv*"))
+        if not paths and not published:
+            raise DataError(f"{folder} is not an XNLI folder: no xnli.{split}.tsv, and no files such as {split}-de.tsv")
+        if not paths:
+            found = _pairs_by_language(str(published[0]), split)
+            return {language: found[language] for language in select_names(source, found, languages)}
+    else:
+        repo = require_hub_id(source, "the folder of XNLI's files")
+        paths = {language: f"{repo}:{language}" for language in XNLI_LANGUAGES}
+    chosen = select_names(source, paths, languages)
+    return {language: load_inference(paths[language], language, split) for language in chosen}
+
+
+def check_parallel(first: str, pairs: Sequence[InferencePair], second: str, others: Sequence[InferencePair]) -> None:
+    """Raise a `DataError` unless record i of both files has the same label, as translations have."""
+    if len(pairs) != len(others):
+        raise DataError(f"{first} has {len(pairs)} pairs but {second} has {len(others)}; code-switching needs parallel "
+                        "files")  # fmt: skip
+    for one, other in zip(pairs, others, strict=True):
+        if one.label != other.label:
+            raise DataError(f"row {one.row} of {first} is {LABELS[one.label]} but row {other.row} of {second} is "
+                            f"{LABELS[other.label]}; the files are not parallel")  # fmt: skip
+
+
+def _pairs_by_language(source: str, split: str) -> dict[str, list[InferencePair]]:
+    """Read all pairs, grouped by the column ``language``, or under ``_NO_LANGUAGE`` without one."""
+    path, found = Path(source), dict[str, list[InferencePair]]()
+    if path.is_file() and not is_jsonl(path.name):
+        rows = _tsv_rows(path)
+    else:
+        if not path.is_file():
+            require_hub_id(source, "a file of premises, hypotheses and labels")
+        records = json_lines(path) if path.is_file() else enumerate(hub_rows(source, split), start=1)
+        rows = (_row(f"{source}:{number}", number, record) for number, record in records)
+    for number, language, cells in rows:
+        pair = _pair(f"{source}:{number}", number, cells)
+        if pair is not None:
+            found.setdefault(language, []).append(pair)
+    if not found:
+        raise DataError(f"{source} has no pairs")
+    return found
+
+
+def _pair(place: str, number: int, cells: list[Any]) -> InferencePair | None:
+    premise, hypothesis, label = (str(cell).strip() for cell in cells)
+    label = label.lower()
+    if label in _NO_GOLD:
+        return None
+    label = "contradiction" if label == "contradictory" else label  # in XNLI's translations of MultiNLI
+    label = LABELS[int(label)] if label in ("0", "1", "2") else label
+    if label not in LABELS:
+        raise DataError(f"{place}: unknown label {label!r}; use {', '.join(LABELS)}{nearest(label, LABELS)}")
+    if not (premise and hypothesis):
+        raise DataError(f"{place}: the {'hypothesis' if premise else 'premise'} is empty; fix or remove the row")
+    return InferencePair(premise, hypothesis, LABELS.index(label), number)
+
+
+def _tsv_rows(path: Path) -> Iterator[_Row]:
+    columns, width, language_column = [0, 1, 2], 3, None
+    for number, line in lines(path):
+        cells = line.split("\t")
+        if number == 1 and any({*names} <= {*cells} for names in COLUMNS):
+            names = next(names for names in COLUMNS if {*names} <= {*cells})
+            columns, width = [cells.index(name) for name in names], len(cells)
+            language_column = cells.index("language") if "language" in cells else None
+            continue
+        if len(cells) < width:
+            raise DataError(f"{path}:{number}: {len(cells)} columns instead of {width}; lines must be "
+                            "premise<TAB>hypothesis<TAB>label")  # fmt: skip
+        language = _NO_LANGUAGE if language_column is None else cells[language_column]
+        yield number, language, [cells[column] for column in columns]
+
+
+def _row(place: str, number: int, record: Any) -> _Row:
+    if isinstance(record, Mapping):
+        for names in COLUMNS:
+            if {*names} <= {*record}:
+                return number, str(record.get("language", _NO_LANGUAGE)), [record[name] for name in names]
+    raise DataError(f"{place}: no columns {', '.join(COLUMNS[0])} (or {', '.join(COLUMNS[2])})")

@@ -1,0 +1,143 @@
+"""Read extractive question answering in SQuAD's format: SQuAD, MLQA, XQuAD and TyDiQA."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from hf_xsent.data.readers.compression import open_file, strip_compression
+from hf_xsent.data.readers.hub import hub_rows, require_hub_id
+from hf_xsent.errors import DataError
+
+MLQA_LANGUAGES = ("ar", "de", "en", "es", "hi", "vi", "zh")
+XQUAD_LANGUAGES = ("ar", "de", "el", "en", "es", "hi", "ro", "ru", "th", "tr", "vi", "zh")
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question, its context, and its answers with the characters of the context at which they start."""
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True)
+class QuestionSet:
+    """A test set and the languages of its contexts and questions."""
+
+    benchmark: str  # mlqa or xquad
+    context_language: str
+    question_language: str
+    questions: list[Question]
+
+    @property
+    def name(self) -> str:
+        """Return ``de`` if both are German (XLT), ``de-en`` for English questions on German contexts (G-XLT)."""
+        same = self.context_language == self.question_language
+        return self.context_language if same else f"{self.context_language}-{self.question_language}"
+
+
+def load_questions(source: str | PathLike[str], split: str = "train") -> list[Question]:
+    """Load a file in SQuAD's format, plain or compressed, or a data set on the Hub (``rajpurkar/squad``).
+
+    Every answer must be in its context at the stated character.
+    """
+    path, place = Path(source), fspath(source)
+    if not path.is_file():
+        require_hub_id(source, "a file in SQuAD's format")
+    try:
+        records = _squad_records(path) if path.is_file() else hub_rows(place, split)
+        questions = [_question(place, record) for record in records]
+    except (ValueError, KeyError, TypeError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise DataError(f"{place}: not in SQuAD's format ({reason}); each question needs id, question, context, and "
+                        "answers with as many texts as starts") from error  # fmt: skip
+    if not questions:
+        raise DataError(f"{place} has no questions")
+    return questions
+
+
+def load_mlqa(source: str | PathLike[str], split: str = "test", generalized: bool = False) -> list[QuestionSet]:
+    """Load MLQA, from a folder of files ``test-context-de-question-en.json`` or from ``facebook/mlqa`` on the Hub.
+
+    Question and context are in the same language (XLT), or with ``generalized`` in any two (G-XLT).
+    """
+    pattern = rf"{split}-context-(?P<context>..)-question-(?P<question>..)\.json"
+    configs = {(one, other): f"mlqa.{one}.{other}" for one in MLQA_LANGUAGES for other in MLQA_LANGUAGES}
+    places = _find_sets(source, pattern, configs)
+    wanted = [pair for pair in places if generalized or pair[0] == pair[1]]
+    for language in sum(wanted, ()):
+        if language not in MLQA_LANGUAGES:
+            raise DataError(f"{fspath(source)} has files in {language!r}, but MLQA compares answers only in "
+                            f"{', '.join(MLQA_LANGUAGES)}; move these files elsewhere")  # fmt: skip
+    hub_split = "validation" if split == "dev" else split
+    return [QuestionSet("mlqa", *pair, load_questions(places[pair], hub_split)) for pair in wanted]
+
+
+def load_xquad(source: str | PathLike[str]) -> list[QuestionSet]:
+    """Load XQuAD, from a folder of files ``xquad.de.json`` or from ``google/xquad`` on the Hub."""
+    configs = {(language, language): f"xquad.{language}" for language in XQUAD_LANGUAGES}
+    places = _find_sets(source, r"xquad\.(?P<context>..)\.json", configs)
+    return [QuestionSet("xquad", *pair, load_questions(place, "validation")) for pair, place in places.items()]
+
+
+def pair_by_id(
+    first: str, questions: Sequence[Question], second: str, others: Sequence[Question]
+) -> list[tuple[Question, Question]]:
+    """Pair each question with its translation: the question of the other file with the same id."""
+    known = {question.id: question for question in others}
+    for question in questions:
+        if question.id not in known:
+            raise DataError(f"question {question.id!r} of {first} has no translation in {second}; code-switching needs "
+                            "a question with the same id")  # fmt: skip
+    return [(question, known[question.id]) for question in questions]
+
+
+def _find_sets(
+    source: str | PathLike[str], pattern: str, configs: Mapping[tuple[str, str], str]
+) -> dict[tuple[str, str], str]:
+    """Map (context, question) languages to the files of a folder that match, or to ``configs`` of a data set."""
+    folder = Path(source)
+    if not folder.is_dir():
+        repo = require_hub_id(source, f"a folder with files named like {pattern}")
+        return {pair: f"{repo}:{config}" for pair, config in configs.items()}
+    places = {}
+    for path in sorted(folder.iterdir()):
+        if match := re.fullmatch(pattern, strip_compression(path.name)):
+            context = match["context"]
+            places[context, match.groupdict().get("question", context)] = str(path)
+    if not places:
+        raise DataError(f"{folder} has no files named like {pattern}")
+    return places
+
+
+def _squad_records(path: Path) -> Iterator[dict[str, Any]]:
+    with open_file(path) as file:
+        articles = json.load(file)["data"]
+    for article in articles:
+        for paragraph in article["paragraphs"]:
+            for record in paragraph["qas"]:
+                answers = {key: [answer[key] for answer in record["answers"]] for key in ("answer_start", "text")}
+                yield {**record, "context": paragraph["context"], "answers": answers}
+
+
+def _question(place: str, record: Mapping[str, Any]) -> Question:
+    name, context = str(record["id"]), record["context"]
+    answers = tuple(zip(record["answers"]["answer_start"], record["answers"]["text"], strict=True))
+    if not str(record["question"]).strip():
+        raise DataError(f"{place}: question {name!r} is empty; fix or remove it")
+    if not answers:
+        raise DataError(f"{place}: question {name!r} has no answer, as in SQuAD 2; remove such questions")
+    for start, text in answers:
+        typed = isinstance(start, int) and isinstance(text, str)
+        if not typed or not text.strip() or start < 0 or context[start : start + len(text)] != text:
+            raise DataError(f"{place}: question {name!r}: the answer {text!r} is not at character {start} of its "
+                            "context; fix the file")  # fmt: skip
+    return Question(name, str(record["question"]), context, answers)

@@ -1,0 +1,1 @@
+"""Clean sentence pairs, and report what was removed."""

@@ -1,0 +1,1 @@
+"""Read sentence pairs from files and data sets of any supported format."""

@@ -1,0 +1,242 @@
+"""Stream sentence pairs from every supported format; memory does not grow with the file.
+
+Each reader yields ``(row number, source text, target text)``, optionally with word links, or a `DataError` for a bad
+row. The caller decides whether to raise or to count it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from hf_xsent.data.languages import find_language
+from hf_xsent.data.readers.catalogs import read_mo, read_po
+from hf_xsent.data.readers.compression import lines_or_errors
+from hf_xsent.data.readers.hub import hub_errors, hub_rows
+from hf_xsent.data.readers.sources import BitextSource, source_files, source_format
+from hf_xsent.data.readers.tmx import read_tmx
+from hf_xsent.data.words.links import LinkLine, check_links, with_links
+from hf_xsent.errors import DataError, nearest
+from hf_xsent.files import is_local
+
+logger = logging.getLogger(__name__)
+
+Row = tuple[int, Any, Any] | tuple[int, Any, Any, Any]
+Item = tuple[str, str, str | None]
+OnError = Literal["raise", "skip"]
+_BATCH_ROWS = 1000
+
+
+def read_pairs(source: BitextSource, on_error: OnError = "raise") -> Iterator[tuple[str, str]]:
+    """Stream the pairs of a source; raise a bad row, or log the number of bad rows (``on_error="skip"``)."""
+    bad = 0
+    for pair in read_items(source):
+        if not isinstance(pair, DataError):
+            yield pair[:2]
+        elif on_error == "raise":
+            raise pair
+        else:
+            bad += 1
+            logger.debug("%s", pair)
+    if bad:
+        logger.warning("%s: %d bad rows were skipped", source.path, bad)
+
+
+def check_source(source: BitextSource, on_error: OnError = "raise") -> None:
+    """Raise a `DataError` for unknown codes and formats, missing files and columns, or a bad first row."""
+    next(iter(read_pairs(source, on_error)), None)
+
+
+def read_items(source: BitextSource) -> Iterator[Item | DataError]:
+    """Stream stripped pairs with their word links, and a `DataError` for each bad row."""
+    source_files(source)
+    rows = _READERS[source_format(source)](source)
+    for row in rows if source.links is None else with_links(rows, source.links, source.path):
+        if isinstance(row, DataError):
+            yield row
+            continue
+        number, source_text, target_text, *links = row
+        for side, value in (("source", source_text), ("target", target_text)):
+            if not isinstance(value, str) or not value.strip():
+                kind = "empty" if isinstance(value, str) else f"not text but {type(value).__name__}"
+                kind = "missing" if value is None else kind
+                yield DataError(f"{source.path}:{number}: the {side} side is {kind}; fix it or skip bad rows")
+                break
+        else:
+            yield _with_links(source, number, (source_text.strip(), target_text.strip()), links)
+
+
+def _with_links(source: BitextSource, number: int, pair: tuple[str, str], given: list[Any]) -> Item | DataError:
+    line = given[0] if given else None
+    if not isinstance(line, LinkLine):  # the links are in the row
+        line = LinkLine(f"{source.path}:{number}", line)
+    links = check_links(line, *pair, source.link_words)
+    return links if isinstance(links, DataError) else (*pair, links)
+
+
+def _read_tsv(source: BitextSource) -> Iterator[Row | DataError]:
+    path = Path(source.path)
+    stated = (source.source_column, source.target_column)
+    columns = [number if column is None else column for number, column in enumerate(stated)]
+    header = any(isinstance(column, str) for column in columns)
+    for number, line in lines_or_errors(path):
+        if number == 1 and stated == (None, None) and _is_header_of_scored_pairs(line):
+            columns, header = ["source", "target"], True
+        if isinstance(line, DataError):
+            if header:
+                raise line
+            yield line
+            continue
+        cells = line.split("\t")
+        if header:
+            names = [cell.strip() for cell in cells]
+            for name in (column for column in columns if isinstance(column, str) and column not in names):
+                raise DataError(f"{path}:{number}: the header has no column {name!r}, only {', '.join(names)}"
+                                f"{nearest(name, names)}")  # fmt: skip
+            columns = [column if isinstance(column, int) else names.index(column) for column in columns]
+            header = False
+            continue
+        first, second = cast("list[int]", columns)
+        if len(cells) <= max(first, second):
+            yield DataError(f"{path}:{number}: column {max(first, second)} is missing, the line has {len(cells)} "
+                            "(numbered from 0); lines must be source<TAB>target")  # fmt: skip
+        else:
+            yield number, cells[first], cells[second]
+
+
+def _is_header_of_scored_pairs(line: str | DataError) -> bool:
+    """Return whether a line is the header that ``mine``, ``score`` and ``align-documents`` write."""
+    cells = [] if isinstance(line, DataError) else line.split("\t")
+    return cells[:1] == ["score"] and {"source", "target"} <= {*cells}
+
+
+def _read_moses(source: BitextSource) -> Iterator[Row | DataError]:
+    source_path, target_path = source_files(source)
+    rows = zip_longest(lines_or_errors(source_path), lines_or_errors(target_path))
+    for number, (first, second) in enumerate(rows, start=1):
+        if first is None or second is None:
+            longer, shorter = (source_path, target_path) if first else (target_path, source_path)
+            raise DataError(f"{longer}:{number}: {shorter} has only {number - 1} lines; both must have the same number")
+        bad = next((line for _, line in (first, second) if isinstance(line, DataError)), None)
+        yield bad or (number, first[1], second[1])
+
+
+def _read_jsonl(source: BitextSource) -> Iterator[Row | DataError]:
+    columns: tuple[str, str] | None = None
+    for number, line in lines_or_errors(Path(source.path)):
+        if isinstance(line, DataError):
+            yield line
+            continue
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            if "\\u" in line:  # an escaped lone surrogate cannot be encoded
+                json.dumps(record, ensure_ascii=False).encode()
+        except ValueError as error:
+            yield DataError(f"{source.path}:{number}: not JSON ({error}); each line must be one object")
+            continue
+        if not isinstance(record, dict):
+            yield DataError(f"{source.path}:{number}: expected a JSON object, not {type(record).__name__}")
+            continue
+        columns = columns or _choose_columns(source, _record_names(record))
+        yield number, _record_value(record, columns[0]), _record_value(record, columns[1]), record.get("links")
+
+
+def _read_parquet(source: BitextSource) -> Iterator[Row | DataError]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(source.path) as file:
+            names = _choose_columns(source, [file.schema.column(number).path for number in range(len(file.schema))])
+            batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=list(names))
+            records = chain.from_iterable(batch.to_pylist() for batch in batches)
+            for number, record in enumerate(records, start=1):
+                yield number, _record_value(record, names[0]), _record_value(record, names[1])
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{source.path}: not a readable Parquet file ({error}); download it again") from error
+
+
+def _read_datasets(source: BitextSource) -> Iterator[Row | DataError]:
+    columns: tuple[str, str] | None = None
+    batches = _open_dataset(source).iter(batch_size=_BATCH_ROWS)
+    rows = (dict(zip(batch, values, strict=True)) for batch in batches for values in zip(*batch.values(), strict=True))
+    for number, record in enumerate(rows, start=1):
+        columns = columns or _choose_columns(source, _record_names(record))
+        yield number, _record_value(record, columns[0]), _record_value(record, columns[1])
+
+
+def _open_dataset(source: BitextSource) -> Any:
+    import datasets
+
+    if not is_local(source.path):
+        return hub_rows(source.path, source.split, streaming=True)
+    with hub_errors(f"{source.path}: split {source.split!r} of the data set cannot be opened"):
+        files = ("dataset_info.json", "dataset_dict.json", "state.json")
+        if not any((Path(source.path) / name).exists() for name in files):
+            return datasets.load_dataset(source.path, split=source.split, streaming=True)
+        loaded = datasets.load_from_disk(source.path)
+    if isinstance(loaded, datasets.DatasetDict):
+        if source.split not in loaded:
+            raise DataError(f"{source.path}: no split {source.split!r}, only {', '.join(loaded)}")
+        return loaded[source.split]
+    return loaded
+
+
+def _choose_columns(source: BitextSource, names: list[str]) -> tuple[str, str]:
+    """Return the source and target columns: as stated, or named by language, OPUS style, or source and target."""
+    return (
+        _choose_column(source, names, source.source_column, source.language, "source"),
+        _choose_column(source, names, source.target_column, source.target_language, "target"),
+    )
+
+
+def _choose_column(source: BitextSource, names: list[str], stated: int | str | None, code: str, side: str) -> str:
+    if isinstance(stated, int) and stated < len(names):
+        return names[stated]
+    if stated in names:
+        return str(stated)
+    if stated is not None:
+        hint = nearest(str(stated), names)
+        raise DataError(f"{source.path}: no column {stated!r} (numbered from 0), only {', '.join(names)}{hint}")
+    language = find_language(code)
+    usual = [prefix + name for prefix in ("", "translation.") for name in (code, language.code, language.iso3)]
+    found = next((name for name in [*usual, side] if name in names), None)
+    if found is None:
+        raise DataError(f"{source.path}: cannot choose among the columns {', '.join(names)}; state {side}_column")
+    return found
+
+
+def _record_names(record: dict[str, Any], prefix: str = "") -> list[str]:
+    """List the keys of a record, nested ones with dots."""
+    names: list[str] = []
+    for key, value in record.items():
+        names += _record_names(value, f"{prefix}{key}.") if isinstance(value, dict) else [prefix + key]
+    return names
+
+
+def _record_value(record: dict[str, Any], name: str) -> Any:
+    """Look up a dotted name, None if it is missing; a key with a dot in it takes precedence."""
+    if name in record:
+        return record[name]
+    value: Any = record
+    for key in name.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+_READERS: dict[str, Callable[[BitextSource], Iterator[Row | DataError]]] = {
+    "tsv": _read_tsv,
+    "moses": _read_moses,
+    "tmx": read_tmx,
+    "po": read_po,
+    "mo": read_mo,
+    "jsonl": _read_jsonl,
+    "parquet": _read_parquet,
+    "datasets": _read_datasets,
+}

@@ -1,0 +1,73 @@
+"""Read configs, rows and columns of data sets on the Hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from os import PathLike, fspath
+from typing import Any
+
+from hf_xsent.errors import DataError, nearest
+from hf_xsent.files import is_hub_id
+
+
+def require_hub_id(source: str | PathLike[str], expected: str) -> str:
+    """Return ``source`` if it may be a data set on the Hub, else raise a `DataError` that asks for ``expected``."""
+    if not is_hub_id(fspath(source), owner=True):
+        raise DataError(f"no such file or folder: {fspath(source)}; give {expected}, or a data set as owner/name")
+    return fspath(source)
+
+
+def select_names(source: str | PathLike[str], available: Iterable[str], wanted: Iterable[str] | None) -> list[str]:
+    """Return the ``wanted`` names, by default all; raise a `DataError` if one is not available."""
+    known = list(available)
+    names = known if wanted is None else list(wanted)
+    for name in names:
+        if name not in known:
+            raise DataError(f"{fspath(source)} has no {name!r}, only {', '.join(known)}{nearest(name, known)}")
+    return names
+
+
+def hub_configs(repo: str) -> list[str]:
+    """Return the names of a data set's configs."""
+    import datasets
+
+    with hub_errors(f"{repo}: not a folder, and the data set cannot be opened"):
+        return list(datasets.get_dataset_config_names(repo))
+
+
+def hub_rows(source: str, split: str, streaming: bool = False) -> Any:
+    """Return the rows of one split of ``owner/name:config@revision`` as mappings."""
+    import datasets
+
+    name, _, revision = source.partition("@")
+    name, _, config = name.partition(":")
+    with hub_errors(f"{source}: not a file, and split {split!r} of the data set cannot be opened"):
+        return datasets.load_dataset(name, config or None, split=split, revision=revision or None, streaming=streaming)
+
+
+@contextmanager
+def hub_errors(message: str) -> Iterator[None]:
+    """Turn every exception into a `DataError` with ``message`` and the exception's first line."""
+    try:
+        yield
+    except Exception as error:  # network, access and naming errors of several libraries
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise DataError(f"{message} ({reason})") from error
+
+
+def hub_columns(repo: str, config: str, columns: Sequence[str], split: str = "test") -> list[list[Any]]:
+    """Return columns of one config as lists."""
+    rows = hub_rows(f"{repo}:{config}", split)
+    try:
+        return [list(rows[column]) for column in columns]
+    except KeyError as error:
+        raise DataError(f"{repo}: {config}, split {split}, has no column {error}") from error
+
+
+def stripped_texts(place: str, values: Sequence[Any]) -> list[str]:
+    """Strip sentences of outer whitespace; raise a `DataError` if one is not a string."""
+    for number, value in enumerate(values, start=1):
+        if not isinstance(value, str):
+            raise DataError(f"{place}: sentence {number} is not text but {value!r}; fix or remove the record")
+    return [value.strip() for value in values]

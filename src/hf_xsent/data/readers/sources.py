@@ -1,0 +1,216 @@
+"""Describe where sentence pairs are read from, and resolve paths, globs and Hub ids to such sources."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from pathlib import Path
+
+from hf_xsent.data.languages import find_language
+from hf_xsent.data.readers.compression import strip_compression
+from hf_xsent.data.words.splitting import SPLITTERS
+from hf_xsent.errors import DataError, nearest
+from hf_xsent.files import is_hub_id, is_local
+
+FORMATS = ("tsv", "moses", "tmx", "po", "mo", "jsonl", "parquet", "datasets")
+_SUFFIX_FORMATS = {
+    ".tsv": "tsv", ".txt": "tsv", ".tab": "tsv", ".tmx": "tmx", ".po": "po", ".pot": "po", ".mo": "mo", ".gmo": "mo",
+    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet",
+}  # fmt: skip
+
+PathOrName = str | PathLike[str]
+
+
+@dataclass(frozen=True)
+class BitextSource:
+    """A file, pair of files, folder or data set with sentence pairs of one language.
+
+    ``path`` is a file, two files joined by a comma or their common prefix (Moses), a folder, or the id of a data set
+    on the Hub as ``owner/name``, ``owner/name:config`` or ``owner/name:config@revision``. Columns are numbers from 0
+    (TSV) or names, nested ones with dots (``translation.de``). ``links`` is a file of word links; their numbers count
+    words of `split_words` with the splitter ``link_words`` (``script`` or ``spaces``).
+    """
+
+    language: str
+    path: str
+    target_language: str = "en"
+    source_column: int | str | None = None
+    target_column: int | str | None = None
+    format: str | None = None
+    split: str = "train"
+    links: str | None = None
+    link_words: str = "script"
+
+    def __post_init__(self) -> None:
+        find_language(self.language)
+        find_language(self.target_language)
+
+
+def source_format(source: BitextSource) -> str:
+    """Return the format of a source: as stated, or by its file name; raise a `DataError` if it is unknown."""
+    if source.format is not None:
+        if source.format not in FORMATS:
+            raise DataError(f"unknown format {source.format!r} of {source.path}; known are {', '.join(FORMATS)}"
+                            f"{nearest(source.format, FORMATS)}")  # fmt: skip
+        return source.format
+    path = Path(source.path)
+    if path.is_dir():
+        return "datasets"
+    if "," in source.path:
+        return "moses"
+    if path.is_file():
+        suffix = Path(strip_compression(path.name)).suffix.lower()
+        if suffix not in _SUFFIX_FORMATS:
+            raise DataError(f"{path}: unknown format; rename the file or state one of {', '.join(FORMATS)}")
+        return _SUFFIX_FORMATS[suffix]
+    if moses_files(source):
+        return "moses"
+    if Path(strip_compression(source.path)).suffix.lower() in _SUFFIX_FORMATS or not is_hub_id(source.path):
+        raise DataError(f"no such file or folder: {source.path}{_nearest_file(path)}")
+    return "datasets"
+
+
+def moses_files(source: BitextSource) -> tuple[Path, Path] | None:
+    """Find the two files of a Moses pair by ``a,b`` or a prefix such as ``OPUS.de-en``; None if they do not exist."""
+    if "," in source.path:
+        paths = [Path(part.strip()) for part in source.path.split(",")]
+        if len(paths) != 2:
+            raise DataError(f"{source.path}: a Moses pair is two files joined by one comma, not {len(paths)}")
+        return paths[0], paths[1]
+    prefix = Path(source.path)
+    sides: list[Path] = []
+    for code in (source.language, source.target_language):
+        language = find_language(code)
+        found: dict[str, Path] = {}
+        for path in sorted(prefix.parent.glob(glob.escape(prefix.name) + ".*")):
+            found.setdefault(strip_compression(path.name)[len(prefix.name) + 1 :], path)
+        names = (code, language.code, language.iso3)
+        match = next((found[name] for name in names if name in found), None)
+        if match is None:
+            return None
+        sides.append(match)
+    return sides[0], sides[1]
+
+
+def source_files(source: BitextSource) -> list[Path]:
+    """List the local files of a source (none for a data set on the Hub); raise a `DataError` if one is missing."""
+    kind = source_format(source)
+    if kind == "moses":
+        pair = moses_files(source)
+        if pair is None:
+            raise DataError(f"no Moses pair {source.path}.{source.language}, {source.path}.{source.target_language}; "
+                            "give both file names, joined by a comma")  # fmt: skip
+        files = list(pair)
+    elif kind == "datasets" and not is_local(source.path):
+        return []
+    elif Path(source.path).is_dir():
+        return sorted(path for path in Path(source.path).rglob("*") if path.is_file())
+    else:
+        files = [Path(source.path)]
+    for path in files:
+        if not path.is_file():
+            raise DataError(f"no such file: {path}{_nearest_file(path)}")
+    return files
+
+
+def _nearest_file(path: Path) -> str:
+    """Suggest a similar file name of the same folder for a missing file."""
+    if not path.parent.is_dir():
+        return f"; the folder {path.parent} does not exist either"
+    return nearest(path.name, (other.name for other in path.parent.iterdir()))
+
+
+Bitexts = PathOrName | Mapping[str, PathOrName | Sequence[PathOrName]] | Sequence["PathOrName | BitextSource"]
+
+
+def resolve_sources(
+    data: Bitexts,
+    *,
+    target_language: str = "en",
+    columns: tuple[int | str, int | str] | None = None,
+    split: str = "train",
+    links: Bitexts | None = None,
+    link_words: str = "script",
+) -> dict[str, list[BitextSource]]:
+    """Resolve ``data`` to sources by language, in the order given; check that files exist and codes are known.
+
+    ``data`` is a path, glob or Hub id (``{language}`` in a path matches the code), a mapping from language to such
+    paths, or a list of paths, ``de=path`` strings or sources. ``links`` names files of word links in the same way, one
+    for each source of a language.
+    """
+    if link_words not in SPLITTERS:
+        raise DataError(f"unknown link_words {link_words!r}: use {' or '.join(SPLITTERS)}")
+    source_column, target_column = columns or (None, None)
+    template = BitextSource("und", "", target_language, source_column, target_column, split=split)
+    resolved: dict[str, list[BitextSource]] = {}
+    for source in _named_sources(data, template):
+        source_files(source)
+        resolved.setdefault(source.language, []).append(source)
+    if not resolved:
+        raise DataError("no bitext given; give a path, or language=path")
+    found: dict[str, list[str]] = {}
+    for source in _named_sources(links or [], BitextSource("und", "")):
+        found.setdefault(source.language, []).append(source.path)
+    for language, paths in found.items():
+        sources = resolved.get(language, [])
+        if len(sources) != len(paths):
+            raise DataError(f"{language} has {len(paths)} files of links ({paths[0]}) but {len(sources)} of pairs; "
+                            "give one file of links for each file of pairs")  # fmt: skip
+        for path in paths:
+            if not Path(path).is_file():
+                raise DataError(f"no such file: {path}{_nearest_file(Path(path))}")
+        resolved[language] = [
+            replace(source, links=path, link_words=link_words) for source, path in zip(sources, paths, strict=True)
+        ]
+    return resolved
+
+
+def _named_sources(data: Bitexts, template: BitextSource) -> Iterable[BitextSource]:
+    if isinstance(data, Mapping):
+        for language, paths in data.items():
+            for path in [paths] if isinstance(paths, (str, PathLike)) else paths:
+                yield from _expand(fspath(path), replace(template, language=language))
+        return
+    for item in [data] if isinstance(data, (str, PathLike)) else data:
+        if isinstance(item, BitextSource):
+            yield item
+            continue
+        path = fspath(item)
+        named = re.fullmatch(r"([A-Za-z]{2,3}(?:[-_@][A-Za-z0-9]+)*)=(.+)", path)
+        if named:
+            yield from _expand(named[2], replace(template, language=named[1]))
+        else:
+            yield from _expand(path, template)
+
+
+def _expand(path: str, template: BitextSource) -> Iterable[BitextSource]:
+    """Yield the sources of one path; expand ``{language}``, ``~`` and wildcards."""
+    path = str(Path(path).expanduser()) if path.startswith("~") else path
+    if "{language}" in path and template.language == "und":
+        yield from _expand_languages(path, template)
+        return
+    path = path.replace("{language}", template.language)
+    if not re.search(r"[*?\[]", path) or Path(path).exists():
+        yield replace(template, path=path)
+        return
+    matches = sorted(glob.glob(path, recursive=True))
+    if not matches:
+        raise DataError(f"no file matches {path}{_nearest_file(Path(path))}")
+    yield from (replace(template, path=match) for match in matches)
+
+
+def _expand_languages(path: str, template: BitextSource) -> Iterable[BitextSource]:
+    """Yield a source for each file that matches a path such as ``train/{language}-en.tsv.xz``."""
+    if "," in path:
+        raise DataError(f"{path}: {{language}} is not supported in two joined paths; give language=path instead")
+    names = sorted(glob.glob(path.replace("{language}", "*"), recursive=True))
+    code = r"(?P<language>[A-Za-z]{2,3}(?:[-_@][A-Za-z0-9]+)*)"
+    pattern = re.escape(path).replace(r"\*", ".*").replace(r"\?", ".")
+    pattern = pattern.replace(re.escape("{language}"), code, 1).replace(re.escape("{language}"), "(?P=language)")
+    found = [(match["language"], name) for name in names if (match := re.fullmatch(pattern, name))]
+    if not found:
+        raise DataError(f"no file matches {path}, where {{language}} is a code such as de")
+    yield from (replace(template, language=language, path=name) for language, name in found)

@@ -1,0 +1,101 @@
+"""Read Translation Memory eXchange (TMX) files as a stream of XML events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from xml.parsers import expat
+
+from hf_xsent.data.languages import find_language
+from hf_xsent.data.readers.compression import open_file
+from hf_xsent.data.readers.sources import BitextSource
+from hf_xsent.errors import DataError
+
+_CHUNK_BYTES = 1 << 16
+# Elements inside a segment whose content is formatting codes, not words.
+_CODE_ELEMENTS = frozenset(("bpt", "ept", "ph", "it", "ut"))
+
+
+def read_tmx(source: BitextSource) -> Iterator[tuple[int, str, str]]:
+    """Yield ``(line, source, target)`` of each unit that has both languages, from the first variant of each."""
+    units = _Units(source.language, source.target_language)
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+
+    def refuse_entity(*_: object) -> None:
+        raise DataError(f"{source.path}:{parser.CurrentLineNumber}: the file declares XML entities, which may expand "
+                        "without limit; replace them with their text")  # fmt: skip
+
+    parser.EntityDeclHandler = refuse_entity
+    parser.StartElementHandler = lambda tag, attributes: units.start(tag, attributes, parser.CurrentLineNumber)
+    parser.EndElementHandler = units.end
+    parser.CharacterDataHandler = units.text
+    with open_file(Path(source.path)) as file:
+        try:
+            while chunk := file.read(_CHUNK_BYTES):
+                parser.Parse(chunk, False)
+                yield from units.take()
+            parser.Parse(b"", True)
+        except expat.ExpatError as error:
+            place = f"{source.path}:{error.lineno}"
+            raise DataError(f"{place}: not well-formed XML ({expat.ErrorString(error.code)}); fix the file") from error
+    yield from units.take()
+
+
+class _Units:
+    """Collect the segments of each translation unit."""
+
+    def __init__(self, language: str, target_language: str) -> None:
+        self.language, self.target_language = language, target_language
+        self.complete: list[tuple[int, str, str]] = []
+        self.segments: dict[str, str] = {}
+        self.line = 0
+        self.variant = ""
+        self.segment: list[str] | None = None
+        self.code_depth = 0
+
+    def take(self) -> list[tuple[int, str, str]]:
+        """Return the units completed since the last call."""
+        units, self.complete = self.complete, []
+        return units
+
+    def start(self, tag: str, attributes: dict[str, str], line: int) -> None:
+        if tag == "tu":
+            self.segments, self.line = {}, line
+        elif tag == "tuv":
+            self.variant = attributes.get("xml:lang") or attributes.get("lang") or ""
+        elif tag == "seg":
+            self.segment = []
+        elif tag in _CODE_ELEMENTS:
+            self.code_depth += 1
+
+    def text(self, data: str) -> None:
+        if self.segment is not None and not self.code_depth:
+            self.segment.append(data)
+
+    def end(self, tag: str) -> None:
+        if tag == "seg" and self.segment is not None:
+            self.segments.setdefault(self.variant, "".join(self.segment))
+            self.segment = None
+        elif tag in _CODE_ELEMENTS:
+            self.code_depth -= 1
+        elif tag == "tu":
+            target = self._find(self.target_language)
+            source = self._find(self.language, other_than=target)
+            if source is not None and target is not None:
+                self.complete.append((self.line, self.segments[source], self.segments[target]))
+
+    def _find(self, language: str, other_than: str | None = None) -> str | None:
+        """Find a language's variant by its exact tag, else its first region; ``und`` matches any other language."""
+        if language in self.segments:
+            return language
+        wanted = find_language(language).code
+        variants = [variant for variant in self.segments if variant != other_than]
+        return next((variant for variant in variants if wanted in ("und", _code(variant))), None)
+
+
+def _code(variant: str) -> str | None:
+    try:
+        return find_language(variant).code
+    except DataError:
+        return None

@@ -1,0 +1,1 @@
+"""Sample pairs from several languages and collate them into batches."""

@@ -1,0 +1,70 @@
+"""Collate sentence pairs into the batches that every method's training forward takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hf_xsent.data.words.links import links_of_units, parse_links
+from hf_xsent.data.words.splitting import split_words, word_units
+from hf_xsent.errors import DataError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from hf_xsent.data.bitext import Pair
+
+
+@dataclass
+class PairCollator:
+    """Tokenize, truncate and pad examples with ``source``, ``target`` and ``language``.
+
+    With ``languages`` (those that have a language embedding) the batch also has ``language_ids``: of all sources, then
+    of all targets. With ``target_texts`` it has the targets as text, for a teacher. With ``links`` it has the unit of
+    each token (``source_words``, ``target_words``; see `word_units`) and ``links`` between units, padded with -1.
+    """
+
+    tokenizer: PreTrainedTokenizerBase
+    max_length: int
+    languages: Sequence[str] | None = None
+    target_language: str = "en"
+    target_texts: bool = False
+    links: bool = False
+
+    def __call__(self, examples: Sequence[Pair]) -> dict[str, Any]:
+        """Return one batch."""
+        batch: dict[str, Any] = {}
+        unit_of_word: list[list[list[int]]] = []
+        for side in ("source", "target"):
+            sentences = [example[side] for example in examples]
+            options = {"truncation": True, "padding": True, "return_tensors": "pt"}
+            encoded = self.tokenizer(
+                sentences, max_length=self.max_length, return_offsets_mapping=self.links, **options
+            )
+            batch[f"{side}_input_ids"] = encoded["input_ids"]
+            batch[f"{side}_attention_mask"] = encoded["attention_mask"]
+            if self.links:
+                offsets = encoded["offset_mapping"].tolist()
+                found = [word_units(split_words(text), spans) for text, spans in zip(sentences, offsets, strict=True)]
+                batch[f"{side}_words"] = torch.tensor([of_pieces for of_pieces, _ in found])
+                unit_of_word.append([of_words for _, of_words in found])
+        if self.links:
+            given = [parse_links(example.get("links", "")) for example in examples]
+            rows = [links_of_units(*one) for one in zip(given, zip(*unit_of_word, strict=True), strict=True)]
+            longest = max(map(len, rows))
+            padded = [[*row, *[(-1, -1)] * (longest - len(row))] for row in rows]
+            batch["links"] = torch.tensor(padded).view(len(rows), longest, 2)
+        if self.languages:
+            names = [example["language"] for example in examples] + [self.target_language] * len(examples)
+            batch["language_ids"] = torch.tensor([self._language_id(name) for name in names])
+        if self.target_texts:
+            batch["target_texts"] = [example["target"] for example in examples]
+        return batch
+
+    def _language_id(self, language: str) -> int:
+        if self.languages is None or language not in self.languages:
+            raise DataError(f"language {language!r} has no embedding: list it under languages in the recipe")
+        return self.languages.index(language)

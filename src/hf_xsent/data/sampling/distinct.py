@@ -1,0 +1,58 @@
+"""Sample batches without repeated sentences: other rows of the same language replace repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from hf_xsent.data.sampling.mixing import CHUNK_ROWS, RowStream, TemperatureSampler
+
+Identities = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.uint64]]
+
+_MAX_TRIES = 20  # then the repeat stays: a language with one sentence has no other
+
+
+class DistinctSampler(TemperatureSampler):
+    """Yield the rows of a `TemperatureSampler` without repeated sources or targets in each ``batch`` of rows.
+
+    ``identities`` returns the hashes of source and target of each row. Replacements depend on seed and epoch only, so
+    all processes and a resumed run draw the same ones, in constant memory.
+    """
+
+    def __init__(
+        self,
+        ranges: Mapping[str, range],
+        identities: Identities,
+        batch: int,
+        alpha: float = 1.0,
+        seed: int = 0,
+        group: int = 1,
+    ) -> None:
+        super().__init__(ranges, alpha, seed, group=group)
+        self.identities = identities
+        self.batch = batch
+        self.chunk_rows = max(1, CHUNK_ROWS // batch) * batch
+        self._starts = np.asarray([rows.start for rows in self.ranges.values()])
+
+    def _chunks(self) -> Iterator[npt.NDArray[np.int64]]:
+        streams = [
+            RowStream(rows, (self.seed, number, self.epoch, 1), 0) for number, rows in enumerate(self.ranges.values())
+        ]
+        for rows in super()._chunks():
+            hashes = self.identities(rows).tolist()
+            for start in range(0, len(rows), self.batch):
+                sources, targets = set[int](), set[int]()
+                for position in range(start, min(start + self.batch, len(rows))):
+                    source, target = hashes[position]
+                    language = int(np.searchsorted(self._starts, rows[position], side="right")) - 1
+                    for _ in range(_MAX_TRIES):
+                        if source not in sources and target not in targets:
+                            break
+                        replacement = streams[language].take(1)
+                        rows[position] = replacement[0]
+                        source, target = self.identities(replacement)[0].tolist()
+                    sources.add(source)
+                    targets.add(target)
+            yield rows

@@ -1,0 +1,125 @@
+"""Sample languages of unequal size by temperature, in constant memory for any number of pairs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from torch.utils.data import Sampler
+
+from hf_xsent.data.sampling.permutation import Permutation
+from hf_xsent.errors import DataError
+
+logger = logging.getLogger(__name__)
+
+CHUNK_ROWS = 1 << 16
+
+
+def mixing_probabilities(sizes: Sequence[int], alpha: float) -> npt.NDArray[np.float64]:
+    """Return each language's share, proportional to ``size ** alpha``: by size for 1, equal for 0."""
+    if not len(sizes) or min(sizes) < 1:
+        raise DataError(f"every language must have at least one pair, not {list(sizes)}")
+    if not 0 <= alpha <= 1:
+        raise DataError(f"alpha must be between 0 (equal shares) and 1 (shares by size), not {alpha}")
+    weights = np.asarray(sizes, dtype=np.float64) ** alpha
+    return np.asarray(weights / weights.sum())
+
+
+class TemperatureSampler(Sampler[int]):
+    """Yield row numbers, each language in proportion to its share.
+
+    An epoch has a fixed number of draws from each language, in random order. A language is reshuffled at every pass
+    over its pairs and continues in the next epoch where this one ended. The rows depend on seed and epoch only, so a
+    resumed run draws the same ones. Each ``group`` of consecutive draws is from one language, for monolingual batches
+    on all processes.
+    """
+
+    def __init__(
+        self,
+        ranges: Mapping[str, range],
+        alpha: float = 1.0,
+        seed: int = 0,
+        num_samples: int | None = None,
+        group: int = 1,
+    ) -> None:
+        self.ranges = dict(ranges)
+        self.seed = seed
+        self.epoch = 0
+        self.chunk_rows = CHUNK_ROWS
+        sizes = [len(rows) for rows in self.ranges.values()]
+        probabilities = mixing_probabilities(sizes, alpha)
+        self.num_samples = sum(sizes) if num_samples is None else num_samples
+        if self.num_samples < 1:
+            raise DataError(f"num_samples must be at least 1, not {num_samples}")
+        if not 1 <= group <= self.num_samples:
+            raise DataError(
+                f"{self.num_samples} pairs per epoch are fewer than one batch of {group} pairs of a language"
+            )
+        self.group = group
+        self.num_samples -= self.num_samples % group
+        self.draws = group * _apportion(probabilities, self.num_samples // group)
+        logger.info("sampling %d pairs per epoch (alpha=%g)\n%s", self.num_samples, alpha, self._table(probabilities))
+
+    def _table(self, probabilities: npt.NDArray[np.float64]) -> str:
+        lines = ["language       pairs  probability  passes per epoch"]
+        for (language, rows), share, draws in zip(self.ranges.items(), probabilities, self.draws, strict=True):
+            lines.append(f"{language:8} {len(rows):>11,}  {share:>11.4f}  {draws / len(rows):>7.2f}")
+        return "\n".join(lines)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch of the next iteration; the Trainer calls this."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def __iter__(self) -> Iterator[int]:
+        for rows in self._chunks():
+            yield from rows.tolist()
+
+    def _chunks(self) -> Iterator[npt.NDArray[np.int64]]:
+        """Yield the rows of the epoch in chunks."""
+        order = Permutation(self.num_samples // self.group, (self.seed, self.epoch))
+        bounds = np.cumsum(self.draws // self.group)
+        streams = [
+            RowStream(rows, (self.seed, number), self.epoch * int(draws))
+            for number, (rows, draws) in enumerate(zip(self.ranges.values(), self.draws, strict=True))
+        ]
+        step = max(1, self.chunk_rows // self.group)
+        for start in range(0, len(order), step):
+            draws = order[np.arange(start, min(start + step, len(order)))]
+            languages = np.repeat(np.searchsorted(bounds, draws, side="right"), self.group)
+            by_language = np.argsort(languages, kind="stable")
+            counts = np.bincount(languages, minlength=len(streams)).tolist()
+            rows = np.empty_like(languages)
+            rows[by_language] = np.concatenate([stream.take(n) for stream, n in zip(streams, counts, strict=True)])
+            yield rows
+
+
+class RowStream:
+    """An endless stream of one language's rows, reshuffled at every pass."""
+
+    def __init__(self, rows: range, seed: tuple[int, ...], position: int) -> None:
+        self.rows, self.seed, self.position = rows, seed, position
+
+    def take(self, count: int) -> npt.NDArray[np.int64]:
+        """Return the next ``count`` rows."""
+        size = len(self.rows)
+        taken = [np.empty(0, dtype=np.int64)]
+        while count:
+            number, offset = divmod(self.position, size)
+            length = min(count, size - offset)
+            taken.append(Permutation(size, (*self.seed, number))[np.arange(offset, offset + length)] + self.rows.start)
+            self.position += length
+            count -= length
+        return np.concatenate(taken)
+
+
+def _apportion(shares: npt.NDArray[np.float64], total: int) -> npt.NDArray[np.int64]:
+    """Round shares of a total to integers that sum to it (largest remainder method)."""
+    exact = shares * total
+    counts = np.floor(exact).astype(np.int64)
+    counts[np.argsort(counts - exact, kind="stable")[: total - int(counts.sum())]] += 1
+    return counts

@@ -1,0 +1,1 @@
+"""Split sentences into words, and read links between words."""

@@ -1,0 +1,256 @@
+"""Write files atomically, lock and stamp folders, hash content, check free space, distinguish Hub ids from paths.
+
+The rest of the package writes through this module, so that a killed process leaves the old file or the new one.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hf_xsent.errors import OutputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+STAMP_FILE = "made-from.json"
+_FULL_DISK = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
+_HUB_ID = re.compile(r"(?P<owner>[\w-][\w.-]*/)?[\w-][\w.-]*(:[\w.-]+)?(@[\w./-]+)?")
+_UNITS = ("bytes", "kB", "MB", "GB", "TB")
+
+
+# Write
+
+
+@contextmanager
+def writing(path: str | Path, folder: bool = False) -> Iterator[Path]:
+    """Yield a temporary path next to ``path``, rename it to ``path`` at the end, or remove it after an error.
+
+    ``folder`` creates a folder. If the block writes nothing, nothing changes. Temporary files that killed processes
+    left for ``path`` are removed first.
+    """
+    path = Path(path)
+    part = path.with_name(f"{path.name}.hf-xsent-{socket.gethostname()}-{os.getpid()}.part")
+    with _write_errors(path, part):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(path)
+        if folder:
+            part.mkdir()
+        try:
+            yield part
+            if part.exists():
+                move_into_place(part, path)
+        finally:
+            remove(part)
+
+
+def write_text(path: str | Path, text: str | Iterable[str]) -> None:
+    """Write a text, or the concatenation of several, as UTF-8."""
+    with writing(path) as part, part.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines([text] if isinstance(text, str) else text)
+
+
+def write_json(path: str | Path, content: Any) -> None:
+    """Write indented JSON; raise an error for NaN and infinity."""
+    try:
+        text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    except ValueError as error:
+        raise OutputError(f"{path} is not written: a value is NaN or infinite, which JSON does not support") from error
+    write_text(path, text + "\n")
+
+
+def write_arrays(path: str | Path, arrays: np.ndarray | Mapping[str, Any]) -> None:
+    """Write one array (.npy), or several by name (.npz)."""
+    import numpy as np
+
+    with writing(path) as part, part.open("wb") as file:
+        try:
+            np.savez(file, **arrays) if isinstance(arrays, Mapping) else np.save(file, arrays)
+        except OSError as error:  # numpy's errors lack errno
+            raise OSError(error.errno or errno.ENOSPC, str(error)) from error
+
+
+def move_into_place(part: Path, path: Path) -> None:
+    """Rename a finished file or folder to its final name, and replace an existing one."""
+    with _write_errors(path, part):
+        if path.is_dir():
+            shutil.rmtree(path)
+        part.replace(path)
+
+
+def remove(path: Path) -> None:
+    """Delete a file or folder if it exists."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def check_writable(path: str | Path, others: Iterable[str | Path] = ()) -> None:
+    """Raise an error if a file cannot be written or is one of ``others``; create its folder."""
+    path = Path(path)
+    with _write_errors(path, path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise OutputError(f"{path} cannot be written: name a file in a folder where you may write")
+    if path.resolve() in [Path(one).resolve() for one in others]:
+        raise OutputError(f"{path} would overwrite an input or another output: choose another name")
+
+
+@contextmanager
+def _write_errors(path: Path, part: Path) -> Iterator[None]:
+    """Raise ``OutputError`` if ``path`` cannot be written; do not catch other errors."""
+    try:
+        yield
+    except OSError as error:
+        named = None if error.filename is None else Path(os.fsdecode(error.filename))
+        places = (part, path, *path.parents)
+        if error.errno in _FULL_DISK or (named is not None and (named in places or part in named.parents)):
+            cause = error.strerror or error
+            raise OutputError(f"{path} cannot be written ({cause}): free disk space or use another folder") from error
+        raise
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove temporary files for ``path`` whose process no longer runs on this machine."""
+    for part in path.parent.glob("*.part"):
+        match = re.fullmatch(re.escape(path.name) + r"\.hf-xsent-(.+)-(\d+)\.part", part.name)
+        if match and (int(match[2]) == os.getpid() or not _runs(match[1], int(match[2]))):
+            with suppress(OSError):
+                remove(part)
+
+
+def _runs(host: str, process: int) -> bool:
+    if host != socket.gethostname() or os.name != "posix":
+        return False
+    try:
+        os.kill(process, 0)  # signal 0 only checks whether the process exists
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it exists, but belongs to another user
+        pass
+    return True
+
+
+# Lock and stamp
+
+
+@contextmanager
+def lock(path: str | Path, busy: str | None = None) -> Iterator[None]:
+    """Hold a lock file; if another process holds it, wait, or raise an error with the message ``busy``."""
+    from filelock import FileLock, Timeout
+
+    path = Path(path)
+    with _write_errors(path, path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    held = FileLock(path, timeout=-1 if busy is None else 0)
+    try:
+        held.acquire()
+    except Timeout as error:
+        raise OutputError(busy or str(error)) from error
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def claim(folder: Path, stamp: Mapping[str, Any], holds: str, cure: str) -> None:
+    """Write the settings behind a folder's content (``holds``) to its stamp file; raise an error if it has others."""
+    path = folder / STAMP_FILE
+    with lock(folder / "lock"):
+        if not path.is_file():
+            write_json(path, stamp)
+    found = json.loads(path.read_text(encoding="utf-8"))
+    for name in {**stamp, **found}:
+        if found.get(name) != stamp.get(name):
+            difference = f"another {name} ({found.get(name)}, not {stamp.get(name)})"
+            raise OutputError(f"{folder} holds {holds} of {difference}: {cure}, or delete it")
+
+
+# Hash
+
+
+def digest(content: Any) -> str:
+    """Hash content to 16 hexadecimal digits: text, bytes, an iterator over them, or any value as JSON.
+
+    >>> digest("Hund") == digest(b"Hund") == digest(iter(["Hu", "nd"]))
+    True
+    >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+    True
+    """
+    if not isinstance(content, str | bytes | Iterator):
+        content = json.dumps(content, sort_keys=True, default=str)
+    found = hashlib.sha256()
+    for piece in content if isinstance(content, Iterator) else [content]:
+        found.update(piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else piece)
+    return found.hexdigest()[:16]
+
+
+def file_digest(path: Path) -> str:
+    """Hash a file's content; read it again only if its size or time changed."""
+    return _unchanged_file_digest(*file_stamp(path))
+
+
+@cache
+def _unchanged_file_digest(path: str, _size: int, _changed: int) -> str:
+    with open(path, "rb") as file:
+        return digest(iter(lambda: file.read(1 << 20), b""))
+
+
+def file_stamp(path: str | Path) -> tuple[str, int, int]:
+    """Return path, size and modification time, which show without reading whether a file has changed."""
+    path = Path(path).resolve()
+    stat = path.stat()
+    return str(path), stat.st_size, stat.st_mtime_ns
+
+
+# Free space
+
+
+def check_free_space(folder: str | Path, needed: int, what: str, cure: str) -> None:
+    """Raise an error if ``what`` needs more bytes than the disk of ``folder`` has free."""
+    folder = Path(folder)
+    disk = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    free = shutil.disk_usage(disk).free
+    if free < needed:
+        raise OutputError(f"{folder} has {readable_size(free)} free but {what} need {readable_size(needed)}: {cure}")
+
+
+def readable_size(size: float) -> str:
+    """Format a number of bytes.
+
+    >>> readable_size(999), readable_size(1_250_000)
+    ('999 bytes', '1.2 MB')
+    """
+    for unit in _UNITS[:-1]:
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} {_UNITS[-1]}"
+
+
+# Names
+
+
+def is_local(name: str | Path) -> bool:
+    """Return whether the name of a model or data set is a local file or folder."""
+    return Path(name).exists()
+
+
+def is_hub_id(name: str, owner: bool = False) -> bool:
+    """Return whether a name is a Hub id, ``[owner/]name[:config][@revision]``, and not a local path.
+
+    ``owner`` requires an owner.
+    """
+    match = _HUB_ID.fullmatch(name)
+    return match is not None and not (owner and match["owner"] is None) and not is_local(name)

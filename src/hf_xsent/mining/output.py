@@ -1,0 +1,42 @@
+"""Write mined pairs as tab-separated tables, and their scores as a histogram."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from hf_xsent.files import write_text
+from hf_xsent.pages.charts import histogram, standalone
+
+
+def write_table(output: str | Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> int:
+    """Write the table; return the number of rows below the header."""
+    return write_lines(output, chain(["\t".join(header)], map("\t".join, rows))) - 1
+
+
+def write_lines(output: str | Path, lines: Iterable[str]) -> int:
+    """Write lines of text; return their number."""
+    count = 0
+
+    def ended() -> Iterator[str]:
+        nonlocal count
+        for count, line in enumerate(lines, start=1):  # noqa: B007 - returned below
+            yield f"{line}\n"
+
+    write_text(output, ended())
+    return count
+
+
+def one_line(text: str) -> str:
+    """Replace tabs and line breaks by spaces."""
+    return " ".join(text.split())
+
+
+def write_histogram(path: str | Path, scores: np.ndarray, threshold: float | None, title: str) -> None:
+    """Draw how many pairs have which score, with a line at the threshold, as an SVG."""
+    low, high = np.quantile(scores, (0.001, 0.999)) if len(scores) else (0.0, 1.0)
+    counts, edges = np.histogram(scores, bins=60, range=(low, max(high, low + 1e-6)))
+    write_text(path, standalone(histogram(title, counts.tolist(), edges.tolist(), threshold)))

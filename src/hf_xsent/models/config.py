@@ -1,0 +1,108 @@
+"""Configure a model that trains: an encoder, and objectives with their settings."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from copy import copy
+from dataclasses import field, fields
+from functools import reduce
+from itertools import chain
+from operator import or_
+from typing import TYPE_CHECKING, Any
+
+from huggingface_hub.dataclasses import strict
+
+from hf_xsent.errors import RecipeError
+from hf_xsent.models.families import family
+from hf_xsent.models.sentence_encoder import SentenceEncoderConfig
+from hf_xsent.objectives.base import Corpus, Needs
+from hf_xsent.objectives.registry import objective_class, read_objectives, write_objectives
+from hf_xsent.settings.declaring import derived
+from hf_xsent.settings.model import PairSettings
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@strict
+class AlignmentConfig(PairSettings, SentenceEncoderConfig):
+    """A sentence encoder and the objectives that align it: ``{name: {weight: 1.0, setting: value, …}, …}``.
+
+    A number in place of the mapping is the weight. Each method is a subclass with other defaults: stated objectives
+    replace its choice, and settings that they do not state come from its defaults, or else from the objective's.
+    """
+
+    model_type = "alignment"
+    freezes_encoder = False  # True: only an extraction trains
+
+    objectives: dict[str, Any] = field(default_factory=lambda: {"translation_ranking": 1.0})
+
+    # the tokenizer's, if an objective masks
+    mask_token_id: int | None = derived()
+    unknown_token_id: int | None = derived()
+    special_token_ids: list[int] | None = derived()
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Read the objectives' settings and validate each value."""
+        super().__post_init__(**kwargs)
+        preset: Any = next(one.default_factory for one in fields(self) if one.name == "objectives")
+        self.objectives = read_objectives(self.objectives, preset())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, for config.json."""
+        return super().to_dict() | {"objectives": write_objectives(self.objectives)}
+
+    def recipe(self) -> dict[str, Any]:
+        """Return the settings of this config in the form of a recipe."""
+        stated = {name: getattr(self, name) for name in self.setting_names()}
+        return stated | {"objectives": write_objectives(self.objectives, recipe=True)}
+
+    def check_objectives(self) -> None:
+        """Check that the objectives fit the encoder and each other, which only training needs."""
+        for name, settings in self.objectives.items():
+            kind = objective_class(name)
+            if kind.needs.frozen_encoder and not self.freezes_encoder:
+                raise RecipeError(f"{name} trains over a frozen encoder: use method dual-pivot")
+            if self.encoder_config is not None:
+                kind.check(settings, self)
+
+    def fit(self, corpus: Corpus, tokenizer: Any) -> Self:
+        """Return the config completed by what the training data decides."""
+        config = copy(self)
+        config.objectives = {
+            name: objective_class(name).fit(settings, self, corpus, tokenizer)
+            for name, settings in self.objectives.items()
+        }
+        return config
+
+    def check_languages(self, languages: Collection[str]) -> None:
+        """Raise an error if only some languages of the data have an embedding."""
+        for known in (self.languages, *(one.embedded_languages for one in self.objectives.values())):
+            if known and (missing := {*languages} - {*known}):
+                raise RecipeError(
+                    f"language {min(missing)!r} of the data has no embedding: add it to {', '.join(known)}"
+                )
+
+    @property
+    def needs(self) -> Needs:
+        """The combined needs of the objectives."""
+        kinds = [objective_class(name) for name in self.objectives]
+        return reduce(or_, (kind.needs for kind in kinds), Needs(pairs=False))
+
+    @property
+    def embedded_languages(self) -> list[str] | None:
+        """The languages with an embedding; if any, batches need language ids."""
+        known: Iterable[Collection[str] | None] = chain(
+            [self.languages], (one.embedded_languages for one in self.objectives.values())
+        )
+        return next((list(one) for one in known if one), None)
+
+    @property
+    def teacher(self) -> str | None:
+        """The teacher model of an objective, or None."""
+        return next((one.teacher for one in self.objectives.values() if hasattr(one, "teacher")), None)
+
+    @property
+    def max_positions(self) -> int:
+        """The maximum length of a sequence in tokens, by the encoder's positions."""
+        return family(self.encoder_config).max_length(self.encoder_config)

@@ -1,0 +1,111 @@
+"""Read folders that sentence-transformers or ``hf-xsent export`` wrote: settings, and dual pivot's extraction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from hf_xsent.errors import ModelError
+from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForSentenceEmbedding
+from hf_xsent.models.loading import load_encoder, model_file
+from hf_xsent.models.sentence_encoder import SentenceEncoder
+
+_MIX, _MAP = "WeightedLayerPooling", "Dense"
+_POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
+
+
+def open_exported(name_or_path: str, dtype: torch.dtype, stated: dict[str, Any]) -> SentenceEncoder:
+    """Open a model by the settings of its modules, as ``sentence_transformer_settings`` returns them."""
+    if "extraction" in stated:
+        return _open_extraction(name_or_path, stated.pop("extraction"), dtype, **stated | {"pooling": "sum"})
+    return SentenceEncoder.from_backbone(name_or_path, dtype=dtype, **stated)
+
+
+def _open_extraction(
+    name_or_path: str, modules: Mapping[str, str], dtype: torch.dtype, **settings: Any
+) -> DualPivotForSentenceEmbedding:
+    """Open a model whose ``modules`` (paths by kind) mix layers and may map the result."""
+    encoder = load_encoder(name_or_path, dtype=dtype)
+    weights = _tensor(name_or_path, modules[_MIX], "layer_weights").float()
+    if len(weights) != encoder.config.num_hidden_layers + 1 or (weights < 0).any() or weights.sum() <= 0:
+        raise ModelError(
+            f"{name_or_path!r} does not mix all its layers by positive weights: "
+            "open it with sentence_transformers.SentenceTransformer"
+        )
+    layers = weights.nonzero().flatten().tolist()
+    config = DualPivotConfig(
+        encoder_config=encoder.config, layers=layers, layer_mix=True, linear_map=_MAP in modules, **settings
+    )
+    model = DualPivotForSentenceEmbedding(config, encoder=encoder)
+    with torch.no_grad():
+        assert model.layer_scores is not None
+        model.layer_scores.copy_(weights[layers].log())
+        if model.linear_map is not None:
+            model.linear_map.weight.copy_(_tensor(name_or_path, modules[_MAP], "linear.weight"))
+    return model.eval()
+
+
+def _tensor(name_or_path: str, module: str, name: str) -> Tensor:
+    found = model_file(name_or_path, f"{module}/model.safetensors")
+    tensors = {} if found is None else load_file(found)
+    if name not in tensors:
+        raise ModelError(f"{name_or_path!r} has no {name} in {module}/model.safetensors: export the model again")
+    return tensors[name]
+
+
+def sentence_transformer_settings(name_or_path: str) -> dict[str, Any]:
+    """Return the settings of a sentence-transformers folder or Hub id; empty for a plain encoder."""
+    modules = _read_json(name_or_path, "modules.json")
+    if not modules:
+        return {}
+    settings: dict[str, Any] = {}
+    common = _read_json(name_or_path, "config_sentence_transformers.json")
+    if prompt := common.get("prompts", {}).get(common.get("default_prompt_name")):
+        settings["prompt"] = prompt
+    for module in modules:
+        kind = module["type"].rsplit(".", 1)[-1]
+        if kind == "Pooling":
+            pooling = _read_json(name_or_path, f"{module['path']}/config.json")
+            settings["pooling"] = _pooling(pooling)
+            if prompt and not pooling.get("include_prompt", True):
+                raise ModelError(
+                    f"{name_or_path!r} pools without its prompt: open it with sentence_transformers.SentenceTransformer"
+                )
+        elif kind == "Normalize":
+            settings["normalize"] = True
+        elif kind == "WeightedLayerPooling" or (kind == "Dense" and _is_map(name_or_path, module["path"], settings)):
+            settings.setdefault("extraction", {})[kind] = module["path"]
+        elif kind != "Transformer":
+            raise ModelError(
+                f"{name_or_path!r} has a module {kind}: open it with sentence_transformers.SentenceTransformer"
+            )
+    length = _read_json(name_or_path, "sentence_bert_config.json").get("max_seq_length")  # before version 6
+    length = length or _read_json(name_or_path, "tokenizer_config.json").get("model_max_length")
+    found = {"max_length": length, "dim": common.get("truncate_dim")}
+    return settings | {setting: int(value) for setting, value in found.items() if value}
+
+
+def _is_map(name_or_path: str, module: str, settings: dict[str, Any]) -> bool:
+    """Return whether a Dense module is the linear map after a mix of layers."""
+    stated = _read_json(name_or_path, f"{module}/config.json")
+    linear = not stated.get("bias", True) and str(stated.get("activation_function")).endswith("Identity")
+    return linear and "extraction" in settings
+
+
+def _read_json(name_or_path: str, file: str) -> Any:
+    """Read a JSON file of a model folder or Hub id; return an empty mapping if it does not exist."""
+    found = model_file(name_or_path, file)
+    return {} if found is None else json.loads(found.read_text(encoding="utf-8"))
+
+
+def _pooling(config: dict[str, Any]) -> str:
+    """Return the pooling, from ``pooling_mode`` (version 6) or from ``pooling_mode_*`` flags (earlier versions)."""
+    modes = [mode for key, mode in _POOLING_FLAGS.items() if config.get(key)] or [str(config.get("pooling_mode"))]
+    if len(modes) != 1 or modes[0] not in _POOLING_FLAGS.values():
+        raise ModelError(f"this pooling is not supported: {config}")
+    return modes[0]

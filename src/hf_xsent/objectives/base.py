@@ -1,0 +1,149 @@
+"""Define the interface of objectives: their needs, their inputs, and the parts to build them from.
+
+One file per objective has the paper's equation, settings, needs, weights and loss; ``registry.py`` lists it. Sentence
+objectives compare the sentence embeddings of the batch over all processes. Token objectives are sums over pairs, so
+that a batch can be split into chunks. Gradients averaged over processes equal those of one process with all pairs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from torch import Tensor, nn
+
+from hf_xsent.errors import RecipeError
+from hf_xsent.objectives.pairs import PairTokens, SampledTargets, SentencePairs, TokenStates
+from hf_xsent.objectives.settings import ObjectiveSettings
+
+SIDES = frozenset(("source", "target"))
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What an objective needs from the encoder, the data and the model."""
+
+    embeddings: frozenset[str] = frozenset()  # the sides whose sentence embeddings it reads
+    states: frozenset[str] = frozenset()  # the sides whose last hidden states it reads
+    pairs: bool = True  # rows are translations of each other
+    links: bool = False  # word alignments of the pairs
+    teacher: bool = False  # another model's embeddings of the targets
+    mask_token: bool = False  # the tokenizer's special ids and the checkpoint's masked-language head
+    momentum_encoder: bool = False  # a moving average of the encoder
+    frozen_encoder: bool = False  # only for an extraction over a frozen encoder (dual pivot)
+
+    def __or__(self, other: Needs) -> Needs:
+        """Return the combined needs of two objectives."""
+        both = {name: getattr(self, name) | getattr(other, name) for name in self.__dataclass_fields__}
+        return Needs(**both)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Sizes, token ids and module factories of the model that an objective belongs to."""
+
+    encoder_config: Any
+    max_length: int
+    languages: list[str] | None  # with a language embedding in the encoder
+    tokenizer_mask_id: int | None
+    unknown_token_id: int | None
+    special_token_ids: Sequence[int]
+    encoder: Callable[[], nn.Module]  # another encoder of this config
+    last_layers: Callable[..., Any]  # arguments as of ``models.last_layers.LastLayers``, without the config
+    masked_language_head: Callable[..., Any]  # arguments as of ``MaskedLanguageHead``, without the config
+
+    @property
+    def mask_token_id(self) -> int:
+        """The tokenizer's mask token id, or an error if the config has none."""
+        if self.tokenizer_mask_id is None:
+            raise RecipeError("the config has no mask_token_id, which masking needs: set it to the tokenizer's")
+        return self.tokenizer_mask_id
+
+
+@dataclass(frozen=True)
+class Start:
+    """The pretrained weights from which an objective may initialize its weights."""
+
+    encoder: Any
+    word_embeddings: Tensor  # V × d
+    masked_language_head: Any
+    mask_token_id: int
+
+
+class Corpus(Protocol):
+    """The training data, read before the model is built."""
+
+    @property
+    def languages(self) -> Collection[str]:
+        """The languages of both sides."""
+
+    def sentences(self, side: str) -> Iterable[str]:
+        """Iterate over the sentences of one side, source or target."""
+
+
+class Objective(nn.Module):
+    """A loss with settings; subclass SentenceObjective, TokenObjective or both."""
+
+    Settings: ClassVar[type[ObjectiveSettings]] = ObjectiveSettings
+    needs: ClassVar[Needs] = Needs()
+    critic_steps = 0  # of a critic with a separate optimizer, before each step of the encoder
+
+    def __init__(self, settings: Any, parts: Parts) -> None:
+        super().__init__()
+        self.settings = settings
+
+    @classmethod
+    def check(cls, settings: Any, config: Any) -> None:
+        """Raise an error if these settings do not fit the model's config."""
+
+    @classmethod
+    def fit(cls, settings: Any, config: Any, corpus: Corpus, tokenizer: Any) -> Any:
+        """Return the settings, completed from the training data."""
+        return settings
+
+    @classmethod
+    def continues(cls, settings: Any, earlier: Any) -> bool:
+        """Return whether weights that an earlier stage trained with other settings can be loaded."""
+        return True
+
+    @property
+    def states_read(self) -> frozenset[str]:
+        """The sides whose last hidden states are read."""
+        return self.needs.states
+
+    def start(self, start: Start) -> None:
+        """Initialise new weights from pretrained ones."""
+
+    def initial_tensors(self) -> Mapping[str, Tensor]:
+        """Return the initial values of weights and buffers that transformers does not know how to initialise."""
+        return {}
+
+    def freeze(self) -> None:
+        """Disable gradients of weights that no optimizer changes; also called after loading."""
+
+    def end_step(self, encoder: nn.Module) -> None:
+        """Update state once after each optimizer step."""
+
+
+class SentenceObjective(Objective, ABC):
+    """A loss over the sentence embeddings of the whole batch."""
+
+    needs: ClassVar[Needs] = Needs(embeddings=SIDES)
+
+    @abstractmethod
+    def sentence_loss(self, pairs: SentencePairs) -> Tensor:
+        """Return the loss of the batch."""
+
+
+class TokenObjective(Objective, ABC):
+    """A loss over sampled tokens: the mean over parts, each of which is a mean over its tokens."""
+
+    @abstractmethod
+    def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
+        """Make all random choices, so that a second pass over the same pairs can repeat them; one item per part."""
+
+    @abstractmethod
+    def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:
+        """Return the sum of the losses of one part's tokens."""

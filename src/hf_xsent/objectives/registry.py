@@ -1,0 +1,122 @@
+"""List all objectives by name and read their settings, without torch: an objective's file is imported when used."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from hf_xsent.errors import RecipeError, nearest
+from hf_xsent.objectives.settings import ObjectiveSettings
+from hf_xsent.settings.declaring import check_settings, declared, is_derived, is_saved
+from hf_xsent.settings.reading import typed
+
+if TYPE_CHECKING:
+    from hf_xsent.objectives.base import Objective
+
+OBJECTIVES = {  # name in recipes: file and class
+    "translation_ranking": "translation_ranking:TranslationRanking",
+    "matryoshka": "matryoshka:Matryoshka",
+    "representation_translation": "representation_translation:RepresentationTranslation",
+    "momentum_contrast": "momentum_contrast:MomentumContrast",
+    "translation_language_modeling": "masked_language:TranslationLanguageModeling",
+    "masked_language_modeling": "masked_language:MaskedLanguageModeling",
+    "aligned_word_prediction": "word_alignment:AlignedWordPrediction",
+    "word_translation_ranking": "word_alignment:WordTranslationRanking",
+    "distillation": "distillation:Distillation",
+    "mexma": "mexma:Mexma",
+    "triplet_ranking": "triplet:TripletRanking",
+    "adversarial": "adversarial:Adversarial",
+    "cycle": "adversarial:CycleConsistency",
+}
+
+
+def objective_class(name: str) -> type[Objective]:
+    """Import an objective's class."""
+    if name not in OBJECTIVES:
+        raise RecipeError(f"unknown objective {name!r}: use {', '.join(OBJECTIVES)}{nearest(str(name), OBJECTIVES)}")
+    module, _, owner = OBJECTIVES[name].partition(":")
+    kind: type[Objective] = getattr(import_module(f"hf_xsent.objectives.{module}"), owner)
+    return kind
+
+
+def read_objectives(stated: Mapping[str, Any], preset: Mapping[str, Any] | None = None) -> dict[str, ObjectiveSettings]:
+    """Build the settings of each objective from ``{name: {setting: value}}`` or ``{name: weight}``.
+
+    What is not stated comes from the ``preset`` of a method, where it has the objective, or else from the defaults.
+    """
+    if not stated:
+        raise RecipeError(f"objectives is empty: name at least one of {', '.join(OBJECTIVES)}")
+    return {name: _settings(name, value, (preset or {}).get(name)) for name, value in stated.items()}
+
+
+def merge_objectives(base: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ``chosen`` objectives, whose settings replace those of ``base``."""
+    return {name: _stated(base.get(name)) | _stated(value) for name, value in chosen.items()}
+
+
+def _stated(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return {} if value is None else {"weight": value}
+
+
+def write_objectives(objectives: Mapping[str, Any], recipe: bool = False) -> dict[str, dict[str, Any]]:
+    """Return the settings as plain data: those that config.json holds, or those that a recipe states."""
+    return {
+        name: {
+            one.name: getattr(settings, one.name)
+            for one in fields(settings)
+            if (not is_derived(one) and getattr(settings, one.name) is not None if recipe else is_saved(one))
+        }
+        for name, settings in objectives.items()
+    }
+
+
+def _settings(name: str, stated: Any, preset: Any) -> ObjectiveSettings:
+    """Build the settings of one objective, each converted to its type and checked against its range."""
+    kind, where = objective_class(name).Settings, f"objectives.{name}."
+    if isinstance(stated, kind):
+        check_settings(stated, where)
+        return stated  # frozen
+    if isinstance(stated, bool) or not isinstance(stated, int | float | str | Mapping | None):
+        raise RecipeError(f"objectives.{name} takes a weight or a mapping of settings, not {stated!r}")
+    stated = _stated(preset) | _stated(stated)
+    hints, known = get_type_hints(kind), [one.name for one in fields(kind)]
+    for key in stated:
+        if key not in known:
+            raise RecipeError(f"{where}{key} is not a setting{nearest(str(key), [*declared(kind)])}")
+    settings = kind(**{key: typed(where + key, value, hints[key]) for key, value in stated.items()})
+    check_settings(settings, where)
+    return settings
+
+
+def declared_settings(name: str) -> type[ObjectiveSettings]:
+    """Return an objective's settings class for help without importing torch, compiled from its source."""
+    module, _, owner = OBJECTIVES[name].partition(":")
+    kind: type[ObjectiveSettings] = _settings_classes(module)[f"{owner}Settings"]
+    return kind
+
+
+@cache
+def _settings_classes(module: str) -> dict[str, Any]:
+    """Run only the settings classes of a file and the torch-free imports that they need."""
+    path = Path(__file__).with_name(f"{module}.py")
+    names: dict[str, Any] = {"__name__": ObjectiveSettings.__module__}  # dataclasses look their module up
+    run: list[ast.stmt] = []
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom):
+            source = node.module or ""
+            if source.startswith("hf_xsent.objectives.") and source != "hf_xsent.objectives.settings":
+                wanted = [one.name for one in node.names if one.name.endswith("Settings")]
+                names |= {one: _settings_classes(source.rpartition(".")[2])[one] for one in wanted}
+            elif source.startswith(("__future__", "dataclasses", "hf_xsent.settings", "hf_xsent.objectives.settings")):
+                run.append(node)
+        elif isinstance(node, ast.ClassDef) and node.name.endswith("Settings"):
+            run.append(node)
+    exec(compile(ast.Module(run, []), str(path), "exec"), names)  # our own source
+    return names

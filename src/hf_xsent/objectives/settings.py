@@ -1,0 +1,30 @@
+"""Declare the settings that several objectives share, without torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hf_xsent.settings.declaring import setting
+
+
+@dataclass(frozen=True)
+class ObjectiveSettings:
+    """The settings of any objective."""
+
+    weight: float = setting(1.0, "Weight of this loss in the sum of all losses.", above=0)
+
+    @property
+    def embedded_languages(self) -> list[str] | None:
+        """The languages for which the objective has an embedding."""
+        return None
+
+
+@dataclass(frozen=True)
+class VocabularySettings(ObjectiveSettings):
+    """The settings of an objective that predicts word pieces."""
+
+    sampled_pieces: int | None = setting(
+        None,
+        "Sample about this many random tokens as negatives of the softmax; without it, all tokens.",
+        at_least=1,
+    )

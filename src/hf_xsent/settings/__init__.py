@@ -1,0 +1,1 @@
+"""Settings: how a dataclass declares them, and how recipes and flags fill it. Nothing here loads torch."""

@@ -1,0 +1,193 @@
+"""Read ``recipe.yaml --flag value``: YAML and flags become typed values; a flag replaces the recipe's value.
+
+jsonargparse does this too, but its errors have several lines, its help imports every class (two seconds for torch), and
+it needs a subclass of TrainingArguments.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, Union, cast, get_args, get_origin
+
+import yaml
+
+from hf_xsent.errors import RecipeError, nearest
+
+_EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
+
+
+def split_arguments(arguments: Sequence[str]) -> tuple[str | None, dict[str, list[str]]]:
+    """Split a command line into the recipe's path, if the first argument is one, and the values of each flag."""
+    rest = list(arguments)
+    path = rest.pop(0) if rest and not rest[0].startswith("-") else None
+    flags: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    for one in rest:
+        if one.startswith("--"):
+            name, equals, value = one[2:].partition("=")
+            current = flags[name.replace("-", "_")] = [value] if equals else []
+        elif current is None:
+            raise RecipeError(f"unexpected argument {one!r}: the recipe comes first, then --flag value")
+        else:
+            current.append(one)
+    return path, flags
+
+
+def read_mapping(path: str | Path, what: str = "recipe") -> dict[str, Any]:
+    """Read a YAML or JSON mapping (JSON is YAML)."""
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecipeError(f"cannot read the {what} {path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RecipeError(f"the {what} {path} is not valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(content, Mapping):
+        raise RecipeError(f"the {what} {path} holds no settings: write lines such as 'model: xlm-roberta-base'")
+    return dict(cast(Mapping[str, Any], content))
+
+
+def check_known(keys: Iterable[Any], known: Collection[str], where: str) -> None:
+    """Raise an error for the first unknown key."""
+    for key in keys:
+        if key not in known:
+            raise RecipeError(f"{where}unknown key {key!r}" + nearest(str(key), known))
+
+
+def read_values(
+    stated: Mapping[str, Any], flags: Mapping[str, Sequence[str]], hints: Mapping[str, Any], where: str = ""
+) -> dict[str, Any]:
+    """Convert the values of a recipe and of flags to the types of ``hints``; a flag replaces the recipe's value.
+
+    A setting of type ``Names`` may be a mapping. Null means not set.
+    """
+    prefix = f"{where}: " if where else ""
+    check_known(stated, hints, prefix)
+    values = {
+        key: typed(prefix + key, named_values(prefix + key, value) if hints[key] == Names else value, hints[key])
+        for key, value in stated.items()
+        if value is not None
+    }
+    for name, words in flags.items():
+        if name not in hints:
+            raise RecipeError(f"unknown flag --{name}" + nearest(name, hints))
+        values[name] = value_of_flag(name, words, hints[name])
+    return values
+
+
+Names = list[str] | dict[str, Any] | None  # NAME=VALUE strings, which a recipe may write as a mapping
+
+
+def value_of_flag(name: str, values: Sequence[str], hint: Any) -> Any:
+    """Read the words after a flag as a value of this type; a flag alone sets a boolean."""
+    where, kinds = f"--{name}", _members(hint)
+    takes_list = any(get_origin(kind) is list for kind in kinds)
+    if not values and bool in kinds:
+        return True
+    if takes_list and (len(values) != 1 or str not in kinds):
+        return typed(where, list(values), hint)
+    if len(values) != 1:
+        raise RecipeError(f"{where} takes one value, not {' '.join(values)!r}" if values else f"{where} needs a value")
+    return typed(where, values[0], hint)
+
+
+def typed(where: str, value: Any, hint: Any) -> Any:
+    """Convert a value of a recipe or flag to this type, or raise an error.
+
+    Text is parsed as YAML (``5e-5`` is a number too), but stays text if the type allows text.
+    """
+    kinds = _members(hint)
+    choices = [one.value for kind in kinds if _is_enum(kind) for one in kind]
+    if choices and value is False:
+        value = "no"  # YAML 1.1 parses no as false
+    if isinstance(value, str) and choices and value not in choices:
+        raise RecipeError(f"{where} {value!r} is unknown: use {', '.join(choices)}{nearest(value, choices)}")
+    found = _converted(value, kinds)
+    if found is _NOT:
+        raise RecipeError(f"{where} takes {described(hint)}, not {shortened(value)}")
+    return found
+
+
+def shortened(value: Any, longest: int = 100) -> str:
+    """Return the repr of a value, cut for an error message."""
+    text = repr(value)
+    return text if len(text) <= longest else f"{text[:longest]}…"
+
+
+_NOT = object()  # the value is of none of these types
+
+
+def _converted(value: Any, kinds: Sequence[Any]) -> Any:
+    """Return the value as the first of these types that fits, or ``_NOT``; convert a single value to a list of one."""
+    if Any in kinds:
+        return value
+    if isinstance(value, str) and not isinstance(parsed := _parsed(value), str):
+        found = _converted(parsed, [kind for kind in kinds if kind is not str and get_origin(kind) is not list])
+        if found is not _NOT:
+            return found
+    for kind in kinds:
+        found = _as(kind, value)
+        if found is not _NOT:
+            return found
+    lists = [kind for kind in kinds if get_origin(kind) is list]
+    return _as(lists[0], [value]) if lists and not isinstance(value, Mapping | list | tuple | None) else _NOT
+
+
+def _as(kind: Any, value: Any) -> Any:
+    """Return the value as this type, or ``_NOT``."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if (origin := get_origin(kind)) in (list, tuple):
+        if not isinstance(value, list | tuple):
+            return _NOT
+        items = [_converted(one, _members(get_args(kind)[0])) for one in value]
+        return _NOT if any(one is _NOT for one in items) else origin(items)
+    if (get_origin(kind) or kind) is dict:
+        return dict(value) if isinstance(value, Mapping) else _NOT
+    if kind in (float, str) and number:
+        return kind(value)
+    if _is_enum(kind):
+        return value if value in [one.value for one in kind] else _NOT
+    fits = isinstance(kind, type) and isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    return value if fits else _NOT
+
+
+def described(hint: Any) -> str:
+    """Describe a type for an error: ``a number``, ``a list``."""
+    words = {bool: "true or false", int: "a whole number", float: "a number", str: "text", dict: "a mapping"}
+    kinds = [get_origin(kind) or kind for kind in _members(hint) if kind is not type(None)]
+    return " or ".join(
+        dict.fromkeys("a list" if kind in (list, tuple) else words.get(kind, str(kind)) for kind in kinds)
+    )
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    """Return the types of a union, or the single type."""
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+def _is_enum(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Enum)
+
+
+def _parsed(text: str) -> Any:
+    """Parse text as YAML, and as a number where YAML 1.1 reads text, such as 5e-5."""
+    try:
+        return float(text) if _EXPONENT.fullmatch(text) else yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+
+
+def named_values(where: str, value: Any) -> Any:
+    """Rewrite the mapping ``{de: pairs.tsv}`` as the list ``[de=pairs.tsv]``; leave anything else as it is."""
+    return list(_names(where, value)) if isinstance(value, Mapping) else value
+
+
+def _names(where: str, value: Mapping[Any, Any]) -> Iterator[str]:
+    for name, some in value.items():
+        for one in some if isinstance(some, list) else [some]:
+            if isinstance(one, Mapping | list):
+                raise RecipeError(f"{where}: {name} takes one value or a list of values, not {one!r}")
+            yield f"{name}={'null' if one is None else str(one).lower() if isinstance(one, bool) else one}"

@@ -1,0 +1,1 @@
+"""Fast tensor operations, each tested against a plain computation."""

@@ -1,0 +1,108 @@
+"""Compute softmax cross entropy over many classes in chunks, without all logits in memory.
+
+The plain computation: ``F.cross_entropy(states @ weight.T + bias, labels, reduction="sum")``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+LOGITS_AT_ONCE = 1 << 25  # 128 MiB of float32
+
+
+def chunked_cross_entropy(
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    labels: Tensor,
+    logits_at_once: int = LOGITS_AT_ONCE,
+    edit_logits: Callable[[Tensor, slice], None] | None = None,
+    single_backward: bool = False,
+) -> Tensor:
+    """Sum over the rows of -log softmax(states @ weight.T + bias) at their label.
+
+    At most ``logits_at_once`` of the M × V logits are in memory, in float32 or wider. The forward pass computes the
+    gradients, so that each logit is computed once. Products use autocast's dtype if autocast is on. ``edit_logits`` may
+    add constants (masks, margins) to the logits of some rows in place. ``single_backward`` allows only one backward
+    pass, which then does not copy the gradient of the weight.
+    """
+    device = states.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
+    with torch.autocast(device, enabled=False):
+        loss: Tensor = _ChunkedCrossEntropy.apply(
+            states, weight, bias, labels, (logits_at_once, dtype, edit_logits, single_backward)
+        )
+    return loss
+
+
+class _ChunkedCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, options: Any) -> Tensor:
+        logits_at_once, dtype, edit_logits, ctx.single_backward = options
+        wide = torch.promote_types(states.dtype, torch.float32)
+        rows = max(1, logits_at_once // len(weight))
+        loss = torch.zeros((), dtype=wide, device=states.device)
+        want_states, want_weight, want_bias = ctx.needs_input_grad[:3]
+        state_gradients, weight_gradient = [], None
+        bias_gradient = torch.zeros_like(bias, dtype=wide) if want_bias else None
+        inputs, table = states.to(dtype), weight.to(dtype)
+        for start in range(0, max(1, len(inputs)), rows):
+            some, places = inputs[start : start + rows], labels[start : start + rows, None]
+            logits = torch.addmm(bias, some, table.T) if dtype == wide else (some @ table.T).to(wide).add_(bias)
+            if edit_logits is not None:
+                edit_logits(logits, slice(start, start + rows))
+            above = logits.amax(1) - logits.gather(1, places).squeeze(1)  # from the label's logit to the highest
+            gradient = torch.softmax(logits, 1, out=logits) if not logits.is_cuda else logits.softmax(1)
+            loss += (above - gradient.amax(1).log()).sum()  # the highest probability is 1 / Σ exp(logit - highest)
+            if not any(ctx.needs_input_grad[:3]):
+                continue
+            gradient.scatter_add_(1, places, torch.full_like(places, -1, dtype=wide))  # softmax, less 1 at the label
+            if bias_gradient is not None:
+                bias_gradient += gradient.sum(0)
+            narrow = gradient.to(dtype)
+            if want_states:
+                state_gradients.append(narrow @ table)
+            if want_weight:
+                weight_gradient = _add_product(weight_gradient, narrow.T, some, wide)
+        ctx.gradients = [
+            torch.cat(state_gradients).to(states.dtype) if want_states else None,
+            None if weight_gradient is None else weight_gradient.to(weight.dtype),
+            None if bias_gradient is None else bias_gradient.to(bias.dtype),
+        ]
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        if not ctx.single_backward:
+            gradients = [None if one is None else one * outer[0] for one in ctx.gradients]
+        else:
+            gradients = [None if one is None else one.mul_(outer[0]) for one in ctx.gradients]
+            del ctx.gradients  # scaled in place, so that a second backward pass would be wrong
+        return (*gradients, None, None)
+
+
+def _add_product(total: Tensor | None, left: Tensor, right: Tensor, wide: torch.dtype) -> Tensor:
+    """Add left @ right in the wide dtype, in place if the dtypes are equal."""
+    if total is None:
+        return (left @ right).to(wide)
+    if left.dtype == wide:
+        return total.addmm_(left, right)
+    return total.add_(left @ right)
+
+
+def sample_vocabulary(labels: Tensor, size: int, count: int) -> tuple[Tensor, Tensor]:
+    """Return the ascending rows of a sampled softmax, and the correction to add to each row's logit.
+
+    Rows are all labels of the batch and about ``count`` of ``size`` others, sampled uniformly. With the correction, the
+    expected sum of exponentials is that of the full softmax.
+    """
+    wanted = torch.zeros(size, dtype=torch.bool, device=labels.device)
+    sampled = torch.rand(size, device=labels.device) < count / size
+    wanted[labels] = True
+    rows = (wanted | sampled).nonzero().squeeze(1)
+    share = torch.tensor(min(1.0, count / size), device=labels.device)
+    return rows, torch.where(wanted[rows], 0.0, -share.log())

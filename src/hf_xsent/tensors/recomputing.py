@@ -1,0 +1,44 @@
+"""Recompute cheap results in the backward pass, which saves memory for next to no time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.checkpoint import checkpoint
+
+from hf_xsent.compat import ELEMENTWISE_NODES, RESHAPING_NODES
+
+
+def recompute_in_backward(function: Callable[..., Tensor], *inputs: Any, random: bool = False) -> Tensor:
+    """Call the function and store only its inputs for the backward pass; ``random`` if it uses random numbers."""
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling():  # compilers choose what to recompute themselves
+        return function(*inputs)
+    result: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=random)
+    return result
+
+
+def recompute_activations() -> AbstractContextManager[Any]:
+    """Recompute outputs of activation functions and gates within the context; autograd stores their inputs anyway."""
+    return saved_tensors_hooks(_pack, _unpack)
+
+
+def _pack(tensor: Tensor) -> Any:
+    node: Any = tensor.grad_fn
+    while node is not None and node.name() in RESHAPING_NODES:
+        node = node.next_functions[0][0]
+    if node is None or node.name() not in ELEMENTWISE_NODES or not all(before for before, _ in node.next_functions):
+        return tensor  # autograd saves an input only if all other inputs need gradients
+    return node, tensor.shape
+
+
+def _unpack(saved: Any) -> Tensor:
+    if isinstance(saved, Tensor):
+        return saved
+    node, shape = saved
+    with torch.no_grad():
+        return ELEMENTWISE_NODES[node.name()](node).reshape(shape)

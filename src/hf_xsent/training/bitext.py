@@ -1,0 +1,74 @@
+"""Check the sources and cleaning rules of the bitext that a recipe names, then read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hf_xsent.data.bitext import Bitext, load_bitext, resolve_sources
+from hf_xsent.data.cache import default_cache_dir
+from hf_xsent.data.cleaning.rules import CleaningRules
+from hf_xsent.data.sides import TextSides
+from hf_xsent.errors import DataError, RecipeError
+from hf_xsent.training.recipe import DataSettings
+
+
+def check_bitext(arguments: DataSettings) -> None:
+    """Check files, columns and cleaning rules before any pair is read."""
+    if arguments.unpaired:
+        return _check_unpaired(arguments, arguments.unpaired)
+    if not arguments.data:
+        raise RecipeError("no bitext to train on: give --data, such as de=pairs.tsv")
+    CleaningRules.parse(arguments.rules)
+    options: Any = {"target_language": arguments.target_language, "columns": _columns(arguments.columns)}
+    resolve_sources(arguments.data, links=arguments.links, link_words=arguments.link_words, **options)
+    if arguments.dev:
+        resolve_sources(arguments.dev, **options)
+
+
+def _check_unpaired(arguments: DataSettings, files: Sequence[str]) -> None:
+    if arguments.data:
+        raise RecipeError("unpaired files and bitext are two ways to train: give --unpaired or --data")
+    if len(files) != 2:
+        raise RecipeError(f"unpaired takes two files, one of each language, not {len(files)}")
+    for file in files:
+        if not Path(file).is_file():
+            raise DataError(f"no such file: {file}")
+
+
+def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bitext | None]:
+    """Read the training bitext, and the dev bitext: given, or held out of the training pairs."""
+    options: dict[str, Any] = {
+        "target_language": arguments.target_language,
+        "columns": _columns(arguments.columns),
+        "on_error": arguments.on_error,
+        "cache_dir": arguments.cache_dir,
+    }
+    if arguments.unpaired:
+        root = Path(arguments.cache_dir) if arguments.cache_dir else default_cache_dir()
+        sides = TextSides.of_files(arguments.unpaired[0], arguments.unpaired[1], root / "sentences")
+        return sides, load_bitext(arguments.dev, cleaning=None, **options) if arguments.dev else None
+    train = load_bitext(
+        arguments.data or [],
+        cleaning=CleaningRules.parse(arguments.rules) if arguments.clean else None,
+        max_pairs=arguments.max_pairs,
+        links=arguments.links,
+        link_words=arguments.link_words,
+        **options,
+    )
+    if arguments.dev:
+        return train, load_bitext(arguments.dev, cleaning=None, **options)
+    if arguments.dev_pairs == 0:
+        return train, None
+    return train.train_dev_split(arguments.dev_pairs)
+
+
+def _columns(columns: Sequence[str] | None) -> tuple[int | str, int | str] | None:
+    """Read two names or numbers of columns."""
+    if columns is None:
+        return None
+    if len(columns) != 2:
+        raise RecipeError(f"columns takes two names or numbers, source and target, not {len(columns)}")
+    source, target = (int(column) if str(column).isdecimal() else column for column in columns)
+    return source, target

@@ -1,0 +1,1 @@
+"""Dual pivot: training over a frozen encoder, on features that are encoded once."""

@@ -1,0 +1,154 @@
+"""Train over a frozen encoder, on batches of features; the critic has a separate optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+from transformers.trainer_utils import TrainOutput
+
+from hf_xsent.data.bitext import Bitext
+from hf_xsent.data.sides import TextSides
+from hf_xsent.errors import RecipeError, TrainingError
+from hf_xsent.models.dual_pivot import DualPivotForPreTraining
+from hf_xsent.models.encodes import SupportsEncode
+from hf_xsent.tensors.gathering import process_count
+from hf_xsent.training.arguments import AlignmentTrainingArguments
+from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, FeatureRows
+from hf_xsent.training.trainer import AlignmentTrainer
+
+CRITIC_FILE = "critic_optimizer.pt"
+
+
+class Critic:
+    """The critic with its Adam optimizer, which takes κ steps per training step, on the embeddings of that step.
+
+    Its weights are frozen for the data-parallel wrapper, so gradients are averaged over processes here.
+    """
+
+    def __init__(self, objective: Any, steps: int, learning_rate: float) -> None:
+        self.objective, self.steps = objective, steps
+        self.weight = objective.critic.weight.requires_grad_(False)
+        self.optimizer = torch.optim.Adam([self.weight], lr=learning_rate)
+
+    def train(self, source: Tensor, target: Tensor) -> None:
+        """Take κ steps on these embeddings, which get no gradients."""
+        for _ in range(self.steps):
+            weight = self.weight.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(self.objective.critic_loss(source, target, weight), weight)
+            if process_count() > 1:
+                dist.all_reduce(gradient)
+                gradient /= process_count()
+            self.weight.grad = gradient
+            self.optimizer.step()
+            self.objective.clip_critic()
+        self.weight.grad = None
+
+
+class DualPivotTrainer(AlignmentTrainer):
+    """Train the extraction on bitext; if no objective needs pairs, its sides are shuffled independently.
+
+    With ``features`` each sentence is encoded once, before the first step; without, the encoder runs in each step.
+    """
+
+    def __init__(
+        self,
+        model: DualPivotForPreTraining,
+        args: AlignmentTrainingArguments,
+        train_dataset: Bitext | TextSides | None = None,
+        eval_dataset: Bitext | None = None,
+        processing_class: PreTrainedTokenizerBase | None = None,
+        features: FeatureCache | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if args.pairs_per_chunk is not None:
+            raise RecipeError("a frozen encoder stores no activations, so chunks save no memory: drop pairs_per_chunk")
+        if args.deepspeed or args.fsdp:
+            raise RecipeError("dual pivot trains too few weights to shard: drop --fsdp and --deepspeed, use DDP")
+        adversarial = [one for one in model.objectives.values() if one.critic_steps]
+        if adversarial and args.gradient_accumulation_steps > 1:
+            raise RecipeError("the critic trains on whole batches: enlarge them, drop gradient_accumulation_steps")
+        self.critic = Critic(adversarial[0], adversarial[0].critic_steps, args.learning_rate) if adversarial else None
+        self.features = features
+        rows: Any = train_dataset
+        if isinstance(train_dataset, Bitext):
+            rows = TextSides.of_bitext(
+                train_dataset, shuffle_independently=not model.config.needs.pairs, seed=args.seed
+            )
+        if rows is not None and model.config.needs.pairs and getattr(rows, "shuffle_independently", False):
+            raise RecipeError("unpaired files suit only adversarial and cycle: other objectives need bitext (--data)")
+        if rows is not None and features is not None:
+            encoding: Any = features.embedder.model
+            encoding.to(args.device)
+            rows = FeatureRows(rows, features)
+            kwargs["data_collator"] = _uncollated
+        self._extraction = model
+        self._threads = torch.get_num_threads()
+        super().__init__(model, args, rows, eval_dataset, processing_class, **kwargs)
+
+    def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
+        """Train; over features on one thread, which is faster for such small steps."""
+        with _threads(self._threads if self.features is None else 1):
+            return super().train(*args, **kwargs)
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """Measure on dev with all threads, because the encoder runs."""
+        with _threads(self._threads):
+            return super().evaluate(*args, **kwargs)
+
+    def training_step(self, model: torch.nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
+        """Train the critic first, then the extraction."""
+        if self.critic is not None:
+            inputs = self._prepare_inputs(inputs)
+            with torch.no_grad(), self.compute_loss_context_manager():
+                pairs = self._extraction.sentence_pairs(inputs)
+            self.critic.train(pairs.source.float(), pairs.target.float())
+        return super().training_step(model, inputs, *args, **kwargs)
+
+    def _dev_encoder(self, model: Any) -> SupportsEncode:
+        return super()._dev_encoder(model) if self.features is None else CachedEncoder(self.features, model)
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        super()._save_optimizer_and_scheduler(output_dir)
+        if self.critic is not None and self.args.should_save:
+            torch.save(self.critic.optimizer.state_dict(), Path(output_dir) / CRITIC_FILE)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if self.critic is not None and checkpoint is not None:
+            self.critic.optimizer.load_state_dict(torch.load(Path(checkpoint) / CRITIC_FILE, weights_only=True))
+
+    def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
+        """Compute the norm over the trained weights only, not the encoder's."""
+        if grad_norm is None:
+            weights = self._extraction.trained_weights()
+            grad_norm = torch.nn.utils.get_total_norm([one.grad for one in weights if one.grad is not None])
+        return super()._get_grad_norm(model, grad_norm)
+
+    def _step_error(self, what: str) -> TrainingError:
+        if "source_input_ids" in self._batch:
+            return super()._step_error(what)
+        return TrainingError(
+            f"step {self.state.global_step + 1}: {what}: lower the learning rate, or clip the critic's weights "
+            "(--clip 0.01), and --resume the last checkpoint"
+        )
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _uncollated(batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    return batch

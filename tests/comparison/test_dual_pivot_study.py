@@ -1,0 +1,93 @@
+"""A study of dual pivot: untrained layers beside trained extractions, all on features that are encoded once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from page_reader import Page
+from study_file import StudyFile
+
+from hf_xsent.comparison.pipeline import list_runs
+from hf_xsent.comparison.process import measure, open_embedder, train, with_features
+from hf_xsent.comparison.report import render_page
+from hf_xsent.comparison.results import collect
+from hf_xsent.comparison.study import read_study
+from hf_xsent.errors import HfXsentError
+from hf_xsent.training.dual_pivot.features import CachedEncoder
+
+STUDIES = sorted((Path(__file__).parents[2] / "benchmarks" / "studies").glob("*.yaml"))
+UNSUPERVISED = {"objectives": {"adversarial": 1, "cycle": {"weight": 10, "negatives": 2, "margin": 0.2}}}
+
+
+@pytest.fixture
+def pivots(study: StudyFile) -> StudyFile:
+    one_layer = {"layer_mix": False, "objectives": {"triplet_ranking": 1}}
+    settings = {"method": "dual-pivot", "features": str(study.path.parent / "features")}
+    study.content |= {
+        "recipe": None,
+        "settings": study.content["settings"] | settings,
+        "poolings": ["sum"],
+        "plot": "layers",
+        "methods": {
+            "as it is": {"train": False},
+            **{f"as it is, layer {layer}": {"train": False, "layers": [layer]} for layer in (0, 2)},
+            **{f"supervised, layer {layer}": {**one_layer, "layers": [layer]} for layer in (0, 2)},
+            "unsupervised": UNSUPERVISED,
+        },
+    }
+    return study
+
+
+def test_runs_share_the_features_of_the_encoder_and_are_drawn_over_layers(
+    pivots: StudyFile, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = list_runs(pivots.write(), pivots.out)
+    with caplog.at_level("INFO", logger="hf_xsent"):
+        for run in runs:
+            run.begin()
+            if not run.trained:
+                train(run)
+            measure(run)
+    encoded = [message for message in caplog.messages if "encoding them" in message]
+    assert len(encoded) == len(list((pivots.path.parent / "features").glob("*.npy")))
+    assert all(run.finished for run in runs)
+    assert isinstance(with_features(runs[0], open_embedder(runs[0])), CachedEncoder)
+    results = json.loads(json.dumps(collect(read_study(pivots.path), runs)))
+    assert len({str(row["groups"]) for row in results["summary"]}) > 1
+    (drawn,) = [svg for svg in Page(render_page(results)).svgs if svg.get("aria-label").endswith("by layers")]
+    names = [text.text for text in drawn.iter() if text.get("class") == "name"]
+    assert names == ["as it is, layer", "supervised, layer"]
+
+
+def test_the_folder_of_features_decides_nothing_but_none_does(pivots: StudyFile) -> None:
+    def folders(**settings: Any) -> list[str]:
+        changed = pivots.content["settings"] | settings
+        return [run.folder.name for run in list_runs(pivots.write(settings=changed), pivots.out)]
+
+    assert folders(features="elsewhere") == folders()
+    assert not {*folders(features="none")} & {*folders()}
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ({"train": False, "layers": [9]}, r"methods.one: layers \[9\] do not exist"),
+        ({"train": False, "layers": "all"}, "methods.one.layers takes a list of numbers, not 'all'"),
+        ({"train": False, "poolings": ["cls"]}, "methods.one: pooling 'cls' is unknown: use sum"),
+        ({"train": False, "linear_map": False}, "methods.one.linear_map: an untrained method has no recipe"),
+    ],
+)
+def test_a_mistake_in_an_untrained_row_raises_an_error(pivots: StudyFile, method: dict[str, Any], message: str) -> None:
+    with pytest.raises(HfXsentError, match=message):
+        list_runs(pivots.write(methods={"one": method}), pivots.out)
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_the_studies_of_the_benchmarks_can_be_read(path: Path) -> None:
+    tasks = yaml.safe_load(path.read_text("utf-8"))["tasks"]
+    named = [f"tasks.{task}.data=pairs.tsv" for task in tasks]
+    assert len(read_study(path, ["model=encoder", "data=de=pairs.tsv", *named]).methods) > 1

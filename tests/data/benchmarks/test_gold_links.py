@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hf_xsent.data.benchmarks.gold_links import load_gold_links
+from hf_xsent.errors import DataError
+from hf_xsent.evaluation.word_alignment import alignment_scores
+
+
+def _write(folder: Path, texts: str, gold: str) -> Path:
+    (folder / "xx.src-tgt").write_text(texts, encoding="utf-8")
+    (folder / "xx.gold").write_text(gold, encoding="utf-8")
+    return folder / "xx"
+
+
+def test_words_count_from_one_and_possible_links_include_the_sure_ones(tmp_path: Path) -> None:
+    (pair,) = load_gold_links(_write(tmp_path, "a b   ||| x y z  \n", "1-1 2p3 2-2\n"))
+    assert (pair.source.strings, pair.target.strings) == (["a", "b"], ["x", "y", "z"])
+    assert pair.sure == {(0, 0), (1, 1)}
+    assert pair.possible == {(0, 0), (1, 1), (1, 2)}
+
+
+def test_error_rate_precision_and_recall(tmp_path: Path) -> None:
+    gold = load_gold_links(_write(tmp_path, "a b ||| x y z\nc ||| v\n", "1-1 2p3 2-2\n1-1\n"))
+    scores = alignment_scores([[(0, 0), (1, 2), (0, 2)], []], gold)
+    assert scores.precision == pytest.approx(100 * 2 / 3)
+    assert scores.recall == pytest.approx(100 / 3)
+    assert scores.error_rate == pytest.approx(100 * (1 - (1 + 2) / (3 + 3)))
+    perfect = alignment_scores([pair.sure for pair in gold], gold)
+    assert (perfect.error_rate, perfect.precision, perfect.recall) == (0, 100, 100)
+
+
+@pytest.mark.parametrize(
+    ("texts", "gold", "message"),
+    [
+        ("a ||| x\n", "1-1\n1-1\n", r"xx.gold has 2 lines but .*xx.src-tgt 1"),
+        ("a x\n", "1-1\n", r"xx.src-tgt:1: no \|\|\|"),
+        ("a ||| x\n", "0-0\n", r"xx.gold:1: links must be i-j or ipj, counted from 1"),
+        ("a ||| x\n", "1:1\n", r"xx.gold:1: links must be i-j or ipj"),
+    ],
+)
+def test_bad_files_raise(tmp_path: Path, texts: str, gold: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        load_gold_links(_write(tmp_path, texts, gold))
+
+
+def test_a_missing_file_raises(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="xx.src-tgt: cannot be read"):
+        load_gold_links(tmp_path / "xx")
+
+
+def test_links_of_another_number_of_pairs_are_refused(tmp_path: Path) -> None:
+    gold = load_gold_links(_write(tmp_path, "a ||| x\n", "1-1\n"))
+    with pytest.raises(DataError, match="links of 2 pairs cannot be measured on 1 gold pairs"):
+        alignment_scores([[], []], gold)
+
+
+def test_the_shared_gold_sets_load(assets: Path) -> None:
+    sizes = {name: len(load_gold_links(assets / "data/word_alignment" / name)) for name in ("zhen", "jaen", "enfr")}
+    assert sizes == {"zhen": 450, "jaen": 582, "enfr": 447}

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hf_xsent.data.cleaning.rules import CleaningCounts, CleaningReport, CleaningRules
+from hf_xsent.errors import DataError
+
+OFF = CleaningRules(
+    min_characters=None, max_characters=None, max_length_ratio=None, identical=False, min_source_script_share=None,
+    min_target_script_share=None, copied_share=None, repeated=False,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("language", "source", "target", "rule"),
+    [
+        ("de", "Der Hund schläft.", "The dog sleeps.", None),
+        ("de", "OpenOffice Calc", "openoffice calc", "identical"),
+        ("de", "x" * 1001, "y" * 900, "max_characters"),
+        ("de", "Ja.", "It would help me a lot if you could keep the area clear.", "max_length_ratio"),
+        ("de", "Ja.", "Yes, of course.", None),
+        ("zh", "是", "Yes, it is.", None),
+        (
+            "zh",
+            "刘鹤、杨洁篪、陈希、张春贤、肖捷出席招待会。",
+            "Liu He, Yang Jiechi, Chen Xi, Zhang Chunxian and Xiao Jie attended.",
+            None,
+        ),
+        ("ru", "Hello world, my friend", "Hello there, dear friend", "min_source_script_share"),
+        ("ru", "Тестирование Wesnoth", "A Wesnoth benchmark", None),
+        ("ko", "CHISQDIST의 역을 반환합니다.", "Returns the inverse of CHISQDIST.", None),
+        ("sr", "Добар дан", "Good day", None),
+        ("sr", "Dobar dan", "Good day", None),
+        ("sr@latin", "Добар дан", "Good day", "min_source_script_share"),
+        ("ja", "今日は寒いです。", "今日は寒い", "min_target_script_share"),
+        ("hi", "12 %", "12 percent", None),
+        ("und", "Добар дан", "Good day", None),
+        ("de", "please select the file before opening", "please select the file before closing", "copied_share"),
+        ("de", "Tom, Mary and John Smith", "Tom, Mary or John Smith", None),
+        ("sv", "Tom och Mary bor i Boston", "Tom and Mary live in Boston", None),
+    ],
+)
+def test_the_rule_that_removes_a_pair(language: str, source: str, target: str, rule: str | None) -> None:
+    assert CleaningRules().check(language)(source, target) == rule
+    assert OFF.check(language)(source, target) is None
+
+
+def test_short_sides_are_removed_where_asked() -> None:
+    assert CleaningRules(min_characters=3).check("de")("Ja", "Yes") == "min_characters"
+
+
+def test_reports_add_up_and_render_as_a_table() -> None:
+    report = CleaningReport(
+        {"de": CleaningCounts(5, 3, 1, {"identical": 1}), "fr": CleaningCounts(1200, 1199, 0, {"repeated": 1})}
+    )
+    assert report.total == CleaningCounts(1205, 1202, 1, {"identical": 1, "repeated": 1})
+    assert report.to_dict()["total"]["removed"] == {"identical": 1, "repeated": 1}
+    assert report.table().splitlines() == [
+        "language   read  retained  bad  identical  repeated",
+        "de            5         3    1          1         0",
+        "fr        1,200     1,199    0          0         1",
+        "total     1,205     1,202    1          1         1",
+    ]
+
+
+def test_the_error_for_no_pairs_names_the_rules_that_removed_them() -> None:
+    with pytest.raises(
+        DataError, match="removed all 9 pairs of x.tsv: repeated removed 6, identical removed 2, 1 were"
+    ):
+        CleaningCounts(9, 0, 1, {"identical": 2, "repeated": 6}).require_pairs("x.tsv")
+    with pytest.raises(DataError, match=r"x.tsv has no pairs"):
+        CleaningCounts().require_pairs("x.tsv")
+
+
+def test_word_pieces_are_those_of_the_tokenizer(encoder_folders: dict[str, Path]) -> None:
+    """PPA's filter: minimum pieces of each side, maximum of both, without special tokens."""
+    rules = CleaningRules(min_pieces=3, max_pair_pieces=8, tokenizer=str(encoder_folders["bert"]))
+    removed_by = rules.check("de")
+    assert removed_by("Die Katze trinkt Milch.", "She lives in") is None  # 5 and 3
+    assert removed_by("Die Katze trinkt Milch.", "The cat") == "min_pieces"
+    assert removed_by("Die Katze", "The cat drinks milk.") == "min_pieces"
+    assert removed_by("Die Katze trinkt Milch.", "The cat drinks milk") == "max_pair_pieces"
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "message"),
+    [(None, "add the rule tokenizer=FOLDER"), ("/nowhere/at/all", "no tokenizer in /nowhere/at/all")],
+)
+def test_word_pieces_need_a_tokenizer(tokenizer: str | None, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        CleaningRules(min_pieces=3, tokenizer=tokenizer).check("de")

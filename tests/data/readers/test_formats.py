@@ -1,0 +1,296 @@
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import struct
+import tracemalloc
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hf_xsent.data.readers.formats import check_source, read_pairs
+from hf_xsent.data.readers.sources import BitextSource
+from hf_xsent.errors import DataError, MissingExtraError
+
+Pairs = list[tuple[str, str]]
+PAIRS: Pairs = [
+    ("Guten Tag", "Good day"),
+    ("Wie geht’s?\u2028Gut.", "How are you? Fine."),
+    ("„Ja“ \\n", 'He said "yes"'),
+]
+
+# Any text that is not empty once stripped; a line feed and (at its ends) white space are what TSV cannot hold.
+_characters = st.characters(exclude_categories=("Cs", "Cc"))
+_text = st.text(_characters, min_size=1, max_size=30).map(str.strip).filter(bool)
+_pairs = st.lists(st.tuples(_text, _text), min_size=1, max_size=5)
+
+
+def _zstd(data: bytes) -> bytes:
+    return pytest.importorskip("zstandard").compress(data)
+
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress, ".zst": _zstd,
+}  # fmt: skip
+
+
+def _tsv(pairs: Pairs) -> bytes:
+    return "".join(f"{source}\t{target}\n" for source, target in pairs).encode()
+
+
+def _jsonl(pairs: Pairs) -> bytes:
+    return "".join(json.dumps({"de": source, "en": target}) + "\n" for source, target in pairs).encode()
+
+
+def _po_string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _po(pairs: Pairs) -> bytes:
+    header = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+    body = "".join(f"#: a.c:1\nmsgid {_po_string(target)}\nmsgstr {_po_string(source)}\n\n" for source, target in pairs)
+    return (header + body).encode()
+
+
+def _tmx(pairs: Pairs) -> bytes:
+    units = "".join(
+        f'<tu><tuv xml:lang="en-GB"><seg>{escape(target)}</seg></tuv>'
+        f'<tuv xml:lang="fr"><seg>x</seg></tuv><tuv xml:lang="de-AT"><seg>{escape(source)}</seg></tuv></tu>\n'
+        for source, target in pairs
+    )
+    return f'<?xml version="1.0"?>\n<tmx version="1.4"><body>\n{units}</body></tmx>'.encode()
+
+
+def _mo(pairs: Pairs, order: str = "<") -> bytes:
+    messages = [(b"", b"Content-Type: text/plain; charset=UTF-8\n")]
+    messages += [(target.encode(), source.encode()) for source, target in pairs]
+    head, strings = 28 + 16 * len(messages), b""
+    tables: list[list[tuple[int, int]]] = [[], []]
+    for message in messages:
+        for table, text in zip(tables, message, strict=True):
+            table.append((len(text), head + len(strings)))
+            strings += text + b"\0"
+    numbers = [0x950412DE, 0, len(messages), 28, 28 + 8 * len(messages), 0, 0]
+    numbers += [number for table in tables for entry in table for number in entry]
+    return struct.pack(f"{order}{len(numbers)}I", *numbers) + strings
+
+
+WRITERS = {"tsv": _tsv, "jsonl": _jsonl, "po": _po, "tmx": _tmx, "mo": _mo}
+
+
+def _source(path: Path, **options: object) -> BitextSource:
+    return BitextSource("de", str(path), **options)  # type: ignore[arg-type]
+
+
+def _file(folder: Path, name: str, data: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return path
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("kind", WRITERS)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(pairs=_pairs)
+def test_every_text_survives_every_format_and_compression(tmp_path: Path, kind: str, suffix: str, pairs: Pairs) -> None:
+    if kind == "tmx":  # XML has no place for these
+        pairs = [pair for pair in pairs if not any(ord(c) in (0xFFFE, 0xFFFF) for text in pair for c in text)]
+    path = _file(tmp_path, f"pairs.{kind}{suffix}", COMPRESS[suffix](WRITERS[kind](pairs)))
+    assert list(read_pairs(_source(path))) == pairs
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_moses_pairs_by_prefix_and_by_comma(tmp_path: Path, suffix: str) -> None:
+    for code, side in (("deu", 0), ("en", 1)):
+        text = "".join(pair[side] + "\n" for pair in PAIRS).encode()
+        _file(tmp_path, f"OPUS.de-en.{code}{suffix}", COMPRESS[suffix](text))
+    prefix = tmp_path / "OPUS.de-en"
+    assert list(read_pairs(_source(prefix))) == PAIRS
+    assert list(read_pairs(_source(Path(f"{prefix}.deu{suffix},{prefix}.en{suffix}")))) == PAIRS
+
+
+def test_parquet_and_datasets_flat_and_in_opus_style(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    flat = datasets.Dataset.from_dict({"id": [1, 2, 3], "de": [p[0] for p in PAIRS], "en": [p[1] for p in PAIRS]})
+    opus = datasets.Dataset.from_dict({"translation": [{"de": source, "en": target} for source, target in PAIRS]})
+    for name, data in (("flat", flat), ("opus", opus)):
+        (tmp_path / name / "parquet").mkdir(parents=True)
+        data.to_parquet(str(tmp_path / name / "parquet" / "train.parquet"))
+        data.save_to_disk(str(tmp_path / name / "saved"))
+        datasets.DatasetDict(train=data).save_to_disk(str(tmp_path / name / "splits"))
+        for path in ("parquet/train.parquet", "parquet", "saved", "splits"):
+            assert list(read_pairs(_source(tmp_path / name / path))) == PAIRS
+    with pytest.raises(DataError, match="no split 'dev', only train"):
+        check_source(_source(tmp_path / "flat" / "splits", split="dev"))
+
+
+def test_tsv_columns_by_number_and_name(tmp_path: Path) -> None:
+    path = _file(tmp_path, "x.tsv", "\ufeffid\tenglish\tgerman\r\n7\tday\t Tag \r\n")
+    assert list(read_pairs(_source(path, source_column="german", target_column="english"))) == [("Tag", "day")]
+    assert list(read_pairs(_source(path, source_column=2, target_column=1))) == [("german", "english"), ("Tag", "day")]
+    with pytest.raises(DataError, match=r"x\.tsv:1: the header has no column 'germann'.*'german'"):
+        check_source(_source(path, source_column="germann", target_column="english"))
+
+
+def test_jsonl_columns_by_dotted_name_and_by_default(tmp_path: Path) -> None:
+    records = [
+        {"translation": {"de": "Tag", "en": "day"}},
+        {"source": "Tag", "target": "day"},
+        {"a": {"b": "Tag"}, "c": "day"},
+    ]
+    sources = [_source(_file(tmp_path, f"{n}.jsonl", json.dumps(record))) for n, record in enumerate(records)]
+    assert list(read_pairs(sources[0])) == list(read_pairs(sources[1])) == [("Tag", "day")]
+    named = BitextSource("de", sources[2].path, source_column="a.b", target_column="c")
+    assert list(read_pairs(named)) == [("Tag", "day")]
+    with pytest.raises(DataError, match="cannot choose among the columns a.b, c; state source_column"):
+        check_source(sources[2])
+
+
+def test_po_skips_untranslated_messages_and_reads_plurals(tmp_path: Path) -> None:
+    path = _file(
+        tmp_path, "x.po",
+        'msgid ""\nmsgstr "Plural-Forms: nplurals=2;\\n"\n\n'
+        '#, fuzzy, c-format\n#| msgid "old"\nmsgid "fuzzy"\nmsgstr "unscharf"\n\n'
+        'msgid "none"\nmsgstr ""\n\n#~ msgid "gone"\n#~ msgstr "fort"\n\nmsgctxt "menu"\nmsgid ""\n"long "\n"line"\n'
+        'msgstr "lange\\t\\"Zeile\\" \\303\\244"\n\nmsgid "one file"\nmsgid_plural "%d files"\nmsgstr[0] "eine Datei"\n'
+        'msgstr[1] "%d Dateien"\n',
+    )  # fmt: skip
+    expected = [('lange\t"Zeile" ä', "long line"), ("eine Datei", "one file"), ("%d Dateien", "%d files")]
+    assert list(read_pairs(_source(path))) == expected
+
+
+def test_mo_of_either_byte_order_with_context_and_plurals(tmp_path: Path) -> None:
+    pairs = [("Öffnen", "menu\x04Open"), ("eine Datei\0%d Dateien", "one file\0%d files"), ("ファイル", "a\0b")]
+    for order in "<>":
+        path = _file(tmp_path, "x.mo", _mo(pairs, order))
+        expected = [("Öffnen", "Open"), ("eine Datei", "one file"), ("%d Dateien", "%d files"), ("ファイル", "a")]
+        assert list(read_pairs(_source(path))) == expected
+
+
+def test_tmx_reads_words_not_codes_and_the_first_region(tmp_path: Path) -> None:
+    path = _file(
+        tmp_path, "x.tmx",
+        '<!DOCTYPE tmx SYSTEM "tmx14.dtd"><tmx><body><tu>'
+        '<tuv lang="EN"><seg>Big <bpt i="1">&lt;b></bpt><hi>day</hi></seg></tuv>'
+        '<tuv xml:lang="de-DE"><seg>Großer Tag</seg></tuv><tuv xml:lang="de-AT"><seg>Servus</seg></tuv></tu>'
+        '<tu><tuv xml:lang="en"><seg>only</seg></tuv></tu></body></tmx>',
+    )  # fmt: skip
+    assert list(read_pairs(_source(path))) == [("Großer Tag", "Big day")]
+    assert list(read_pairs(BitextSource("de-AT", str(path)))) == [("Servus", "Big day")]
+    assert list(read_pairs(BitextSource("und", str(path)))) == [("Großer Tag", "Big day")]
+
+
+BAD_FILES = [
+    ("x.tsv", b"a\tb\nc\n", r"x\.tsv:2: column 1 is missing"),
+    ("x.tsv", b"a\tb\n \tc\n", r"x\.tsv:2: the source side is empty"),
+    ("x.tsv", b"a\tb\nc\t\n", r"x\.tsv:2: the target side is empty"),
+    ("x.tsv", b"a\tb\n\xff\tc\n", r"x\.tsv:2: not UTF-8"),
+    ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": 1}\n', r"x\.jsonl:2: the source side is not text but int"),
+    ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": "c"}\n', r"x\.jsonl:2: the target side is missing"),
+    ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": \n', r"x\.jsonl:2: not JSON"),
+    ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": "\\ud800", "en": "c"}\n', r"x\.jsonl:2: not JSON .*surrogates"),
+    ("x.jsonl", b'{"de": "a", "en": "b"}\n[1]\n', r"x\.jsonl:2: expected a JSON object"),
+    ("x.po", b'msgid "b"\nmsgstr "a"\n\nrubbish\n', r"x\.po:4: not a comment, msgid"),
+]
+
+
+@pytest.mark.parametrize(("name", "data", "message"), BAD_FILES)
+def test_a_bad_row_is_named_or_skipped(tmp_path: Path, name: str, data: bytes, message: str) -> None:
+    source = _source(_file(tmp_path, name, data))
+    with pytest.raises(DataError, match=message):
+        list(read_pairs(source))
+    assert list(read_pairs(source, on_error="skip")) == [("a", "b")]
+
+
+BROKEN_FILES = [
+    ("x.tmx", b"<tmx><body>\n<tu></body></tmx>", r"x\.tmx:2: not well-formed XML"),
+    ("x.tmx", b'<!DOCTYPE t [<!ENTITY a "aaaa">]><tmx>&a;</tmx>', r"x\.tmx:1: the file declares XML entities"),
+    ("x.mo", b"nothing of the kind", r"x\.mo: not a MO file"),
+    ("x.mo", _mo(PAIRS)[:60], r"x\.mo: the MO file is truncated"),
+    ("x.parquet", b"PAR1 or not", r"x\.parquet: not a readable Parquet file"),
+    ("x.tsv.gz", gzip.compress(_tsv(PAIRS), mtime=0)[:-12], r"x\.tsv\.gz: cannot be read to its end"),
+    ("x.tsv.xz", b"a\tb\n", r"x\.tsv\.xz: cannot be read to its end"),
+    ("x.tsv.zst", b"a\tb\n", r"x\.tsv\.zst: cannot be read to its end"),
+    ("x.docx", b"a\tb\n", r"x\.docx: unknown format"),
+]
+
+
+@pytest.mark.parametrize(("name", "data", "message"), BROKEN_FILES)
+def test_a_broken_file_raises_even_if_bad_rows_are_skipped(
+    tmp_path: Path, name: str, data: bytes, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        list(read_pairs(_source(_file(tmp_path, name, data)), on_error="skip"))
+
+
+def test_zst_of_several_frames_is_read_completely_and_truncation_raises(tmp_path: Path) -> None:
+    pairs = [(f"Satz {number * 7919 % 10007}", f"sentence {number}") for number in range(20_000)]
+    frames = [_zstd(_tsv(pairs[:5000])), _zstd(_tsv(pairs[5000:]))]
+    path = _file(tmp_path, "x.tsv.zst", b"".join(frames))
+    assert list(read_pairs(_source(path))) == pairs
+    path.write_bytes(b"".join(frames)[:-10])
+    with pytest.raises(DataError, match="cannot be read to its end"):
+        list(read_pairs(_source(path), on_error="skip"))
+
+
+def test_moses_files_of_unequal_length_are_named(tmp_path: Path) -> None:
+    _file(tmp_path, "p.de", "a\nb\n")
+    _file(tmp_path, "p.en", "a\n")
+    with pytest.raises(DataError, match=r"p\.de:2: .*p\.en has only 1 lines"):
+        list(read_pairs(_source(tmp_path / "p")))
+
+
+def test_unknown_formats_codes_and_missing_files_are_named_early(tmp_path: Path) -> None:
+    path = _file(tmp_path, "x.tsv", "a\tb\n")
+    with pytest.raises(DataError, match="unknown format 'tsw'.*'tsv'"):
+        check_source(_source(path, format="tsw"))
+    with pytest.raises(DataError, match="unknown language code 'deuu'"):
+        check_source(BitextSource("deuu", str(path)))
+    with pytest.raises(DataError, match=r"no such file or folder: .*y\.tsv; did you mean 'x\.tsv'"):
+        check_source(_source(tmp_path / "y.tsv"))
+    with pytest.raises(DataError, match="the folder .* does not exist either"):
+        check_source(_source(tmp_path / "none" / "y.tsv"))
+
+
+def test_zst_without_its_extra_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "hf-xsent\[zst\]"'):
+        check_source(_source(_file(tmp_path, "x.tsv.zst", b"")))
+
+
+@pytest.mark.parametrize("kind", ["tsv", "tmx", "po"])
+def test_memory_does_not_grow_with_the_file(tmp_path: Path, kind: str) -> None:
+    def peak(count: int) -> int:
+        pairs = ((f"Satz {number}", f"sentence {number}") for number in range(count))
+        with (tmp_path / f"x.{kind}").open("wb") as file:
+            while chunk := list(islice(pairs, 3000)):
+                data = WRITERS[kind](chunk)
+                if kind == "tmx":
+                    data = data.replace(b'<?xml version="1.0"?>', b"").replace(b"</body></tmx>", b"")
+                    data = data if not file.tell() else data.replace(b'<tmx version="1.4"><body>', b"")
+                file.write(data)
+            file.write(b"</body></tmx>" if kind == "tmx" else b"")
+        tracemalloc.start()
+        assert sum(1 for _ in read_pairs(_source(tmp_path / f"x.{kind}"))) == count
+        memory = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return memory
+
+    peak(100)
+    assert peak(60_000) < 1.5 * peak(3_000) + 200_000
+
+
+def test_tables_of_scored_pairs_are_read_by_their_header(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text("score\tdocument\tsource\ttarget\n0.9\ta.txt\tein Hund\ta dog\n")
+    assert list(read_pairs(BitextSource("de", str(path)))) == [("ein Hund", "a dog")]
+    assert list(read_pairs(BitextSource("de", str(path), source_column=2, target_column=3)))[1] == ("ein Hund", "a dog")
+    path.write_text("score\tresult\nzwei\ttwo\n")
+    assert len(list(read_pairs(BitextSource("de", str(path))))) == 2

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hf_xsent.data.readers.formats import check_source
+from hf_xsent.data.readers.sources import BitextSource, resolve_sources
+from hf_xsent.errors import DataError
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("de-en.tsv", "fr-en.tsv", "zh-Hans-en.tsv", "more-de.tsv", "README.md"):
+        (tmp_path / name).write_text("a\tb\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _paths(data: object) -> dict[str, list[str]]:
+    resolved = resolve_sources(data)  # type: ignore[arg-type]
+    return {language: [source.path for source in sources] for language, sources in resolved.items()}
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ("de-en.tsv", {"und": ["de-en.tsv"]}),
+        ("*-en.tsv", {"und": ["de-en.tsv", "fr-en.tsv", "zh-Hans-en.tsv"]}),
+        ("{language}-en.tsv", {"de": ["de-en.tsv"], "fr": ["fr-en.tsv"], "zh-Hans": ["zh-Hans-en.tsv"]}),
+        (
+            {"fr": "fr-en.tsv", "de": ["de-en.tsv", "more-*.tsv"]},
+            {"fr": ["fr-en.tsv"], "de": ["de-en.tsv", "more-de.tsv"]},
+        ),
+        ({"de": "{language}-en.tsv"}, {"de": ["de-en.tsv"]}),
+        (["de=de-en.tsv", "fr=fr-en.tsv", "de=more-de.tsv"], {"de": ["de-en.tsv", "more-de.tsv"], "fr": ["fr-en.tsv"]}),
+        ([BitextSource("fra", "fr-en.tsv")], {"fra": ["fr-en.tsv"]}),
+        (Path("de-en.tsv"), {"und": ["de-en.tsv"]}),
+        ({"de": "owner/name:de-en@main"}, {"de": ["owner/name:de-en@main"]}),
+    ],
+)
+def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str, list[str]]) -> None:
+    assert _paths(data) == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("xx-*.tsv", r"no file matches xx-\*\.tsv"),
+        ("{language}-fr.tsv", "no file matches {language}-fr.tsv, where {language} is a code"),
+        ({"de": "dee-en.tsv"}, "no such file or folder: dee-en.tsv; did you mean 'de-en.tsv'"),
+        ({"qq": "de-en.tsv"}, "unknown language code 'qq'"),
+        (["qq=de-en.tsv"], "unknown language code 'qq'"),
+        ({"de": "de-en.tsv,none.tsv"}, "no such file: none.tsv"),
+        ({"de": "a,b,c"}, "two files joined by one comma, not 3"),
+        ([], "no bitext given"),
+    ],
+)
+def test_what_cannot_be_found_raises(folder: Path, data: object, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        _paths(data)
+
+
+def test_a_name_that_is_neither_file_nor_data_set_raises(folder: Path) -> None:
+    with pytest.raises(
+        DataError, match=r"owner/none: not a file, and split 'train' of the data set cannot be opened \(.+\)"
+    ):
+        check_source(BitextSource("de", "owner/none"))  # the tests run offline

@@ -1,0 +1,277 @@
+"""Objectives by name: settings from recipes and configs, and what help reads without torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+
+from hf_xsent import DapConfig, DualPivotConfig
+from hf_xsent.errors import RecipeError
+from hf_xsent.models.config import AlignmentConfig
+from hf_xsent.objectives.base import Objective, SentenceObjective, TokenObjective
+from hf_xsent.objectives.registry import (
+    OBJECTIVES,
+    declared_settings,
+    merge_objectives,
+    objective_class,
+    read_objectives,
+    write_objectives,
+)
+from hf_xsent.objectives.settings import ObjectiveSettings
+from hf_xsent.settings.declaring import declared, default_of, help_of, is_derived, range_of
+
+OTHER_VALUES: dict[str, dict[str, Any]] = {  # of each setting, one that is not its default
+    "translation_ranking": {"temperature": 0.1, "margin": 0.3, "symmetric": True, "mask_repeated": False},
+    "matryoshka": {"temperature": 0.1, "margin": 0.3, "symmetric": True, "mask_repeated": False, "dims": [32, 8]},
+    "representation_translation": {
+        "sampled_pieces": 9,
+        "head_layers": 1,
+        "direction": "both",
+        "masked_share": 0.5,
+        "positions": "padded",
+        "predicted_languages": ["de", "en"],
+        "restrict_vocabulary": True,
+        "vocabulary_size": 50,
+    },
+    "momentum_contrast": {
+        "temperature": 0.1,
+        "queue_size": 7,
+        "momentum": 0.5,
+        "projection": 11,
+        "mask_repeated": False,
+    },
+    "translation_language_modeling": {
+        "sampled_pieces": 9,
+        "masked_share": 0.2,
+        "own_words": True,
+        "reset_positions": False,
+    },
+    "masked_language_modeling": {"sampled_pieces": 9, "masked_share": 0.2, "own_words": True},
+    "aligned_word_prediction": {"sampled_pieces": 9, "masked_share": 0.5},
+    "word_translation_ranking": {"temperature": 0.1},
+    "distillation": {"teacher": "some/model"},
+    "mexma": {
+        "masked_share": 0.2,
+        "head_layers": 2,
+        "mlm_weight": 2.0,
+        "alignment_weight": 3.0,
+        "koleo_weight": 0.1,
+    },
+    "triplet_ranking": {"margin": 0.2, "negatives": 3},
+    "adversarial": {"critic_steps": 4, "clip": 0.01},
+    "cycle": {"margin": 0.2, "negatives": 3},
+}
+UNSAVED = {"teacher", "vocabulary_ids"}
+
+
+def _error(stated: Any) -> str:
+    with pytest.raises(RecipeError) as raises:
+        read_objectives(stated)
+    assert "\n" not in str(raises.value)
+    return str(raises.value)
+
+
+# What is declared
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_settings_read_without_torch_are_those_of_the_class(name: str) -> None:
+    light, real = declared_settings(name), objective_class(name).Settings
+    assert light.__name__ == real.__name__
+    assert [one.name for one in fields(light)] == [one.name for one in fields(real)]
+    for one, other in zip(fields(light), fields(real), strict=True):
+        assert default_of(one) == default_of(other), one.name
+        assert one.metadata == other.metadata, one.name
+        assert one.type == other.type, one.name
+    assert light().embedded_languages == real().embedded_languages
+    assert {name for name, one in vars(light).items() if isinstance(one, property)} == {
+        name for name, one in vars(real).items() if isinstance(one, property)
+    }
+
+
+def test_settings_are_read_without_torch() -> None:
+    code = (
+        "import sys, hf_xsent_cli\n"
+        "from hf_xsent.objectives.registry import OBJECTIVES, declared_settings\n"
+        "print(*(declared_settings(name).__name__ for name in OBJECTIVES))\n"
+        "sys.exit('torch' in sys.modules and 'torch was imported')"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [objective_class(name).Settings.__name__ for name in OBJECTIVES]
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_each_objective_has_a_loss_settings_and_help(name: str) -> None:
+    kind = objective_class(name)
+    assert issubclass(kind, Objective) and issubclass(kind, SentenceObjective | TokenObjective)
+    assert issubclass(kind.Settings, ObjectiveSettings)
+    assert kind.Settings.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    for one in declared(kind.Settings).values():
+        assert help_of(one)[:1].isupper() and len(help_of(one)) > len(range_of(one)), one.name
+    assert fields(kind.Settings)[0].name == "weight"
+    assert set(OTHER_VALUES[name]) >= set(declared(kind.Settings)) - {"weight"}, "a setting is missing in this test"
+
+
+# What is read
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_weight_a_mapping_and_a_settings_object_give_the_same(name: str) -> None:
+    kind = objective_class(name).Settings
+    expected = {name: kind(weight=0.5)}
+    for stated in (0.5, "0.5", {"weight": 0.5}, {"weight": "5e-1"}, kind(weight=0.5)):
+        assert read_objectives({name: stated}) == expected
+        assert AlignmentConfig(objectives={name: stated}).objectives == expected
+    assert read_objectives({name: None}) == read_objectives({name: {}}) == {name: kind()}
+    assert read_objectives({name: 2})[name].weight == 2.0
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_settings_object_keeps_every_value(name: str) -> None:
+    kind = objective_class(name).Settings
+    settings = kind(weight=0.5, **OTHER_VALUES[name])
+    assert read_objectives({name: settings})[name] == settings
+    assert read_objectives(read_objectives({name: settings})) == {name: settings}
+
+
+def test_derived_ids_survive_a_config_that_is_built_again() -> None:
+    kind: Any = objective_class("representation_translation").Settings
+    settings = kind(vocabulary_size=3, vocabulary_ids=(1, 5, 9))
+    config = DapConfig(objectives={"representation_translation": settings}).replaced(max_length=16)
+    assert config.objectives["representation_translation"].vocabulary_ids == (1, 5, 9)
+
+
+def test_order_is_kept_and_values_are_of_their_types() -> None:
+    read = read_objectives(
+        {
+            "cycle": 5,
+            "translation_ranking": {"temperature": "5e-2", "symmetric": "yes", "margin": 1},
+            "matryoshka": {"dims": "64"},
+        }
+    )
+    assert list(read) == ["cycle", "translation_ranking", "matryoshka"]
+    ranking: Any = read["translation_ranking"]
+    assert (ranking.temperature, ranking.symmetric, ranking.margin) == (0.05, True, 1.0)
+    assert isinstance(ranking.margin, float) and isinstance(read["cycle"].weight, float)
+    assert read["matryoshka"].dims == [64]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("stated", "error"),
+    [
+        ({}, f"objectives is empty: name at least one of {', '.join(OBJECTIVES)}"),
+        (
+            {"translation_rankin": 1.0},
+            f"unknown objective 'translation_rankin': use {', '.join(OBJECTIVES)}; did you mean 'translation_ranking'",
+        ),
+        ({3: 1.0}, f"unknown objective 3: use {', '.join(OBJECTIVES)}"),
+        (
+            {"translation_ranking": {"temperatur": 0.1}},
+            "objectives.translation_ranking.temperatur is not a setting; did you mean 'temperature'?",
+        ),
+        ({"triplet_ranking": {3: 0.1}}, "objectives.triplet_ranking.3 is not a setting"),
+        ({"translation_ranking": {"queue_size": 4}}, "objectives.translation_ranking.queue_size is not a setting"),
+        (
+            {"translation_ranking": {"temperature": "warm"}},
+            "objectives.translation_ranking.temperature takes a number, not 'warm'",
+        ),
+        (
+            {"translation_ranking": {"symmetric": 1}},
+            "objectives.translation_ranking.symmetric takes true or false, not 1",
+        ),
+        (
+            {"representation_translation": {"head_layers": 1.5}},
+            "objectives.representation_translation.head_layers takes a whole number, not 1.5",
+        ),
+        ({"matryoshka": {"dims": ["x"]}}, "objectives.matryoshka.dims takes a list, not ['x']"),
+        (
+            {"representation_translation": {"direction": "bot"}},
+            "objectives.representation_translation.direction 'bot' is unknown: use source_to_target, "
+            "target_to_source, both; did you mean 'both'?",
+        ),
+        ({"matryoshka": {"dims": [8, 0]}}, "objectives.matryoshka.dims 0 is not at least 1"),
+        ({"translation_ranking": 0}, "objectives.translation_ranking.weight 0.0 is not above 0"),
+        ({"translation_ranking": -1.0}, "objectives.translation_ranking.weight -1.0 is not above 0"),
+        ({"translation_ranking": float("nan")}, "objectives.translation_ranking.weight nan is not above 0"),
+        ({"translation_ranking": "x"}, "objectives.translation_ranking.weight takes a number, not 'x'"),
+        ({"translation_ranking": {"margin": float("inf")}}, "objectives.translation_ranking.margin inf is not finite"),
+        ({"cycle": True}, "objectives.cycle takes a weight or a mapping of settings, not True"),
+        ({"cycle": [1]}, "objectives.cycle takes a weight or a mapping of settings, not [1]"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(stated: Any, error: str) -> None:
+    assert _error(stated).startswith(error)
+
+
+def test_the_nearest_setting_is_one_that_a_recipe_may_set() -> None:
+    error = _error({"representation_translation": {"vocabulary_idz": [1]}})
+    assert error.endswith("is not a setting; did you mean 'restrict_vocabulary'?")
+
+
+def test_settings_of_another_objective_do_not_fit() -> None:
+    other = objective_class("momentum_contrast").Settings()
+    error = "objectives.translation_ranking takes a weight or a mapping of settings, not MomentumContrastSettings("
+    assert _error({"translation_ranking": other}).startswith(error)
+
+
+def test_the_values_of_a_settings_object_are_checked() -> None:
+    settings = objective_class("triplet_ranking").Settings(weight=0.0)
+    assert _error({"triplet_ranking": settings}) == "objectives.triplet_ranking.weight 0.0 is not above 0"
+
+
+def test_chosen_objectives_keep_the_settings_of_the_base() -> None:
+    base = {"translation_ranking": {"weight": 1.0, "temperature": 0.1}, "cycle": 5.0, "distillation": 2.0}
+    chosen = {"cycle": {"margin": 0.3}, "translation_ranking": 0.5, "adversarial": None, "distillation": None}
+    assert merge_objectives(base, chosen) == {
+        "cycle": {"weight": 5.0, "margin": 0.3},
+        "translation_ranking": {"weight": 0.5, "temperature": 0.1},
+        "adversarial": {},
+        "distillation": {"weight": 2.0},
+    }
+    assert base["cycle"] == 5.0
+
+
+# What is written
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_settings_survive_config_json(name: str, tmp_path: Path) -> None:
+    kind = objective_class(name).Settings
+    frozen = objective_class(name).needs.frozen_encoder or name == "triplet_ranking"
+    config_class: Any = DualPivotConfig if frozen else AlignmentConfig
+    config = config_class(objectives={name: {"weight": 0.5, **OTHER_VALUES[name]}})
+    unsaved = {one: value for one, value in OTHER_VALUES[name].items() if one not in UNSAVED}
+    assert all(getattr(kind(), one) != value for one, value in OTHER_VALUES[name].items()), "a default proves nothing"
+    expected = {name: kind(weight=0.5, **unsaved)}
+
+    plain = json.loads(json.dumps(config.to_dict()))
+    assert UNSAVED.isdisjoint(plain["objectives"][name])
+    config.save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["objectives"] == plain["objectives"]
+    assert config_class.from_dict(plain).objectives == expected
+    assert config_class.from_pretrained(tmp_path).objectives == expected
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_what_a_recipe_states_reads_back_without_what_is_derived(name: str) -> None:
+    kind = objective_class(name).Settings
+    settings = kind(weight=0.5, **OTHER_VALUES[name])
+    written = write_objectives({name: settings}, recipe=True)
+    assert set(written[name]) <= set(declared(kind))
+    given = {one.name: getattr(settings, one.name) for one in fields(kind) if not is_derived(one)}
+    assert read_objectives(json.loads(json.dumps(written))) == {name: kind(**given)}
+
+
+def test_type_hints_of_all_settings_resolve() -> None:
+    for name in OBJECTIVES:
+        kind = objective_class(name).Settings
+        assert set(get_type_hints(kind)) == {one.name for one in fields(kind)}

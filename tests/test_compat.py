@@ -1,0 +1,182 @@
+"""Private parts of other libraries are as compat.py lists them, and only compat.py uses them."""
+
+from __future__ import annotations
+
+import ast
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from transformers import AutoModel, BertConfig
+
+from hf_xsent import compat
+from hf_xsent.compat import PRIVATE_PARTS, PrivatePart
+from hf_xsent.finetuning.trainer import FineTuner
+from hf_xsent.models import METHODS
+from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
+
+PACKAGE = Path(compat.__file__).parent
+LISTED = {part.name.rpartition(".")[2] for part in PRIVATE_PARTS}
+ALLOWED = {
+    "_internal_call",  # Trainer.save_model's, in the table
+    # argparse's, in training/arguments.py
+}
+
+
+@pytest.mark.parametrize("part", PRIVATE_PARTS, ids=lambda part: part.name)
+def test_private_part_is_as_we_use_it(part: PrivatePart) -> None:
+    pytest.importorskip(part.name.partition(".")[0])
+    assert part.change() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "message"),
+    [
+        ("transformers.Trainer._gone", ("model",), r"Trainer\._gone \(1\.0\) is gone: .*Without it, runs break"),
+        ("transformers.gone.Trainer", None, "is gone: "),
+        ("transformers.Trainer._get_output_dir", ("run",), r"took \(run\), now \(trial.*\): runs break"),
+        ("transformers.Trainer._save_checkpoint", ("model",), r"took \(model\), now \(model.*trial"),
+    ],
+)
+def test_changed_part_is_reported(name: str, parameters: tuple[str, ...] | None, message: str) -> None:
+    change = PrivatePart(name, "1.0", "why", "runs break", parameters).change()
+    assert change is not None
+    assert re.search(message, change)
+
+
+def _private_names(tree: ast.AST) -> tuple[set[str], set[str]]:
+    """Return the private attributes that a file uses and those that it defines."""
+    used, defined = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            defined.add(node.name)
+        elif isinstance(node, ast.Attribute):
+            (defined if isinstance(node.ctx, ast.Store) and _is_self(node.value) else used).add(node.attr)
+        elif isinstance(node, ast.keyword) and node.arg:
+            used.add(node.arg)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            defined.add(node.id)
+    used, defined = (
+        {name for name in names if name.startswith("_") and not name.startswith("__")} for names in (used, defined)
+    )
+    return used, defined
+
+
+def _is_self(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
+
+
+def test_only_compat_uses_private_parts_of_others() -> None:
+    files = [path for path in PACKAGE.rglob("*.py") if path.name != "compat.py"]
+    names = {path: _private_names(ast.parse(path.read_text("utf-8"))) for path in files}
+    ours = set().union(*(defined for _, defined in names.values())) | LISTED | ALLOWED
+    foreign = {path.name: used - ours for path, (used, _) in names.items() if used - ours}
+    assert not foreign, "private parts of other libraries belong into compat.py, with version, reason and test"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [DualPivotTrainer, FineTuner, *(kind for kinds in METHODS.values() for kind in kinds)],
+    ids=lambda one: one.__name__,
+)
+def test_overridden_private_parts_are_listed(kind: type) -> None:
+    foreign = {name for base in kind.__mro__ if not base.__module__.startswith("hf_xsent") for name in vars(base)}
+    ours = {name for base in kind.__mro__ if base.__module__.startswith("hf_xsent") for name in vars(base)}
+    overridden = {name for name in ours & foreign if name.startswith("_") and not name.startswith("__")}
+    assert overridden - LISTED == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("GeluBackward0", functional.gelu),
+        ("GeluBackward0", lambda x: functional.gelu(x, approximate="tanh")),
+        ("SiluBackward0", functional.silu),
+        ("MulBackward0", lambda x: x * (x + 1)),
+    ],
+)
+def test_outputs_of_autograd_nodes_are_recomputed(name: str, function: Any) -> None:
+    result = function(torch.randn(4, 3, requires_grad=True))
+    assert result.grad_fn.name() == name
+    assert torch.equal(compat.ELEMENTWISE_NODES[name](result.grad_fn), result)
+
+
+def test_reshaping_nodes_have_their_names() -> None:
+    values = torch.randn(4, 3, requires_grad=True)
+    assert values.view(12).grad_fn.name() in compat.RESHAPING_NODES
+    assert torch.ops.aten._unsafe_view(values, [12]).grad_fn.name() in compat.RESHAPING_NODES
+    assert torch.ops.aten._reshape_alias(values, [12], [1]).grad_fn.name() in compat.RESHAPING_NODES
+
+
+@pytest.mark.parametrize("register", ["register_forward_hook", "register_forward_pre_hook"])
+def test_hooks_are_seen(register: str) -> None:
+    module = nn.Linear(2, 2)
+    assert not compat.has_hooks(module)
+    handle = getattr(module, register)(lambda *_: None)
+    assert compat.has_hooks(module)
+    handle.remove()
+    assert not compat.has_hooks(module)
+
+
+def _tiny_bert() -> Any:
+    return AutoModel.from_config(
+        BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
+    )
+
+
+def test_attention_is_read_and_chosen() -> None:
+    model = _tiny_bert()
+    model.set_attn_implementation("eager")
+    assert compat.attention_of(model.config) == "eager"
+    states = []
+    for name in ("eager", "sdpa"):
+        compat.set_attention(model.config, name)
+        assert compat.attention_of(model.config) == name
+        states.append(model(torch.tensor([[1, 2, 3]]), output_attentions=True).attentions)
+    assert states[0] and states[0][0] is not None
+    assert not states[1] or states[1][0] is None  # the fused attention has no weights to show
+
+
+def test_marked_modules_keep_their_weights() -> None:
+    model = _tiny_bert()
+    query, key = model.encoder.layer[0].attention.self.query, model.encoder.layer[0].attention.self.key
+    for module in model.modules():
+        module._is_hf_initialized = False
+    for module in (query, key):
+        nn.init.ones_(module.weight)
+    compat.mark_initialized(query)
+    model.init_weights()
+    assert (query.weight == 1).all()
+    assert not (key.weight == 1).any()
+
+
+def test_attention_of_cpus_has_its_name() -> None:
+    seen = []
+
+    class Seen(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(operation.overloadpacket)
+            return operation(*args, **(kwargs or {}))
+
+    with Seen():
+        functional.scaled_dot_product_attention(*torch.randn(3, 1, 2, 5, 8))
+    assert compat.cpu_attention() in seen
+
+
+def test_glibc_reuses_freed_memory() -> None:
+    code = "from hf_xsent_cli import main; from hf_xsent.compat import keep_freed_memory; print(keep_freed_memory())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(platform.libc_ver()[0] == "glibc")
+
+
+def test_importing_it_imports_no_library() -> None:
+    code = "import sys, hf_xsent_cli, hf_xsent.compat; print({'torch', 'transformers', 'numpy'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

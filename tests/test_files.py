@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hf_xsent import files
+from hf_xsent.errors import OutputError
+
+NAMES = st.text(
+    st.characters(codec="utf-8", exclude_characters="/\\:\0", exclude_categories=("Cc", "Cs")), min_size=1, max_size=30
+).filter(lambda name: name not in (".", ".."))
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda some: st.lists(some, max_size=3) | st.dictionaries(st.text(), some, max_size=3),
+    max_leaves=8,
+)
+
+
+@pytest.fixture
+def full_disk() -> Iterator[None]:
+    """No file may grow beyond 64 kB; writing more fails as on a full disk."""
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    signal.signal(signal.SIGXFSZ, before)
+
+
+# Write
+
+
+@given(NAMES, st.text())
+def test_text_comes_back_under_any_name(name: str, text: str) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "new" / name
+        for content in ("what was there before", text):
+            files.write_text(path, content)
+        assert path.read_bytes() == text.encode()
+        assert [one.name for one in path.parent.iterdir()] == [name]
+
+
+@given(JSON)
+def test_json_comes_back(content: object) -> None:
+    with TemporaryDirectory() as folder:
+        files.write_json(Path(folder) / "a.json", content)
+        assert json.loads((Path(folder) / "a.json").read_text("utf-8")) == content
+
+
+def test_arrays_come_back(tmp_path: Path) -> None:
+    rows = np.arange(12.0).reshape(3, 4)
+    files.write_arrays(tmp_path / "one.npy", rows)
+    files.write_arrays(tmp_path / "some.npz", {"a": rows, "b": rows[0]})
+    np.testing.assert_array_equal(np.load(tmp_path / "one.npy"), rows)
+    np.testing.assert_array_equal(np.load(tmp_path / "some.npz")["b"], rows[0])
+
+
+@pytest.mark.parametrize("stop", [ValueError, KeyboardInterrupt])
+def test_an_interrupted_write_leaves_the_old_file(stop: type[BaseException], tmp_path: Path) -> None:
+    def lines() -> Iterator[str]:
+        yield "new\n" * 10_000
+        raise stop
+
+    files.write_text(tmp_path / "a.txt", "old")
+    with pytest.raises(stop):
+        files.write_text(tmp_path / "a.txt", lines())
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("a.txt", "old")]
+
+
+def test_an_interrupted_folder_leaves_the_old_one(tmp_path: Path) -> None:
+    with files.writing(tmp_path / "model", folder=True) as part:
+        (part / "old.txt").write_text("old")
+    with pytest.raises(ValueError, match="broken"), files.writing(tmp_path / "model", folder=True) as part:
+        (part / "new.txt").write_text("new")
+        raise ValueError("broken")
+    assert [one.relative_to(tmp_path).as_posix() for one in tmp_path.rglob("*")] == ["model", "model/old.txt"]
+
+
+def test_a_new_folder_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
+    for name in ("old.txt", "new.txt"):
+        with files.writing(tmp_path / "model", folder=True) as part:
+            (part / name).write_text(name)
+    assert [one.relative_to(tmp_path).as_posix() for one in tmp_path.rglob("*")] == ["model", "model/new.txt"]
+
+
+def test_nothing_written_is_nothing_replaced(tmp_path: Path) -> None:
+    files.write_text(tmp_path / "a.txt", "old")
+    with files.writing(tmp_path / "a.txt") as part:
+        part.write_text("not good enough")
+        part.unlink()
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("a.txt", "old")]
+
+
+KILLED = """
+import os, signal, sys
+sys.argv[0] = "hf-xsent"  # without torch
+from hf_xsent import files
+with files.writing(sys.argv[1], folder=sys.argv[2] == "folder") as part:
+    (part / "inside" if part.is_dir() else part).write_text("half of it")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_a_killed_process_left_is_removed_by_the_next(kind: str, tmp_path: Path) -> None:
+    files.write_text(tmp_path / "out", "old")
+    (tmp_path / "out.part").mkdir()  # somebody's own
+    (tmp_path / "out.hf-xsent-notes.part").touch()
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "out"), kind], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert (tmp_path / "out").read_text() == "old" and len([*tmp_path.iterdir()]) == 4
+    files.write_text(tmp_path / "out", "new")
+    assert (tmp_path / "out").read_text() == "new"
+    assert {one.name for one in tmp_path.iterdir()} == {"out", "out.part", "out.hf-xsent-notes.part"}
+
+
+def test_a_process_that_still_writes_is_left_alone(tmp_path: Path) -> None:
+    name = f"out.hf-xsent-{files.socket.gethostname()}-{os.getppid()}.part"
+    (tmp_path / name).write_text("on its way")
+    files.write_text(tmp_path / "out", "mine")
+    assert (tmp_path / name).read_text() == "on its way"
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: files.write_text(path, "x" * (1 << 17)),
+        lambda path: files.write_arrays(path, np.zeros(1 << 17)),
+        lambda path: files.write_arrays(path, {"a": np.zeros(1 << 17)}),
+    ],
+)
+def test_a_full_disk_is_told_and_leaves_the_old_file(
+    write: Callable[[Path], None], full_disk: None, tmp_path: Path
+) -> None:
+    files.write_text(tmp_path / "a", "old")
+    with pytest.raises(OutputError, match=r"/a cannot be written \(.+\): free disk space"):
+        write(tmp_path / "a")
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("a", "old")]
+
+
+def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    with pytest.raises(OutputError, match=r"a/b\.txt cannot be written \(.+\): free disk space"):
+        files.write_text(tmp_path / "a" / "b.txt", "text")
+
+
+def test_errors_of_other_files_are_not_taken_for_ours(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"input\.txt"), files.writing(tmp_path / "out.txt"):
+        (tmp_path / "input.txt").read_text()
+    with pytest.raises(ConnectionError), files.writing(tmp_path / "out.txt"):
+        raise ConnectionRefusedError(111, "refused")
+
+
+# Lock and stamp
+
+
+HOLDING = """
+import sys
+sys.argv[0] = "hf-xsent"  # without torch
+from hf_xsent import files
+with files.lock(sys.argv[1], "taken: wait"):
+    pass
+"""
+
+
+def test_a_lock_that_is_held_is_told(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLDING, str(tmp_path / "new" / "lock")]
+    with files.lock(tmp_path / "new" / "lock"):
+        refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "OutputError: taken: wait" in refused.stderr
+    assert subprocess.run(command, check=False).returncode == 0
+
+
+STAMPS = st.dictionaries(st.sampled_from(["model", "length", "dtype"]), st.integers(0, 2) | st.text(max_size=2))
+
+
+@given(STAMPS, STAMPS)
+def test_a_folder_takes_its_own_stamp_and_no_other(first: dict[str, object], second: dict[str, object]) -> None:
+    with TemporaryDirectory() as folder:
+        work = Path(folder) / "work"
+        files.claim(work, first, "vectors", "give another folder")
+        files.claim(work, first, "vectors", "give another folder")
+        if first == second:
+            files.claim(work, second, "vectors", "give another folder")
+        else:
+            with pytest.raises(OutputError, match="holds vectors of another .*: give another folder, or delete it"):
+                files.claim(work, second, "vectors", "give another folder")
+
+
+# Hash
+
+
+@given(st.lists(st.text() | st.binary()))
+def test_pieces_hash_as_the_whole(pieces: list[str | bytes]) -> None:
+    whole = b"".join(one.encode() if isinstance(one, str) else one for one in pieces)
+    assert files.digest(iter(pieces)) == files.digest(whole)
+
+
+@given(JSON, JSON)
+def test_equal_content_has_equal_digests_and_other_content_others(first: object, second: object) -> None:
+    same = json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
+    assert (files.digest([first]) == files.digest([second])) == same
+
+
+def test_a_file_that_changes_has_another_digest(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"old")
+    os.utime(path, ns=(0, 0))
+    old = files.file_digest(path)
+    assert old == files.digest(b"old")
+    path.write_bytes(b"new")
+    assert files.file_digest(path) == files.digest(b"new") != old
+
+
+# Free space
+
+
+@pytest.mark.parametrize(("needed", "fits"), [(1_000_000, True), (1_000_001, False)])
+def test_too_little_space_is_told(needed: int, fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage: Callable[[Path], object] = lambda _: type("Usage", (), {"free": 1_000_000})  # noqa: E731
+    monkeypatch.setattr("shutil.disk_usage", usage)
+    folder = tmp_path / "not" / "there" / "yet"
+    if fits:
+        files.check_free_space(folder, needed, "the vectors", "use float16")
+    else:
+        with pytest.raises(OutputError, match=r"yet has 1\.0 MB free but the vectors need 1\.0 MB: use float16"):
+            files.check_free_space(folder, needed, "the vectors", "use float16")
+
+
+# Names
+
+
+@pytest.mark.parametrize("name", ["owner/name", "owner/name:de-en", "owner/na.me:de@refs/pr/1", "xlm-roberta-base"])
+def test_hub_ids(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert files.is_hub_id(name) and files.is_hub_id(name, owner=True) == ("/" in name)
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    assert files.is_local(name) and not files.is_hub_id(name)
+
+
+@pytest.mark.parametrize("name", ["", "/a/b", "./a", "../a/b", "a/b/c", "~/a", "C:\\models\\a", "a b", "https://a.b/c"])
+def test_paths_are_no_hub_ids(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert not files.is_hub_id(name)

@@ -1,0 +1,49 @@
+"""``import hf_xsent``: its public names, and what it registers with transformers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hf_xsent
+
+
+def _python(code: str, *arguments: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("name", hf_xsent.__all__)
+def test_public_name_resolves(name: str) -> None:
+    assert getattr(hf_xsent, name).__name__ == name
+    assert name in dir(hf_xsent)
+
+
+def test_readme_names_are_public() -> None:
+    assert {"DapConfig", "XlmrWithRTLHead", "AlignmentTrainer", "load_bitext", "mine_bitext"} <= {*hf_xsent.__all__}
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'DabConfig'"):
+        hf_xsent.DabConfig  # noqa: B018
+
+
+def test_importing_the_package_registers_its_models(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    model = hf_xsent.DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]))
+    model.save_pretrained(tmp_path)
+    code = (
+        "import sys, hf_xsent; from transformers import AutoModel\n"
+        "sys.argv[0] = 'hf-xsent'\n"
+        "print(type(AutoModel.from_pretrained(sys.argv[1])).__name__)"
+    )
+    assert _python(code, str(tmp_path)) == "DapForSentenceEmbedding"
+
+
+def test_only_the_console_script_starts_without_models() -> None:
+    loaded = "print('hf_xsent.models' in sys.modules, 'torch' in sys.modules)"
+    assert _python(f"import sys, hf_xsent_cli; {loaded}") == "False False"
+    assert _python(f"import sys; sys.argv = ['hf-xsent']; import hf_xsent.cli.main; {loaded}") == "True True"

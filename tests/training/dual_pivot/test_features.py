@@ -1,0 +1,135 @@
+"""Features: encoded once, kept whole, refused where they are another encoder's; and the critic's turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from hf_xsent import DualPivotForPreTraining
+from hf_xsent.data.sides import TextSides
+from hf_xsent.errors import DataError, ModelError, OutputError
+from hf_xsent.models.loading import load_tokenizer
+from hf_xsent.objectives.adversarial import Adversarial
+from hf_xsent.training.dual_pivot import features as features_module
+from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, FeatureRows
+from hf_xsent.training.dual_pivot.trainer import Critic
+
+
+@pytest.fixture
+def model(encoder_folders: dict[str, Path]) -> DualPivotForPreTraining:
+    return DualPivotForPreTraining.from_backbone(str(encoder_folders["bert"]), max_length=32)
+
+
+@pytest.fixture
+def cache(model: DualPivotForPreTraining, encoder_folders: dict[str, Path], tmp_path: Path) -> FeatureCache:
+    return FeatureCache(tmp_path / "features", model, load_tokenizer(str(encoder_folders["bert"])), "float32")
+
+
+def test_a_row_is_the_sum_over_tokens_of_each_layer(cache: FeatureCache, sentences: list[str]) -> None:
+    found = cache.layer_sums(sentences)
+    for row, sentence in enumerate(sentences):
+        ids = cache.embedder.tokenizer([sentence], truncation=True, max_length=32, return_tensors="pt")["input_ids"]
+        with torch.no_grad():
+            states = cache.embedder.model.encoder(ids, output_hidden_states=True).hidden_states
+        expected = torch.stack([state[0].sum(0) for state in states])
+        torch.testing.assert_close(torch.from_numpy(found.sums[row].copy()), expected, atol=2e-4, rtol=1e-4)
+
+
+def test_what_a_killed_run_encoded_is_not_encoded_again(
+    cache: FeatureCache, sentences: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(features_module, "_BLOCK", 4)
+    encode, seen = cache.embedder.encode, []
+
+    def killed_in_the_third_block(block: Sequence[str]) -> np.ndarray:
+        seen.append(list(block))
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        return encode(block)
+
+    monkeypatch.setattr(cache.embedder, "encode", killed_in_the_third_block)
+    with pytest.raises(KeyboardInterrupt):
+        cache.layer_sums(sentences)
+    assert not list(cache.folder.glob("*.npy"))
+    found = cache.layer_sums(sentences)
+    assert [sentence for block in (*seen[:2], *seen[3:]) for sentence in block] == sentences
+    monkeypatch.setattr(cache.embedder, "encode", encode)
+    again = FeatureCache(cache.folder.parent / "other", cache.embedder.model, cache.embedder.tokenizer, "float32")
+    np.testing.assert_allclose(found.sums, again.layer_sums(sentences).sums, atol=2e-5)
+    assert not [*cache.folder.glob("*.part"), *cache.folder.glob("*.progress")]
+
+
+def test_sentences_are_known_by_what_they_say(cache: FeatureCache, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        first = cache.layer_sums(["We eat bread.", "It is cold."])
+        assert cache.layer_sums(("We eat bread.", "It is cold.")).key == first.key
+        assert cache.layer_sums(["It is cold.", "We eat bread."]).key != first.key
+    assert caplog.text.count("lacks features of 2 sentences: encoding them") == 2
+    assert (first.identities == cache.layer_sums(["we EAT  bread.", "It is cold."]).identities).all()
+
+
+def test_float16_is_close_and_half_as_large(cache: FeatureCache, sentences: list[str], tmp_path: Path) -> None:
+    half = FeatureCache(tmp_path / "half", cache.embedder.model, cache.embedder.tokenizer)
+    whole, found = (CachedEncoder(one, cache.embedder.model).encode(sentences) for one in (cache, half))
+    assert abs(whole - found).max() < 2e-3
+    assert 2 * half.layer_sums(sentences).sums.nbytes == cache.layer_sums(sentences).sums.nbytes
+
+
+def test_what_cannot_be_is_told(cache: FeatureCache, model: DualPivotForPreTraining, tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"features of another dtype \(float32, not float16\): give another folder"):
+        FeatureCache(cache.folder, model, cache.embedder.tokenizer)
+    with pytest.raises(DataError, match="there is no sentence to encode"):
+        cache.layer_sums([])
+    with pytest.raises(DataError, match="both sides of 'de' hold the same sentences"):
+        FeatureRows(TextSides({"de": (["Brot", "Milch"], ["Brot", "Milch"])}), cache)
+    with torch.no_grad():
+        model.encoder.embeddings.word_embeddings.weight.fill_(torch.inf)
+    with pytest.raises(DataError, match="'Brot' has a feature that is not finite in float32"):
+        cache.layer_sums(["Brot"])
+    model.config.encoder_fingerprint = None
+    with pytest.raises(ModelError, match="features are stored by the encoder's fingerprint"):
+        FeatureCache(tmp_path / "unnamed", model, cache.embedder.tokenizer)
+
+
+@pytest.mark.parametrize("shuffle_independently", [False, True])
+def test_batches_hold_the_features_of_their_rows(shuffle_independently: bool, cache: FeatureCache) -> None:
+    texts = {
+        "de": (["Brot", "Milch", "Wo ist der Bahnhof?"], ["bread", "milk", "Where is the station?"]),
+        "fr": (["Elle habite à Paris.", "Il fait froid."], ["She lives in Paris."]),
+    }
+    sides = TextSides(texts, shuffle_independently)
+    rows = [4, 0, 3, 2]
+    batch = FeatureRows(sides, cache).__getitems__(rows)
+    pairs = sides.__getitems__(rows)
+    for number, side in enumerate(("source", "target")):
+        alone = [cache.layer_sums([pair[side]]) for pair in pairs]
+        found = batch["layer_sums"].chunk(2)[number]
+        torch.testing.assert_close(
+            found, torch.stack([torch.from_numpy(one.sums[0].copy()) for one in alone]), atol=2e-5, rtol=1e-4
+        )
+        identities = [int(one.identities[0].astype(np.int64)) for one in alone]
+        assert batch[f"{side}_identity"].tolist() == identities
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_the_critic_takes_its_steps_on_what_stays_as_it_is(steps: int) -> None:
+    parts: Any = SimpleNamespace(encoder_config=SimpleNamespace(hidden_size=4))
+    objective = Adversarial(Adversarial.Settings(critic_steps=steps, clip=0.5), parts)
+    torch.nn.init.normal_(objective.critic.weight)
+    source, target = torch.randn(2, 6, 4)
+    weight = objective.critic.weight.detach().clone().requires_grad_()
+    optimizer = torch.optim.Adam([weight], lr=0.1)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        ((source @ weight.T).mean() - (target @ weight.T).mean()).backward()
+        optimizer.step()
+        weight.data.clamp_(-0.5, 0.5)
+    Critic(objective, steps, 0.1).train(source, target)
+    torch.testing.assert_close(objective.critic.weight, weight.detach())
+    assert not objective.critic.weight.requires_grad and objective.critic.weight.grad is None

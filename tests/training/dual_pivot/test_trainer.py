@@ -1,0 +1,155 @@
+"""Runs of dual pivot: with pairs and without, over features and through the encoder, stopped and resumed."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from training_process import TORCHRUN, assert_survives_kills, begin, end, steps
+from training_run import Run
+
+from hf_xsent.errors import DataError, OutputError, RecipeError, TrainingError
+from hf_xsent.training import pretrain
+from hf_xsent.training.dual_pivot.features import FeatureCache
+from hf_xsent.training.dual_pivot.trainer import CRITIC_FILE, DualPivotTrainer
+
+Pairs = list[tuple[str, str]]
+CYCLE = {"weight": 5, "negatives": 2, "margin": 0.2}
+UNSUPERVISED: dict[str, Any] = {"objectives": {"adversarial": 1, "cycle": CYCLE}}
+
+
+@pytest.fixture
+def run(encoder_folders: dict[str, Path], pairs: Pairs, tmp_path: Path) -> Run:
+    run = Run(tmp_path, encoder_folders["xlm-roberta"], pairs)
+    run.settings |= {
+        "method": "dual-pivot",
+        "objectives": {"triplet_ranking": 1},
+        "features": str(tmp_path / "features"),
+    }
+    return run
+
+
+def _weights(run: Run) -> dict[str, torch.Tensor]:
+    return load_file(run.out / "model.safetensors")
+
+
+@pytest.mark.parametrize("way", [{}, UNSUPERVISED], ids=["pairs", "no pairs"])
+def test_features_train_what_the_encoder_trains(way: dict[str, Any], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pretrain, "FeatureCache", partial(FeatureCache, dtype="float32"))  # as the encoder computes
+    run.start(**way)
+    by_features, metrics = _weights(run), run.metrics
+    run.start("--overwrite", **way, features="none")
+    assert by_features.keys() == _weights(run).keys()
+    for name, weight in _weights(run).items():
+        torch.testing.assert_close(by_features[name], weight, atol=2e-5, rtol=1e-3)
+    losses = [[log["loss"] for log in some if "loss" in log] for some in (metrics, run.metrics)]
+    assert len(losses[0]) == 6 and np.allclose(*losses, atol=1e-4)
+    assert metrics[0]["eval_accuracy"] == run.metrics[0]["eval_accuracy"]
+
+
+@pytest.mark.parametrize(
+    "way", [{"objectives": {"triplet_ranking": {"negatives": 3}}}, UNSUPERVISED], ids=["pairs", "no pairs"]
+)
+def test_a_stopped_run_goes_on_exactly(way: dict[str, Any], run: Run) -> None:
+    run.assert_goes_on_exactly(**way)
+
+
+def test_a_killed_run_goes_on_exactly(run: Run) -> None:
+    assert_survives_kills(run, **UNSUPERVISED)
+
+
+@pytest.mark.slow
+def test_two_processes_train_the_extraction_alone(run: Run) -> None:
+    """One of them encodes for both; what they save refers to the frozen encoder."""
+    said = end(begin(run, **UNSUPERVISED, launch=TORCHRUN, ddp_backend="gloo", per_device_train_batch_size=2))
+    assert steps(run) == 6, said
+    assert {name.split(".")[0] for name in _weights(run)} == {"layer_scores", "linear_map", "objectives"}
+    map_ = _weights(run)["linear_map.weight"]
+    assert not torch.equal(map_, torch.eye(len(map_)))
+    assert len(list((run.folder / "features").glob("*.progress"))) == 0
+
+
+def test_the_critic_comes_back_with_its_optimizer(run: Run) -> None:
+    three_steps = {"objectives": {"adversarial": {"critic_steps": 3}, "cycle": CYCLE}}
+    run.start(**three_steps)
+    state = torch.load(run.out / "checkpoint-3" / CRITIC_FILE, weights_only=True)["state"][0]
+    assert state["step"] == 9 and state["exp_avg"].abs().sum() > 0
+    trainer = run.start("--resume", **three_steps)
+    assert isinstance(trainer, DualPivotTrainer) and trainer.critic is not None
+    assert trainer.critic.optimizer.state_dict()["state"][0]["step"] == 18
+    assert not {*map(id, trainer.optimizer.param_groups[0]["params"])} & {id(trainer.critic.weight)}
+
+
+def test_two_files_that_are_not_parallel_train(run: Run, pairs: Pairs) -> None:
+    files = [run.folder / "mixed.txt", run.folder / "en.txt"]
+    for number, file in enumerate(files):
+        file.write_text("".join(pair[number] + "\n" for pair in pairs[: 16 - 5 * number]), encoding="utf-8")
+    run.start(**UNSUPERVISED, data=None, unpaired=[str(file) for file in files])
+    assert len(list((run.folder / "features").glob("*.npy"))) == 2
+    assert json.loads((run.out / "bitext.json").read_text())[str(files[1])]["retained"] == 11
+
+
+def test_a_dry_run_encodes_a_few_sentences(run: Run, caplog: pytest.LogCaptureFixture, monkeypatch: Any) -> None:
+    monkeypatch.setattr(pretrain, "_SENTENCES_OF_DRY_RUN", 5)
+    with caplog.at_level("INFO", logger="hf_xsent"):
+        run.start("--dry_run", "true", features=None)
+    encoded = [message for message in caplog.messages if "lacks features" in message]
+    assert encoded and all("of 5 sentences" in message or "of 4 sentences" in message for message in encoded)
+    assert any("features of all sentences, once: about" in one for one in caplog.messages)
+    assert not run.out.exists()
+
+
+def test_an_empty_progress_file_of_a_killed_run_is_no_obstacle(run: Run) -> None:
+    run.start()
+    for file in (run.folder / "features").glob("*.npy"):
+        file.rename(file.with_suffix(".part"))
+        file.with_suffix(".progress").touch()
+    run.start("--overwrite")
+    assert len(list((run.folder / "features").glob("*.npy"))) >= 2
+
+
+def test_a_second_run_encodes_nothing(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    run.start()
+    before = {file: file.stat().st_mtime_ns for file in (run.folder / "features").glob("*.npy")}
+    run.start("--overwrite", **UNSUPERVISED)
+    assert before == {file: file.stat().st_mtime_ns for file in (run.folder / "features").glob("*.npy")}
+
+
+def test_a_nan_loss_is_one_sentence(run: Run) -> None:
+    with pytest.raises(TrainingError, match=r"step \d: .* NaN or infinite.*lower the learning rate"):
+        run.start(learning_rate="1e30", **UNSUPERVISED)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"method": "dap", **UNSUPERVISED, "features": None}, RecipeError, "adversarial trains over a frozen encoder"),
+        ({"unpaired": ["a.txt", "b.txt"]}, RecipeError, "two ways to train"),
+        ({"data": None, "unpaired": ["a.txt"]}, RecipeError, "takes two files, one of each language, not 1"),
+        ({"data": None, "unpaired": ["a.txt", "b.txt"]}, DataError, "no such file: a.txt"),
+        ({"data": None, "unpaired": "THERE"}, RecipeError, "unpaired files hold no translations"),
+        ({"pairs_per_chunk": 2}, RecipeError, "drop pairs_per_chunk"),
+        ({**UNSUPERVISED, "gradient_accumulation_steps": 2}, RecipeError, "the critic trains on whole batches"),
+    ],
+)
+def test_settings_that_do_not_fit_raise_errors(
+    changes: dict[str, Any], error: type[Exception], message: str, run: Run
+) -> None:
+    if changes.get("unpaired") == "THERE":
+        changes = changes | {"unpaired": [str(run.folder / f"{language}.tsv") for language in ("de", "fr")]}
+    with pytest.raises(error, match=message):
+        run.start(**changes)
+
+
+def test_features_of_another_encoder_are_refused(run: Run, encoder_folders: dict[str, Path]) -> None:
+    run.start()
+    with pytest.raises(OutputError, match="holds features of another encoder .*: give another folder for features"):
+        run.start("--overwrite", model=str(encoder_folders["bert"]))
+    with pytest.raises(OutputError, match=r"another max_length \(24, not 20\)"):
+        run.start("--overwrite", max_length=20)

@@ -1,0 +1,118 @@
+"""Runs that are killed, told to stop, or break: what was saved stays, and going on changes nothing."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+from training_process import TORCHRUN, assert_same, assert_survives_kills, begin, end, losses, steps, wait
+from training_run import Run
+
+from hf_xsent import AlignmentTrainer
+from hf_xsent.errors import OutputError, TrainingError
+
+DAP = {"objectives": {"translation_ranking": 1, "representation_translation": 0.8}, "pairs_per_chunk": 2}
+
+
+def test_a_run_killed_twice_ends_bit_by_bit_as_the_uninterrupted_one(run: Run) -> None:
+    assert_survives_kills(run, **DAP)
+
+
+@pytest.mark.slow
+def test_when_one_of_two_processes_dies_the_run_ends_and_can_go_on(run: Run) -> None:
+    settings = {"ddp_backend": "gloo", "max_steps": 39, "eval_steps": 3, "save_steps": 3}  # in an epoch of 2
+    end(begin(run, launch=TORCHRUN, **settings))
+    weights, uninterrupted = load_file(run.out / "model.safetensors"), losses(run)
+
+    process = begin(run, "--overwrite", launch=TORCHRUN, **settings)
+    wait(process, lambda: 4 <= steps(run) < 39)
+    workers = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout
+    os.kill(int(workers.split()[-1]), signal.SIGKILL)
+    process.communicate(timeout=120)
+    assert process.returncode != 0
+    end(begin(run, "--resume", launch=TORCHRUN, **settings))
+    assert_same(run, weights, uninterrupted)
+
+
+def test_sigterm_saves_says_so_and_the_run_goes_on(run: Run) -> None:
+    settings = {"max_steps": 40, "eval_strategy": "no", "save_strategy": "no"}
+    run.start(**settings)
+    weights, uninterrupted = load_file(run.out / "model.safetensors"), losses(run)
+
+    process = begin(run, "--overwrite", **settings)
+    wait(process, lambda: 3 <= steps(run) < 40)
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 143
+    assert "stopped by SIGTERM after step" in said
+    assert "--resume" in said
+    assert "Traceback" not in said
+    assert len(list(run.out.glob("checkpoint-*"))) == 1
+    run.start("--resume", **settings)
+    assert_same(run, weights, uninterrupted)
+
+
+def test_a_full_disk_costs_no_checkpoint_that_was_whole(run: Run) -> None:
+    run.start(max_steps=3)
+    smaller = (run.out / "checkpoint-3/model.safetensors").stat().st_size // 2
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (smaller, limits[1]))
+    try:
+        with pytest.raises(OutputError, match="cannot write checkpoint-6 into .*make room.*--resume"):
+            run.start("--resume")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [one.name for one in run.out.glob("*checkpoint*")] == ["checkpoint-3"]
+    assert not (run.out / "_unfinished").exists()
+    run.start("--resume")
+    assert (run.out / "model.safetensors").is_file()
+
+
+def test_a_disk_too_small_for_the_run_is_told_at_start(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    with pytest.raises(OutputError, match="has 1.0 kB free but 3 checkpoints"):
+        run.start()
+    assert not list(run.out.glob("checkpoint-*"))
+
+
+def test_a_nan_loss_names_step_and_sentences(run: Run) -> None:
+    with pytest.raises(TrainingError, match=r"step \d: loss is NaN or infinite .*4 pairs.*weights are NaN"):
+        run.start(learning_rate="1e38", max_grad_norm=0, eval_strategy="no", warmup_steps=0)
+    kept = (run.out / "bad_batch.jsonl").read_text().splitlines()
+    assert len(kept) == 4
+    assert '"target"' in kept[0]
+    assert any(letter in "".join(kept) for letter in "üéäèà")  # readable as it stands
+
+
+def test_a_final_model_that_cannot_be_written_leaves_nothing_half_written(run: Run) -> None:
+    settings = {"eval_strategy": "no", "save_strategy": "no"}
+    run.start(**settings)
+    smaller = (run.out / "model.safetensors").stat().st_size // 2
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (smaller, limits[1]))
+    try:
+        with pytest.raises(OutputError, match="cannot write the trained model into .*make room"):
+            run.start("--overwrite", **settings)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not (run.out / "_unfinished").exists()
+
+
+def test_nan_gradients_do_not_reach_the_weights(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    began = AlignmentTrainer.train
+    trainers = []
+
+    def train(trainer: AlignmentTrainer, *args: Any, **kwargs: Any) -> Any:
+        trainers.append(trainer)
+        trainer.model.backbone.word_embeddings.weight.register_hook(lambda gradient: gradient * float("nan"))
+        return began(trainer, *args, **kwargs)
+
+    monkeypatch.setattr(AlignmentTrainer, "train", train)
+    with pytest.raises(TrainingError, match="step 1: gradients are NaN or infinite.*all weights are finite"):
+        run.start()
+    assert all(weight.isfinite().all() for weight in trainers[0].model.parameters())

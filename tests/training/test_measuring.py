@@ -1,0 +1,55 @@
+"""What methods cost on one batch: operations, times, and the command's table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hf_xsent.cli.main import main
+from hf_xsent.training import measuring
+from hf_xsent.training.measuring import training_cost
+
+
+def test_heavier_methods_cost_more_operations(encoder_folders: dict[str, Path], pairs: list[tuple[str, str]]) -> None:
+    batch = [{"language": "de", "source": source, "target": target} for source, target in pairs]
+    ranking, with_tlm, dap = training_cost(str(encoder_folders["bert-mlm"]), batch, repeats=1)
+    assert (ranking.method, with_tlm.method, dap.method) == ("tr", "tr+tlm", "dap")
+    assert 0 < ranking.forward_gflops < min(dap.forward_gflops, with_tlm.forward_gflops)
+    assert ranking.training_ms > ranking.encoding_ms > 0
+
+
+def test_cost_is_a_table_and_json(
+    encoder_folders: dict[str, Path], pairs: list[tuple[str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
+    command = ["cost", str(encoder_folders["bert-mlm"]), "--data", f"de={tmp_path / 'pairs.tsv'}", "--repeats", "1"]
+    assert main([*command, "--methods", "tr", "dap", "--output", str(tmp_path / "cost.json")]) == 0
+    assert capsys.readouterr().out.splitlines()[0].split()[:3] == ["method", "forward", "GFLOP"]
+    methods = json.loads((tmp_path / "cost.json").read_text())["methods"]
+    assert [one["method"] for one in methods] == ["tr", "dap"]
+    assert main([*command, "--methods", "da"]) == 2
+    assert "unknown method 'da'" in capsys.readouterr().err
+    assert main([*command, "--methods", "wacse"]) == 2
+    assert "wacse reads links between words" in capsys.readouterr().err
+
+
+def test_equal_calls_count_the_same(encoder_folders: dict[str, Path], pairs: list[tuple[str, str]]) -> None:
+    """TLM and PPA draw masks."""
+    batch = [{"language": "de", "source": source, "target": target} for source, target in pairs]
+    runs = [training_cost(str(encoder_folders["bert-mlm"]), batch, ["tr+tlm", "ppa"], repeats=1) for _ in range(2)]
+    counts = [[one.forward_gflops for one in costs] for costs in runs]
+    assert counts[0] == counts[1]
+    assert [one.method for one in runs[0]] == ["tr+tlm", "ppa"]
+
+
+def test_attention_counts(
+    encoder_folders: dict[str, Path], pairs: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = [{"language": "de", "source": source, "target": target} for source, target in pairs]
+    folder = str(encoder_folders["bert-mlm"])
+    (whole,) = training_cost(folder, batch, ["tr"], repeats=1)
+    monkeypatch.setattr(measuring, "_FORMULAS", {})
+    (without,) = training_cost(folder, batch, ["tr"], repeats=1)
+    assert without.forward_gflops < whole.forward_gflops < 2 * without.forward_gflops

@@ -1,0 +1,466 @@
+"""A recipe and flags become one checked object; help shows the same settings and loads nothing."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hf_xsent.errors import RecipeError
+from hf_xsent.models import METHODS
+from hf_xsent.objectives.registry import OBJECTIVES, declared_settings, objective_class
+from hf_xsent.settings.declaring import declared, default_of, range_of
+from hf_xsent.training.arguments import AlignmentTrainingArguments
+from hf_xsent.training.checkpoints import write_recipe
+from hf_xsent.training.reading import Recipe, read_recipe, recipe_keys
+from hf_xsent.training.recipe import (
+    HIDDEN_TRAINING_SETTINGS,
+    SHOWN_TRAINING_ARGUMENTS,
+    DataSettings,
+    RunSettings,
+    StartSettings,
+    TrainingSettings,
+)
+
+TR, RTL, TLM, WTR = (
+    "translation_ranking", "representation_translation", "translation_language_modeling", "word_translation_ranking"
+)  # fmt: skip
+
+
+def _read(tmp_path: Path, text: str, *flags: str) -> Recipe:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text, encoding="utf-8")
+    return read_recipe([str(path), "--output_dir", str(tmp_path / "out"), "--use_cpu", *flags])
+
+
+def _flags(*flags: str) -> Recipe:
+    return read_recipe(["--output_dir", "out", "--use_cpu", *flags])
+
+
+def _refused(tmp_path: Path, text: str, *flags: str) -> str:
+    with pytest.raises(RecipeError) as error:
+        _read(tmp_path, text, *flags)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def _weights(recipe: Recipe) -> dict[str, float]:
+    return {name: settings.weight for name, settings in recipe.config.objectives.items()}
+
+
+# What is read
+
+
+def test_a_recipe_fills_all_parts_with_their_types(tmp_path: Path) -> None:
+    recipe = _read(
+        tmp_path,
+        """
+        model: some/encoder
+        method: dap
+        data: [de=de.tsv, fr=fr.tsv]
+        learning_rate: 5e-5
+        warmup_steps: 1e2
+        alpha: 0.3
+        max_steps: 20
+        normalize: false
+        languages: [de, fr, en]
+        objectives:
+          translation_ranking: {weight: 0.5, temperature: 5e-2, margin: 1, symmetric: true}
+          representation_translation: 0.1
+        dev_pairs: 7
+        clean: false
+        """,
+    )
+    assert (recipe.start.model, recipe.start.method) == ("some/encoder", "dap")
+    assert recipe.data.data == ["de=de.tsv", "fr=fr.tsv"]
+    ranking = recipe.config.objectives[TR]
+    numbers = (recipe.training.learning_rate, recipe.training.warmup_steps, ranking.temperature, ranking.margin)
+    assert numbers == (5e-5, 100.0, 0.05, 1.0)
+    assert all(isinstance(number, float) for number in numbers)  # PyYAML takes 5e-5 for a string
+    assert (recipe.data.alpha, recipe.training.max_steps, recipe.data.dev_pairs) == (0.3, 20, 7)
+    assert (ranking.symmetric, recipe.config.normalize, recipe.data.clean) == (True, False, False)
+    assert recipe.config.languages == ["de", "fr", "en"]
+    assert _weights(recipe) == {TR: 0.5, RTL: 0.1}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_without_other_settings_is_the_papers(method: str) -> None:
+    recipe = _flags("--method", method)
+    assert type(recipe.config) is METHODS[method][0]
+    assert recipe.config.to_dict() == METHODS[method][0]().to_dict()
+
+
+def test_the_method_without_a_name_ranks_translations() -> None:
+    recipe = _flags("--model", "m")
+    assert recipe.start.method == "alignment" and _weights(recipe) == {TR: 1.0}
+
+
+def test_a_mapping_for_the_trainer_is_taken(tmp_path: Path) -> None:
+    recipe = _read(tmp_path, "lr_scheduler_kwargs: {num_cycles: 2}\nlr_scheduler_type: cosine_with_restarts")
+    assert recipe.training.lr_scheduler_kwargs == {"num_cycles": 2}
+
+
+def test_json_is_a_recipe_too(tmp_path: Path) -> None:
+    recipe = _read(tmp_path, '{"model": "m", "learning_rate": 5e-05, "data": ["de=a.tsv"]}')
+    assert (recipe.start.model, recipe.training.learning_rate, recipe.data.data) == ("m", 5e-5, ["de=a.tsv"])
+
+
+def test_a_flag_beats_the_recipe_and_the_recipe_beats_the_default(tmp_path: Path) -> None:
+    text = (
+        "objectives: {translation_ranking: {temperature: 0.1, symmetric: true}}\nseed: 7\ndata: [de=de.tsv]\nmodel: a"
+    )
+    flags = ["--temperature", "0.2", "--symmetric", "false", "--data", "fr=fr.tsv", "es=es.tsv", "--model=b"]
+    recipe = _read(tmp_path, text, *flags)
+    ranking = recipe.config.objectives[TR]
+    assert (ranking.temperature, ranking.symmetric, recipe.start.model) == (0.2, False, "b")
+    assert recipe.data.data == ["fr=fr.tsv", "es=es.tsv"]
+    assert recipe.training.seed == 7
+    assert recipe.training.eval_strategy == "steps"
+
+
+def test_flags_alone_are_enough() -> None:
+    recipe = _flags("--objectives", "translation_ranking=2", "--resume")
+    assert _weights(recipe) == {TR: 2.0}
+    assert recipe.run.resume and not recipe.run.overwrite
+
+
+def test_a_flag_may_be_written_with_dashes(tmp_path: Path) -> None:
+    assert _read(tmp_path, "model: m", "--max-length", "9").config.max_length == 9
+
+
+def test_one_value_where_a_list_is_meant(tmp_path: Path) -> None:
+    """``data: pairs.tsv`` is what people write; it must not become a list of letters."""
+    assert _read(tmp_path, "data: de=pairs.tsv").data.data == ["de=pairs.tsv"]
+
+
+def test_unset_settings_are_left_to_the_method(tmp_path: Path) -> None:
+    recipe = _read(tmp_path, "method: ppa\nmax_length: 9\nnormalize: true")
+    assert (recipe.config.max_length, recipe.config.normalize) == (9, True)
+    assert recipe.config.random_input_shuffling
+    assert not recipe.config.objectives[TLM].reset_positions
+
+
+def test_data_may_be_named_by_mapping(tmp_path: Path) -> None:
+    read = _read(tmp_path, "data: {de: a.tsv, sw: [b.tsv, c.tsv]}")
+    assert read.data.data == ["de=a.tsv", "sw=b.tsv", "sw=c.tsv"]
+
+
+# Objectives and their settings
+
+
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        ("{translation_ranking: 2}", {TR: 2.0}),
+        ("{translation_ranking: 1e-1}", {TR: 0.1}),
+        ("{translation_ranking: }", {TR: 1.0}),
+        ("{translation_ranking: {temperature: 0.1}, representation_translation: 0.5}", {TR: 1.0, RTL: 0.5}),
+    ],
+)
+def test_weights_in_a_recipe(tmp_path: Path, stated: str, expected: dict[str, float]) -> None:
+    assert _weights(_read(tmp_path, f"objectives: {stated}")) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [([TR], {TR: 1.0}), ([f"{TR}=0.5", f"{RTL}=1e-1"], {TR: 0.5, RTL: 0.1})],
+)
+def test_weights_in_flags(words: list[str], expected: dict[str, float]) -> None:
+    assert _weights(_flags("--objectives", *words)) == expected
+
+
+def test_chosen_objectives_keep_the_settings_that_the_recipe_has_for_them(tmp_path: Path) -> None:
+    text = "objectives: {translation_ranking: {weight: 3, temperature: 0.1}, representation_translation: 0.5}"
+    recipe = _read(tmp_path, text, "--objectives", "translation_ranking=2", "translation_language_modeling=0.1")
+    assert _weights(recipe) == {TR: 2.0, TLM: 0.1}
+    assert recipe.config.objectives[TR].temperature == 0.1
+
+
+def test_chosen_objectives_keep_the_methods_settings_of_them() -> None:
+    recipe = _flags("--method", "ppa", "--objectives", f"{TLM}=0.5")
+    assert _weights(recipe) == {TLM: 0.5} and not recipe.config.objectives[TLM].reset_positions
+
+
+def test_a_flag_alone_sets_a_setting_that_one_objective_has() -> None:
+    recipe = _flags("--method", "dap", "--temperature", "0.02", "--head_layers", "1", "--symmetric")
+    assert recipe.config.objectives[TR].temperature == 0.02 and recipe.config.objectives[TR].symmetric
+    assert recipe.config.objectives[RTL].head_layers == 1
+    assert _weights(recipe) == {TR: 1.0, RTL: 0.8}
+
+
+def test_a_flag_that_several_objectives_have_is_ambiguous() -> None:
+    with pytest.raises(RecipeError) as error:
+        _flags("--method", "wacse", "--temperature", "0.1")
+    assert str(error.value) == (
+        f"--temperature is a setting of several objectives: write --objectives.{TR}.temperature or "
+        f"--objectives.{WTR}.temperature"
+    )
+    recipe = _flags("--method", "wacse", f"--objectives.{WTR}.temperature=0.1")
+    assert recipe.config.objectives[WTR].temperature == 0.1
+    assert recipe.config.objectives[TR].temperature == 0.05
+
+
+def test_a_flag_of_an_objective_that_is_not_chosen_names_it() -> None:
+    with pytest.raises(RecipeError, match=f"^--head_layers is a setting of {RTL}.*, which this run does not train"):
+        _flags("--head_layers", "1")
+    with pytest.raises(RecipeError, match=rf"{RTL} is not an objective of this run; add --objectives.{RTL}.weight"):
+        _flags(f"--objectives.{RTL}.head_layers", "1")
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_an_objective_is_added_by_its_weight(first: bool) -> None:
+    weight, layers = [f"--objectives.{RTL}.weight", "0.3"], [f"--objectives.{RTL}.head_layers", "1"]
+    recipe = _flags(*(weight + layers if first else layers + weight))
+    assert _weights(recipe) == {TR: 1.0, RTL: 0.3}
+    assert recipe.config.objectives[RTL].head_layers == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--objectives", "translation_rankin=1"], "unknown objective 'translation_rankin'.*did you mean 'translation"),
+        (["--objectives", f"{TR}=much"], f"^--objectives {TR} takes a number, not 'much'$"),
+        (["--objectives", f"{TR}=0"], rf"^objectives.{TR}.weight 0.0 is not above 0$"),
+        (["--objectives"], "^objectives is empty: name at least one of"),
+        (
+            ["--objectives.translation.weight", "1"],
+            "unknown objective 'translation' in --objectives.translation.weight",
+        ),
+        ([f"--objectives.{TR}.temprature", "1"], f"{TR} has no setting 'temprature'; did you mean 'temperature'"),
+        ([f"--objectives.{TR}.temperature", "warm"], f"--objectives.{TR}.temperature takes a number, not 'warm'"),
+        ([f"--objectives.{TR}.temperature"], f"--objectives.{TR}.temperature needs a value"),
+        (["--temperature", "0"], f"^objectives.{TR}.temperature 0.0 is not above 0$"),
+        (["--method", "dap", f"--objectives.{RTL}.vocabulary_size", "9"], f"{RTL} has no setting 'vocabulary_size'"),
+    ],
+)
+def test_a_mistake_in_the_flags_of_objectives_is_one_sentence(flags: list[str], told: str) -> None:
+    with pytest.raises(RecipeError, match=told) as error:
+        _flags(*flags)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("stated", "told"),
+    [
+        ("5", "objectives takes a mapping such as {translation_ranking: 1.0}, not 5"),
+        ("[translation_ranking=3]", "objectives takes a mapping such as"),
+        ("{}", "objectives is empty: name at least one of"),
+        ("{translation_rankin: 1}", "unknown objective 'translation_rankin'"),
+        ("{translation_ranking: true}", "objectives.translation_ranking.weight takes a number"),
+        ("{translation_ranking: much}", "objectives.translation_ranking.weight takes a number, not 'much'"),
+        ("{translation_ranking: {temprature: 1}}", "unknown key 'temprature'; did you mean 'temperature'"),
+        ("{translation_ranking: {temperature: warm}}", "translation_ranking.temperature takes a number, not 'warm'"),
+        ("{translation_ranking: {temperature: [0.1]}}", "translation_ranking.temperature takes a number"),
+        ("{translation_ranking: {symmetric: 7}}", "translation_ranking.symmetric takes true or false, not 7"),
+        ("{representation_translation: {vocabulary_size: 9}}", "unknown key 'vocabulary_size'"),
+    ],
+)
+def test_a_mistake_in_the_objectives_of_a_recipe_is_one_sentence(tmp_path: Path, stated: str, told: str) -> None:
+    assert told in _refused(tmp_path, f"objectives: {stated}")
+
+
+# What is refused, each in one sentence
+
+
+def test_an_unknown_key_is_told_with_the_nearest(tmp_path: Path) -> None:
+    told = _refused(tmp_path, "learning_rat: 1e-5")
+    assert "unknown key 'learning_rat'" in told and "did you mean 'learning_rate'" in told
+    assert str(tmp_path / "recipe.yaml") in told
+    assert "unknown key 12" in _refused(tmp_path, "12: 1e-5")
+    told = _refused(tmp_path, "objectives: {translation_ranking: {temprature: 1}}")
+    assert str(tmp_path / "recipe.yaml") in told
+
+
+@pytest.mark.parametrize("old", ["temperature: 0.1", "rtl_layers: 2", "moco_queue_size: 9", "teacher: x"])
+def test_a_setting_of_an_objective_is_no_key_of_the_recipe(tmp_path: Path, old: str) -> None:
+    assert f"unknown key {old.partition(':')[0]!r}" in _refused(tmp_path, old)
+
+
+def test_an_unknown_flag_is_told_with_the_nearest(tmp_path: Path) -> None:
+    told = _refused(tmp_path, "model: m", "--learning-rat", "1e-5")
+    assert told.startswith("unknown flag --learning_rat") and "'learning_rate'" in told
+    told = _refused(tmp_path, "model: m", "--temperatur=3")
+    assert told.startswith("unknown flag --temperatur;") and "'temperature'" in told
+    assert "no_such_thing" in _refused(tmp_path, "model: m", "--no_such_thing")
+
+
+def test_an_abbreviated_flag_is_not_guessed(tmp_path: Path) -> None:
+    assert "unknown flag --learning" in _refused(tmp_path, "model: m", "--learning", "1e-5")
+
+
+def test_a_setting_of_another_method_is_told(tmp_path: Path) -> None:
+    assert _refused(tmp_path, "method: dap\nlayers: [3]").startswith("the method dap has no setting 'layers'")
+    assert _refused(tmp_path, "model: m", "--linear_map").startswith("the method alignment has no setting 'linear_map'")
+    assert _read(tmp_path, "method: dual-pivot\nlayers: [3]").config.layers == [3]
+    assert "unknown method 'dab'" in _refused(tmp_path, "method: dab")
+    assert "--method needs a value" in _refused(tmp_path, "model: m", "--method")
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("learning_rate: fast", "learning_rate"),
+        ("max_length: nine", "max_length"),
+        ("normalize: perhaps", "normalize"),
+        ("eval_strategy: sometimes", "sometimes"),
+        ("max_length: 9.5", "max_length"),
+        ("max_length: [9]", "max_length"),
+        ("learning_rate: [1e-5]", "learning_rate"),
+        ("model: [a, b]", "model"),
+        ("max_steps: 9.5", "max_steps"),
+        ("normalize: 7", "normalize"),
+        ("dev_pairs: true", "dev_pairs"),
+        ("languages: {de: 1}", "languages"),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_told(tmp_path: Path, text: str, named: str) -> None:
+    assert named in _refused(tmp_path, text)
+
+
+def test_a_flag_of_a_wrong_type_is_told(tmp_path: Path) -> None:
+    assert "--max_length" in _refused(tmp_path, "model: m", "--max_length", "nine")
+    assert "--max_length" in _refused(tmp_path, "model: m", "--max_length")
+
+
+def test_a_recipe_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"^cannot read the recipe .*nowhere\.yaml: No such file or directory$"):
+        read_recipe([str(tmp_path / "nowhere.yaml")])
+    with pytest.raises(RecipeError, match="^cannot read the recipe .*: Is a directory$"):
+        read_recipe([str(tmp_path)])
+
+
+@pytest.mark.parametrize("text", ["", "- model\n- data", "model", "# nothing"])
+def test_a_recipe_without_settings(tmp_path: Path, text: str) -> None:
+    assert "holds no settings: write lines such as 'model: xlm-roberta-base'" in _refused(tmp_path, text)
+
+
+@pytest.mark.parametrize("content", [b"model: [a", b"model: \xff\xfe", b"a: b: c"])
+def test_a_recipe_that_is_no_yaml(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_bytes(content)
+    with pytest.raises(RecipeError, match="is not valid YAML") as error:
+        read_recipe([str(path)])
+    assert "\n" not in str(error.value)
+
+
+def test_yaml_runs_no_code(tmp_path: Path) -> None:
+    assert "is not valid YAML" in _refused(tmp_path, f"model: !!python/object/apply:os.mkdir ['{tmp_path}/made']")
+    assert not (tmp_path / "made").exists()
+
+
+def test_settings_that_exclude_each_other(tmp_path: Path) -> None:
+    """Trainer's own rules come as one sentence, too."""
+    assert "save" in _refused(tmp_path, "model: m", "--eval_strategy", "steps", "--save_strategy", "epoch").lower()
+
+
+# What was read can be written and read again
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        [],
+        ["--method", "ppa", "--objectives", "momentum_contrast=2", "--queue_size", "7", "--mask_repeated", "false"],
+        ["--method", "dap", "--restrict_vocabulary", "--predicted_languages", "de", "en", "--languages", "de", "en"],
+        ["--objectives", "matryoshka=1", "distillation=5", "--dims", "32", "8", "--teacher", "some/teacher"],
+        ["--method", "dual-pivot", "--layers", "3", "5", "--layer_mix", "false", "--negatives", "2"],
+        ["--data", "de=a.tsv", "--rules", "max_characters=9", "--learning_rate", "3e-5", "--eval_strategy", "no"],
+    ],
+)
+def test_a_written_recipe_gives_an_equal_one(tmp_path: Path, flags: list[str]) -> None:
+    first = _flags("--model", "some/encoder", "--output_dir", str(tmp_path / "out"), *flags)
+    write_recipe(tmp_path, "pretrain", first.stated(), first.training)
+    second = read_recipe([str(tmp_path / "recipe.yaml")])
+    assert (second.start, second.data, second.run) == (first.start, first.data, first.run)
+    assert type(second.config) is type(first.config)
+    assert second.config.objectives == first.config.objectives
+    assert second.config.to_dict() == first.config.to_dict()
+    assert second.training.to_dict() == first.training.to_dict()
+    assert yaml.safe_load((tmp_path / "recipe.yaml").read_text())["method"] == first.start.method
+
+
+# What help shows is what there is
+
+
+@pytest.fixture(scope="module")
+def shown() -> str:
+    command = [sys.executable, "-c", _HELP]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={"COLUMNS": "200"})
+    loaded, seconds = done.stderr.split()[-2:]
+    assert loaded == "none", f"help loads {loaded}"
+    assert float(seconds) < 1, f"help takes {seconds} seconds of CPU"
+    return done.stdout
+
+
+_HELP = f"""
+import sys, time
+sys.path[:0] = {[str(Path(sys.modules["hf_xsent"].__file__).parents[1])]!r}
+sys.argv[0] = "hf-xsent"
+import hf_xsent_cli
+try:
+    hf_xsent_cli.main(["pretrain", "--help"])
+except SystemExit:
+    pass
+loaded = [one for one in ("torch", "transformers") if one in sys.modules]
+print(",".join(loaded) or "none", time.process_time(), file=sys.stderr)
+"""
+
+
+def test_help_is_grouped_by_objective_with_ranges_and_defaults(shown: str) -> None:
+    groups = re.findall(r"^objectives\.(\w+):$", shown, re.MULTILINE)
+    assert groups == [*OBJECTIVES]
+    words = " ".join(shown.split())
+    assert f"--objectives.{TR}.temperature X" in words
+    assert "Divide cosines by this; lower is sharper. (above 0; default: 0.05)" in words
+    assert "{source_to_target,target_to_source,both}" in words
+    for one in ("start:", "model:", "data:", "run:", "training:"):
+        assert f"\n{one}\n" in shown
+
+
+def test_every_flag_of_help_is_one_that_recipes_and_flags_take(shown: str) -> None:
+    flags = set(re.findall(r"^  --([\w.]+)", shown, re.MULTILINE))
+    for flag in flags:
+        if flag.startswith("objectives."):
+            _, name, key = flag.split(".")
+            assert key in declared(objective_class(name).Settings)
+        else:
+            assert flag in recipe_keys()
+    assert {
+        f"objectives.{name}.{key}" for name in OBJECTIVES for key in declared(objective_class(name).Settings)
+    } <= flags
+    assert {key for config, _, _ in METHODS.values() for key in config.setting_names()} <= flags
+    assert {*SHOWN_TRAINING_ARGUMENTS} <= flags
+    assert {one.name for one in fields(TrainingSettings)} - {*HIDDEN_TRAINING_SETTINGS} <= flags
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_help_reads_the_settings_that_the_objective_has(name: str) -> None:
+    """Help compiles them out of the file without torch: names, defaults and ranges are those of the real class."""
+    shown, real = declared(declared_settings(name)), declared(objective_class(name).Settings)
+    assert [*shown] == [*real]
+    for key, one in real.items():
+        assert (default_of(shown[key]), range_of(shown[key])) == (default_of(one), range_of(one))
+        assert one.metadata["help"], f"{name}.{key} has no help"
+
+
+def test_every_method_is_named_in_the_help() -> None:
+    (method,) = (field for field in fields(StartSettings) if field.name == "method")
+    assert all(name in method.metadata["help"] for name in METHODS)
+
+
+def test_no_flag_means_two_things() -> None:
+    parts = (StartSettings, DataSettings, RunSettings, AlignmentTrainingArguments)
+    names = [field.name for part in parts for field in fields(part)]
+    assert len(names) == len(set(names))
+    assert not {*names} & {key for config, _, _ in METHODS.values() for key in config.setting_names()}
+    assert not {*recipe_keys()} & {key for name in OBJECTIVES for key in declared(declared_settings(name))}
+
+
+def test_every_field_of_training_arguments_is_a_key() -> None:
+    assert {one.name for one in fields(AlignmentTrainingArguments) if one.init} <= {*recipe_keys()}
+    assert {*SHOWN_TRAINING_ARGUMENTS} <= {one.name for one in fields(AlignmentTrainingArguments)}
