@@ -12,8 +12,8 @@ from hf_xsent.models.embedder import SentenceEmbedder
     ("pairs", "output", "work", "expected"),
     [
         ("a\tb\n", "folder", "work", "folder cannot be written"),
-        ("a\tb\n", "pairs.tsv", "work", "pairs.tsv is an input"),
-        ("a\tb\n", "pool.txt", "work", "pool.txt is an input"),
+        ("a\tb\n", "pairs.tsv", "work", "pairs.tsv would overwrite an input"),
+        ("a\tb\n", "pool.txt", "work", "pool.txt would overwrite an input"),
         ("a\tb\n", "scored.tsv", "pool.txt", "pool.txt/sentences/lock cannot be written"),
         ("only one\n", "scored.tsv", "work", "pairs.tsv:1"),
     ],

@@ -270,11 +270,11 @@ def test_slow_bfloat16_is_warned_of(
     [
         ("folder", {}, "folder cannot be written"),
         ("a.txt/out.tsv", {}, "cannot be written"),
-        ("a.txt", {}, "a.txt is an input"),
-        ("folder/../b.txt", {}, "b.txt is an input"),
-        ("gold.tsv", {"calibrate": "gold.tsv"}, "gold.tsv is an input"),
+        ("a.txt", {}, "a.txt would overwrite an input"),
+        ("folder/../b.txt", {}, "b.txt would overwrite an input"),
+        ("gold.tsv", {"calibrate": "gold.tsv"}, "gold.tsv would overwrite an input"),
         ("out.tsv", {"plot": "a.txt/scores.svg"}, "scores.svg cannot be written"),
-        ("out.tsv", {"plot": "out.tsv"}, "out.tsv is an input"),
+        ("out.tsv", {"plot": "out.tsv"}, "out.tsv would overwrite an input"),
         ("out.tsv", {"work": "b.txt"}, "b.txt/sentences/lock cannot be written"),
     ],
 )
