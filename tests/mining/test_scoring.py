@@ -71,7 +71,8 @@ def test_a_bad_line_raises_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("", "cannot be written"), ("pairs.tsv", "pairs.tsv would overwrite an input"), ("pairs.tsv/x", "written")]
+    ("name", "message"),
+    [("", "cannot be written"), ("pairs.tsv", "pairs.tsv would overwrite an input"), ("pairs.tsv/x", "written")],
 )
 def test_an_unwritable_output_raises_before_encoding(tmp_path: Path, name: str, message: str) -> None:
     source = _write(tmp_path)
