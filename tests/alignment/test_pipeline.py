@@ -47,7 +47,7 @@ def test_links_are_written_as_jsonl_that_trains(bitext: Path, encoder_folders: d
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("pairs.tsv", "is an input or another output"),
+        ("pairs.tsv", "would overwrite an input or another output"),
         ("out.jsonl.gz", "not compressed: name .*out.jsonl.gz without .gz"),
         ("folder", "cannot be written: name a file"),
     ],

@@ -224,7 +224,7 @@ def test_vectors_that_are_no_numbers_give_no_figures(
 
 
 def test_json_holds_no_figure_that_is_no_number(tmp_path: Path):
-    with pytest.raises(OutputError, match=r"results.json is not written: a figure is not finite"):
+    with pytest.raises(OutputError, match=r"results.json is not written: a value is NaN or infinite"):
         write_json(tmp_path / "results.json", {"figure": float("nan")})
     assert not any(tmp_path.iterdir())
 

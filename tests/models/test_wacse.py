@@ -146,7 +146,7 @@ def test_awp_is_equations_4_and_5(tiny_encoders: Path, seed: int) -> None:
 
 @pytest.mark.parametrize("temperature", [1.0, 0.1])
 def test_wtr_is_equations_6_to_8(tiny_encoders: Path, temperature: float) -> None:
-    model = _model(tiny_encoders, objectives={WTR: {"temperature": temperature}})
+    model = _model(tiny_encoders, objectives={WTR: {"weight": 1.0, "temperature": temperature}})
     batch = _batch()
     _assert_same(model, WTR, _wtr(model, batch, temperature), batch)
 
@@ -210,7 +210,7 @@ def test_a_pair_without_links_adds_nothing_but_counts(encoder_folders: dict[str,
 
 
 def test_a_share_of_the_sentences_is_right_on_average(encoder_folders: dict[str, Path]) -> None:
-    model = _model(encoder_folders["bert"], objectives={AWP: {"masked_share": 0.5}})
+    model = _model(encoder_folders["bert"], objectives={AWP: {"weight": 1.0, "masked_share": 0.5}})
     batch = _batch(pairs=20)
     whole = _awp(model, batch)
     some = torch.stack([model(**batch).losses[AWP] for _ in range(60)])

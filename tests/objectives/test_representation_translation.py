@@ -35,7 +35,7 @@ def _batch(folder: Path, pairs: Pairs, max_length: int = 64, **settings: Any) ->
 
 def _model(folder: Path, *, languages: list[str] | None = None, **settings: Any) -> Any:
     """Build a model of RTL alone with these settings."""
-    objectives = {RTL: settings}
+    objectives = {RTL: {"weight": 1.0, **settings}}
     return XlmrWithRTLHead.from_backbone(str(folder), objectives=objectives, max_length=64, languages=languages).eval()
 
 
@@ -223,7 +223,7 @@ class _Corpus:
 
 def _fitted(folder: Path, pairs: Pairs, languages: list[str] | None = None, **settings: Any) -> Any:
     """Return the config of RTL after it has seen the data."""
-    config = DapConfig(objectives={RTL: settings}, max_length=64, languages=languages)
+    config = DapConfig(objectives={RTL: {"weight": 1.0, **settings}}, max_length=64, languages=languages)
     return config.fit(_Corpus(pairs), AutoTokenizer.from_pretrained(folder))
 
 

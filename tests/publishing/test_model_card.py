@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ def test_every_task_of_evaluate_has_a_table(task: str, tmp_path: Path) -> None:
     groups = {"4 pairs, test": figures, "measured": figures}
     pairs = {"de-en training": figures, "de-en test (training)": figures, "fr-en test": figures}
     report = Report(task, "protocol", {"model": "mine", "pooling": "cls"}, "", {}, groups, pairs)
-    write_json(tmp_path / "results.json", {"runs": [report.to_dict()]})
+    write_json(tmp_path / "results.json", {"runs": [asdict(report)]})
     (table,) = read_tables(tmp_path / "results.json")
     assert len(table.header) == 1 + len(figures) and all(len(row) == len(table.header) for row in table.rows)
     assert [row[0] for row in table.rows] == [*pairs, "mean of 4 pairs, test", "mean of measured"]

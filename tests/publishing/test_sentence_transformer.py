@@ -316,6 +316,6 @@ def test_a_cut_export_states_its_width(encoder_folders: dict[str, Path], tmp_pat
     theirs = SentenceTransformer(str(folder), device="cpu").encode(sentences)
     whole = SentenceEmbedder(model, tokenizer).encode(sentences)
     np.testing.assert_allclose(theirs, whole[:, :6], atol=1e-5)
-    with pytest.raises(ModelError, match="^dim 33 does not exist: the vectors of this model have 32 dimensions$"):
+    with pytest.raises(ModelError, match="^dim 33 does not exist: the embeddings of this model have 32 dimensions$"):
         export_sentence_transformer(model, tmp_path / "wide", tokenizer, dim=33)
     assert not (tmp_path / "wide").exists()

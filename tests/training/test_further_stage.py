@@ -112,7 +112,7 @@ def test_an_interrupted_second_stage_goes_on_exactly(run: Run) -> None:
 @pytest.mark.parametrize("languages", [None, ["de", "en"]])
 def test_language_embeddings_are_not_lost_unseen(run: Run, languages: list[str] | None) -> None:
     run.start(languages=["de", "en", "fr"])
-    with pytest.raises(RecipeError, match="embeddings of the languages de, en, fr: state the same languages"):
+    with pytest.raises(RecipeError, match="embeddings of the languages de, en, fr: set languages"):
         XlmrWithRTLHead.from_backbone(
             str(run.out), max_length=24, objectives={"translation_ranking": 1.0}, languages=languages
         )
