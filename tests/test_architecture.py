@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": {"tensors", "objectives"},
     "data": set(),
     "mining": {"pages", "data", "models"},
+    "documents": {"data", "models", "mining"},
     "alignment": {"tensors", "data", "models"},  # aligners read words as data has them, with states of models
     "evaluation": {"tensors", "data", "models", "mining"},
     "publishing": {"models"},

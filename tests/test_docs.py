@@ -43,6 +43,7 @@ STAND_INS = {
     "eval_steps=100, save_steps=100": "eval_steps=1, save_steps=1",
     "tr-small.yaml": "tr-small.yaml --max_steps 2 --per_device_train_batch_size 4 --clean false",
     "path/to/tatoeba --group 36": "tatoeba --languages de",
+    "--target_language fr --filter min_score=0.5": "--target_language en --filter min_score=-1",
     "--layers 0-12": "--layers 0-2",
 }
 
@@ -89,6 +90,10 @@ def prepared(
         Path(name).write_text(table, "utf-8")
     with gzip.open("pairs.de-en.tsv.gz", "wt", encoding="utf-8") as file:
         file.write(table)
+    Path("books").mkdir()
+    for folder in ("", "books/"):
+        for side, language in enumerate(("de", "fr")):
+            Path(f"{folder}book.{language}.txt").write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
     Path("train").mkdir()
     with lzma.open("train/de-en.tsv.xz", "wt", encoding="utf-8") as file:
         file.write(table)
@@ -135,7 +140,7 @@ def _run(block: Block) -> None:
 
 def _ready(page: str) -> None:
     """Write the folders of pages that a page continues."""
-    if page in ("docs/mine_bitext.md", "docs/choose_a_method.md", "docs/evaluation.md"):
+    if page in ("docs/mine_bitext.md", "docs/from_documents.md", "docs/choose_a_method.md", "docs/evaluation.md"):
         model = DapForSentenceEmbedding.from_backbone("encoder", pooling="mean", max_length=64).eval()
         export_sentence_transformer(model, "exported", AutoTokenizer.from_pretrained("encoder"), verify=False)
     if page in ("docs/publish.md", "docs/evaluation.md"):

@@ -1,5 +1,6 @@
 # The public names, each once: for type checkers, and for __init__.py, which loads each from its module here.
 from hf_xsent.data.bitext import load_bitext as load_bitext
+from hf_xsent.documents.alignment import align_documents as align_documents
 from hf_xsent.mining.margin import mine_bitext as mine_bitext
 from hf_xsent.models.dap import DapConfig as DapConfig
 from hf_xsent.models.dap import DapForSentenceEmbedding as DapForSentenceEmbedding

@@ -19,7 +19,6 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, DistilBertConfig
 from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
-from hf_xsent.training.bitext import cleaning_rules
 from hf_xsent.training.pretrain import main
 from hf_xsent.training.reading import read_recipe
 
@@ -353,14 +352,14 @@ def test_two_processes_train_one_model(run: Run, settings: dict[str, Any]) -> No
 
 
 def test_cleaning_rules_are_set_by_name_and_checked():
-    rules = cleaning_rules(["max_characters=200", "copied_share=null", "max_length_ratio=2", "identical=false"])
+    rules = CleaningRules.parse(["max_characters=200", "copied_share=null", "max_length_ratio=2", "identical=false"])
     assert rules == CleaningRules(max_characters=200, copied_share=None, max_length_ratio=2, identical=False)
-    assert cleaning_rules(None) == CleaningRules()
+    assert CleaningRules.parse(None) == CleaningRules()
     with pytest.raises(RecipeError, match="unknown cleaning rule 'max_chars'.*did you mean 'max_characters'"):
-        cleaning_rules(["max_chars=3"])
+        CleaningRules.parse(["max_chars=3"])
     for wrong in ("max_characters=many", "identical=3", "max_characters=true", "max_characters", "max_characters=["):
         with pytest.raises(RecipeError, match="takes"):
-            cleaning_rules([wrong])
+            CleaningRules.parse([wrong])
 
 
 # DAP, TLM and what comes after the last step

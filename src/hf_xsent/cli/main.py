@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from hf_xsent import __version__
 from hf_xsent.cli import (
+    align_documents,
     align_words,
     analyse,
     card,
@@ -30,7 +31,7 @@ from hf_xsent.cli import (
 from hf_xsent.errors import HfXsentError
 
 COMMANDS: tuple[ModuleType, ...] = (quickstart, pretrain, align_words, finetune, evaluate, analyse, cost, compare)
-COMMANDS += (mine, score, export, trim_vocab, onnx, card, publish)
+COMMANDS += (mine, align_documents, score, export, trim_vocab, onnx, card, publish)
 # Every field of TrainingArguments is also a flag of these, too many to declare: they parse their flags themselves.
 TRAINING = {"pretrain": pretrain, "finetune": finetune}
 

@@ -1,7 +1,8 @@
-"""Score the pairs of a bitext file: cosine, and margin if pools of sentences are given.
+"""Score and filter the pairs of a bitext file: cosine, and margin if pools of sentences are given.
 
 hf-xsent score crawled.tsv --model runs/mine --output scored.tsv
 hf-xsent score crawled.tsv --model runs/mine --output scored.tsv --source_pool zh.txt --target_pool en.txt
+hf-xsent score pairs.tsv --model runs/mine -o clean.tsv --language de --filter min_score=0.7 max_length_ratio=2
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import argparse
 
 from hf_xsent.cli.flags import add_shared, one_source
+
+_PAIRS_TO_IDENTIFY = 10_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,14 +25,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--work", metavar="FOLDER", help="Cache the pools' embeddings here. (default: OUTPUT.work)")
     margins = ("ratio", "distance")
     add("--margin", default="ratio", choices=margins, help="Compare a cosine with its neighbours' by this margin.")
+    rules = "Write only pairs that pass the cleaning rules, report what each removed; RULE=VALUE changes a rule."
+    add("--filter", nargs="*", metavar="RULE=VALUE", help=rules)
+    add("--target_language", default="en", help="Language code of the target side for --filter, und if unknown.")
     add_shared(parser, "--k", "--language", "--columns", "--pooling", "--max_length", "--device")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Load the model, encode the pools if given, score."""
+    """Load the model, encode the pools if given, score, filter."""
+    from itertools import islice
     from pathlib import Path
 
-    from hf_xsent.data.readers.formats import check_source
+    from hf_xsent.data.cleaning.filtering import FilterRules, PairFilter, check_language
+    from hf_xsent.data.cleaning.rules import CleaningReport
+    from hf_xsent.data.readers.formats import check_source, read_pairs
     from hf_xsent.data.readers.sources import source_files
     from hf_xsent.data.sentences import load_sentences
     from hf_xsent.errors import DataError, RecipeError
@@ -46,6 +55,13 @@ def run(arguments: argparse.Namespace) -> None:
     source = one_source(arguments)
     check_writable(arguments.output, [*source_files(source), *files])
     check_source(source)
+    pair_filter = None
+    if arguments.filter is not None:
+        languages = arguments.language, arguments.target_language
+        pair_filter = PairFilter(FilterRules.parse(arguments.filter), *languages)
+        sample = zip(*islice(read_pairs(source), _PAIRS_TO_IDENTIFY), strict=True)
+        for texts, language, name in zip(sample, languages, ("source", "target"), strict=False):
+            check_language(texts, language, f"the {name} side of {arguments.pairs}")
     work = Path(arguments.work or f"{arguments.output}.work")
     if files:
         check_writable(work / "sentences" / "lock")
@@ -62,5 +78,8 @@ def run(arguments: argparse.Namespace) -> None:
         sources, targets = (VectorStore.open(work, side, identity).encode(embedder) for side in sides)
         pools = (sources, targets)
     device = embedder.model.device
-    count = score_pairs(source, arguments.output, embedder, pools, arguments.k, arguments.margin, device)
+    accepts = None if pair_filter is None else pair_filter.accepts
+    count = score_pairs(source, arguments.output, embedder, pools, arguments.k, arguments.margin, device, accepts)
+    if pair_filter is not None:
+        print(CleaningReport({arguments.language: pair_filter.counts}).table())
     print(f"{count:,} scored pairs are in {arguments.output}")

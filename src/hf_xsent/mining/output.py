@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +14,19 @@ from hf_xsent.pages.charts import histogram, standalone
 
 def write_table(output: str | Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> int:
     """Write the table; return the number of rows below the header."""
+    return write_lines(output, chain(["\t".join(header)], map("\t".join, rows))) - 1
+
+
+def write_lines(output: str | Path, lines: Iterable[str]) -> int:
+    """Write lines of text; return their number."""
     count = 0
 
-    def lines() -> Iterator[str]:
+    def ended() -> Iterator[str]:
         nonlocal count
-        yield "\t".join(header) + "\n"
-        for count, row in enumerate(rows, start=1):  # noqa: B007 - returned below
-            yield "\t".join(row) + "\n"
+        for count, line in enumerate(lines, start=1):  # noqa: B007 - returned below
+            yield f"{line}\n"
 
-    write_text(output, lines())
+    write_text(output, ended())
     return count
 
 

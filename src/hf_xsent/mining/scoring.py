@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -30,17 +30,21 @@ def score_pairs(
     k: int = 4,
     margin: str = "ratio",
     device: str | torch.device = "cpu",
+    accepts: Callable[[str, str, float], bool] | None = None,
 ) -> int:
     """Write ``score``, ``cosine`` and both texts of each pair of a file, in its order; return the number of pairs.
 
     With ``pools``, embeddings of source and target sentences, the score is the margin over the ``k`` nearest in the
-    pools (computed on ``device``), else the cosine. Memory does not grow with the file.
+    pools (computed on ``device``), else the cosine. With ``accepts``, a function of both texts and the score, only
+    pairs for which it returns true are written. Memory does not grow with the file.
     """
     check_writable(output, source_files(source))
     check_source(source)
     pairs = iter(tqdm(read_pairs(source), desc="scoring", unit=" pairs", disable=None))
     blocks = iter(lambda: list(islice(pairs, _PAIRS_PER_BLOCK)), [])
     rows = (row for block in blocks for row in _rows(block, model, pools, k, margin, device))
+    if accepts is not None:
+        rows = (row for row in rows if accepts(row[2], row[3], float(row[0])))
     return write_table(output, COLUMNS, rows)
 
 

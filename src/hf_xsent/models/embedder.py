@@ -37,9 +37,10 @@ class SentenceEmbedder:
         dim: int | None = None,
         prompt: str = "",
     ) -> None:
-        longest = family(model.config.encoder_config).max_length(model.config.encoder_config)
-        if max_length is not None and not 2 <= max_length <= longest:
-            raise ModelError(f"max_length {max_length} does not fit: this encoder takes 2 to {longest} tokens")
+        self.longest_input: int = family(model.config.encoder_config).max_length(model.config.encoder_config)
+        if max_length is not None and not 2 <= max_length <= self.longest_input:
+            takes = f"this encoder takes 2 to {self.longest_input} tokens"
+            raise ModelError(f"max_length {max_length} does not fit: {takes}")
         width = model.config.encoder_config.hidden_size
         if dim is not None and not 1 <= dim <= width:
             raise ModelError(f"dim {dim} does not exist: the embeddings of this model have {width} dimensions")

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from hf_xsent.data.bitext import Bitext, load_bitext, resolve_sources
 from hf_xsent.data.cache import default_cache_dir
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.sides import TextSides
-from hf_xsent.errors import DataError, RecipeError, nearest
+from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.training.recipe import DataSettings
 
 
@@ -23,7 +20,7 @@ def check_bitext(arguments: DataSettings) -> None:
         return _check_unpaired(arguments, arguments.unpaired)
     if not arguments.data:
         raise RecipeError("no bitext to train on: give --data, such as de=pairs.tsv")
-    cleaning_rules(arguments.rules)
+    CleaningRules.parse(arguments.rules)
     options: Any = {"target_language": arguments.target_language, "columns": _columns(arguments.columns)}
     resolve_sources(arguments.data, links=arguments.links, link_words=arguments.link_words, **options)
     if arguments.dev:
@@ -54,7 +51,7 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bit
         return sides, load_bitext(arguments.dev, cleaning=None, **options) if arguments.dev else None
     train = load_bitext(
         arguments.data or [],
-        cleaning=cleaning_rules(arguments.rules) if arguments.clean else None,
+        cleaning=CleaningRules.parse(arguments.rules) if arguments.clean else None,
         max_pairs=arguments.max_pairs,
         links=arguments.links,
         link_words=arguments.link_words,
@@ -65,25 +62,6 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bit
     if arguments.dev_pairs == 0:
         return train, None
     return train.train_dev_split(arguments.dev_pairs)
-
-
-def cleaning_rules(stated: Sequence[str] | None) -> CleaningRules:
-    """Return the default rules, changed by ``name=value`` strings; ``null`` switches a rule off."""
-    types = {field.name: str(field.type) for field in fields(CleaningRules)}
-    changed = {}
-    for one in stated or []:
-        name, equals, text = one.partition("=")
-        if name not in types:
-            raise RecipeError(f"unknown cleaning rule {name!r}: use {', '.join(types)}" + nearest(name, types))
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
-            value = text
-        kind = "None" if value is None else type(value).__name__
-        if not equals or kind not in types[name].replace("float", "float | int"):
-            raise RecipeError(f"cleaning rule {name} takes {types[name]}, not {text!r}")
-        changed[name] = value
-    return CleaningRules(**changed)
 
 
 def _columns(columns: Sequence[str] | None) -> tuple[int | str, int | str] | None:

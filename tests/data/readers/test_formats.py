@@ -285,3 +285,12 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, kind: str) -> None:
 
     peak(100)
     assert peak(60_000) < 1.5 * peak(3_000) + 200_000
+
+
+def test_tables_of_scored_pairs_are_read_by_their_header(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text("score\tdocument\tsource\ttarget\n0.9\ta.txt\tein Hund\ta dog\n")
+    assert list(read_pairs(BitextSource("de", str(path)))) == [("ein Hund", "a dog")]
+    assert list(read_pairs(BitextSource("de", str(path), source_column=2, target_column=3)))[1] == ("ein Hund", "a dog")
+    path.write_text("score\tresult\nzwei\ttwo\n")
+    assert len(list(read_pairs(BitextSource("de", str(path))))) == 2

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from hf_xsent.data.languages import Language, find_language, scripts_of
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, RecipeError, nearest
+from hf_xsent.settings.reading import typed
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _WORD = re.compile(r"[^\W\d_]+")
 # Added to both lengths: a short sentence may well be three times as long in another language.
@@ -48,6 +52,24 @@ class CleaningRules:
     min_pieces: int | None = None
     max_pair_pieces: int | None = None
     tokenizer: str | None = None
+
+    @classmethod
+    def parse(cls, stated: Sequence[str] | None) -> Self:
+        """Return the default rules, changed by ``name=value`` strings; ``null`` switches a rule off.
+
+        >>> CleaningRules.parse(["max_characters=200", "copied_share=null"]).max_characters
+        200
+        """
+        types = get_type_hints(cls)
+        changed = {}
+        for one in stated or []:
+            name, equals, value = one.partition("=")
+            if name not in types:
+                raise RecipeError(f"unknown cleaning rule {name!r}: use {', '.join(types)}{nearest(name, types)}")
+            if not equals:
+                raise RecipeError(f"cleaning rule {name} takes a value: write {name}=VALUE")
+            changed[name] = typed(f"cleaning rule {name}", value, types[name])
+        return cls(**changed)
 
     def check(self, language: str, target_language: str = "en") -> Callable[[str, str], str | None]:
         """Return a function that returns the name of the rule that removes a pair, or None; ``repeated`` is ignored."""

@@ -84,6 +84,8 @@ def _read_tsv(source: BitextSource) -> Iterator[Row | DataError]:
     columns = [number if column is None else column for number, column in enumerate(stated)]
     header = any(isinstance(column, str) for column in columns)
     for number, line in lines_or_errors(path):
+        if number == 1 and stated == (None, None) and _is_header_of_scored_pairs(line):
+            columns, header = ["source", "target"], True
         if isinstance(line, DataError):
             if header:
                 raise line
@@ -104,6 +106,12 @@ def _read_tsv(source: BitextSource) -> Iterator[Row | DataError]:
                             "(numbered from 0); lines must be source<TAB>target")  # fmt: skip
         else:
             yield number, cells[first], cells[second]
+
+
+def _is_header_of_scored_pairs(line: str | DataError) -> bool:
+    """Return whether a line is the header that ``mine``, ``score`` and ``align-documents`` write."""
+    cells = [] if isinstance(line, DataError) else line.split("\t")
+    return cells[:1] == ["score"] and {"source", "target"} <= {*cells}
 
 
 def _read_moses(source: BitextSource) -> Iterator[Row | DataError]:

@@ -13,7 +13,13 @@ from typing import Any
 
 from hf_xsent.errors import MissingExtraError, RecipeError, nearest
 
-METRICS = ("translation_retrieval", "bitext_mining_f1", "rank_correlation", "alignment_error_rate")
+METRICS = (
+    "translation_retrieval",
+    "bitext_mining_f1",
+    "rank_correlation",
+    "alignment_error_rate",
+    "document_alignment_f1",
+)
 
 
 def load_metric(name: str, **options: Any) -> Any:

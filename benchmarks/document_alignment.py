@@ -1,0 +1,152 @@
+"""Measure document alignment: quality on gold alignments, and time and memory of the search as documents grow.
+
+  python benchmarks/document_alignment.py quality --data text_berg --models trained=runs/tr as_is=encoder
+  python benchmarks/document_alignment.py growth --sizes 1000 3000 10000 30000 --dense 1000 3000
+
+Quality: strict and lax precision, recall and F1, counted like vecalign's scorer, with and without skipped sentences;
+the weights were fitted on files 001 and 002. Growth: synthetic embeddings of 384 numbers, 8 of 10 sentences are aligned
+one to one, the others are joined or skipped; compared with a dense dynamic program in numpy over all cells, with the
+same beads. Each run is a separate process. Results are written to --output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FITTED_ON = ("001", "002")
+WIDTH = 384
+
+
+def quality(options: argparse.Namespace) -> dict[str, Any]:
+    """Align all files with each model."""
+    from hf_xsent.documents.alignment import align_documents, open_model
+    from hf_xsent.evaluation.document_alignment import document_alignment_scores, read_alignment
+
+    folder = Path(options.data)
+    names = sorted(path.name for path in (folder / "gold").iterdir())
+    gold = {name: read_alignment(folder / "gold" / name) for name in names}
+    results: dict[str, Any] = {}
+    for one in options.models:
+        label, _, path = one.partition("=")
+        model = open_model(path, pooling=options.pooling)
+        found = {}
+        for name in names:
+            sides = [(folder / code / name).read_text("utf-8").split("\n") for code in options.languages]
+            sides = [[line.strip() for line in side[:-1]] for side in sides]
+            found[name] = [(spans.source, spans.target) for spans in align_documents(*sides, model)]
+        groups = {
+            "fitted on": [n for n in names if n in FITTED_ON],
+            "others": [n for n in names if n not in FITTED_ON],
+            "all": names,
+        }
+        for group, some in groups.items():
+            paired = {name: [bead for bead in found[name] if all(bead)] for name in some}
+            for kind, beads in (("with skips", found), ("pairs only", paired)):
+                scores = document_alignment_scores([beads[name] for name in some], [gold[name] for name in some])
+                figures = {key: round(value, 2) for key, value in asdict(scores).items()}
+                results.setdefault(label, {}).setdefault(group, {})[kind] = figures
+                print(label, group, kind, figures, flush=True)
+    return results
+
+
+def synthetic(count: int) -> tuple[Any, Any, set[Any]]:
+    """Generate two documents of about ``count`` sentences, and their beads."""
+    from hf_xsent.documents.spans import Side
+
+    random = np.random.default_rng(0)
+    topic = 0.8 * random.standard_normal(WIDTH)
+    sides: tuple[list[Any], list[Any]] = ([], [])
+    gold = set()
+    while len(sides[0]) < count:
+        sizes = ((1, 1), (1, 2), (2, 1), (1, 0), (0, 1))[random.choice(5, p=[0.8, 0.07, 0.07, 0.03, 0.03])]
+        meanings, lengths = random.standard_normal((max(sizes), WIDTH)), random.integers(20, 200, max(sizes))
+        bead = []
+        for side, size in zip(sides, sizes, strict=True):
+            parts = [slice(None)] if size == 1 else [slice(place, place + 1) for place in range(size)]
+            bead.append(tuple(range(len(side), len(side) + size)))
+            for part in parts[:size]:
+                meaning = np.average(meanings[part], axis=0, weights=lengths[part])
+                vector = topic + meaning + 0.5 * random.standard_normal(WIDTH)
+                side.append((vector.astype(np.float32), lengths[part].sum()))
+        gold.add(tuple(bead))
+    built = [
+        Side(np.array([v for v, _ in side]), np.array([n for _, n in side], np.float32), np.zeros(len(side), np.int64))
+        for side in sides
+    ]
+    return built[0], built[1], gold
+
+
+def one_run(kind: str, count: int) -> dict[str, Any]:
+    """Search once; measure seconds, memory added to the peak, and strict precision and recall."""
+    import resource
+
+    from hf_xsent.documents import search as searching
+    from hf_xsent.documents.anchors import find_anchors
+    from hf_xsent.documents.beads import Weights
+
+    source, target, gold = synthetic(count)
+    if kind == "dense":
+        everything = np.zeros(len(source) + 1, np.int64), np.full(len(source) + 1, len(target))
+        searching.band = lambda *_: everything
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    started, cpu = time.perf_counter(), time.process_time()
+    beads = searching.search(source, target, find_anchors(source, target), Weights())
+    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+    memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    right = len({(tuple(one), tuple(other)) for one, other in beads} & gold)
+    return {
+        "sentences": [len(source), len(target)],
+        "seconds": round(seconds, 2),
+        "cpu_seconds": round(cpu, 2),
+        "mib_added": round(memory),
+        "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "strict_precision": round(100 * right / len(beads), 2),
+        "strict_recall": round(100 * right / len(gold), 2),
+    }
+
+
+def growth(options: argparse.Namespace) -> dict[str, Any]:
+    """Run each size in a separate process."""
+    results: dict[str, Any] = {}
+    for kind, sizes in (("hf-xsent", options.sizes), ("dense", options.dense)):
+        for size in sizes:
+            command = [sys.executable, __file__, "run", kind, str(size)]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            results.setdefault(kind, {})[str(size)] = json.loads(done.stdout)
+            print(kind, size, done.stdout.strip(), flush=True)
+    return results
+
+
+def main() -> None:
+    """Measure, print and store the results."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("quality", "growth", "run"))
+    parser.add_argument("run", nargs="*")
+    parser.add_argument("--data")
+    parser.add_argument("--languages", nargs=2, default=("de", "fr"))
+    parser.add_argument("--models", nargs="+", default=[])
+    parser.add_argument("--pooling", default="mean")
+    parser.add_argument("--sizes", type=int, nargs="*", default=[1000, 3000, 10_000, 30_000])
+    parser.add_argument("--dense", type=int, nargs="*", default=[1000, 3000])
+    parser.add_argument("--output", default="benchmarks/results/document_alignment.json")
+    options = parser.parse_args()
+    if options.what == "run":
+        print(json.dumps(one_run(options.run[0], int(options.run[1]))))
+        return
+    path = Path(options.output)
+    results = json.loads(path.read_text()) if path.is_file() else {}
+    results[options.what] = (quality if options.what == "quality" else growth)(options)
+    path.write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

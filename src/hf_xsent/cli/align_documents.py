@@ -1,0 +1,66 @@
+"""Align the sentences of documents with those of their translations, in order, and write the pairs.
+
+hf-xsent align-documents book.de.txt book.fr.txt --model runs/mine -o pairs.tsv
+hf-xsent align-documents "de/*.txt" "fr/*.txt" --model runs/mine -o pairs.jsonl --split text --languages de fr
+torchrun --nproc_per_node 8 --no-python hf-xsent align-documents …   # share the documents among processes
+
+Interrupted? The same command resumes: embeddings and alignments are cached in the work folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from hf_xsent.cli.flags import add_shared
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags without loading torch."""
+    add = parser.add_argument
+    add("source", help="A document, or a folder or glob of documents; plain or .gz, .bz2, .xz, .zst.")
+    add("target", help="Its translation, or a folder or glob of files with the same names.")
+    add("--model", required=True, help="Encode with this model: a folder or a Hub id.")
+    add("--output", "-o", required=True, metavar="FILE", help="Write the pairs to this TSV or JSONL file.")
+    split = "Documents have one sentence per line (lines), or running text to be split into sentences (text)."
+    add("--split", choices=("lines", "text"), default="lines", help=split)
+    languages = "Language codes of both sides, for splitting and for a check. (default: identified)"
+    add("--languages", nargs=2, metavar=("SOURCE", "TARGET"), help=languages)
+    score = "Minimum score of a pair: random sentences score 0, equal embeddings 1. (default: none)"
+    add("--threshold", type=float, help=score)
+    add("--work", metavar="FOLDER", help="Cache embeddings and alignments here. (default: OUTPUT.work)")
+    add("--max_length", type=int, help="Truncate sentences to N tokens. (default: 256, or the model's if longer)")
+    add_shared(parser, "--pooling", "--device")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Load the model, align, print the number of pairs."""
+    import os
+
+    from hf_xsent.documents.alignment import open_model
+    from hf_xsent.documents.pipeline import DocumentSettings, align_files
+    from hf_xsent.documents.reading import pair_documents
+    from hf_xsent.files import check_writable
+    from hf_xsent.logs import quiet_logs
+    from hf_xsent.mining.shards import Processes, default_device
+    from hf_xsent.mining.vectors import identify_model
+
+    quiet_logs()
+    languages = tuple(arguments.languages) if arguments.languages else None
+    settings = DocumentSettings(arguments.split, languages, arguments.threshold)
+    pairs = pair_documents(arguments.source, arguments.target)
+    check_writable(arguments.output, [file for _, *both in pairs for file in both])
+    device = arguments.device or default_device(int(os.environ.get("LOCAL_RANK", 0)))
+    embedder = open_model(arguments.model, arguments.pooling, arguments.max_length, device)
+    count = align_files(
+        arguments.source,
+        arguments.target,
+        arguments.output,
+        embedder,
+        identify_model(arguments.model, embedder),
+        arguments.work or f"{arguments.output}.work",
+        settings,
+        Processes(int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))),
+    )
+    if count is not None:
+        documents = f"{len(pairs):,} documents" if len(pairs) > 1 else "1 document"
+        print(f"{count:,} pairs of {documents} are in {arguments.output}")

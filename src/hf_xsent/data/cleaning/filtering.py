@@ -1,0 +1,132 @@
+"""Filter scored pairs by the cleaning rules, and by scores, numbers and near-duplicates."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from zlib import crc32
+
+import numpy as np
+
+from hf_xsent.data.cleaning.repeats import normalise
+from hf_xsent.data.cleaning.rules import CleaningCounts, CleaningRules
+from hf_xsent.data.identification import identify_language
+from hf_xsent.data.languages import find_language
+from hf_xsent.errors import DataError
+
+_NUMBER = re.compile(r"\d+(?:[.,:'’\u00a0\u202f]\d+)*")
+_GRAM = 5  # characters
+_HASHES, _BANDS = 64, 16
+_PAIRS_REMEMBERED = 1 << 17
+_SLOTS = 1 << 18
+
+
+@dataclass(frozen=True)
+class FilterRules(CleaningRules):
+    """The cleaning rules and three more. None switches off a number, False a flag.
+
+    min_score: score of a pair, the first column of the output.
+    min_number_overlap: share of numbers, of two or more digits, that are on both sides; pairs without numbers pass.
+    near_duplicates: remove a pair that shares at least this part of its 5-grams of bytes (estimated by MinHash) with
+        one of the last 131,072 retained pairs.
+    """
+
+    min_score: float | None = None
+    min_number_overlap: float | None = 0.5
+    near_duplicates: float | None = 0.8
+
+
+class PairFilter:
+    """Filter pair by pair in constant memory, and count what each rule removed."""
+
+    def __init__(self, rules: FilterRules, language: str = "und", target_language: str = "und") -> None:
+        self.rules = rules
+        self.counts = CleaningCounts()
+        self._removed_by: Callable[[str, str], str | None] = rules.check(language, target_language)
+        self._duplicates = None if rules.near_duplicates is None else NearDuplicates(rules.near_duplicates)
+
+    def accepts(self, source: str, target: str, score: float) -> bool:
+        """Return whether a pair passes all rules."""
+        self.counts.read += 1
+        rule = self._rule(source, target, score)
+        if rule is None:
+            self.counts.retained += 1
+        else:
+            self.counts.remove(rule)
+        return rule is None
+
+    def _rule(self, source: str, target: str, score: float) -> str | None:
+        rules = self.rules
+        if rules.min_score is not None and score < rules.min_score:
+            return "min_score"
+        if (rule := self._removed_by(source, target)) is not None:
+            return rule
+        if rules.min_number_overlap is not None and number_overlap(source, target) < rules.min_number_overlap:
+            return "min_number_overlap"
+        if self._duplicates is not None and self._duplicates.seen(source, target):
+            return "near_duplicates"
+        return None
+
+
+def number_overlap(source: str, target: str) -> float:
+    """Return the share of numbers, of two or more digits, that are on both sides; 1 without numbers.
+
+    >>> number_overlap("Im Jahr 1973 waren es 1.500 Franken.", "En 1973, c'était 1500 francs, et 80 centimes.")
+    0.8
+    """
+    one, other = _numbers(source), _numbers(target)
+    total = one.total() + other.total()
+    return 2 * (one & other).total() / total if total else 1.0
+
+
+def check_language(texts: Sequence[str], stated: str, name: str) -> None:
+    """Raise an error if texts seem to be in another language than stated."""
+    found = identify_language(texts)
+    if stated != "und" and found is not None and find_language(stated).code != found:
+        raise DataError(
+            f"{name} seems to be {find_language(found).name}, not {find_language(stated).name}: "
+            "check --language, --target_language and the columns"
+        )
+
+
+def _numbers(text: str) -> Counter[str]:
+    found = ("".join(str(int(one)) for one in number if one.isdecimal()) for number in _NUMBER.findall(text))
+    return Counter(number for number in found if len(number) > 1)
+
+
+class NearDuplicates:
+    """MinHash signatures of the last pairs, in tables of constant size (48 MiB)."""
+
+    def __init__(self, share: float) -> None:
+        self.share = share
+        random = np.random.default_rng(0)
+        self._factors = random.integers(1, 1 << 32, (_HASHES, 1), np.uint64) * np.uint64(2) + np.uint64(1)
+        self._offsets = random.integers(0, 1 << 63, (_HASHES, 1), np.uint64)
+        self._signatures = np.zeros((_PAIRS_REMEMBERED, _HASHES), np.uint32)
+        self._last = np.full((_BANDS, _SLOTS), -1, np.int32)
+        self._bands = np.arange(_BANDS)
+        self._multipliers = np.array(range(3, 3 + 2 * (_HASHES // _BANDS), 2), np.uint64)
+        self._count = 0
+
+    def seen(self, source: str, target: str) -> bool:
+        """Return whether a pair nearly equals an earlier one; store it if not."""
+        signature = self._signature(normalise(source) + "\0" + normalise(target))
+        mixed = signature.reshape(_BANDS, -1).astype(np.uint64) * self._multipliers
+        slots = (mixed.sum(1) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(64 - 18)).astype(np.int64)
+        candidates = np.unique(self._last[self._bands, slots])
+        candidates = candidates[candidates >= 0]
+        if len(candidates) and (self._signatures[candidates] == signature).mean(1).max() >= self.share:
+            return True
+        place = self._count % _PAIRS_REMEMBERED
+        self._signatures[place] = signature
+        self._last[self._bands, slots] = place
+        self._count += 1
+        return False
+
+    def _signature(self, text: str) -> np.ndarray:
+        raw = text.encode("utf-8", "surrogatepass")
+        grams = {crc32(raw[start : start + _GRAM]) for start in range(max(1, len(raw) - _GRAM + 1))}
+        hashes = np.fromiter(grams, np.uint64, len(grams))
+        return np.asarray(((hashes * self._factors + self._offsets) >> np.uint64(32)).min(1), np.uint32)

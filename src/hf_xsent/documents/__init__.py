@@ -1,0 +1,1 @@
+"""Align the sentences of two documents that are translations of each other."""

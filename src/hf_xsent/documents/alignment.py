@@ -1,0 +1,160 @@
+"""Align the sentences of two documents that are translations of each other, in order."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from os import PathLike, fspath
+
+import numpy as np
+
+from hf_xsent.documents.anchors import Anchors, find_anchors
+from hf_xsent.documents.beads import Weights
+from hf_xsent.documents.search import doubtful_spans, search
+from hf_xsent.documents.spans import Side
+from hf_xsent.errors import DataError
+from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.encodes import SupportsEncode, check_finite
+
+logger = logging.getLogger(__name__)
+
+MAX_LENGTH = 256  # tokens of a sentence; models trained on shorter sentences also gain from it
+_MAX_SIZE_RATIO = 20  # of the numbers of sentences; above it, warn
+_LOW_SCORE = 0.3  # the best pairs of unrelated documents score this much
+_MIN_ANCHORS = 20  # fewer anchors may be in any order by chance
+_MIN_SHARE_IN_ORDER = 0.5  # nearly 1 for documents in the same order, 2 / sqrt(anchors) for shuffled ones
+
+
+@dataclass(frozen=True)
+class AlignedSpans:
+    """Sentences of both documents that are translations, by their numbers from 0; one side may be empty.
+
+    With c the mean cosine of both spans with random sentences, the score is (cosine - c) / (1 - c): 0 for random
+    spans, 1 for equal embeddings. Skipped sentences have no score.
+    """
+
+    source: tuple[int, ...]
+    target: tuple[int, ...]
+    score: float | None
+
+
+def align_documents(
+    source_sentences: Sequence[str],
+    target_sentences: Sequence[str],
+    model: SupportsEncode | str | PathLike[str],
+    *,
+    source_paragraphs: Sequence[int] | None = None,
+    target_paragraphs: Sequence[int] | None = None,
+    weights: Weights | None = None,
+) -> list[AlignedSpans]:
+    """Align two lists of sentences, up to four of one side with up to four of the other, in order.
+
+    Every sentence is in exactly one result. ``model`` is an embedder, a folder or a Hub id. Paragraphs are a number
+    per sentence that increases through the document; aligned spans prefer to end where a paragraph ends.
+    """
+    for name, sentences in (("source", source_sentences), ("target", target_sentences)):
+        if not len(sentences):
+            raise DataError(f"the {name} document is empty: a document to align needs at least one sentence")
+    encoder = open_model(fspath(model)) if isinstance(model, (str, PathLike)) else model
+    source = Side.of(source_sentences, encoder.encode(list(source_sentences)), source_paragraphs)
+    target = Side.of(target_sentences, encoder.encode(list(target_sentences)), target_paragraphs)
+    return align_sides(source, target, encoder.encode, (source_sentences, target_sentences), weights=weights)
+
+
+def align_sides(
+    source: Side,
+    target: Side,
+    encode: Callable[[Sequence[str]], np.ndarray],
+    sentences: tuple[Sequence[str], Sequence[str]],
+    names: tuple[str, str] = ("source", "target"),
+    weights: Weights | None = None,
+) -> list[AlignedSpans]:
+    """Align documents whose sentences are encoded; errors and warnings name the documents by ``names``.
+
+    A first search composes the embeddings of spans from those of their sentences. Near every result that is not a
+    confident pair of single sentences, spans are encoded as one text for a second search.
+    """
+    weights = weights or Weights()
+    for side, name in ((source, names[0]), (target, names[1])):
+        check_finite(side.vectors, "float32", partial("sentence {1} (from 0) of {0}".format, name))
+    _check_sizes(source, target, names)
+    anchors = find_anchors(source, target)
+    _check_order(anchors, names)
+    beads = search(source, target, anchors, weights)
+    doubtful = doubtful_spans(source, target, anchors, beads)
+    if any(doubtful):
+        source, target = (
+            side.with_spans(spans, encode([" ".join(texts[end - size : end]) for size, end in spans]))
+            if spans
+            else side
+            for side, spans, texts in zip((source, target), doubtful, sentences, strict=True)
+        )
+        beads = search(source, target, anchors, weights)
+    found = [
+        AlignedSpans(tuple(one), tuple(other), _score(source, target, anchors, one, other) if one and other else None)
+        for one, other in beads
+    ]
+    _check_scores(found, names)
+    return found
+
+
+def open_model(
+    name_or_path: str, pooling: str | None = None, max_length: int | None = None, device: str | None = None
+) -> SentenceEmbedder:
+    """Open a model; its default maximum length is 256 tokens if the encoder takes as many, or the model's if longer."""
+    embedder = SentenceEmbedder.from_pretrained(name_or_path, pooling=pooling, max_length=max_length, device=device)
+    if max_length is None:
+        embedder.max_length = max(embedder.max_length, min(MAX_LENGTH, embedder.longest_input))
+    return embedder
+
+
+def _check_sizes(source: Side, target: Side, names: tuple[str, str]) -> None:
+    """Warn if one document has many times as many sentences as the other."""
+    shorter, longer = sorted((len(source), len(target)))
+    if longer > _MAX_SIZE_RATIO * shorter:
+        logger.warning(
+            "%s has %d sentences but %s has %d: split both into sentences; if one translates only a part of the "
+            "other, align that part, or use hf-xsent mine",
+            names[0],
+            len(source),
+            names[1],
+            len(target),
+        )
+
+
+def _check_order(anchors: Anchors, names: tuple[str, str]) -> None:
+    """Raise an error for documents whose sentences are translations but in another order."""
+    count, rising = len(anchors.source), len(anchors.in_order)
+    enough = _MIN_SHARE_IN_ORDER * count
+    if count >= _MIN_ANCHORS and rising < enough and float(np.median(anchors.score)) > _LOW_SCORE:
+        order = "the reverse order" if anchors.falling > max(rising, enough) else "another order"
+        raise DataError(
+            f"{names[1]} has the sentences of {names[0]} in {order}: of {count} confident pairs only {rising} are in "
+            "the same order; use hf-xsent mine, which ignores order"
+        )
+
+
+def _check_scores(found: Sequence[AlignedSpans], names: tuple[str, str]) -> None:
+    """Warn if the scores are those of unrelated texts."""
+    scores = np.array([one.score for one in found if one.score is not None])
+    low, middle, high = np.quantile(scores, (0.1, 0.5, 0.9)) if len(scores) else (0.0, 0.0, 0.0)
+    if middle < _LOW_SCORE:
+        logger.warning(
+            "%s and %s are hardly translations: half of the scores are below %.2f (a tenth below %.2f, a tenth above "
+            "%.2f; translations score 0.5 and more): check both languages, and whether the model supports them",
+            *names,
+            middle,
+            low,
+            high,
+        )
+
+
+def _score(source: Side, target: Side, anchors: Anchors, one: range, other: range) -> float:
+    span, translation = (
+        side.spans(numbers.stop, numbers.stop + 1)[len(numbers), 0]
+        for side, numbers in ((source, one), (target, other))
+    )
+    chance = (span @ anchors.scale.target_mean + translation @ anchors.scale.source_mean) / 2
+    return round(float((span @ translation - chance) / max(1 - chance, 1e-3)), 6)

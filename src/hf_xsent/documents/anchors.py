@@ -1,0 +1,133 @@
+"""Find confident sentence pairs: they calibrate the scores and bound the search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hf_xsent.documents.beads import Scale
+from hf_xsent.documents.spans import Side
+
+_SAMPLE = 4096
+_ROWS_AT_ONCE = 512
+_MIN_MARGIN = 0.5  # of the median margin of mutual neighbours
+_ANCHORS_IN_BAND = 3  # before and after each sentence
+_BAND_MARGIN = 12  # sentences beyond these anchors
+_MAX_BAND = 2048
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """Mutual nearest neighbours, and those that have the same order in both documents."""
+
+    source: np.ndarray
+    target: np.ndarray
+    score: np.ndarray  # (cosine - chance) / (1 - chance): 0 for a random pair, 1 for equal embeddings
+    in_order: np.ndarray  # indices of the longest increasing subsequence
+    falling: int  # length of the longest decreasing subsequence
+    scale: Scale
+
+
+def find_anchors(source: Side, target: Side) -> Anchors:
+    """Find mutual nearest neighbours of a sample of the source sentences, in time linear in both documents."""
+    rows = np.unique(np.linspace(0, len(source) - 1, min(_SAMPLE, len(source))).astype(np.int64))
+    means = _mean_unit_vector(source), _mean_unit_vector(target)
+    chance = _chance(source, means[1]), _chance(target, means[0])
+    best, margins = _nearest(source, target, rows, chance)
+    found = np.unique(best)
+    back, _ = _nearest(target, source, found, chance[::-1])
+    mutual = back[np.searchsorted(found, best)] == rows
+    rows, best, margins = rows[mutual], best[mutual], margins[mutual]
+    random = (chance[0][rows] + chance[1][best]) / 2
+    typical = max(float(np.median(margins)) if len(margins) else 0.0, 1e-3)
+    confident = margins >= _MIN_MARGIN * typical
+    rows, best = rows[confident], best[confident]
+    score = margins[confident] / np.maximum(1 - random[confident], 1e-3)
+    ratio = float(target.lengths.sum() + len(target)) / float(source.lengths.sum() + len(source))
+    return Anchors(
+        rows,
+        best,
+        score,
+        longest_increasing(best),
+        len(longest_increasing(-best)),
+        Scale(means[0], means[1], typical, ratio),
+    )
+
+
+def band(anchors: Anchors, source_length: int, target_length: int) -> tuple[np.ndarray, ...]:
+    """Return the first and last target position to search before each source sentence, and after the last.
+
+    The band extends from the third anchor before to the third anchor after, so that a single wrong anchor does not
+    bound it. Between distant anchors it follows the line between them with a maximum width, so memory is linear.
+    """
+    path_rows = np.concatenate(([-1], anchors.source[anchors.in_order], [source_length])) + 0.5
+    path_columns = np.concatenate(([-1], anchors.target[anchors.in_order], [target_length])) + 0.5
+    positions = np.arange(source_length + 1)
+    behind = np.searchsorted(path_rows, positions - _BAND_MARGIN)
+    ahead = np.searchsorted(path_rows, positions + _BAND_MARGIN, side="right") - 1
+    line = np.interp(positions, path_rows, path_columns)
+    lowest = np.maximum(path_columns[np.clip(behind - _ANCHORS_IN_BAND, 0, None)] - _BAND_MARGIN, line - _MAX_BAND / 2)
+    highest = path_columns[np.clip(ahead + _ANCHORS_IN_BAND, None, len(path_columns) - 1)] + _BAND_MARGIN
+    highest = np.minimum(highest, line + _MAX_BAND / 2)
+    low = np.clip(np.floor(np.minimum.accumulate(lowest[::-1])[::-1]), 0, target_length).astype(np.int64)
+    high = np.clip(np.ceil(np.maximum.accumulate(highest)), 0, target_length).astype(np.int64)
+    low[0], high[-1] = 0, target_length
+    high[:-1] = np.maximum(high[:-1], low[1:])  # rows overlap, so that a path exists
+    return low, high
+
+
+def longest_increasing(values: np.ndarray) -> np.ndarray:
+    """Return the indices of a longest strictly increasing subsequence.
+
+    >>> longest_increasing(np.array([3, 1, 2, 9, 4])).tolist()
+    [1, 2, 4]
+    """
+    tails: list[int] = []
+    ends: list[int] = []
+    before = np.full(len(values), -1)
+    for place, value in enumerate(values.tolist()):
+        length = int(np.searchsorted(tails, value))
+        before[place] = ends[length - 1] if length else -1
+        if length == len(tails):
+            tails.append(value)
+            ends.append(place)
+        else:
+            tails[length], ends[length] = value, place
+    chain = []
+    place = ends[-1] if ends else -1
+    while place >= 0:
+        chain.append(place)
+        place = int(before[place])
+    return np.array(chain[::-1], dtype=np.int64)
+
+
+def _mean_unit_vector(side: Side) -> np.ndarray:
+    total = np.zeros(side.vectors.shape[1], np.float64)
+    for start in range(0, len(side), _ROWS_AT_ONCE):
+        total += side.unit_vectors(slice(start, start + _ROWS_AT_ONCE)).sum(0)
+    return np.asarray(total / len(side) * (1 - 1 / len(side)), np.float32)  # the translation itself may be one of them
+
+
+def _chance(side: Side, mean: np.ndarray) -> np.ndarray:
+    """Return the mean cosine of each sentence with the sentences of the other document."""
+    parts = [
+        side.unit_vectors(slice(start, start + _ROWS_AT_ONCE)) @ mean for start in range(0, len(side), _ROWS_AT_ONCE)
+    ]
+    return np.concatenate(parts)
+
+
+def _nearest(
+    side: Side, other: Side, rows: np.ndarray, chance: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the best sentence of the other document for each of ``rows``, and its cosine minus chance."""
+    best, margins = np.zeros(len(rows), np.int64), np.full(len(rows), -np.inf, np.float32)
+    vectors = side.unit_vectors(rows)
+    for start in range(0, len(other), _ROWS_AT_ONCE):
+        block = vectors @ other.unit_vectors(slice(start, start + _ROWS_AT_ONCE)).T
+        block -= chance[1][start : start + _ROWS_AT_ONCE] / 2
+        places = block.argmax(1)
+        values = block[np.arange(len(rows)), places]
+        better = values > margins
+        best[better], margins[better] = places[better] + start, values[better]
+    return best, margins - chance[0][rows] / 2

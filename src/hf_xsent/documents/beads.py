@@ -1,0 +1,133 @@
+"""Score beads, pairs of a source span and a target span, by weighted features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from hf_xsent.documents.spans import LONGEST_SPAN, Side
+
+SIZES = [(a, b) for a in range(1, LONGEST_SPAN + 1) for b in range(1, LONGEST_SPAN + 1)]
+_REACH = LONGEST_SPAN + 1  # the features of a bead use spans that end up to this many sentences earlier
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights of the features of a bead and of a skipped sentence, as log odds.
+
+    The similarity of two spans is (cosine - chance) / (typical - chance) with the cosines of random sentences and of
+    typical translations in these documents: 0 for random spans, 1 for a typical translation.
+    """
+
+    similarity: float = 6.68
+    similarity_by_size: float = 2.61  # times the mean number of sentences of both sides
+    longer: float = -4.08  # similarity with one sentence more, minus similarity
+    shorter: float = 1.2  # similarity with one sentence less, minus similarity
+    length_ratio: float = -3.21  # absolute logarithm of the ratio of lengths, relative to that of the documents
+    bead: float = 0.29
+    size: float = -2.47  # times the mean number of sentences of both sides, above 1
+    unequal: float = 0.6  # more than one sentence on either side
+    both_several: float = 0.9  # more than one sentence on both sides
+    paragraph_inside: float = -1.5  # times the number of paragraph ends within the spans
+    paragraph_unequal: float = -1.0  # a paragraph ends with one span only
+    skip: float = 1.55
+    skip_length: float = -1.68  # times a quarter of the logarithm of the skipped characters
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Return the names in order; those of skipped sentences are last."""
+        return [field.name for field in fields(cls)]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Statistics of the two documents that normalise similarities and lengths."""
+
+    source_mean: np.ndarray  # mean unit vector of the source sentences
+    target_mean: np.ndarray
+    typical: float  # cosine of a typical translation, minus chance
+    length_ratio: float  # target characters per source character
+
+
+def bead_features(
+    source: Side, target: Side, scale: Scale, rows: tuple[int, int], columns: tuple[int, int]
+) -> dict[tuple[int, int], np.ndarray]:
+    """Return features × rows × columns of the beads of each size that end before these sentences of both sides.
+
+    Ignore the cells whose spans would start before the document.
+    """
+    (top, bottom), (left, right) = rows, columns
+    first_row, first_column = top - _REACH, left - _REACH
+    similarity = _similarities(source, target, scale, (first_row, bottom + 1), (first_column, right + 1))
+    here = _Window(similarity, _REACH, bottom - top, right - left)
+    source_lengths = source.span_lengths(top, bottom) * scale.length_ratio + 8
+    target_lengths = target.span_lengths(left, right) + 8
+    crossed = source.crossed_paragraphs(top, bottom), target.crossed_paragraphs(left, right)
+    unequal_ends = (source.paragraph_ends(top, bottom)[:, None] != target.paragraph_ends(left, right)).astype(
+        np.float32
+    )
+    features = {}
+    for a, b in SIZES:
+        own = here(a, b)
+        longer = [here(a + 1, b), here(a + 1, b, 1, 0)] if a < LONGEST_SPAN else []
+        longer += [here(a, b + 1), here(a, b + 1, 0, 1)] if b < LONGEST_SPAN else []
+        shorter = [here(a - 1, b), here(a - 1, b, -1, 0)] if a > 1 else []
+        shorter += [here(a, b - 1), here(a, b - 1, 0, -1)] if b > 1 else []
+        ratio = np.log(source_lengths[a][:, None] / target_lengths[b])
+        size = (a + b) / 2
+        values = (
+            own,
+            size * own,
+            np.maximum.reduce(longer) - own if longer else 0.0,
+            np.maximum.reduce(shorter) - own if shorter else 0.0,
+            np.minimum(np.abs(ratio), 2),
+            1.0,
+            size - 1,
+            float((a, b) != (1, 1)),
+            float(a > 1 and b > 1),
+            crossed[0][a][:, None] + crossed[1][b],
+            unequal_ends,
+        )
+        features[a, b] = np.stack([np.broadcast_to(value, own.shape).astype(np.float32) for value in values])
+    return features
+
+
+def skip_features(side: Side, length_ratio: float = 1.0) -> np.ndarray:
+    """Return features × sentences of skipping a sentence."""
+    return np.stack([np.ones(len(side)), np.log(side.lengths * length_ratio + 1) / 4])
+
+
+def _similarities(
+    source: Side, target: Side, scale: Scale, rows: tuple[int, int], columns: tuple[int, int]
+) -> np.ndarray:
+    """Return the similarity of all spans by both sizes; 0 for spans outside the document."""
+    spans, others = _padded_spans(source, *rows), _padded_spans(target, *columns)
+    shape = (LONGEST_SPAN + 1, LONGEST_SPAN + 1, spans.shape[1], others.shape[1])
+    flat = spans.reshape(-1, spans.shape[2]), others.reshape(-1, others.shape[2])
+    chance = (flat[0] @ scale.target_mean)[:, None] + flat[1] @ scale.source_mean
+    cosines = (flat[0] @ flat[1].T - chance / 2) / scale.typical
+    inside = np.any(flat[0], axis=1)[:, None] & np.any(flat[1], axis=1)
+    cosines *= inside
+    return cosines.reshape(shape[0], shape[2], shape[1], shape[3]).swapaxes(1, 2)
+
+
+def _padded_spans(side: Side, start: int, stop: int) -> np.ndarray:
+    """Return ``side.spans``, with zeros where ``start`` or ``stop`` are outside the document."""
+    inside = max(start, 0), min(stop, len(side) + 1)
+    spans = side.spans(*inside)
+    return np.pad(spans, ((0, 0), (inside[0] - start, stop - inside[1]), (0, 0)))
+
+
+@dataclass(frozen=True)
+class _Window:
+    """Similarities of the spans that end at each cell, or at an offset from it."""
+
+    similarity: np.ndarray
+    margin: int
+    rows: int
+    columns: int
+
+    def __call__(self, a: int, b: int, down: int = 0, along: int = 0) -> np.ndarray:
+        top, left = self.margin + down, self.margin + along
+        return np.asarray(self.similarity[a, b, top : top + self.rows, left : left + self.columns])

@@ -1,0 +1,160 @@
+"""Align files of documents and write the pairs to one file; an interrupted run resumes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from hf_xsent.data.identification import identify_language
+from hf_xsent.data.languages import find_language
+from hf_xsent.data.readers.compression import is_jsonl
+from hf_xsent.documents.alignment import align_sides, logger
+from hf_xsent.documents.reading import SPLITS, pair_documents, read_document
+from hf_xsent.documents.spans import Side
+from hf_xsent.documents.splitting import Document
+from hf_xsent.errors import DataError, nearest
+from hf_xsent.files import check_writable, digest, file_digest, write_arrays
+from hf_xsent.mining.output import one_line, write_lines, write_table
+from hf_xsent.mining.shards import Processes, RunShards
+from hf_xsent.models.encodes import SupportsEncode
+
+COLUMNS = ("score", "document", "source_numbers", "target_numbers", "source", "target")
+_TEXTS_PER_FILE = 4096
+_VERSION = 1  # of the files in the work folder
+
+
+@dataclass(frozen=True)
+class DocumentSettings:
+    """How to read documents, and the minimum score of pairs."""
+
+    split: str = "lines"
+    languages: tuple[str, str] | None = None
+    threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raise an error for unknown languages and ways to split."""
+        if self.split not in SPLITS:
+            raise DataError(f"unknown split {self.split!r}: use {' or '.join(SPLITS)}{nearest(self.split, SPLITS)}")
+        for language in self.languages or ():
+            find_language(language)
+
+
+@dataclass(frozen=True)
+class AlignmentShard:
+    """The alignment of two files, written as JSON Lines."""
+
+    name: str
+    source: Path
+    target: Path
+    settings: DocumentSettings
+    identity: dict[str, str]
+    work: Path
+
+    @property
+    def path(self) -> Path:
+        """Return the file of aligned sentences, named by all that determines it."""
+        stated = asdict(self.settings) | {"threshold": None}
+        decisive = [_VERSION, self.identity, stated, file_digest(self.source), file_digest(self.target)]
+        return self.work / "aligned" / f"{digest(decisive)}.jsonl"
+
+    def run(self, model: SupportsEncode | None) -> None:
+        """Read, encode, align, write."""
+        assert model is not None
+        files, languages = (self.source, self.target), self.settings.languages or (None, None)
+        documents = [read_document(*one) for one in zip(files, [self.settings.split] * 2, languages, strict=True)]
+        _check_languages(files, documents, self.settings.languages)
+        source, target = (
+            Side.of(document.sentences, self._encode(model, document.sentences), document.paragraphs)
+            for document in documents
+        )
+        texts, names = (documents[0].sentences, documents[1].sentences), (str(self.source), str(self.target))
+        aligned = align_sides(source, target, partial(self._encode, model), texts, names)
+        rows = []
+        for spans in aligned:
+            if spans.score is None:
+                continue
+            row: dict[str, Any] = {"score": spans.score, "document": self.name}
+            numbered = zip(("source", "target"), documents, (spans.source, spans.target), strict=True)
+            for side, document, numbers in numbered:
+                row[f"{side}_numbers"] = [document.numbers[number] for number in numbers]
+                row[side] = " ".join(document.sentences[number] for number in numbers)
+            rows.append(json.dumps(row, ensure_ascii=False))
+        write_lines(self.path, rows)
+
+    def _encode(self, model: SupportsEncode, texts: Sequence[str]) -> np.ndarray:
+        """Encode the texts that are not cached in the work folder yet."""
+        parts = []
+        starts = range(0, len(texts), _TEXTS_PER_FILE)
+        for start in tqdm(starts, desc="encoding", unit=" batches", delay=2, leave=False, disable=None):
+            some = texts[start : start + _TEXTS_PER_FILE]
+            path = self.work / "vectors" / f"{digest([self.identity, some])}.npy"
+            if not path.is_file():
+                write_arrays(path, np.asarray(model.encode(some), np.float32))
+            parts.append(np.load(path, mmap_mode="r"))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def align_files(
+    source: str,
+    target: str,
+    output: str | Path,
+    model: SupportsEncode,
+    identity: dict[str, str],
+    work: str | Path,
+    settings: DocumentSettings | None = None,
+    run: RunShards | None = None,
+) -> int | None:
+    """Align files, folders or globs, and write the pairs of all documents to one TSV (``COLUMNS``) or JSONL file.
+
+    Numbers are of lines, or of sentences of running text, from 1. ``work`` caches embeddings and alignments, so that
+    an interrupted run resumes. Of several processes, the first writes the output and returns the number of pairs.
+    """
+    settings, run = settings or DocumentSettings(), run or Processes()
+    pairs = pair_documents(source, target)
+    files = [file for _, *both in pairs for file in both]
+    check_writable(output, files)
+    check_writable(Path(work) / "aligned" / "part", files)
+    for file in files if len(pairs) > 1 else ():
+        read_document(file, settings.split)  # report bad files before encoding
+    shards = [AlignmentShard(name, one, other, settings, identity, Path(work)) for name, one, other in pairs]
+    run(shards, "aligning", model)
+    if isinstance(run, Processes) and run.rank:
+        return None
+    rows = _rows(shards, settings.threshold)
+    if is_jsonl(Path(output).name):
+        return write_lines(output, (json.dumps(row, ensure_ascii=False) for row in rows))
+    return write_table(output, COLUMNS, ([_cell(row[column]) for column in COLUMNS] for row in rows))
+
+
+def _rows(shards: Sequence[AlignmentShard], threshold: float | None) -> Iterator[dict[str, Any]]:
+    for shard in shards:
+        with shard.path.open(encoding="utf-8") as file:
+            for line in file:
+                row: dict[str, Any] = json.loads(line) | {"document": shard.name}
+                if threshold is None or row["score"] >= threshold:
+                    yield row
+
+
+def _cell(value: Any) -> str:
+    """Format numbers of sentences as 4 or 4-6."""
+    if isinstance(value, list):
+        return str(value[0]) if len(value) == 1 else f"{value[0]}-{value[-1]}"
+    return f"{value:.6f}" if isinstance(value, float) else one_line(value)
+
+
+def _check_languages(files: Sequence[Path], documents: Sequence[Document], languages: tuple[str, str] | None) -> None:
+    """Warn if a document seems to be in another language than stated, or both in the same."""
+    found = [identify_language(document.sentences) for document in documents]
+    for file, code, stated in zip(files, found, languages or (None, None), strict=True):
+        if stated is not None and code is not None and find_language(stated).code != code:
+            names = find_language(code).name, find_language(stated).name
+            logger.warning("%s seems to be %s, not %s: check the file and --languages", file, *names)
+    if found[0] is not None and found[0] == found[1] and languages is None:
+        logger.warning("%s and %s both seem to be %s: check the files", *files, find_language(found[0]).name)

@@ -1,0 +1,120 @@
+"""Find the best monotone alignment of two documents by dynamic programming over beads within a band."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from hf_xsent.documents.anchors import Anchors, band
+from hf_xsent.documents.beads import SIZES, Weights, bead_features, skip_features
+from hf_xsent.documents.spans import LONGEST_SPAN, Side, Span
+
+_ROWS_AT_ONCE = 64
+_CELLS_AT_ONCE = 1 << 16
+_MIN_SIMILARITY = 0.7  # of a confident pair; 1 is a typical translation
+_CONFIDENT_NEIGHBOURS = 1  # beads before and after that must be confident, too
+_IMPOSSIBLE = np.float64(-1e12)
+_SKIP_TARGET, _SKIP_SOURCE = 0, 1  # backpointers; k + 2 is a bead of SIZES[k]
+
+Bead = tuple[range, range]
+
+
+def search(source: Side, target: Side, anchors: Anchors, weights: Weights) -> list[Bead]:
+    """Align both documents.
+
+    Memory is one byte per cell of the band plus one block of scores; time is linear in the cells.
+    """
+    low, high = band(anchors, len(source), len(target))
+    values = np.array([getattr(weights, name) for name in Weights.names()])
+    skips = len(values) - 2
+    source_skips = values[skips:] @ skip_features(source, anchors.scale.length_ratio)
+    target_skips = np.concatenate(([0.0], np.cumsum(values[skips:] @ skip_features(target))))
+    choices: list[np.ndarray] = []
+    recent: list[np.ndarray] = []  # scores of the last rows, each over its band
+    for row, scores in _rows(source, target, anchors, values[:skips].astype(np.float32), low, high):
+        left, right = int(low[row]), int(high[row]) + 1
+        best = np.full(right - left, _IMPOSSIBLE)
+        choice = np.full(right - left, _SKIP_SOURCE, np.uint8)
+        if row == 0:
+            best[0] = 0
+        else:
+            _overlay(best, left, recent[-1] + source_skips[row - 1], int(low[row - 1]))
+        for number, (a, b) in enumerate(SIZES):
+            if a > row:
+                break
+            before = np.full(right - left, _IMPOSSIBLE)
+            _overlay(before, left, recent[-a], int(low[row - a]) + b)
+            before += scores[number]
+            better = before > best
+            best[better] = before[better]
+            choice[better] = number + 2
+        skipped = np.maximum.accumulate(best - target_skips[left:right]) + target_skips[left:right]
+        choice[skipped > best + 1e-9] = _SKIP_TARGET
+        choices.append(choice)
+        recent = [*recent[1 - LONGEST_SPAN :], np.where(skipped > best + 1e-9, skipped, best)]
+    return _trace(choices, low, len(source), len(target))
+
+
+def doubtful_spans(source: Side, target: Side, anchors: Anchors, beads: Sequence[Bead]) -> tuple[list[Span], ...]:
+    """List the spans of both sides to encode as one text: those near a bead that is not a confident single pair."""
+    confident = np.array([_is_confident(source, target, anchors, one, other) for one, other in beads])
+    settled = confident.copy()
+    for distance in range(1, _CONFIDENT_NEIGHBOURS + 1):
+        settled[distance:] &= confident[:-distance]
+        settled[:-distance] &= confident[distance:]
+    chosen: tuple[list[Span], list[Span]] = ([], [])
+    for spans, length, ranges in zip(chosen, (len(source), len(target)), zip(*beads, strict=True), strict=True):
+        inside = np.zeros(length + 1, np.int64)
+        for numbers, is_settled in zip(ranges, settled, strict=True):
+            inside[numbers.start + 1 : numbers.stop + 1] = not is_settled
+        total = np.cumsum(inside)
+        for size in range(2, LONGEST_SPAN + 1):
+            ends = np.arange(size, length + 1)
+            spans += [(size, end) for end in ends[total[ends] - total[ends - size] == size].tolist()]
+    return chosen
+
+
+def _is_confident(source: Side, target: Side, anchors: Anchors, one: range, other: range) -> bool:
+    if len(one) != 1 or len(other) != 1:
+        return False
+    scale = anchors.scale
+    vectors = source.unit_vectors(np.array(one))[0], target.unit_vectors(np.array(other))[0]
+    chance = (vectors[0] @ scale.target_mean + vectors[1] @ scale.source_mean) / 2
+    return bool(vectors[0] @ vectors[1] - chance >= _MIN_SIMILARITY * scale.typical)
+
+
+def _overlay(line: np.ndarray, start: int, other: np.ndarray, other_start: int) -> None:
+    """Copy the overlap of another row into this one; both start at a column."""
+    first, last = max(start, other_start), min(start + len(line), other_start + len(other))
+    if first < last:
+        line[first - start : last - start] = other[first - other_start : last - other_start]
+
+
+def _rows(
+    source: Side, target: Side, anchors: Anchors, weights: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield each row of the band with the scores, sizes × columns, of all beads that end there."""
+    row = 0
+    while row <= len(source):
+        stop = row + 1
+        while stop <= len(source) and stop - row < _ROWS_AT_ONCE:
+            if (stop + 1 - row) * (high[stop] + 1 - low[row]) > _CELLS_AT_ONCE:
+                break
+            stop += 1
+        left = int(low[row])
+        features = bead_features(source, target, anchors.scale, (row, stop), (left, int(high[stop - 1]) + 1))
+        scores = np.stack([np.tensordot(weights, features[size], 1) for size in SIZES])
+        for number in range(row, stop):
+            yield number, scores[:, number - row, low[number] - left : high[number] + 1 - left]
+        row = stop
+
+
+def _trace(choices: list[np.ndarray], low: np.ndarray, row: int, column: int) -> list[Bead]:
+    beads = []
+    while row or column:
+        choice = int(choices[row][column - low[row]])
+        a, b = SIZES[choice - 2] if choice > _SKIP_SOURCE else (choice, 1 - choice)
+        beads.append((range(row - a, row), range(column - b, column)))
+        row, column = row - a, column - b
+    return beads[::-1]

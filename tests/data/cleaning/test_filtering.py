@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+
+from hf_xsent.data.cleaning.filtering import FilterRules, NearDuplicates, PairFilter, check_language, number_overlap
+from hf_xsent.errors import DataError, RecipeError
+
+
+def test_each_rule_counts_what_it_removed() -> None:
+    rules = FilterRules.parse(["min_score=0.5"])
+    pairs = PairFilter(rules, "de", "fr")
+    long = "Die Hütte liegt am Rand des Gletschers und ist im Sommer offen"
+    cases = [
+        (long, "La cabane est au bord du glacier et ouverte en été", 0.9, True),
+        (f"{long}.", "La cabane est au bord du glacier et ouverte en été.", 0.9, False),  # near_duplicates
+        ("Der Weg", "Le chemin", 0.4, False),  # min_score
+        ("Im Jahr 1973", "En 1937", 0.8, False),  # min_number_overlap
+        ("Kurz", "Une phrase qui est bien trop longue pour un seul mot court", 0.9, False),  # max_length_ratio
+        ("Im Jahr 1973", "En 1973", 0.8, True),
+    ]
+    assert [pairs.accepts(*case[:3]) for case in cases] == [case[3] for case in cases]
+    assert pairs.counts.removed == dict.fromkeys(
+        ("near_duplicates", "min_score", "min_number_overlap", "max_length_ratio"), 1
+    )
+    assert (pairs.counts.read, pairs.counts.retained) == (6, 2)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "overlap"),
+    [
+        ("1.500 Franken", "1,500 francs", 1.0),
+        ("১৯৭৩ সালে", "in 1973", 1.0),
+        ("3 Hunde", "trois chiens", 1.0),  # a single digit may well be a word
+        ("1973 und 1974", "1973", 2 / 3),
+        ("1973", "no number", 0.0),
+    ],
+)
+def test_numbers_in_any_script(source: str, target: str, overlap: float) -> None:
+    assert number_overlap(source, target) == pytest.approx(overlap)
+
+
+def test_near_duplicates_and_no_others() -> None:
+    seen = NearDuplicates(0.8)
+    first = "The committee met on Tuesday to discuss the new rules for mountain huts in the western Alps."
+    assert not seen.seen(first, "x")
+    assert seen.seen(first.replace("Tuesday", "Monday"), "x")
+    assert not seen.seen("Glaciers in the western Alps have lost a third of their length since the new rules.", "x")
+
+
+@pytest.mark.parametrize(
+    ("stated", "message"),
+    [
+        ("min_scor=1", "unknown cleaning rule 'min_scor': .* did you mean 'min_score'"),
+        ("min_score=high", "cleaning rule min_score takes a number, not 'high'"),
+        ("identical", "cleaning rule identical takes a value"),
+    ],
+)
+def test_bad_rules_are_refused(stated: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        FilterRules.parse([stated])
+
+
+def test_a_wrong_language_is_refused() -> None:
+    texts = ["Das ist nicht der Hund, den ich auf der Straße gesehen habe."]
+    check_language(texts, "de", "the source side")
+    check_language(texts, "und", "the source side")
+    with pytest.raises(DataError, match="the source side seems to be German, not French"):
+        check_language(texts, "fr", "the source side")

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hf_xsent import align_documents
+from hf_xsent.documents.anchors import find_anchors
+from hf_xsent.documents.beads import Weights
+from hf_xsent.documents.search import search
+from hf_xsent.documents.spans import LONGEST_SPAN, Side
+from hf_xsent.errors import DataError
+
+
+def sentences(language: str, *meanings: Any) -> list[str]:
+    return [f"{language}: " + " ".join(f"{1000 + one}" for one in some) for some in meanings]
+
+
+def words(first: int, count: int = 4) -> list[int]:
+    return [10 * first + number for number in range(count)]
+
+
+def links(found: Any) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    return [(one.source, one.target) for one in found]
+
+
+def test_equal_documents_are_aligned_one_to_one(model: Any) -> None:
+    meanings = [words(number) for number in range(30)]
+    found = align_documents(sentences("de", *meanings), sentences("fr", *meanings), model)
+    assert links(found) == [((number,), (number,)) for number in range(30)]
+    assert all(one.score is not None and 0.7 < one.score <= 1 for one in found)
+
+
+def test_sentences_are_joined_and_skipped(model: Any) -> None:
+    source = [words(0), words(1) + words(2), words(3), words(4), words(90), words(5), words(6)]
+    target = [words(0), words(1), words(2), words(3) + words(4), words(5), words(91), words(92), words(6)]
+    found = align_documents(sentences("de", *source), sentences("fr", *target), model)
+    assert [one for one in links(found) if all(one)] == [
+        ((0,), (0,)), ((1,), (1, 2)), ((2, 3), (3,)), ((5,), (4,)), ((6,), (7,)),
+    ]  # fmt: skip
+    assert {one for one in links(found) if not all(one)} == {((4,), ()), ((), (5,)), ((), (6,))}
+
+
+def test_every_sentence_is_in_one_result_and_in_order(model: Any) -> None:
+    random = np.random.default_rng(3)
+    source = [words(int(one)) for one in np.sort(random.integers(0, 40, 25))]
+    target = [words(int(one)) for one in np.sort(random.integers(0, 40, 31))]
+    found = align_documents(sentences("de", *source), sentences("fr", *target), model)
+    assert [number for one in found for number in one.source] == list(range(25))
+    assert [number for one in found for number in one.target] == list(range(31))
+    assert max(len(side) for one in found for side in (one.source, one.target)) <= LONGEST_SPAN
+
+
+def test_a_long_insertion_is_skipped(model: Any) -> None:
+    source = [words(number) for number in range(40)]
+    target = source[:20] + [words(number) for number in range(1000, 1400)] + source[20:]
+    found = align_documents(sentences("de", *source), sentences("fr", *target), model)
+    assert [one for one in links(found) if all(one)] == [
+        ((number,), (number + (400 if number >= 20 else 0),)) for number in range(40)
+    ]
+
+
+def test_one_sentence_a_side(model: Any) -> None:
+    assert links(align_documents(["de: 1001"], ["fr: 1001"], model)) == [((0,), (0,))]
+
+
+def test_paragraphs_attract_the_ends_of_spans(model: Any) -> None:
+    """The middle sentence belongs to both neighbours equally; the paragraphs decide."""
+    source = [words(0) + words(7, 2), words(7, 2) + words(1)]
+    target = [words(0), words(7, 2), words(1)]
+    texts = sentences("de", *source), sentences("fr", *target)
+    ends = [
+        links(align_documents(*texts, model, source_paragraphs=[0, 1], target_paragraphs=paragraphs))
+        for paragraphs in ([0, 0, 1], [0, 1, 1])
+    ]
+    assert ends == [[((0,), (0, 1)), ((1,), (2,))], [((0,), (0,)), ((1,), (1, 2))]]
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_an_empty_document_is_refused(model: Any, side: int) -> None:
+    texts = [["de: 1001"], ["fr: 1001"]]
+    texts[side] = []
+    with pytest.raises(DataError, match=f"the {('source', 'target')[side]} document is empty"):
+        align_documents(texts[0], texts[1], model)
+
+
+def test_reversed_and_shuffled_documents_are_refused(model: Any) -> None:
+    source = [words(number) for number in range(60)]
+    with pytest.raises(DataError, match="in the reverse order: .* use hf-xsent mine"):
+        align_documents(sentences("de", *source), sentences("fr", *source[::-1]), model)
+    order = np.random.default_rng(0).permutation(60)
+    with pytest.raises(DataError, match="in another order: .* use hf-xsent mine"):
+        align_documents(sentences("de", *source), sentences("fr", *(source[one] for one in order)), model)
+
+
+def test_unrelated_documents_are_warned_of(model: Any, caplog: pytest.LogCaptureFixture) -> None:
+    source, target = ([words(first + number) for number in range(30)] for first in (0, 500))
+    with caplog.at_level(logging.WARNING):
+        align_documents(sentences("de", *source), sentences("fr", *target), model)
+    assert "are hardly translations: half of the scores are below" in caplog.text
+
+
+def test_one_side_many_times_longer_is_warned_of(model: Any, caplog: pytest.LogCaptureFixture) -> None:
+    target = [words(number) for number in range(50)]
+    with caplog.at_level(logging.WARNING):
+        found = align_documents(sentences("de", *target[20:22]), sentences("fr", *target), model)
+    assert "source has 2 sentences but target has 50" in caplog.text
+    assert [one for one in links(found) if all(one)] == [((0,), (20,)), ((1,), (21,))]
+
+
+def test_span_vectors_are_weighted_means_of_sentence_vectors() -> None:
+    vectors = np.random.default_rng(0).standard_normal((6, 5)).astype(np.float32)
+    lengths = np.array([3, 10, 7, 2, 5, 9], np.float32)
+    spans = Side(vectors, lengths, np.zeros(6)).spans(0, 7)
+    for size in range(1, LONGEST_SPAN + 1):
+        for end in range(7):
+            rows = slice(end - size, end)
+            expected = (vectors[rows] * (lengths[rows, None] + 4)).sum(0) if end >= size else np.zeros(5)
+            expected = expected / max(np.linalg.norm(expected), 1e-12)
+            np.testing.assert_allclose(spans[size, end], expected, atol=1e-6)
+
+
+def test_blocks_of_rows_change_nothing(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    meanings = [words(number // 2 if number % 5 else number) for number in range(80)]
+    sides = [Side.of(texts, model.encode(texts)) for texts in (sentences("de", *meanings), sentences("fr", *meanings))]
+    anchors = find_anchors(*sides)
+    whole = search(*sides, anchors, Weights())
+    monkeypatch.setattr("hf_xsent.documents.search._ROWS_AT_ONCE", 3)
+    assert search(*sides, anchors, Weights()) == whole

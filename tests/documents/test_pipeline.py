@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hf_xsent.data.readers.formats import read_pairs
+from hf_xsent.data.readers.sources import BitextSource
+from hf_xsent.documents.pipeline import COLUMNS, DocumentSettings, align_files
+from hf_xsent.errors import DataError, OutputError
+from hf_xsent.mining.shards import Processes
+
+IDENTITY = {"model": "meanings"}
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import test_pipeline
+from conftest import Meanings
+
+count, replace = [0], Path.replace
+def counted(self, target):
+    count[0] += 1
+    if count[0] == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return replace(self, target)
+Path.replace = counted
+folder = Path(sys.argv[3])
+test_pipeline.align(folder, Meanings())
+"""
+
+
+def text(language: str, *numbers: int) -> str:
+    return "".join(f"{language}: {1000 + one} {2000 + one}\n" for one in numbers)
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Path:
+    for language in ("de", "fr"):
+        (tmp_path / language).mkdir()
+    (tmp_path / "de" / "a.txt").write_text(text("de", *range(12)))
+    (tmp_path / "fr" / "a.txt").write_text("\n" + text("fr", 0, 1, 2, 50, *range(3, 12)))
+    (tmp_path / "de" / "b.txt").write_text(text("de", *range(20, 30)))
+    (tmp_path / "fr" / "b.txt").write_text(text("fr", *range(20, 30)))
+    return tmp_path
+
+
+def align(folder: Path, model: Any, output: str = "out.tsv", **settings: Any) -> Any:
+    return align_files(
+        f"{folder}/de", f"{folder}/fr", folder / output, model, IDENTITY, folder / "work", DocumentSettings(**settings)
+    )
+
+
+def test_pairs_of_all_documents_are_read_back_as_bitext(folders: Path, model: Any) -> None:
+    assert align(folders, model) == 22
+    rows = [line.split("\t") for line in (folders / "out.tsv").read_text().splitlines()]
+    assert rows[0] == list(COLUMNS)
+    assert rows[4][1:] == ["a.txt", "4", "6", "de: 1003 2003", "fr: 1003 2003"]  # line 1 is empty, line 5 skipped
+    assert rows[-1][1:4] == ["b.txt", "10", "10"]
+    pairs = list(read_pairs(BitextSource("de", str(folders / "out.tsv"), "fr")))
+    assert pairs[0] == ("de: 1000 2000", "fr: 1000 2000") and len(pairs) == 22
+
+
+def test_json_lines_hold_the_numbers_of_spans(folders: Path, model: Any) -> None:
+    (folders / "de" / "a.txt").write_text("de: 1000 2000\nde: 1001 2001 1002 2002\n")
+    (folders / "fr" / "a.txt").write_text(text("fr", 0, 1, 2))
+    align(folders, model, "out.jsonl")
+    row = json.loads((folders / "out.jsonl").read_text().splitlines()[1])
+    assert (row["source_numbers"], row["target_numbers"]) == ([2], [2, 3])
+    assert row["target"] == "fr: 1001 2001 fr: 1002 2002"
+    assert len(list(read_pairs(BitextSource("de", str(folders / "out.jsonl"), "fr")))) == 12
+
+
+def test_a_second_run_encodes_nothing_that_is_cached(folders: Path, model: Any) -> None:
+    align(folders, model)
+    whole, encoded = (folders / "out.tsv").read_bytes(), len(model.encoded)
+    (folders / "out.tsv").unlink()
+    align(folders, model)
+    assert (folders / "out.tsv").read_bytes() == whole and len(model.encoded) == encoded
+    align(folders, model, threshold=2.0)
+    assert (folders / "out.tsv").read_text() == "\t".join(COLUMNS) + "\n"
+    assert len(model.encoded) == encoded
+    (folders / "fr" / "b.txt").write_text(text("fr", *range(20, 31)))
+    align(folders, model)
+    assert not any("1001 2001" in one for one in model.encoded[encoded:])  # only the document that changed
+
+
+@pytest.mark.parametrize("file", [3, 7, *(pytest.param(file, marks=pytest.mark.slow) for file in (1, 2, 4, 6))])
+def test_a_run_that_is_killed_ends_the_same(file: int, folders: Path, model: Any) -> None:
+    align(folders, model)
+    whole = (folders / "out.tsv").read_bytes()
+    for path in [folders / "out.tsv", *(folders / "work").rglob("*.*")]:
+        path.unlink()
+    code = [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(file), str(folders)]
+    done = subprocess.run(code, capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert not (folders / "out.tsv").exists()
+    align(folders, model)
+    assert (folders / "out.tsv").read_bytes() == whole
+
+
+def test_processes_share_the_documents(folders: Path, model: Any) -> None:
+    arguments = f"{folders}/de", f"{folders}/fr", folders / "out.tsv", model, IDENTITY, folders / "work"
+    second = Processes(1, 2)
+    align(folders, model)  # in place of the first process, for whose shard the second waits
+    (folders / "out.tsv").unlink()
+    assert align_files(*arguments, run=second) is None
+    assert not (folders / "out.tsv").exists()
+
+
+def test_a_language_that_was_not_stated_is_warned_of(
+    tmp_path: Path, model: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Random:
+        def encode(self, sentences: list[str]) -> np.ndarray:
+            return np.random.default_rng(0).standard_normal((len(sentences), 8)).astype(np.float32)
+
+    (tmp_path / "a").write_text("Das ist nicht der Hund, den ich auf der Straße gesehen habe.\n" * 3)
+    settings = DocumentSettings(languages=("fr", "de"))
+    with caplog.at_level(logging.WARNING):
+        align_files(*[f"{tmp_path}/a"] * 2, tmp_path / "o.tsv", Random(), {}, tmp_path / "w", settings)
+    assert f"{tmp_path}/a seems to be German, not French" in caplog.text
+
+
+def test_bad_input_is_refused_before_anything_is_encoded(folders: Path, model: Any) -> None:
+    with pytest.raises(OutputError, match="would overwrite an input"):
+        align(folders, model, "de/a.txt")
+    (folders / "fr" / "b.txt").write_bytes(b"\x00\x01")
+    with pytest.raises(DataError, match="binary"):
+        align(folders, model)
+    with pytest.raises(DataError, match="unknown split 'line'"):
+        DocumentSettings(split="line")
+    with pytest.raises(DataError, match="unknown language code"):
+        DocumentSettings(languages=("german", "fr"))
+    assert not model.encoded

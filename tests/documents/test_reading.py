@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from hf_xsent.documents.reading import pair_documents, read_document
+from hf_xsent.errors import DataError
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "a.txt is empty: a document to align needs"),
+        (b" \n\n", "a.txt is empty"),
+        (b"%PDF\x00\x01", "a.txt is a binary file: convert it to plain text"),
+        (b"one\ntw\xf6\n", "a.txt:2: not UTF-8"),
+    ],
+)
+def test_bad_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "a.txt").write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        read_document(tmp_path / "a.txt")
+
+
+def test_compressed_text_is_split_by_its_language(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "a.txt.gz", "wt", encoding="utf-8") as file:
+        file.write("\ufeffEs ist der 3. Mai. Die Sonne scheint auf das Haus, aber es ist nicht warm.")
+    found = read_document(tmp_path / "a.txt.gz", "text")
+    assert found.sentences == ["Es ist der 3. Mai.", "Die Sonne scheint auf das Haus, aber es ist nicht warm."]
+
+
+def _files(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).write_text("x\n")
+
+
+def test_folders_are_paired_by_names(tmp_path: Path) -> None:
+    _files(tmp_path, "de/a.txt", "de/b/c.txt", "fr/b/c.txt.gz", "fr/a.txt")
+    pairs = pair_documents(str(tmp_path / "de"), str(tmp_path / "fr"))
+    assert [(name, str(other.relative_to(tmp_path))) for name, _, other in pairs] == [
+        ("a.txt", "fr/a.txt"), ("b/c.txt", "fr/b/c.txt.gz"),
+    ]  # fmt: skip
+
+
+def test_globs_are_paired_by_their_wildcards(tmp_path: Path) -> None:
+    _files(tmp_path, "1.de.txt", "2.de.txt", "1.fr.txt", "2.fr.txt")
+    pairs = pair_documents(str(tmp_path / "*.de.txt"), str(tmp_path / "*.fr.txt"))
+    assert [(name, one.name, other.name) for name, one, other in pairs] == [
+        ("1", "1.de.txt", "1.fr.txt"), ("2", "2.de.txt", "2.fr.txt"),
+    ]  # fmt: skip
+
+
+def test_a_file_without_partner_is_reported(tmp_path: Path) -> None:
+    _files(tmp_path, "de/a.txt", "de/b.txt", "fr/a.txt")
+    with pytest.raises(DataError, match=r"b.txt has no file to align with"):
+        pair_documents(str(tmp_path / "de"), str(tmp_path / "fr"))
+    with pytest.raises(DataError, match="no file matches"):
+        pair_documents(str(tmp_path / "*.x"), str(tmp_path / "fr"))
+    with pytest.raises(DataError, match="no such file"):
+        pair_documents(str(tmp_path / "de/a.txt"), str(tmp_path / "x"))
