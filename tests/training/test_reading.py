@@ -416,7 +416,7 @@ def test_help_is_grouped_by_objective_with_ranges_and_defaults(shown: str) -> No
     assert groups == [*OBJECTIVES]
     words = " ".join(shown.split())
     assert f"--objectives.{TR}.temperature X" in words
-    assert "Divide cosines by this; lower is sharper. (above 0; default: 0.05)" in words
+    assert "Divide cosines by this; a lower value weights hard negatives more. (above 0; default: 0.05)" in words
     assert "{source_to_target,target_to_source,both}" in words
     for one in ("start:", "model:", "data:", "run:", "training:"):
         assert f"\n{one}\n" in shown

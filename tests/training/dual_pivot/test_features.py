@@ -90,7 +90,7 @@ def test_what_cannot_be_is_told(cache: FeatureCache, model: DualPivotForPreTrain
         FeatureRows(TextSides({"de": (["Brot", "Milch"], ["Brot", "Milch"])}), cache)
     with torch.no_grad():
         model.encoder.embeddings.word_embeddings.weight.fill_(torch.inf)
-    with pytest.raises(DataError, match="'Brot' has a feature that is not finite in float32"):
+    with pytest.raises(DataError, match="'Brot' has a NaN or infinite feature in float32"):
         cache.layer_sums(["Brot"])
     model.config.encoder_fingerprint = None
     with pytest.raises(ModelError, match="features are stored by the encoder's fingerprint"):

@@ -99,7 +99,7 @@ def test_a_dry_run_encodes_a_few_sentences(run: Run, caplog: pytest.LogCaptureFi
     monkeypatch.setattr(pretrain, "_SENTENCES_OF_DRY_RUN", 5)
     with caplog.at_level("INFO", logger="hf_xsent"):
         run.start("--dry_run", "true", features=None)
-    encoded = [message for message in caplog.messages if "lacks features" in message]
+    encoded = [message for message in caplog.messages if "into the feature cache" in message]
     assert encoded and all("of 5 sentences" in message or "of 4 sentences" in message for message in encoded)
     assert any("features of all sentences, once: about" in one for one in caplog.messages)
     assert not run.out.exists()
