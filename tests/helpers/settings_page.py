@@ -33,7 +33,8 @@ transformers' `TrainingArguments` is a key and a flag, too; the tables list only
 `objectives` chooses the losses and their settings, such as
 `objectives: {translation_ranking: {weight: 1.0, temperature: 0.05}}`; a number alone is the weight. On the command
 line, `--objectives a=1 b=0.8` chooses the objectives a and b with these weights, and
-`--objectives.a.temperature 0.02` changes a setting of a. If only one of the chosen objectives has that setting, `--temperature 0.02` does the same.
+`--objectives.a.temperature 0.02` changes a setting of a. If only one of the chosen objectives has that setting,
+`--temperature 0.02` does the same.
 
 In the tables, N is a whole number, X a number, TEXT a string, VALUE … one or more values (a list in a recipe), and
 {a,b} the allowed values. An empty default means not set.

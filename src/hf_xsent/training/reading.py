@@ -167,6 +167,6 @@ def _setting_of_flag(flag: str, chosen: Mapping[str, Any], known: Iterable[str])
         raise RecipeError(f"--{flag} is a setting of several objectives: write {ways}")
     elsewhere = [name for name in OBJECTIVES if flag in declared(objective_class(name).Settings)]
     if elsewhere:
-        raise RecipeError(f"--{flag} is a setting of {' and '.join(elsewhere)}, which this run does not train: see --objectives")
+        raise RecipeError(f"--{flag} is a setting of {' and '.join(elsewhere)}, which this run does not train with")
     words = {setting for settings in owned.values() for setting in settings}
     raise RecipeError(f"unknown flag --{flag}" + nearest(flag, [*known, *words]))
