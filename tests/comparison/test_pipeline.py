@@ -149,7 +149,7 @@ def test_sigterm_stops_with_the_exit_code_of_schedulers_and_is_given_back():
 
 def test_two_comparisons_do_not_share_a_folder(study: StudyFile, tmp_path: Path):
     study.out.mkdir()
-    with FileLock(study.out / "lock"), pytest.raises(OutputError, match="another comparison works in"):
+    with FileLock(study.out / "lock"), pytest.raises(OutputError, match="another comparison is running in"):
         compare(study.write(), study.out)
     with pytest.raises(OutputError, match="is a file"):
         compare(study.path, study.path)
