@@ -187,7 +187,7 @@ def test_languages_get_their_embeddings(run: Run) -> None:
         (
             {"objectives": {"distillation": 1}},
             RecipeError,
-            "distillation needs a teacher: give its setting teacher",
+            "distillation needs a teacher model: give --teacher",
         ),
         (
             {"objectives": {"distillation": {"teacher": "{folder}/nowhere"}}},
@@ -197,9 +197,9 @@ def test_languages_get_their_embeddings(run: Run) -> None:
         (
             {"objectives": {"distillation": {"teacher": "x"}}, "training_mlp": True},
             RecipeError,
-            "distillation trains the embeddings that remain, training_mlp others",
+            "without training_mlp: remove one of them",
         ),
-        ({"lora_alpha": 4}, RecipeError, "give lora_rank, too"),
+        ({"lora_alpha": 4}, RecipeError, "set lora_rank too"),
         ({"frozen_layers": 4}, RecipeError, "frozen_layers 4 does not fit: this encoder has 3 layers"),
         ({"frozen_layers": -1}, RecipeError, "frozen_layers -1 is not at least 0"),
         ({"early_stopping_patience": 0}, RecipeError, "early_stopping_patience 0 is not at least 1"),
