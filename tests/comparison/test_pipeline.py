@@ -98,7 +98,7 @@ def test_a_comparison_that_is_stopped_saves_the_run_at_work_and_goes_on_from_the
     with pytest.raises(KeyboardInterrupt):
         train_and_measure(run, stop)
     (checkpoint,) = run.training.glob("checkpoint-*")
-    assert run.steps_done < 150 and not run.trained and run.failure() is None
+    assert run.steps_done < 150 and not run.has_model and run.failure() is None
     before = run.metrics()[: int(checkpoint.name.split("-")[1])]
     assert compare(study.path, study.out)["runs"][0]["state"] == "finished"
     assert run.metrics()[: len(before)] == before  # of the first piece, as it was logged then
@@ -119,7 +119,7 @@ def test_a_run_that_is_killed_is_told_and_goes_on_from_its_checkpoint(study: Stu
     assert not train_and_measure(run, kill)
     failure = run.failure()
     assert failure == {"while": "training", "exit_code": -9, "message": "killed by SIGKILL, perhaps out of memory"}
-    assert not run.trained
+    assert not run.has_model
     first = run.metrics()[0]
     assert train_and_measure(run) and run.finished and run.failure() is None
     assert run.metrics()[0] == first
@@ -149,7 +149,7 @@ def test_sigterm_stops_with_the_exit_code_of_schedulers_and_is_given_back():
 
 def test_two_comparisons_do_not_share_a_folder(study: StudyFile, tmp_path: Path):
     study.out.mkdir()
-    with FileLock(study.out / "lock"), pytest.raises(OutputError, match="another comparison works in"):
+    with FileLock(study.out / "lock"), pytest.raises(OutputError, match="another comparison is running in"):
         compare(study.write(), study.out)
     with pytest.raises(OutputError, match="is a file"):
         compare(study.path, study.path)

@@ -70,7 +70,7 @@ def test_momentum_in_half_precision_is_refused(tmp_path: Path, _deepspeed_seems_
     arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, bf16=True)
     check_momentum_contrast(arguments)
     arguments.deepspeed = {"zero_optimization": {"stage": 2}}
-    with pytest.raises(HfXsentError, match="in half precision, in which its small steps are lost"):
+    with pytest.raises(HfXsentError, match="in half precision, which rounds its small updates"):
         check_momentum_contrast(arguments)
 
 
@@ -82,5 +82,5 @@ def test_fp16_on_a_cpu_would_change_nothing_and_is_refused(tmp_path: Path) -> No
 @pytest.mark.parametrize("flag", ["fsdp", "deepspeed"])
 def test_what_only_the_launcher_enables_is_refused(flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"ACCELERATE_USE_{flag.upper()}", "true")
-    with pytest.raises(HfXsentError, match=f"give --{flag} to the script"):
+    with pytest.raises(HfXsentError, match=f"pass --{flag} to the script"):
         AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True)

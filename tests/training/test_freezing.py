@@ -81,7 +81,7 @@ def test_gradients_above_are_those_of_the_whole_model(
 
 
 def test_a_model_with_nothing_to_train_is_refused(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="^with frozen_layers 3 nothing is left to train: freeze fewer$"):
+    with pytest.raises(RecipeError, match="^frozen_layers 3 freezes all weights: freeze fewer layers$"):
         _trainer(encoder_folders["bert"], tmp_path, frozen_layers=3)
     with pytest.raises(RecipeError, match="^frozen_layers 4 does not fit: this encoder has 3 layers$"):
         _trainer(encoder_folders["bert"], tmp_path, frozen_layers=4)

@@ -154,7 +154,7 @@ def test_languages_get_their_embeddings(run: Run) -> None:
 @pytest.mark.parametrize(
     ("changes", "kind", "told"),
     [
-        ({"model": None}, RecipeError, "no encoder to start from: give --model"),
+        ({"model": None}, RecipeError, "no starting encoder: give --model"),
         ({"data": None}, RecipeError, "no bitext to train on: give --data"),
         ({"output_dir": None}, RecipeError, "no output folder: give --output_dir"),
         ({"data": ["de={folder}/nowhere.tsv"]}, DataError, "nowhere.tsv"),
@@ -186,7 +186,7 @@ def test_languages_get_their_embeddings(run: Run) -> None:
         (
             {"objectives": {"distillation": 1}},
             RecipeError,
-            "distillation needs a teacher: give its setting teacher",
+            "distillation needs a teacher model: give --teacher",
         ),
         (
             {"objectives": {"distillation": {"teacher": "{folder}/nowhere"}}},
@@ -277,7 +277,7 @@ def test_a_model_folder_that_will_not_do_is_told_before_it_is_loaded(
         "bare": "holds no tokenizer: save one into it",
         "unknown": "the encoder family 'distilbert' is not supported",
         "decoder": "a decoder cannot encode sentences",
-        "small": f"has {len(tokenizer)} pieces but its encoder only 7 embeddings: they do not belong together",
+        "small": f"has {len(tokenizer)} tokens, but its encoder only 7 embeddings",
         "unpadded": "has no padding token: set pad_token and save it again",
     }
     for name, told in expected.items():

@@ -374,7 +374,7 @@ def test_settings_that_exclude_each_other(tmp_path: Path) -> None:
 )
 def test_a_written_recipe_gives_an_equal_one(tmp_path: Path, flags: list[str]) -> None:
     first = _flags("--model", "some/encoder", "--output_dir", str(tmp_path / "out"), *flags)
-    write_recipe(tmp_path, "pretrain", first.stated(), first.training)
+    write_recipe(tmp_path, "pretrain", first.to_dict(), first.training)
     second = read_recipe([str(tmp_path / "recipe.yaml")])
     assert (second.start, second.data, second.run) == (first.start, first.data, first.run)
     assert type(second.config) is type(first.config)
@@ -416,7 +416,7 @@ def test_help_is_grouped_by_objective_with_ranges_and_defaults(shown: str) -> No
     assert groups == [*OBJECTIVES]
     words = " ".join(shown.split())
     assert f"--objectives.{TR}.temperature X" in words
-    assert "Divide cosines by this; lower is sharper. (above 0; default: 0.05)" in words
+    assert "Divide cosines by this; a lower value weights hard negatives more. (above 0; default: 0.05)" in words
     assert "{source_to_target,target_to_source,both}" in words
     for one in ("start:", "model:", "data:", "run:", "training:"):
         assert f"\n{one}\n" in shown

@@ -77,7 +77,7 @@ def test_a_teacher_that_wants_to_know_the_language_is_refused(encoder_folders: d
     encoder = encoder_folders["bert"]
     DapForSentenceEmbedding.from_backbone(str(encoder), languages=["de", "en"]).save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(encoder).save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match="cannot encode text by itself: this model has language embeddings") as error:
+    with pytest.raises(ModelError, match="cannot encode text alone: this model has language embeddings") as error:
         Teacher.load(str(tmp_path), 32, CPU)
     assert "\n" not in str(error.value)
 

@@ -1,1 +1,1 @@
-"""Methods from one start with one budget, over seeds and poolings: trained, measured and reported side by side."""
+"""Compare methods: train them from one encoder with one budget, over seeds and poolings, measure and report them."""

@@ -1,4 +1,4 @@
-"""Run a study: check everything, train and measure each run in a separate process, and write the report."""
+"""Run a study: check it, train and measure each run in a separate process, and write the report."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _POLL_SECONDS = 0.5
 
 
 def compare(file: str | Path, output: str | Path, changes: Sequence[str] = ()) -> dict[str, Any]:
-    """Run what is missing of the study, write the report after each run, and return it as data.
+    """Run the unfinished runs of a study, write the report after each run, and return the report as data.
 
-    A failed run is listed in the report, does not stop the others, and is tried again by the next call.
+    The report lists failed runs; the other runs continue, and the next call tries failed runs again.
     """
     study, output = read_study(file, changes), Path(output)
     with _locked(output), raising_on_sigterm():
@@ -44,7 +44,7 @@ def compare(file: str | Path, output: str | Path, changes: Sequence[str] = ()) -
 
 
 def list_runs(file: str | Path, output: str | Path, changes: Sequence[str] = ()) -> list[Run]:
-    """Check the study and list its runs; for a budget in minutes, train some steps to measure the pace."""
+    """Check the study and list its runs; for a budget in minutes, measure each method's pace by a short run."""
     with _locked(Path(output)):
         return _prepare(read_study(file, changes), Path(output))
 
@@ -57,15 +57,15 @@ def _prepare(study: Study, output: Path) -> list[Run]:
     if study.budget.unit == "minutes":
         check_data(variants)
     runs = plan_runs(study, variants, output, identities, _pace)
-    left = {(run.method, run.pooling) for run in runs if not (run.finished or run.trained)}
+    left = {(run.method, run.pooling) for run in runs if not (run.finished or run.has_model)}
     check_data(variant for variant in variants if (variant.method.name, variant.pooling) in left)
     return runs
 
 
 def _run_all(study: Study, runs: Sequence[Run], output: Path) -> None:
-    """Run one after the other, with a progress bar over all steps."""
+    """Run the unfinished runs one after the other, with a progress bar over all steps."""
     left = [run for run in runs if not run.finished]
-    logger.info("%d of %d runs are left to do", len(left), len(runs))
+    logger.info("%d of %d runs are unfinished", len(left), len(runs))
     with tqdm(total=sum(run.steps for run in left), unit="step", desc="comparing", disable=None) as bar:
         done = 0
 
@@ -81,7 +81,7 @@ def _run_all(study: Study, runs: Sequence[Run], output: Path) -> None:
 
 
 def _pace(trial: Run) -> float:
-    """Measure pairs per second by a short run, whose metrics the next call reads again."""
+    """Return the pairs per second of a short run; train it if its metrics are missing."""
     pace = pairs_per_second(trial)
     if pace is None:
         logger.info("measuring the pace of %s", trial.name)
@@ -89,16 +89,16 @@ def _pace(trial: Run) -> float:
         pace = pairs_per_second(trial)
     if pace is None:
         reason = (trial.failure() or {}).get("message", "its steps were not logged")
-        raise TrainingError(f"the pace of {trial.name} could not be measured: {reason} ({trial.folder})")
+        raise TrainingError(f"cannot measure the pace of {trial.name}: {reason} ({trial.folder})")
     return pace
 
 
 @contextmanager
 def _locked(output: Path) -> Iterator[None]:
-    """Lock the folder: two comparisons in it would train the same runs."""
+    """Lock the folder, because two comparisons in it would train the same runs."""
     if output.is_file():
         raise OutputError(f"the output folder {output} is a file: choose another name")
-    with lock(output / "lock", f"another comparison works in {output}: wait for it, or choose another folder"):
+    with lock(output / "lock", f"another comparison is running in {output}: wait for it, or choose another --output"):
         yield
 
 
@@ -126,7 +126,7 @@ def train_and_measure(run: Run, watch: Callable[[Run], None] = lambda run: None)
 
 
 def _wait(process: subprocess.Popen[bytes], watch: Callable[[], None]) -> int:
-    """Wait for the exit code; an exception here ends the process, too, after it has saved."""
+    """Wait for the exit code; after an exception here, terminate the process and wait until it has saved."""
     with process:
         try:
             while process.poll() is None:
@@ -144,7 +144,7 @@ def _wait(process: subprocess.Popen[bytes], watch: Callable[[], None]) -> int:
 
 
 def _reason(code: int, text: str) -> str:
-    """Return the name of a signal, the message of an ``HfXsentError``, or the last line of the log."""
+    """Describe a failure by its signal, by its ``HfXsentError``, or else by the last line of the log."""
     if code < 0:
         name = signal.Signals(-code).name
         return f"killed by {name}" + (", perhaps out of memory" if name == "SIGKILL" else "")
@@ -155,13 +155,13 @@ def _reason(code: int, text: str) -> str:
 
 @contextmanager
 def raising_on_sigterm() -> Iterator[None]:
-    """Raise ``Stopped`` on SIGTERM, which spot machines send, so that the current run saves."""
+    """Raise ``Stopped`` on SIGTERM, which spot machines send, so that the current run saves a checkpoint."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(number: int, frame: Any) -> None:
-        raise Stopped("stopped: the same command continues from here")
+        raise Stopped("stopped by SIGTERM: the same command resumes the study")
 
     before = signal.signal(signal.SIGTERM, stop)
     try:

@@ -1,4 +1,4 @@
-"""Check the recipes of a study as training does, and plan its runs, before anything is trained."""
+"""Check the recipes of a study by the checks of training, and plan its runs, before any training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hf_xsent.training.bitext import load_train_and_dev
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.reading import read_recipe
 
-PACE_STEPS, FIRST_STEPS = 10, 3  # to measure a method's pace; the first ones set up and do not count
+PACE_STEPS, FIRST_STEPS = 10, 3  # to measure a method's pace; the first steps are warm-up
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Variant:
 
     method: Method
     pooling: str
-    recipe: dict[str, Any]  # without seed and steps
+    recipe: dict[str, Any]  # without model, pooling, seed and steps
     plan: Plan | None  # None for an untrained method
 
 
 def check_methods(study: Study, cache_dir: Path) -> list[Variant]:
-    """Check each recipe as training does, before data is read."""
+    """Check each recipe by the checks of training, before data is read."""
     family(load_encoder_config(study.model))
     load_tokenizer(study.model)
     return [_check(study, method, pooling, cache_dir) for method in study.methods for pooling in method.poolings]
@@ -70,13 +70,13 @@ def _check_untrained_pivot(model: str, method: Method, pooling: str) -> None:
 
 
 def untrained_settings(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of an untrained dual pivot, whose embedding is the average of its layer sums."""
+    """Return the settings of an untrained dual pivot: the average of its layer sums, without a linear map."""
     stated = {key: recipe[key] for key in ("layers", "max_length") if recipe.get(key) is not None}
     return stated | {"layer_mix": False, "linear_map": False}
 
 
 def check_data(variants: Iterable[Variant]) -> None:
-    """Read the bitext into the cache, and check that it has the links and languages that each method needs."""
+    """Read the bitext into the cache, and check that it has the word links and languages that each method needs."""
     read: dict[str, Any] = {}
     for variant in variants:
         if variant.plan is not None:
@@ -96,9 +96,9 @@ def plan_runs(
     identities: Mapping[str, str],
     pace: Callable[[Run], float],
 ) -> list[Run]:
-    """Plan untrained methods first, then all methods and poolings of the first seed, of the second, and so on.
+    """Plan the runs: untrained methods, then every method and pooling with the first seed, then with the second, ….
 
-    ``pace`` measures the pairs per second of a run, for budgets in minutes.
+    For budgets in minutes, ``pace`` measures the pairs per second of a short run.
     """
 
     def run(variant: Variant, seed: int | None, recipe: dict[str, Any], of_study: bool = True) -> Run:
@@ -141,6 +141,6 @@ def steps_of(budget: Budget, pairs_a_step: int) -> int:
 
 
 def pairs_per_second(trial: Run) -> float | None:
-    """Read the pace of a finished trial from its metrics."""
+    """Return the median pairs per second of a finished short run, or None."""
     paces = [line["pairs_per_second"] for line in trial.metrics() if "pairs_per_second" in line]
     return statistics.median(paces[FIRST_STEPS:]) if len(paces) == PACE_STEPS else None

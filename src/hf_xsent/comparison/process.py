@@ -34,13 +34,13 @@ logger = logging.getLogger(__name__)
 
 
 def main(folder: str) -> int:
-    """Train and measure, and return the exit code; a failure is the last line on standard error."""
+    """Train and measure a run, and return the exit code; the last line on standard error describes a failure."""
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     try:
         quiet_logs()
         run = Run.read(folder)
-        with lock(run.folder / "lock"):  # waits while a process of a killed comparison saves
-            if not run.trained and not run.finished:
+        with lock(run.folder / "lock"):  # the process of a killed comparison may still be saving
+            if not run.has_model and not run.finished:
                 train(run)
             measure(run)
             if not run.keep_model and run.seed is not None:
@@ -52,7 +52,7 @@ def main(folder: str) -> int:
 
 
 def train(run: Run) -> None:
-    """Run ``hf-xsent pretrain --resume`` with the run's recipe, and delete checkpoints when the model is complete."""
+    """Run ``hf-xsent pretrain --resume`` with the run's recipe, and delete its checkpoints at the end."""
     recipe = run.folder / "recipe.yaml"
     settings = {"model": run.model, "pooling": run.pooling, "seed": run.seed, "output_dir": str(run.training)}
     recipe.write_text(yaml.safe_dump(run.recipe | settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
@@ -89,7 +89,7 @@ def measure(run: Run) -> None:
 
 
 def open_embedder(run: Run) -> SentenceEmbedder:
-    """Load the trained model, or the encoder of an untrained method."""
+    """Load the trained model, or the starting encoder of an untrained method."""
     if run.seed is not None:
         return SentenceEmbedder.from_pretrained(str(run.training))
     if run.recipe.get("method") == "dual-pivot":
@@ -101,7 +101,7 @@ def open_embedder(run: Run) -> SentenceEmbedder:
 
 
 def with_features(run: Run, embedder: SentenceEmbedder) -> SupportsEncode:
-    """Let a dual pivot read the features of the folder that its recipe names, which runs share."""
+    """Return an encoder that reads the feature cache, if the recipe of a dual pivot names its folder."""
     folder, model = run.recipe.get("features"), embedder.model
     if folder in (None, "none") or not isinstance(model, DualPivotForSentenceEmbedding):
         return embedder
@@ -109,7 +109,7 @@ def with_features(run: Run, embedder: SentenceEmbedder) -> SupportsEncode:
 
 
 def _end_with_parent(parent: int) -> None:
-    """Send this process SIGTERM when the comparison is killed, so that training saves and ends."""
+    """Send SIGTERM to this process when its parent ends, so that training saves and stops."""
     while os.getppid() == parent:
         time.sleep(1)
     os.kill(os.getpid(), signal.SIGTERM)

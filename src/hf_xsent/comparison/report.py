@@ -10,7 +10,15 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from hf_xsent.comparison.tables import Results, column_name, cost_table, finished, of, state_table, task_table
+from hf_xsent.comparison.tables import (
+    Results,
+    column_name,
+    cost_table,
+    finished,
+    mean_and_sd_of,
+    state_table,
+    task_table,
+)
 from hf_xsent.data.languages import find_language
 from hf_xsent.errors import HfXsentError
 from hf_xsent.files import write_json, write_text
@@ -18,8 +26,8 @@ from hf_xsent.pages.charts import Mark, bar_chart, curve_chart, point_chart
 from hf_xsent.pages.html import legend, page
 
 DEV_ACCURACY = "eval_accuracy"
-_COST_NOTE = "<p>Training only: loading, and measuring on dev and on the tasks, are not counted.</p>\n"
-PUBLISHED_NOTE = "In italics: published figures of other encoders, data and budgets on the same test sentences."
+_COST_NOTE = "<p>Cost of training, without loading and without measurements on dev and on the tasks.</p>\n"
+PUBLISHED_NOTE = "In italics: published scores on the same test sentences, from other encoders, data and budgets."
 
 
 def write_reports(output: Path, results: Results) -> None:
@@ -43,9 +51,9 @@ def render_markdown(results: Results) -> str:
 
 
 def render_page(results: Results) -> str:
-    """Render one HTML page that loads nothing."""
+    """Render one self-contained HTML page."""
     names = dict.fromkeys(run["method"] for run in results["runs"])
-    methods = {name: number for number, name in enumerate(names)}  # and its color
+    methods = {name: number for number, name in enumerate(names)}  # the number chooses the color in charts
     costs, states = cost_table(results), state_table(results)
     sections = [
         *(_task_section(results, task, methods) for task in results["tasks"]),
@@ -59,14 +67,14 @@ def render_page(results: Results) -> str:
 
 
 def describe(results: Results) -> str:
-    """Describe start, budget, seeds and poolings in a sentence."""
+    """Describe starting encoder, budget, seeds and poolings."""
     ((unit, amount),) = results["budget"].items()
     seeds = {run["seed"] for run in results["runs"] if run["seed"] is not None}
     poolings = list(dict.fromkeys(run["pooling"] for run in results["runs"]))
     return (
-        f"Every method starts from {results['model']} and gets {amount:,g} {unit} of training; "
-        f"{len(seeds)} seed{'' if len(seeds) == 1 else 's'}, pooling by {' and by '.join(poolings)}. "
-        "Figures are means over seeds, ± their standard deviation."
+        f"Every method starts from {results['model']} and is trained for {_amount(amount)} {unit}; "
+        f"{len(seeds)} seed{'' if len(seeds) == 1 else 's'}, {' and '.join(poolings)} pooling. "
+        "Scores are means over seeds ± standard deviation."
     )
 
 
@@ -77,7 +85,7 @@ def _summary(results: Results) -> str:
         scored = {name_of(row): _headline(results, row, task)[0] for row in finished(results)}
         if scored:
             name = max(scored, key=lambda name: scored[name])
-            words = f"{task}, {column_name(about, about['columns'][0])}: the best, {name}"
+            words = f"{task}, {column_name(about, about['columns'][0])}: best method, {name}"
             best.append(f"<div><strong>{scored[name]:.2f}</strong><span>{escape(words)}</span></div>")
     runs = results["runs"]
     done = sum(run["state"] == "finished" for run in runs)
@@ -96,8 +104,8 @@ def name_of(row: Mapping[str, Any]) -> str:
 
 
 def _headline(results: Results, row: Mapping[str, Any], task: str) -> tuple[float, float]:
-    """Return mean and deviation of the figure that ranks methods."""
-    value, deviation = of(row, task, results["tasks"][task]["columns"][0])
+    """Return mean and standard deviation of the score that ranks methods, the first column of the task's table."""
+    value, deviation = mean_and_sd_of(row, task, results["tasks"][task]["columns"][0])
     return value or 0.0, deviation or 0.0
 
 
@@ -128,7 +136,10 @@ def _task_section(results: Results, task: str, methods: Mapping[str, int]) -> st
 
 
 def _plot(results: Results, task: str) -> str:
-    """Draw the headline figure over the plotted setting: one curve for the rows that differ only in it."""
+    """Draw the score that ranks methods over the study's ``plot`` setting.
+
+    Methods that differ only in this setting are the points of one curve.
+    """
     setting, about = results.get("plot"), results["tasks"][task]
     recipes = {(run["method"], run["pooling"]): run["recipe"] for run in results["runs"]}
     points: dict[str, list[tuple[float, float]]] = {}
@@ -168,7 +179,7 @@ def _bars(rows: Sequence[Mapping[str, Any]], task: str, main: str, methods: Mapp
 
 
 def _curve_section(results: Results, methods: Mapping[str, int]) -> str:
-    """Draw dev accuracy and the loss of each objective over steps, for each pooling."""
+    """Draw dev accuracy and the loss of each objective over steps, one chart per pooling."""
     parts: list[str] = []
     drawn: set[str] = set()
     kinds = dict.fromkeys(kind for run in results["runs"] for kind in run["curves"])
@@ -187,7 +198,7 @@ def _curve_section(results: Results, methods: Mapping[str, int]) -> str:
 
 
 def mean_curve(runs: Sequence[Mapping[str, Any]], kind: str) -> list[tuple[float, float]]:
-    """Average over seeds at each step that all logged: of finished runs, or of all if none is finished."""
+    """Average a curve over seeds, at the steps that all runs logged; use only finished runs, if there are any."""
     logged = [run for run in runs if run["curves"].get(kind)]
     some = [run for run in logged if run["state"] == "finished"] or logged
     values = [dict(run["curves"][kind]) for run in some]
@@ -196,7 +207,7 @@ def mean_curve(runs: Sequence[Mapping[str, Any]], kind: str) -> list[tuple[float
 
 
 def _recipes(results: Results) -> str:
-    """List the settings of each method, and the versions."""
+    """List the recipe of each method, and the versions of the libraries."""
     parts = []
     for method, run in {run["method"]: run for run in results["runs"]}.items():
         if run["seed"] is not None:
@@ -208,6 +219,11 @@ def _recipes(results: Results) -> str:
 
 def _section(title: str, content: str) -> str:
     return f"<section>\n<h2>{escape(title)}</h2>\n{content}\n</section>" if content else ""
+
+
+def _amount(amount: float) -> str:
+    """Format a budget with thousands separators."""
+    return f"{int(amount):,}" if amount == int(amount) else f"{amount:,}"
 
 
 def _language(code: str) -> str:

@@ -1,4 +1,4 @@
-"""Collect the figures of runs: means and deviations over seeds, learning curves, costs, and published figures."""
+"""Collect the results of runs: means over seeds, learning curves, costs, and published scores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COSTS = ("cpu_seconds", "seconds", "peak_mib")
 
 
 def collect(study: Study, runs: Sequence[Run]) -> dict[str, Any]:
-    """Collect the content of a report as data."""
+    """Return the content of a report as data."""
     records = [_record(run) for run in runs]
     summary = [_summary(some) for some in _by_seed(records)]
     return {
@@ -52,7 +52,7 @@ def _record(run: Run) -> dict[str, Any]:
 
 
 def _curves(metrics: Iterable[dict[str, Any]]) -> dict[str, list[list[float]]]:
-    """Return steps and values of each objective's loss, and of dev accuracy where it was measured."""
+    """Return the steps and values of each objective's loss and of dev accuracy."""
     curves: dict[str, list[list[float]]] = {}
     for line in metrics:
         for key, value in line.items():
@@ -62,7 +62,7 @@ def _curves(metrics: Iterable[dict[str, Any]]) -> dict[str, list[list[float]]]:
 
 
 def _by_seed(records: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Group the runs that differ only by seed."""
+    """Group the runs that differ only in their seed."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for record in records:
         groups.setdefault((record["method"], record["pooling"]), []).append(record)
@@ -70,7 +70,7 @@ def _by_seed(records: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def _summary(some: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Summarize the finished runs among these as one row."""
+    """Summarize the finished runs of a group as one row."""
     done = [record for record in some if record["state"] == "finished"]
     tasks = list(done[0]["scores"]) if done else []
     return {
@@ -88,47 +88,47 @@ def _summary(some: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def mean_and_sd(values: Iterable[float]) -> list[float | None]:
-    """Return the mean, and the sample standard deviation (None for a single value)."""
+    """Return the mean and the sample standard deviation, which is None for a single value."""
     some = list(values)
     sd = round(statistics.stdev(some), 4) if len(some) > 1 else None
     return [round(statistics.mean(some), 4), sd]
 
 
 def _over_seeds(seeds: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str, list[float | None]]]:
-    """Average the figures by group or language that every seed has."""
+    """Return mean and standard deviation over seeds of each score of a group or language that all seeds have."""
     return {
         group: {
             name: mean_and_sd(one[group][name] for one in seeds)
-            for name in figures
+            for name in scores
             if all(name in one.get(group, {}) for one in seeds)
         }
-        for group, figures in seeds[0].items()
+        for group, scores in seeds[0].items()
     }
 
 
 def _task(name: str, options: dict[str, Any], records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Describe a task and its columns: the whole set with each figure, each group with the main one."""
+    """Describe a task and the columns of its table: all scores on the full set, and the main score of each group."""
     scores = next((one["scores"][name] for one in records if name in one["scores"]), None)
     if scores is None:
         return {"options": options, "columns": []}
     groups, main = scores["groups"], scores["main"]
     same = [group for group in groups if group != MEASURED and groups[group] == groups.get(MEASURED)]
-    whole = (same or [MEASURED])[0] if MEASURED in groups else next(iter(groups))
-    rest = [group for group in groups if group not in (whole, MEASURED, *same)]
-    others = (figure for figure in scores["headings"] if figure not in (main, "pairs") and figure in groups[whole])
-    figures = [main, *others]
+    full = (same or [MEASURED])[0] if MEASURED in groups else next(iter(groups))
+    rest = [group for group in groups if group not in (full, MEASURED, *same)]
+    others = (name for name in scores["headings"] if name not in (main, "pairs") and name in groups[full])
+    names = [main, *others]
     return {
         "options": options,
         "protocol": scores["protocol"],
         "headings": scores["headings"],
         "main": main,
         "identity": scores["identity"],
-        "columns": [*([whole, figure] for figure in figures), *([group, main] for group in rest)],
+        "columns": [*([full, name] for name in names), *([group, main] for group in rest)],
     }
 
 
 def _published(tasks: Iterable[str], records: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Select the published figures that were also measured here; all groups of a model in one row."""
+    """Select the published scores on groups that were measured here; one row holds all groups of a model."""
     rows: dict[str, dict[tuple[str, str], dict[str, Any]]] = {task: {} for task in tasks}
     for one in published_figures():
         task, group = one["task"], one["group"]

@@ -1,4 +1,4 @@
-"""Store one run of a study in a folder that is named by content: its job, results and failure."""
+"""Store the job, results and failure of a run in a folder that is named by a hash of what determines its model."""
 
 from __future__ import annotations
 
@@ -16,19 +16,24 @@ from hf_xsent.training.callbacks import METRICS_FILE
 
 JOB_FILE, FAILURE_FILE, LOG_FILE = "run.json", "failure.json", "log.txt"
 _MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt")
-LOCATION_KEYS = ("cache_dir", "features", "output_dir", "report_to")  # name folders, which change no result
+LOCATION_KEYS = (
+    "cache_dir",
+    "features",
+    "output_dir",
+    "report_to",
+)  # name places of files and logs; features=none, which changes results, is hashed below
 
 
 @dataclass(frozen=True)
 class Run:
-    """One method with one pooling and seed; its process reads it from ``run.json`` in its folder."""
+    """One method with one pooling and seed; its process reads it from ``run.json`` in the run's folder."""
 
     folder: Path
     method: str
     pooling: str
     seed: int | None  # None: nothing is trained
-    model: str  # to start from
-    recipe: dict[str, Any]  # of hf-xsent pretrain; of an untrained method at most length and layers
+    model: str  # the starting encoder
+    recipe: dict[str, Any]  # of hf-xsent pretrain; for an untrained method, at most UNTRAINED_PIVOT_KEYS
     tasks: dict[str, dict[str, Any]]  # options by name
     identities: dict[str, str]  # of the tasks
     keep_model: bool
@@ -44,23 +49,23 @@ class Run:
         return self.folder / "training"
 
     @property
-    def trained(self) -> bool:
-        """Return whether there is a model to measure: weights are written last."""
+    def has_model(self) -> bool:
+        """Return whether the model to measure exists; an untrained method measures the starting encoder."""
         return self.seed is None or (self.training / "model.safetensors").is_file()
 
     @property
     def finished(self) -> bool:
-        """Return whether all tasks are measured."""
-        return all(self.scores(task) is not None for task in self.tasks) if self.tasks else self.trained
+        """Return whether all tasks are measured; without tasks, whether training is complete."""
+        return all(self.scores(task) is not None for task in self.tasks) if self.tasks else self.has_model
 
     @property
     def doing(self) -> str:
         """Return the current stage."""
-        return "measuring" if self.trained else "training"
+        return "measuring" if self.has_model else "training"
 
     @property
     def steps(self) -> int:
-        """Return the steps of training."""
+        """Return the number of training steps."""
         return int(self.recipe["max_steps"]) if self.seed is not None else 0
 
     @property
@@ -78,7 +83,7 @@ class Run:
         return content if content is not None and content["identity"] == self.identities[task] else None
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Read what training logged so far."""
+        """Read the lines that training has logged."""
         try:
             lines = (self.training / METRICS_FILE).read_text(encoding="utf-8").splitlines()
         except OSError:
@@ -107,20 +112,25 @@ class Run:
 
 
 def run_folder(runs: Path, method: str, pooling: str, seed: int | None, model: str, recipe: Mapping[str, Any]) -> Path:
-    """Name a run by method and a hash of all that determines its model: settings, start and data, by content."""
+    """Return the folder of a run, named by method and a hash of what determines its model.
+
+    The hash covers the settings and the contents of the starting encoder's and the data's files.
+    """
     decides = {key: value for key, value in recipe.items() if key not in LOCATION_KEYS}
     decides |= {key: _bitext_content(recipe, key) for key in ("data", "dev") if recipe.get(key)}
     decides |= {"unpaired": [file_content(file) for file in recipe["unpaired"]]} if recipe.get("unpaired") else {}
-    decides |= {"features": "none"} if recipe.get("features") == "none" else {}  # float32, cached is float16
+    decides |= (
+        {"features": "none"} if recipe.get("features") == "none" else {}
+    )  # without the cache, features are float32, not float16
     if isinstance(recipe.get("objectives"), Mapping):
         decides["objectives"] = dict(recipe["objectives"])
         for name, one in recipe["objectives"].items():
             if isinstance(one, Mapping) and one.get("teacher"):
                 decides["objectives"][name] = {**one, "teacher": file_content(one["teacher"])}
-    decides.pop("links", None)  # part of the hash of the data
+    decides.pop("links", None)  # hashed with the data
     content = digest([file_content(model), pooling, seed, decides])[:8]
     for known in sorted(runs.glob(f"*-{content}")):
-        return known  # also if the method had another name
+        return known  # even if the method was renamed
     name = re.sub(r"[^a-z0-9.]+", "-", f"{method} {pooling} {'' if seed is None else seed}".lower()).strip("-")
     return runs / f"{name}-{content}"
 
@@ -135,7 +145,7 @@ def file_content(name: str) -> str:
 
 
 def _bitext_content(recipe: Mapping[str, Any], key: str) -> list[list[str]]:
-    """Return language, columns and file hashes of each source and its links."""
+    """Return language, columns, and hashes of the data file and the word links of each source."""
     columns = recipe.get("columns") or (None, None)
     links = recipe.get("links") if key == "data" else None
     sources = resolve_sources(recipe[key], links=links, target_language=recipe.get("target_language", "en"))
@@ -143,7 +153,7 @@ def _bitext_content(recipe: Mapping[str, Any], key: str) -> list[list[str]]:
     for language, some in sources.items():
         for source in some:
             files = [*source_files(source), *([Path(source.links)] if source.links else [])]
-            hashes = [file_digest(file) for file in files] or [source.path]  # a Hub id has no files here
+            hashes = [file_digest(file) for file in files] or [source.path]  # a Hub id
             found.append([language, *map(str, columns), *hashes])
     return found
 

@@ -17,24 +17,27 @@ from hf_xsent.tensors.packing import POOLINGS
 from hf_xsent.training.reading import recipe_keys
 
 NEEDED = ("model", "data", "budget", "methods", "tasks")
-KEYS = (*NEEDED, "title", "recipe", "settings", "poolings", "seeds", "keep_models", "plot")
-OF_A_METHOD = ("recipe", "train", "poolings", "seeds")  # besides the keys of a recipe
+STUDY_KEYS = (*NEEDED, "title", "recipe", "settings", "poolings", "seeds", "keep_models", "plot")
+METHOD_KEYS = ("recipe", "train", "poolings", "seeds")  # keys of a method, besides those of a recipe
 UNTRAINED_KEYS = ("max_length",)  # settings of an untrained encoder
 UNTRAINED_PIVOT_KEYS = (*UNTRAINED_KEYS, "method", "layers", "features")
 BUDGETS = ("steps", "pairs", "minutes")
-STUDY_KEYS = {  # keys of a recipe that the study sets, and the keys of the study to use instead
-    "model": "model",
-    "pooling": "poolings",
-    "seed": "seeds",
-    "max_steps": "budget",
-    "num_train_epochs": "budget",
-    **dict.fromkeys(("output_dir", "resume", "overwrite", "dry_run"), "--output"),
+SET_BY_STUDY = {  # recipe keys that the study sets: what to write instead
+    "model": "use the study's key model",
+    "pooling": "use poolings",
+    "seed": "use seeds",
+    "max_steps": "use budget",
+    "num_train_epochs": "use budget",
+    "output_dir": "use hf-xsent compare --output",
+    "resume": "remove it, every run resumes",
+    "overwrite": "remove it, and choose another --output to train again",
+    "dry_run": "use hf-xsent compare --dry_run",
 }
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The training of every method, in steps, pairs or minutes."""
+    """The amount of training of every method, in steps, pairs or minutes."""
 
     unit: str
     amount: float
@@ -42,18 +45,21 @@ class Budget:
 
 @dataclass(frozen=True)
 class Method:
-    """One row of the comparison; an untrained one is the starting encoder, or an average of its layers (dual pivot)."""
+    """One method of the comparison, with one run per pooling and seed.
+
+    An untrained method is the starting encoder, or the average of its layers (dual pivot).
+    """
 
     name: str
     trained: bool
-    settings: dict[str, Any]  # of its recipe, without those that the study sets
+    settings: dict[str, Any]  # of its recipe, without the keys that the study sets
     poolings: tuple[str, ...]
     seeds: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Study:
-    """The checked content of the file."""
+    """The checked content of a study file."""
 
     title: str
     model: str
@@ -61,7 +67,7 @@ class Study:
     methods: tuple[Method, ...]
     tasks: dict[str, dict[str, Any]]  # options by name
     keep_models: bool
-    plot: str | None = None  # the setting over which accuracy is drawn
+    plot: str | None = None  # a setting; the report draws accuracy over it
 
 
 def read_study(path: str | Path, changes: Sequence[str] = ()) -> Study:
@@ -94,10 +100,10 @@ def _change(content: dict[str, Any], change: str) -> None:
 
 
 def _study(content: Mapping[str, Any], path: Path) -> Study:
-    check_known(content, KEYS, "")
+    check_known(content, STUDY_KEYS, "")
     for key in NEEDED:
         if content.get(key) in (None, "", [], {}):
-            raise RecipeError(f"{key} is missing: write it into the file, or give it by --set {key}=…")
+            raise RecipeError(f"{key} is missing: add it to the file, or give --set {key}=…")
     shared = _mapping("settings", content.get("settings", {}))
     _check_settings("settings", shared, recipe_keys())
     defaults = {key: content.get(key, value) for key, value in (("recipe", None), ("poolings", "mean"), ("seeds", 0))}
@@ -121,7 +127,7 @@ def _study(content: Mapping[str, Any], path: Path) -> Study:
 
 
 def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: dict[str, Any], path: Path) -> Method:
-    """Merge the method's recipe file, the study's settings and the method's settings; later ones win."""
+    """Merge the method's recipe file, the study's ``settings`` and the method's own settings; later ones win."""
     at = f"methods.{name}"
     trained = _is(f"{at}.train", own.get("train", True), bool)
     poolings, seeds = _distinct(f"{at}.poolings", own["poolings"]), _distinct(f"{at}.seeds", own["seeds"])
@@ -130,22 +136,22 @@ def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: 
             raise RecipeError(f"{at}: unknown pooling {pooling!r}: use {', '.join(POOLINGS)}")
     for seed in seeds:
         _is(f"{at}: a seed", seed, int)
-    changes = {key: value for key, value in own.items() if key not in OF_A_METHOD}
-    _check_settings(at, changes, [*recipe_keys(), *OF_A_METHOD])
+    changes = {key: value for key, value in own.items() if key not in METHOD_KEYS}
+    _check_settings(at, changes, [*recipe_keys(), *METHOD_KEYS])
     if not trained:
         settings = shared | changes
         known = UNTRAINED_PIVOT_KEYS if settings.get("method") == "dual-pivot" else UNTRAINED_KEYS
         if stated := [key for key in changes if key not in known]:
-            raise RecipeError(f"{at}.{stated[0]}: an untrained method has no recipe; give only {' or '.join(known)}")
+            raise RecipeError(f"{at}.{stated[0]}: an untrained method has no recipe: use only {' or '.join(known)}")
         return Method(name, False, {key: settings[key] for key in known if key in settings}, poolings, ())
     from_file: dict[str, Any] = {}
     if own["recipe"] is not None:
         recipe = path.parent / _is(f"{at}.recipe", own["recipe"], str)
         from_file = read_mapping(recipe)
         check_known(from_file, recipe_keys(), f"{recipe}: ")
-        from_file = {key: value for key, value in from_file.items() if key not in STUDY_KEYS}
+        from_file = {key: value for key, value in from_file.items() if key not in SET_BY_STUDY}
     settings = from_file | {"data": content["data"]} | shared | changes
-    if isinstance(settings.get("objectives"), dict):  # the study chooses objectives, with the recipe's settings
+    if isinstance(settings.get("objectives"), dict):  # chosen here, with the recipe file's settings for each
         objectives: dict[str, Any] = {}
         for layer in (from_file, shared, changes):
             if isinstance(layer.get("objectives"), dict):
@@ -157,8 +163,8 @@ def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: 
 def _check_settings(at: str, settings: Mapping[str, Any], known: Sequence[str]) -> None:
     check_known(settings, known, f"{at}: ")
     for key in settings:
-        if key in STUDY_KEYS:
-            raise RecipeError(f"{at}.{key}: the study sets it for each run: use {STUDY_KEYS[key]}")
+        if key in SET_BY_STUDY:
+            raise RecipeError(f"{at}.{key}: the study sets this key for each run: {SET_BY_STUDY[key]}")
 
 
 def _budget(stated: Mapping[str, Any]) -> Budget:

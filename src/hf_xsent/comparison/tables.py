@@ -1,4 +1,4 @@
-"""Build the tables of a report: one for each task, one of costs, one of unfinished runs."""
+"""Build the tables of a report: one per task, one of costs, one of unfinished runs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,22 @@ MeanAndSd = Sequence[float | None]
 
 
 def task_table(results: Results, task: str) -> Table:
-    """List methods with their figures, mean ± sd over seeds, then published figures for the same sentences."""
+    """List the scores of each method, mean ± sd over seeds, then published scores on the same sentences."""
     about = results["tasks"][task]
     columns = about["columns"]
     ours = [
-        [Cell(row["method"]), Cell(row["pooling"]), _seeds(row), *(figure(of(row, task, column)) for column in columns)]
+        [
+            Cell(row["method"]),
+            Cell(row["pooling"]),
+            _seeds(row),
+            *(score_cell(mean_and_sd_of(row, task, column)) for column in columns),
+        ]
         for row in finished(results)
     ]
     quoted = []
     for paper in results["published"].get(task, []):
-        figures = (figure([paper["groups"].get(group, {}).get(name), None], 1) for group, name in columns)
-        quoted.append([Cell(paper["model"]), Cell(paper["paper"]), Cell(""), *figures])
+        scores = (score_cell([paper["groups"].get(group, {}).get(name), None], 1) for group, name in columns)
+        quoted.append([Cell(paper["model"]), Cell(paper["paper"]), Cell(""), *scores])
     headings = [column_name(about, column) for column in columns]
     return Table(["method", "pooling", "seeds", *headings], [*ours, *quoted], len(quoted))
 
@@ -33,15 +38,15 @@ def column_name(about: Mapping[str, Any], column: Sequence[str]) -> str:
     return f"{about['headings'][name]} of {group}"
 
 
-def of(row: Mapping[str, Any], task: str, column: Sequence[str]) -> MeanAndSd:
-    """Return mean and deviation of a figure in a summary's row, or two None."""
+def mean_and_sd_of(row: Mapping[str, Any], task: str, column: Sequence[str]) -> MeanAndSd:
+    """Return mean and standard deviation of a score in a row of the summary, or two None."""
     group, name = column
     value: MeanAndSd = row["groups"][task].get(group, {}).get(name, (None, None))
     return value
 
 
 def cost_table(results: Results) -> Table:
-    """List the cost of training, of a resumed run from its first step."""
+    """List the cost of training; a resumed run counts from its first step."""
     rows = [
         [
             Cell(row["method"]),
@@ -49,7 +54,7 @@ def cost_table(results: Results) -> Table:
             _number(row["steps"]),
             _minutes(row["cost"].get("cpu_seconds")),
             _minutes(row["cost"].get("seconds")),
-            figure(row["cost"].get("peak_mib"), 0),
+            score_cell(row["cost"].get("peak_mib"), 0),
         ]
         for row in finished(results)
         if row["cost"]
@@ -58,7 +63,7 @@ def cost_table(results: Results) -> Table:
 
 
 def state_table(results: Results) -> Table:
-    """List the runs that failed or are unfinished, and why."""
+    """List the failed and the unfinished runs, with their errors."""
     rows = []
     for run in results["runs"]:
         if run["state"] != "finished":
@@ -74,7 +79,7 @@ def finished(results: Results) -> list[Mapping[str, Any]]:
     return [row for row in results["summary"] if row["groups"]]
 
 
-def figure(value: MeanAndSd | None, decimals: int = 2) -> Cell:
+def score_cell(value: MeanAndSd | None, decimals: int = 2) -> Cell:
     """Format mean ± sd; cells sort by the mean."""
     mean, sd = value or (None, None)
     if mean is None:
@@ -85,7 +90,7 @@ def figure(value: MeanAndSd | None, decimals: int = 2) -> Cell:
 def _minutes(seconds: MeanAndSd | None) -> Cell:
     if seconds is None or seconds[0] is None:
         return Cell("")
-    return figure([None if one is None else one / 60 for one in seconds], 1 if seconds[0] >= 600 else 2)
+    return score_cell([None if one is None else one / 60 for one in seconds], 1 if seconds[0] >= 600 else 2)
 
 
 def _seeds(row: Mapping[str, Any]) -> Cell:

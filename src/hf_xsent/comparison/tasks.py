@@ -14,7 +14,7 @@ from hf_xsent.evaluation.registry import TASKS, load_tasks, tatoeba_group
 from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.task import EvaluationTask
 
-MEASURED = "measured"  # the group of all measured languages
+MEASURED = "measured"  # name of the group of all measured languages
 
 _OPTIONS: dict[str, dict[str, Any]] = {name: {"data": str, "languages": list} for name in TASKS}
 _OPTIONS["tatoeba"]["group"] = str | int
@@ -23,14 +23,14 @@ _OPTIONS["retrieval"] = {"data": str | list | dict, "languages": list, "max_pair
 
 @dataclass(frozen=True)
 class RetrievalTask(TatoebaTask):
-    """Tatoeba's measure on other pairs."""
+    """Retrieval accuracy on any bitext, computed as for Tatoeba."""
 
     name: ClassVar[str] = "retrieval"
     title: ClassVar[str] = "Retrieval"
 
 
 def read_task(name: str, options: Mapping[str, Any], cache_dir: Path) -> EvaluationTask:
-    """Load the test set of a task whose options were checked."""
+    """Load a task's test set; ``check_tasks`` has checked the options."""
     if name == "retrieval":
         return _own_pairs(cache_dir, **options)
     languages = options.get("languages")
@@ -49,21 +49,19 @@ def check_tasks(tasks: Mapping[str, Mapping[str, Any]]) -> None:
             if option not in known:
                 raise RecipeError(f"tasks.{name}: unknown option {option!r}" + nearest(str(option), known))
             if not isinstance(value, known[option]) or isinstance(value, bool):
-                raise RecipeError(f"tasks.{name}.{option} does not take {value!r}")
+                raise RecipeError(f"tasks.{name}.{option} has the wrong type: {value!r}")
             if option == "languages" and (wrong := [one for one in value if not isinstance(one, str)]):
                 raise RecipeError(
                     f'tasks.{name}.languages takes codes, not {wrong[0]!r}: write them in quotes, as "no"'
                 )
         if not options.get("data"):
-            raise RecipeError(
-                f"tasks.{name}.data is missing: name its files, or give them by --set tasks.{name}.data=…"
-            )
+            raise RecipeError(f"tasks.{name}.data is missing: add its files, or give --set tasks.{name}.data=…")
 
 
 def _own_pairs(
     cache_dir: Path, data: Any, languages: list[str] | None = None, max_pairs: int | None = None
 ) -> RetrievalTask:
-    """Load all pairs, without cleaning."""
+    """Load the pairs of the retrieval task, without cleaning."""
     bitext = load_bitext(data, cleaning=None, max_pairs=max_pairs, cache_dir=cache_dir)
     for code in languages or ():
         if code not in bitext.languages:

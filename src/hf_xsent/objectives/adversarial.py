@@ -31,17 +31,29 @@ from hf_xsent.tensors.gathering import mean_over_rows
 class AdversarialSettings(ObjectiveSettings):
     """The settings of the critic."""
 
-    critic_steps: int = setting(2, "Steps of the critic (κ) before each step of the extraction.", at_least=1)
-    clip: float | None = setting(None, "Clamp the critic's weights to [-clip, clip]; without it, no clamping.", above=0)
+    critic_steps: int = setting(
+        2, "Steps of the critic before each step of the extraction (κ in the paper).", at_least=1
+    )
+    clip: float | None = setting(
+        None, "Clamp the critic's weights to [-clip, clip] after each of its steps; without it, no clamping.", above=0
+    )
 
 
 @dataclass(frozen=True)
 class CycleConsistencySettings(TripletRankingSettings):
     """The settings of the triplet ranking in the cycle; the weight is λ."""
 
+    margin: float = setting(
+        0.0,
+        "Margin (α in the paper): the cosine of a sentence and its round trip must exceed a negative's by this much.",
+    )
+
 
 class Adversarial(SentenceObjective):
-    """L_adv, which trains the extraction; ``critic_loss`` trains the critic d by a separate optimizer."""
+    """Train the extraction to make two languages indistinguishable to a critic (L_adv, unsupervised dual pivot).
+
+    A separate optimizer trains the critic d by ``critic_loss``.
+    """
 
     Settings = AdversarialSettings
     needs = Needs(embeddings=SIDES, pairs=False, frozen_encoder=True)
@@ -77,7 +89,7 @@ def score_difference(source: Tensor, target: Tensor, weight: Tensor) -> Tensor:
 
 
 class CycleConsistency(SentenceObjective):
-    """L_cycle with the linear maps F and G."""
+    """Map embeddings to the other language and back, and rank each sentence with its round trip (L_cycle)."""
 
     Settings = CycleConsistencySettings
     needs = Needs(embeddings=SIDES, pairs=False, frozen_encoder=True)

@@ -31,7 +31,9 @@ from hf_xsent.tensors.gathering import mean_over_rows
 class DistillationSettings(ObjectiveSettings):
     """The settings of distillation."""
 
-    teacher: str | None = setting(None, "Learn the embeddings of this model: a Hub id or a folder.", saved=False)
+    teacher: str | None = setting(
+        None, "Model whose target embeddings both sides learn: a Hub id or a folder.", saved=False
+    )
 
 
 def distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
@@ -41,7 +43,7 @@ def distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 class Distillation(SentenceObjective):
-    """The distance to the teacher's embeddings, in float32 or wider."""
+    """Minimize the squared distance of both sides' embeddings to a teacher's embedding of the target."""
 
     Settings = DistillationSettings
     needs = Needs(embeddings=SIDES, teacher=True)

@@ -34,8 +34,10 @@ from hf_xsent.tensors.packing import PackedSentences, join
 class MaskedLanguageModelingSettings(VocabularySettings):
     """The settings of masked language modelling."""
 
-    masked_share: float = setting(0.15, "Mask this share of the word pieces.", above=0, below=1)
-    own_words: bool = setting(False, "Give the head separate token embeddings, as the authors' code of DAP.")
+    masked_share: float = setting(0.15, "Fraction of the word pieces to predict.", above=0, below=1)
+    own_words: bool = setting(
+        False, "Give the head separate output embeddings, not tied to the encoder's, as in DAP's authors' code."
+    )
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ class TranslationLanguageModelingSettings(MaskedLanguageModelingSettings):
     """The settings of translation language modelling."""
 
     reset_positions: bool = setting(
-        True, "Restart positions at 0 for the translation (XLM, DAP's baseline); false continues them (PPA)."
+        True,
+        "Number the translation's positions from 0 (XLM, DAP's baseline); false continues the source's numbers (PPA).",
     )
 
 
@@ -85,7 +88,7 @@ class MaskedRows:
 
 
 class MaskedLanguageModeling(TokenObjective):
-    """MLM of each sentence of the batch."""
+    """Predict masked word pieces of each sentence of the batch (MLM)."""
 
     Settings = MaskedLanguageModelingSettings
     needs = Needs(pairs=False, mask_token=True)

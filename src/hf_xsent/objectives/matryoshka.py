@@ -40,13 +40,14 @@ class MatryoshkaSettings(TranslationRankingSettings):
 
     dims: list[int] | None = setting(
         None,
-        "Rank embeddings truncated to each of these widths, such as 384 256 128 64; include the full width.",
+        "Widths to which embeddings are truncated, such as 384 256 128 64; the loss is the mean over widths. "
+        "Include the full width.",
         at_least=1,
     )
 
 
 class Matryoshka(TranslationRanking):
-    """TR as the mean over widths, in place of translation ranking."""
+    """Average translation ranking over truncated embeddings; use it instead of translation_ranking."""
 
     Settings = MatryoshkaSettings
 

@@ -40,11 +40,15 @@ EPS = 1e-8  # the authors' code adds it to norms, to differences and to distance
 class MexmaSettings(ObjectiveSettings):
     """The settings of MEXMA, with a weight for each of its three losses."""
 
-    masked_share: float = setting(0.4, "Mask this share of the word pieces of either side.", above=0, below=1)
-    head_layers: int = setting(6, "Layers of the head (K), copied from the encoder's last.", at_least=1)
-    mlm_weight: float = setting(1.0, "Weight of the prediction of masked pieces.", at_least=0)
-    alignment_weight: float = setting(1.0, "Weight of the squared distance of the two embeddings.", at_least=0)
-    koleo_weight: float = setting(0.01, "Weight of KoLeo, which spreads the embeddings.", at_least=0)
+    masked_share: float = setting(0.4, "Fraction of the word pieces of each side to predict.", above=0, below=1)
+    head_layers: int = setting(6, "Layers of the head, copied from the encoder's last layers.", at_least=1)
+    mlm_weight: float = setting(1.0, "Weight of masked language modelling (L_mlm).", at_least=0)
+    alignment_weight: float = setting(
+        1.0, "Weight of the squared distance between the embeddings of a pair (L_align).", at_least=0
+    )
+    koleo_weight: float = setting(
+        0.01, "Weight of KoLeo, which spreads the embeddings of a batch (L_koleo).", at_least=0
+    )
 
 
 def koleo_loss(vectors: Tensor) -> Tensor:
@@ -60,7 +64,7 @@ def koleo_loss(vectors: Tensor) -> Tensor:
 
 
 class Mexma(SentenceObjective, TokenObjective):
-    """L_align and L_koleo over the batch, L_mlm over the masked tokens of each side."""
+    """Predict each side's masked tokens from the other side's embedding (L_mlm), and add L_align and L_koleo."""
 
     Settings = MexmaSettings
     needs = Needs(embeddings=SIDES, mask_token=True)

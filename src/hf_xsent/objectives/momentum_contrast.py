@@ -34,13 +34,18 @@ from hf_xsent.tensors.gathering import gather_rows, mean_over_rows
 class MomentumContrastSettings(ObjectiveSettings):
     """The settings of momentum contrast."""
 
-    temperature: float = setting(0.05, "Divide cosines by this; lower is sharper.", above=0)
-    queue_size: int = setting(32_000, "Keep this many keys of earlier batches as negatives.", at_least=1)
-    momentum: float = setting(
-        0.999, "Fraction of the momentum encoder's weights that a step keeps.", at_least=0, below=1
+    temperature: float = setting(0.05, "Divide cosines by this; a lower value weights hard negatives more.", above=0)
+    queue_size: int = setting(
+        32_000, "Number of keys of earlier batches in the queue, the negatives (K in the paper).", at_least=1
     )
-    projection: int = setting(300, "Dimensions of queries and keys.", at_least=1)
-    mask_repeated: bool = setting(True, "Do not use repeats of a pair's sentences in the queue as its negatives.")
+    momentum: float = setting(
+        0.999,
+        "After each step, momentum encoder = m × momentum encoder + (1 - m) × encoder; this is m.",
+        at_least=0,
+        below=1,
+    )
+    projection: int = setting(300, "Width of queries and keys, the output of the projection head.", at_least=1)
+    mask_repeated: bool = setting(True, "Exclude copies of a pair's own sentences from its negatives.")
 
 
 def momentum_contrast_loss(
@@ -59,7 +64,7 @@ def momentum_contrast_loss(
 
 
 class MomentumContrast(SentenceObjective):
-    """The projection head, the momentum copies of encoder and head, and the queue of K keys.
+    """Contrast each translation pair with a queue of K keys from a momentum encoder (MoCo, PPA).
 
     Queries are the sources' embeddings; keys are ``pairs.keys``, the targets' by ``key_encoder``. After each step, its
     keys enter the queue, which is equal in all processes. The initial queue is random.

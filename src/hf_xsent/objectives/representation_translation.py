@@ -45,29 +45,35 @@ _SENTENCES_AT_ONCE = 4096  # in a call of the tokenizer
 class RepresentationTranslationSettings(VocabularySettings):
     """The settings of representation translation learning."""
 
-    head_layers: int = setting(2, "Layers of the RTL head (K), copied from the encoder's last.", at_least=1)
+    head_layers: int = setting(
+        2, "Layers of the RTL head (K in the paper), copied from the encoder's last layers.", at_least=1
+    )
     direction: str = setting(
         "source_to_target",
-        "Predict targets from sources, sources from targets, or each on half of the batch.",
+        "Predict targets from sources (source_to_target), sources from targets (target_to_source), or one direction "
+        "per pair, each for about half of the pairs (both).",
         choices=("source_to_target", "target_to_source", "both"),
     )
     masked_share: float = setting(
         1.0,
-        "Mask this fraction of the predicted sentence's tokens; the head sees the states of the others.",
+        "Fraction of the predicted sentence's tokens that are [MASK] in the head's input; others are hidden states.",
         above=0,
         at_most=1,
     )
     positions: str = setting(
         "fixed",
-        "Number predicted tokens from max_length (fixed) or from the batch's padded length (padded, DAP's code).",
+        "First position of the predicted sentence: max_length (fixed), or the padded length of the batch (padded, as "
+        "in DAP's authors' code).",
         choices=("fixed", "padded"),
     )
     predicted_languages: list[str] | None = setting(
         None,
-        "Languages with an embedding for the head's [MASK]s; without it, all of the data if sources are predicted.",
+        "If sources are predicted, the head adds an embedding of the predicted language to each [MASK], one for each "
+        "of these languages; without it, for each language of the data.",
     )
     restrict_vocabulary: bool = setting(
-        False, "Project onto the word pieces that occur on the predicted side of the data, not onto all."
+        False,
+        "Predict only word pieces that occur on the predicted side of the training data, not the full vocabulary.",
     )
     vocabulary_size: int | None = derived()  # of a restricted vocabulary; None: all tokens
     vocabulary_ids: tuple[int, ...] | None = derived(saved=False)  # its ids; the head's buffer saves them
@@ -134,9 +140,10 @@ def word_pieces(sentences: Iterable[str], tokenizer: Any) -> tuple[int, ...]:
 
 
 class RepresentationTranslation(TokenObjective):
-    """RTL with the head g, initialized from the encoder's last layers and the checkpoint's masked-language head.
+    """Predict a sentence from its translation's hidden states by a head of K layers, the RTL head (DAP).
 
-    The head computes no padding and no [CLS], and its last layer only masked positions.
+    The head is initialized from the encoder's last layers and the checkpoint's masked-language head. It does not
+    compute padding and [CLS], and its last layer computes only masked positions.
     """
 
     Settings = RepresentationTranslationSettings

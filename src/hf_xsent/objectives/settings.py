@@ -25,6 +25,6 @@ class VocabularySettings(ObjectiveSettings):
 
     sampled_pieces: int | None = setting(
         None,
-        "Sample about this many random tokens as negatives of the softmax; without it, all tokens.",
+        "Compute the softmax over the batch's target tokens and about N random ones; without it, over all tokens.",
         at_least=1,
     )

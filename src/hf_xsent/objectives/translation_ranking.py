@@ -32,13 +32,14 @@ LOGITS_AT_ONCE = 1 << 21  # 8 MiB; the logits of a batch of thousands would need
 class TranslationRankingSettings(ObjectiveSettings):
     """The settings of translation ranking."""
 
-    temperature: float = setting(0.05, "Divide cosines by this; lower is sharper.", above=0)
+    temperature: float = setting(0.05, "Divide cosines by this; a lower value weights hard negatives more.", above=0)
     margin: float = setting(
         0.0,
-        "Subtract this from the positive's logit; a margin on the cosine, such as LaBSE's 0.3, is 0.3 / temperature.",
+        "Subtract this from the translation's logit, which is cosine / temperature. For a margin on the cosine, such "
+        "as LaBSE's 0.3, give 0.3 / temperature.",
     )
-    symmetric: bool = setting(False, "Rank in both directions and average.")
-    mask_repeated: bool = setting(True, "Do not use repeats of a pair's sentences in the batch as its negatives.")
+    symmetric: bool = setting(False, "Average the losses of both directions, source to target and target to source.")
+    mask_repeated: bool = setting(True, "Exclude copies of a pair's own sentences from its negatives.")
 
 
 def translation_ranking_loss(
@@ -96,7 +97,7 @@ def _normalized(vectors: Tensor) -> Tensor:
 
 
 class TranslationRanking(SentenceObjective):
-    """TR of the sentence embeddings."""
+    """Rank each source's translation among all targets of the batch, by the cosine of sentence embeddings (TR)."""
 
     Settings = TranslationRankingSettings
 

@@ -30,8 +30,12 @@ from hf_xsent.tensors.gathering import gather_rows, mean_over_rows
 class TripletRankingSettings(ObjectiveSettings):
     """The settings of triplet ranking."""
 
-    margin: float = setting(0.0, "Margin α by which a translation must be closer than a negative.")
-    negatives: int = setting(1, "Negatives of each direction: the hardest of the batch, the others random.", at_least=1)
+    margin: float = setting(0.0, "Margin (α in the paper): a pair's cosine must exceed a negative's by this much.")
+    negatives: int = setting(
+        1,
+        "Negatives of a sentence in each direction: one is the hardest of the batch, further ones random.",
+        at_least=1,
+    )
 
 
 def triplet_ranking_loss(
@@ -78,7 +82,7 @@ def _hinges(
 
 
 class TripletRanking(SentenceObjective):
-    """Supervised dual pivot: h of the sentences and their translations."""
+    """Separate translations from hard and random negatives by a margin (supervised dual pivot)."""
 
     Settings = TripletRankingSettings
 

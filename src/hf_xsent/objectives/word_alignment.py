@@ -47,7 +47,7 @@ class AlignedWordPredictionSettings(VocabularySettings):
     """The settings of aligned word prediction."""
 
     masked_share: float = setting(
-        1.0, "Mask the linked words of this fraction of the sentences in each step.", above=0, at_most=1
+        1.0, "Fraction of the sentences whose linked words are masked in a step.", above=0, at_most=1
     )
 
 
@@ -55,7 +55,7 @@ class AlignedWordPredictionSettings(VocabularySettings):
 class WordTranslationRankingSettings(ObjectiveSettings):
     """The settings of word translation ranking."""
 
-    temperature: float = setting(1.0, "Divide cosines of words by this; the paper states none.", above=0)
+    temperature: float = setting(1.0, "Divide cosines of words by this; the paper states no temperature.", above=0)
 
 
 def _words_and_links(pairs: PairTokens) -> tuple[BatchWords, LinkedWords]:

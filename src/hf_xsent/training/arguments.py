@@ -1,6 +1,6 @@
-"""Define TrainingArguments with our defaults, and check which launchers, precisions and options go together.
+"""Define TrainingArguments with our defaults, and refuse combinations of launcher, precision and options that fail.
 
-docs/distributed_training.md holds the whole table.
+docs/distributed_training.md lists all combinations.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
     """Hugging Face's arguments with the defaults and the additions of ``TrainingSettings``."""
 
     def __post_init__(self) -> None:
-        """Check the values, and switch off what this run cannot use: the best checkpoint, pinned memory."""
+        """Check the values; turn off the best checkpoint without dev or checkpoints, and pinned memory on a CPU."""
         check_settings(self)
         _check_sharding(self)
         self._check_compilation()
         if self.early_stopping_patience is not None:
             if self.eval_strategy == "no":
-                raise RecipeError("early_stopping_patience counts dev measurements, but eval_strategy is no")
+                raise RecipeError(
+                    "early_stopping_patience counts dev measurements, but eval_strategy is no: set it to steps or epoch"
+                )
             self.restore_callback_states_from_checkpoint = True  # a resumed run continues counting
         if "no" in (self.eval_strategy, self.save_strategy):
             self.load_best_model_at_end = False
@@ -46,18 +48,18 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
     def _check_compilation(self) -> None:
         if self.torch_compile or self.torch_compile_backend or self.torch_compile_mode:
             raise RecipeError(
-                "torch_compile compiles the whole step again for the lengths of each batch: use --compile_layers"
+                "torch_compile recompiles the step for every new batch length: use --compile_layers instead"
             )
         if not self.compile_layers:
             return
         if self.gradient_checkpointing or getattr(self, "activation_checkpointing", False):
-            raise RecipeError("compile_layers does nothing for checkpointed layers: drop one of the two")
+            raise RecipeError("compile_layers has no effect with activation checkpointing: drop one of the two")
         if shutil.which(os.environ.get("CXX", "g++")) is None:
-            raise RecipeError("compile_layers needs a C++ compiler: install g++, or drop the flag")
+            raise RecipeError("compile_layers needs a C++ compiler: install g++, or drop --compile_layers")
 
 
 def check_one_device(arguments: TrainingArguments) -> None:
-    """Refuse several GPUs in one process: torch's DataParallel would split batches and losses."""
+    """Refuse several GPUs in one process, where torch's DataParallel would split each batch and its loss."""
     if arguments.n_gpu > 1:
         raise RecipeError(
             f"one process sees {arguments.n_gpu} GPUs: start one process per GPU (torchrun --nproc_per_node "
@@ -66,7 +68,7 @@ def check_one_device(arguments: TrainingArguments) -> None:
 
 
 def check_momentum_contrast(arguments: AlignmentTrainingArguments) -> None:
-    """Refuse settings that do not work with a momentum encoder and its queue."""
+    """Refuse settings that fail with a momentum encoder and its queue."""
     if arguments.pairs_per_chunk is not None:
         raise RecipeError(
             "momentum contrast takes its negatives from a queue, so a larger batch adds no negatives: "
@@ -74,45 +76,47 @@ def check_momentum_contrast(arguments: AlignmentTrainingArguments) -> None:
         )
     if arguments.deepspeed and (arguments.bf16 or arguments.fp16):
         raise RecipeError(
-            "DeepSpeed stores the momentum encoder in half precision, in which its small steps are lost: "
+            "DeepSpeed stores the momentum encoder in half precision, which rounds its small updates to zero: "
             "use torchrun without --deepspeed, or drop --bf16 and --fp16"
         )
     if arguments.fsdp:
         raise RecipeError(
-            "the momentum encoder follows whole weights, which FSDP splits: "
+            "the momentum encoder averages full weights, which FSDP shards: "
             "use DDP (torchrun without --fsdp) or trainer_scripts/deepspeed/zero2.json"
         )
 
 
 def _check_sharding(arguments: AlignmentTrainingArguments) -> None:
-    """Refuse options that FSDP or DeepSpeed would ignore, or fail on later."""
+    """Refuse options that FSDP or DeepSpeed ignores, or on which it fails later."""
     for flag in ("fsdp", "deepspeed"):
         if os.environ.get(f"ACCELERATE_USE_{flag.upper()}", "false") == "true" and not getattr(arguments, flag):
-            raise RecipeError(f"accelerate launch enables {flag}, but the script does not: give --{flag} to the script")
+            raise RecipeError(
+                f"accelerate launch enables {flag}, but the script does not: also pass --{flag} to the script"
+            )
     if arguments.deepspeed:
         if importlib.util.find_spec("deepspeed") is None:
             raise MissingExtraError("--deepspeed needs DeepSpeed: DS_BUILD_OPS=0 pip install 'hf-xsent[deepspeed]'")
         if int(_read_settings(arguments.deepspeed).get("zero_optimization", {}).get("stage", 0)) == 3:
             raise RecipeError(
-                "ZeRO-3 splits weights while the model is built, but heads start from copies of whole layers: "
+                "ZeRO-3 shards weights while the model is built, but heads are copied from full layers: "
                 "use stage 2, trainer_scripts/deepspeed/zero2.json"
             )
     if arguments.fsdp:
         if arguments.share_of_start:
-            raise RecipeError("share_of_start averages whole weights, which FSDP splits: drop it, or use DDP")
+            raise RecipeError("share_of_start averages full weights, which FSDP shards: drop it, or use DDP")
         if arguments.use_cpu or not torch.cuda.is_available():
             raise RecipeError("FSDP needs a GPU: on CPUs drop --fsdp, torchrun uses DDP")
         if arguments.pairs_per_chunk is not None:
             raise RecipeError(
-                "gradient caching encodes outside of the call that FSDP gathers weights for: "
+                "gradient caching calls the encoder directly, where FSDP does not gather the sharded weights: "
                 "drop --pairs_per_chunk, or use DDP or trainer_scripts/deepspeed/zero2.json"
             )
         if str(_read_settings(arguments.fsdp_config or {}).get("version", 2)) == "1":
-            raise RecipeError("FSDP 1 flattens weights that have separate learning rates: use version 2")
+            raise RecipeError("FSDP 1 flattens weights of different learning rates into one tensor: use version 2")
 
 
 def _read_settings(config: Any) -> dict[str, Any]:
-    """Read settings from a file, from JSON text, or as given."""
+    """Read settings from a JSON file, JSON text or a mapping."""
     if not isinstance(config, str | Path):
         return dict(config)
     try:

@@ -1,4 +1,4 @@
-"""Check the sources and cleaning rules of the bitext that a recipe names, then read it."""
+"""Check a recipe's sources of bitext and cleaning rules, then read the bitext."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def check_bitext(arguments: DataSettings) -> None:
 
 def _check_unpaired(arguments: DataSettings, files: Sequence[str]) -> None:
     if arguments.data:
-        raise RecipeError("unpaired files and bitext are two ways to train: give --unpaired or --data")
+        raise RecipeError("a run trains on unpaired files or on bitext, not on both: give --unpaired or --data")
     if len(files) != 2:
-        raise RecipeError(f"unpaired takes two files, one of each language, not {len(files)}")
+        raise RecipeError(f"unpaired takes two files, one per language, not {len(files)}")
     for file in files:
         if not Path(file).is_file():
             raise DataError(f"no such file: {file}")
 
 
 def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bitext | None]:
-    """Read the training bitext, and the dev bitext: given, or held out of the training pairs."""
+    """Read the training data, and the dev bitext: that of ``dev``, or pairs held out of the training bitext."""
     options: dict[str, Any] = {
         "target_language": arguments.target_language,
         "columns": _columns(arguments.columns),
@@ -65,7 +65,7 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bit
 
 
 def _columns(columns: Sequence[str] | None) -> tuple[int | str, int | str] | None:
-    """Read two names or numbers of columns."""
+    """Convert the source column and the target column, names or numbers."""
     if columns is None:
         return None
     if len(columns) != 2:

@@ -1,4 +1,4 @@
-"""Watch a run: progress bar, metrics file, seconds and memory spent, and a checkpoint on SIGTERM."""
+"""Callbacks of training: progress bar, metrics file, cost, and a checkpoint on SIGTERM."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _SHOWN = ("loss", "eval_accuracy", "eval_f1", "pairs_per_second")
 
 
 class MetricsFile(TrainerCallback):
-    """Append every log to ``metrics.jsonl``; a resumed run first drops the lines after its checkpoint."""
+    """Append each log to ``metrics.jsonl``; a resumed run first deletes the lines after its checkpoint's step."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Empty the file, or cut it back to the checkpoint."""
+        """Empty the file, or delete the lines after the checkpoint's step."""
         if not state.is_world_process_zero:
             return
         path = Path(args.output_dir) / METRICS_FILE
@@ -45,7 +45,7 @@ class MetricsFile(TrainerCallback):
 
 
 class EpochOfSampler(TrainerCallback):
-    """Set the sampler's epoch: in a resumed run of several processes, wrappers hide the sampler from the Trainer."""
+    """Set the sampler's epoch, which the Trainer does not do in a resumed run of several processes."""
 
     sampler: Any = None
 
@@ -59,19 +59,19 @@ class EndOfStep(TrainerCallback):
     """Call the model's ``end_step`` after each step of the optimizer."""
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Call it before anything is saved or measured."""
+        """Call ``end_step``, before a checkpoint or a measurement."""
         kwargs["model"].end_step()
 
 
 class ProgressBar(TrainerCallback):
-    """Show a progress bar on a terminal, and log lines everywhere."""
+    """Show a progress bar if standard error is a terminal, and log lines in any case."""
 
     def __init__(self) -> None:
         self.bar: tqdm | None = None
         self.shown: dict[str, str] = {}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Open the bar; ``None`` hides it where standard error is not a terminal."""
+        """Open the bar; tqdm's ``disable=None`` hides it if standard error is not a terminal."""
         hidden = True if args.disable_tqdm or not state.is_world_process_zero else None
         self.bar = tqdm(total=state.max_steps, initial=state.global_step, desc="training", unit="step", disable=hidden)
 
@@ -97,19 +97,22 @@ class ProgressBar(TrainerCallback):
 
 
 class StopOnSigterm(TrainerCallback):
-    """On SIGTERM, which spot machines send, finish the step and save a checkpoint: ``requested`` on all processes."""
+    """On SIGTERM, which spot machines send, finish the step and save a checkpoint.
+
+    One process may receive the signal; ``requested`` is then true in all processes.
+    """
 
     received = requested = False
     _previous_handler: Any = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Install the signal handler, which only the main thread can do."""
+        """Install the signal handler, if this is the main thread; others cannot."""
         self.received = self.requested = False
         if threading.current_thread() is threading.main_thread():
             self._previous_handler = signal.signal(signal.SIGTERM, self._receive)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Stop all processes after the same step, whichever received the signal."""
+        """Request a checkpoint in all processes if one of them received the signal."""
         received = self.received
         if args.world_size > 1:
             flag = torch.tensor(int(received), device=args.device)
@@ -129,19 +132,19 @@ class StopOnSigterm(TrainerCallback):
 
 
 class CostCounter(TrainerCallback):
-    """Count wall-clock seconds, CPU seconds and peak memory of one process's training, except ``not_counted`` parts."""
+    """Count the wall-clock seconds, CPU seconds and peak memory of training in this process."""
 
     _seconds = _cpu_seconds = _peak_mib = 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Start the clocks; a resumed run continues from its checkpoint's log."""
+        """Start the clocks; a resumed run adds the cost logged up to its checkpoint."""
         before: dict[str, float] = next((log for log in reversed(state.log_history) if "cpu_seconds" in log), {})
         self._seconds = time.perf_counter() - before.get("seconds", 0.0)
         self._cpu_seconds = time.process_time() - before.get("cpu_seconds", 0.0)
         self._peak_mib = before.get("peak_mib", 0)
 
     def so_far(self) -> dict[str, float]:
-        """Return the figures for the log."""
+        """Return the cost up to now, for the log."""
         return {
             "seconds": round(time.perf_counter() - self._seconds, 3),
             "cpu_seconds": round(time.process_time() - self._cpu_seconds, 3),
@@ -150,7 +153,7 @@ class CostCounter(TrainerCallback):
 
     @contextmanager
     def not_counted(self) -> Iterator[None]:
-        """Stop the clocks while dev is measured, which is not training."""
+        """Stop the clocks, for measurements on dev."""
         seconds, cpu_seconds = time.perf_counter(), time.process_time()
         yield
         self._seconds += time.perf_counter() - seconds
@@ -161,7 +164,7 @@ def peak_memory_mib() -> int:
     """Return the peak memory of this process: on the GPU if there is one, else in RAM."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() >> 20
-    try:  # ru_maxrss also counts what the parent held when it started this process
+    try:  # ru_maxrss includes the parent's memory at the fork
         status = Path("/proc/self/status").read_text(encoding="ascii")
         return int(status.partition("VmHWM:")[2].split()[0]) >> 10
     except (OSError, IndexError):

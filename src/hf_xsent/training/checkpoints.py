@@ -1,4 +1,4 @@
-"""Write the folder of a run: complete checkpoints and models or none, the recipe, and the model card."""
+"""Write the output folder of a run: checkpoints and the model, never half-written, the recipe and the model card."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from hf_xsent.publishing.model_card import CardFacts, facts_of_run, render_card
 from hf_xsent.training.callbacks import METRICS_FILE, MetricsFile, ProgressBar, StopOnSigterm
 
 RECIPE_FILE = "recipe.yaml"
-UNFINISHED = "_unfinished"  # what is being written; renamed when complete, so that a kill leaves nothing half-written
+UNFINISHED = "_unfinished"  # written here, then renamed when complete, so that a kill leaves no incomplete file
 
 
 def prepare_output_folder(folder: str | Path, resume: bool = False, overwrite: bool = False) -> str | None:
     """Check the folder before any work, and return the checkpoint to resume from, if there is one.
 
-    Files are accepted only where they are a run of hf-xsent, which the caller resumes or overwrites.
+    The folder must be empty, or hold a run of hf-xsent to resume or overwrite.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
@@ -51,7 +51,7 @@ def prepare_output_folder(folder: str | Path, resume: bool = False, overwrite: b
 
 
 def write_recipe(folder: str | Path, command: str, options: Mapping[str, Any], training: TrainingArguments) -> None:
-    """Write all settings of this run, without tokens, into a file that starts the same run again."""
+    """Write all settings of this run, except Hub tokens, as a recipe that repeats it."""
     stated = {key: value for key, value in options.items() if value is not None}
     for field in fields(training):
         value = getattr(training, field.name, None)
@@ -63,7 +63,7 @@ def write_recipe(folder: str | Path, command: str, options: Mapping[str, Any], t
 
 
 def remove_old_run(folder: str | Path) -> None:
-    """Delete an earlier run's checkpoints and metrics, and nothing else, when the new run is about to start."""
+    """Delete an earlier run's checkpoints and metrics, and nothing else."""
     for checkpoint in Path(folder).glob("checkpoint-*"):
         if checkpoint.name.removeprefix("checkpoint-").isdecimal() and checkpoint.is_dir():
             shutil.rmtree(checkpoint)
@@ -72,12 +72,17 @@ def remove_old_run(folder: str | Path) -> None:
 
 
 def check_space(folder: str | Path, model: PreTrainedModel, arguments: TrainingArguments) -> None:
-    """Refuse a run whose checkpoints (weights, and two moments of the trained ones) and final model do not fit."""
+    """Raise an error if the disk has no space for the checkpoints and the final model.
+
+    A checkpoint holds all weights, and two optimizer moments of each trained weight.
+    """
     not_saved = model._keys_to_ignore_on_save or ()
     weights = sum(one.nbytes for name, one in model.state_dict().items() if name not in not_saved)
     moments = 2 * sum(one.nbytes for one in model.parameters() if one.requires_grad)
     limit = arguments.save_total_limit or 1
-    checkpoints = 0 if arguments.save_strategy == SaveStrategy.NO else limit + 1  # written before an old one is deleted
+    checkpoints = (
+        0 if arguments.save_strategy == SaveStrategy.NO else limit + 1
+    )  # the new one is written before an old one is deleted
     needed = checkpoints * (weights + moments) + weights
     cure = "choose another --output_dir, a smaller --save_total_limit or --save_strategy no"
     check_free_space(folder, needed, f"{checkpoints} checkpoints and the model", cure)
@@ -85,7 +90,7 @@ def check_space(folder: str | Path, model: PreTrainedModel, arguments: TrainingA
 
 @contextmanager
 def _write_errors(folder: str, what: str) -> Iterator[None]:
-    """Explain a full disk or a missing folder, and delete what is half-written."""
+    """Raise an OutputError for a full disk or a missing folder, and delete incomplete files."""
     try:
         yield
     except (OSError, SafetensorError, RuntimeError) as error:
@@ -99,12 +104,12 @@ def _write_errors(folder: str, what: str) -> Iterator[None]:
 
 
 class SavingTrainer(Trainer):
-    """Write checkpoints and the final model under another name first; save and end on SIGTERM.
+    """Rename checkpoints and the final model into place when they are complete; on SIGTERM, save and stop.
 
     Logs go to a progress bar and a file of metrics.
     """
 
-    _writing = False  # a checkpoint
+    _writing = False  # whether a checkpoint is being written
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -116,7 +121,7 @@ class SavingTrainer(Trainer):
         self.add_callback(MetricsFile)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save; a final model is moved into the run's folder when it is complete."""
+        """Save into ``output_dir``; without it, save the final model and move it into place when complete."""
         if output_dir is not None:
             return super().save_model(output_dir, _internal_call)
         folder = Path(str(self.args.output_dir))
@@ -124,9 +129,11 @@ class SavingTrainer(Trainer):
             super().save_model(str(folder / UNFINISHED), _internal_call=True)
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
-            (folder / UNFINISHED / "training_args.bin").unlink(missing_ok=True)  # a pickle: unsafe to open for others
+            (folder / UNFINISHED / "training_args.bin").unlink(
+                missing_ok=True
+            )  # a pickle, which can run code when opened
             for file in sorted((folder / UNFINISHED).iterdir(), key=lambda file: file.suffix == ".safetensors"):
-                move_into_place(file, folder / file.name)  # weights last: a folder with weights is complete
+                move_into_place(file, folder / file.name)  # weights last, so that a folder with weights is complete
             remove(folder / UNFINISHED)
         if self.args.push_to_hub and not _internal_call:
             self.push_to_hub(commit_message="Model save", revision=self.args.hub_revision)
@@ -137,7 +144,7 @@ class SavingTrainer(Trainer):
             write_run_card(self, stated.get("model_name"), stated.get("license"), stated.get("finetuned_from"))
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
-        """Save under another name until all processes have written their part; then end a stopped run."""
+        """Save, rename the folder when all processes have written their part, and raise ``Stopped`` after SIGTERM."""
         folder, name = self._get_output_dir(trial), f"checkpoint-{self.state.global_step}"
         unfinished = Path(folder) / UNFINISHED
         if self.args.should_save:
@@ -170,11 +177,11 @@ class SavingTrainer(Trainer):
         return str(Path(folder) / UNFINISHED) if self._writing else folder
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
-        """Do nothing: the checkpoint is still being written, ``_save_checkpoint`` pushes it."""
+        """Do nothing: the checkpoint is incomplete here; ``_save_checkpoint`` pushes it later."""
 
 
 def write_run_card(trainer: Trainer, name: str | None, license: str | None, base_model: str | None) -> None:
-    """Write README.md of the output folder; facts that are not stated are omitted, so that no run fails at its end."""
+    """Write the model card of the output folder; omit unknown facts, so that no run fails at its end."""
     folder = Path(str(trainer.args.output_dir))
     if not (folder / RECIPE_FILE).is_file():
         config = trainer.accelerator.unwrap_model(trainer.model).config

@@ -1,10 +1,10 @@
-"""Cache gradients (Gao et al., 2021): train on any batch in the memory of one chunk, with the gradients of the batch.
+"""Gradient caching (Gao et al., 2021): the gradients of the full batch, in the memory of one chunk.
 
 1. Encode the pairs chunk by chunk without gradients, to get the sentence embeddings of the whole batch.
-2. Compute the sentence losses of the batch and their gradients for these embeddings.
+2. Compute the sentence losses of the batch and their gradients with respect to these embeddings.
 3. Encode the chunks again with the same random numbers, and backpropagate the cached gradients into the encoder.
 
-Token losses are sums over chunks, so only the last pass computes them.
+Token losses are sums over chunks: each chunk's is computed in its second pass, step 3, from its hidden states.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ _REPLICATED = (DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
 
 
 def cached_loss(trainer: Trainer, model: nn.Module, batch: Batch, pairs_per_chunk: int) -> AlignmentOutput:
-    """Backpropagate all chunks but the last, and return the loss whose backward pass finishes the step.
+    """Run the backward passes of all chunks but the last, and return the loss of the batch.
 
-    The value of the returned loss is the whole batch's. Its gradient is the last chunk's: the Trainer's backward pass
-    adds it and synchronizes the processes, which the passes of the other chunks do not.
+    The gradients of these chunks are in ``weight.grad`` on return, not averaged over processes. The returned loss has
+    the value of the full batch and the gradient of the last chunk: the Trainer's backward pass adds this gradient and
+    averages over processes.
     """
     chunks = split_batch(batch, pairs_per_chunk)
     unwrapped: SentenceEncoderForPreTraining = trainer.accelerator.unwrap_model(model)
@@ -67,7 +68,7 @@ def cached_loss(trainer: Trainer, model: nn.Module, batch: Batch, pairs_per_chun
 def _sentence_gradients(
     model: SentenceEncoderForPreTraining, parts: list[SentencePairs]
 ) -> tuple[Tensor, dict[str, Tensor], list[Tensor]]:
-    """Compute the sentence losses of the whole batch, and their gradients for the embeddings of each chunk."""
+    """Compute the sentence losses of the full batch, and their gradients for the embeddings of each chunk."""
     whole = SentencePairs.joined(parts)
     vectors = [whole.source.requires_grad_(), whole.target.requires_grad_()]
     with torch.enable_grad():
@@ -83,7 +84,7 @@ def _sentence_gradients(
 
 
 def split_batch(batch: Batch, pairs_per_chunk: int) -> list[dict[str, Tensor]]:
-    """Split the batch into chunks."""
+    """Split the batch into chunks of pairs; ``language_ids`` holds all sources, then all targets."""
     count = len(batch["source_input_ids"])
     chunks = []
     for start in range(0, count, pairs_per_chunk):
@@ -96,7 +97,7 @@ def split_batch(batch: Batch, pairs_per_chunk: int) -> list[dict[str, Tensor]]:
 
 
 class RandomState:
-    """The random states of CPU and device, for the second pass."""
+    """The random states of CPU and GPU before a chunk, which its second pass restores."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -104,7 +105,7 @@ class RandomState:
         self.accelerator = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
 
     def restore(self) -> None:
-        """Set both states."""
+        """Set both random states."""
         torch.set_rng_state(self.cpu)
         if self.accelerator is not None:
             torch.cuda.set_rng_state(self.accelerator, self.device)
@@ -112,9 +113,9 @@ class RandomState:
 
 @contextmanager
 def _sparse_words(trainer: Trainer, model: SentenceEncoderForPreTraining, final: bool) -> Iterator[None]:
-    """Use sparse gradients of the word embeddings after the first chunk: a second dense one costs much memory.
+    """Use sparse gradients of the word embeddings after the first chunk, to save the memory of a second dense gradient.
 
-    DDP exchanges a dense gradient after the last chunk; engines that shard gradients need a dense one per chunk.
+    DDP needs a dense gradient in the last chunk, DeepSpeed and FSDP in every chunk.
     """
     words = model.backbone.word_embeddings
     kind = trainer.accelerator.distributed_type
@@ -129,7 +130,7 @@ def _sparse_words(trainer: Trainer, model: SentenceEncoderForPreTraining, final:
 
 @contextmanager
 def _no_sync(trainer: Trainer, model: nn.Module) -> Iterator[None]:
-    """Accumulate the gradients of this chunk without an exchange between processes or a step of DeepSpeed's engine."""
+    """Accumulate gradients without averaging them over processes, and without a step of DeepSpeed's engine."""
     syncs = trainer.accelerator.sync_gradients
     with trainer.accelerator.no_sync(model):
         trainer.accelerator.sync_gradients = False

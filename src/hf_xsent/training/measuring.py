@@ -1,4 +1,4 @@
-"""Measure the cost of training methods per pair of sentences, and estimate a whole run from a few steps."""
+"""Measure the training cost of methods per pair, and estimate the time of a full run from a few steps."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from hf_xsent.training.callbacks import peak_memory_mib
 if TYPE_CHECKING:
     from hf_xsent.data.bitext import Pair
 
-_STEPS = 3  # of a dry run; the first one sets up and does not count
-_OBJECTIVES = {  # besides the methods: mixes of translation ranking, each objective with weight 1
+_STEPS = 3  # of a dry run; the first one is warm-up
+_OBJECTIVES = {  # names for objectives of weight 1, measured besides the methods
     "tr": ("translation_ranking",),
     "tr+mlm": ("translation_ranking", "masked_language_modeling"),
     "tr+tlm": ("translation_ranking", "translation_language_modeling"),
@@ -46,8 +46,8 @@ class TrainingCost:
 
     method: str
     forward_gflops: float
-    training_ms: float  # forward, backward and end_step
-    encoding_ms: float  # of both sentences by the trained encoder; equal for all methods that do not change its shape
+    training_ms: float  # forward pass, backward pass and end_step
+    encoding_ms: float  # both sentences, by the trained encoder
 
     def to_dict(self) -> dict[str, Any]:
         """Return rounded values for JSON."""
@@ -89,7 +89,7 @@ def training_cost(
         kind: Any = METHODS["alignment" if method in _OBJECTIVES else method][1]
         model = kind.from_backbone(name_or_path, max_length=max_length, **settings).to(device)
         with torch.random.fork_rng():
-            torch.manual_seed(0)  # masks decide what is computed: equal calls must count the same operations
+            torch.manual_seed(0)  # random masks change the number of operations
             costs.append(_cost(method, model, batch, len(pairs), repeats))
     return costs
 
@@ -150,7 +150,7 @@ class StepTimes(TrainerCallback):
 
 @contextmanager
 def short_run(arguments: AlignmentTrainingArguments) -> Iterator[None]:
-    """Change the arguments to a few steps that measure and save nothing, in a temporary folder."""
+    """Change the arguments to a few steps in a temporary folder, without dev measurements and checkpoints."""
     with TemporaryDirectory() as folder:
         arguments.output_dir = folder
         arguments.max_steps = _STEPS
@@ -168,13 +168,13 @@ def pairs_per_step(arguments: AlignmentTrainingArguments) -> int:
 
 
 def count_steps(arguments: AlignmentTrainingArguments, pairs: int) -> int:
-    """Return the number of steps of the whole run."""
+    """Return the number of steps of the full run."""
     epochs_in_steps = math.ceil(arguments.num_train_epochs * pairs / pairs_per_step(arguments))
     return arguments.max_steps if arguments.max_steps > 0 else epochs_in_steps
 
 
 def forecast(arguments: AlignmentTrainingArguments, steps: int, seconds: Sequence[float]) -> str:
-    """Estimate the whole run from the seconds of the steps that were run."""
+    """Describe the estimated cost of the full run, from the seconds of the steps of a dry run."""
     step = statistics.median(seconds[1:] or seconds)
     return (
         f"{steps:,} steps of {step:.2f} s, {pairs_per_step(arguments) / step:.1f} pairs/s: "

@@ -26,47 +26,48 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Plan:
-    """A checked recipe whose config holds the encoder's, and what the run starts from."""
+    """A checked recipe, the starting encoder and its tokenizer."""
 
     recipe: Recipe
-    start: str  # the encoder's name or folder
+    encoder: str  # Hub id or folder of the starting encoder
     tokenizer: PreTrainedTokenizerBase
     checkpoint: str | None  # to resume from
 
     @classmethod
     def of(cls, recipe: Recipe) -> Plan:
-        """Check the recipe before data is read; every mistake raises an error of one sentence."""
-        start, training = recipe.start.model, recipe.training
-        if start is None:
-            raise RecipeError("no encoder to start from: give --model, a Hub id such as xlm-roberta-base or a folder")
+        """Check the recipe before data is read, and raise an error for the first mistake."""
+        encoder, training = recipe.start.model, recipe.training
+        if encoder is None:
+            raise RecipeError("no starting encoder: give --model, a Hub id such as xlm-roberta-base or a folder")
         check_bitext(recipe.data)
         if training.output_dir in (None, "trainer_output"):
             raise RecipeError("no output folder: give --output_dir, a folder for this run")
         checkpoint = prepare_output_folder(training.output_dir, recipe.run.resume, recipe.run.overwrite)
-        encoder_config = load_encoder_config(start)
+        encoder_config = load_encoder_config(encoder)
         config = recipe.config.replaced(encoder_config=encoder_config)
         config.check_objectives()
         if config.needs.teacher and config.teacher is None:
-            raise RecipeError("distillation needs a teacher: give its setting teacher, a Hub id or a folder")
+            raise RecipeError("distillation needs a teacher model: give --teacher, a Hub id or a folder")
         if config.needs.momentum_encoder:
             check_momentum_contrast(training)
         if recipe.data.unpaired and (config.needs.pairs or not config.freezes_encoder):
             raise RecipeError(
-                "unpaired files hold no translations: train dual-pivot on them with --objectives adversarial=1 cycle=5"
+                "unpaired files have no translations, which these objectives need: give --method dual-pivot "
+                "--objectives adversarial=1 cycle=N (N: 10 in the paper for Tatoeba, 5 for BUCC)"
             )
         if config.lora_rank is not None:
             check_adapters(config.lora_targets, encoder_config)
             if training.fsdp:
-                raise RecipeError("adapters are merged into whole weights, which FSDP splits: use DDP or ZeRO-2")
+                raise RecipeError("adapters are merged into full weights, which FSDP shards: use DDP or ZeRO-2")
         check_frozen_layers(training.frozen_layers, encoder_config)
         if training.early_stopping_patience is not None and not (recipe.data.dev or recipe.data.dev_pairs):
             raise RecipeError(NO_DEV_TO_STOP_BY)
-        tokenizer = load_tokenizer(start)
-        _check_tokenizer(tokenizer, encoder_config, start)
-        return cls(replace(recipe, config=config), start, tokenizer, checkpoint)
+        tokenizer = load_tokenizer(encoder)
+        _check_tokenizer(tokenizer, encoder_config, encoder)
+        return cls(replace(recipe, config=config), encoder, tokenizer, checkpoint)
 
     def check_data(self, train: Bitext | TextSides, dev: Bitext | None) -> None:
-        """Check that the data has the links and the languages that the config needs."""
+        """Check that the data has the word links and the languages that the objectives need."""
         mixing_probabilities(list(train.languages.values()), self.recipe.data.alpha)  # checks the sizes
         if not isinstance(train, TextSides):
             if self.recipe.config.needs.links:
@@ -79,7 +80,7 @@ class Plan:
             self.recipe.config.check_languages(self._languages(train, dev))
 
     def fitted(self, train: Bitext | TextSides, dev: Bitext | None) -> Plan:
-        """Check the data, and return the plan with the languages and word pieces of its config set from the data."""
+        """Check the data, and return the plan with the data's languages and word pieces in its config."""
         self.check_data(train, dev)
         if isinstance(train, TextSides):
             return self
@@ -92,7 +93,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class TrainingCorpus:
-    """The training data as objectives read it before the model is built (``objectives.base.Corpus``)."""
+    """The training data as an ``objectives.base.Corpus``, which objectives read before the model is built."""
 
     languages: set[str]
     bitext: Bitext
@@ -103,11 +104,11 @@ class TrainingCorpus:
 
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, name: str) -> None:
-    """Check that the encoder has an embedding for each word piece, and that sentences can be padded."""
+    """Check that the encoder has an embedding for each token, and that the tokenizer can pad."""
     if len(tokenizer) > config.vocab_size:
         raise RecipeError(
-            f"the tokenizer of {name!r} has {len(tokenizer)} pieces but its encoder only {config.vocab_size} "
-            "embeddings: they do not belong together"
+            f"the tokenizer of {name!r} has {len(tokenizer)} tokens, but its encoder only {config.vocab_size} "
+            "embeddings: use the tokenizer that the encoder was trained with"
         )
     if tokenizer.pad_token is None:
         raise RecipeError(f"the tokenizer of {name!r} has no padding token: set pad_token and save it again")

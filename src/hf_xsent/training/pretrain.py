@@ -1,4 +1,4 @@
-"""Run training from a recipe: check everything first, then load, train and save."""
+"""Train from a recipe: check the settings, load data and model, train, save."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from hf_xsent.training.trainer import AlignmentTrainer
 
 logger = logging.getLogger(__name__)
 
-_SENTENCES_OF_DRY_RUN = 256  # of each side of a language; a full run encodes all before the first step
+_SENTENCES_OF_DRY_RUN = 256  # of each side of each language; a full run encodes all sentences before the first step
 
 
 def main(arguments: Sequence[str]) -> AlignmentTrainer:
@@ -43,18 +43,18 @@ def main(arguments: Sequence[str]) -> AlignmentTrainer:
 
 
 def pretrain(recipe: Recipe) -> AlignmentTrainer:
-    """Train, and save the best model, its tokenizer, the recipe and the reports in the output folder."""
+    """Train, and save the model, its tokenizer, the recipe and the reports in the output folder."""
     training = recipe.training
     plan = Plan.of(recipe)
     parts: dict[str, Any] = {"processing_class": plan.tokenizer}
     if plan.recipe.config.teacher is not None:
         width = plan.recipe.config.encoder_config.hidden_size
         parts["teacher"] = Teacher.load(plan.recipe.config.teacher, width, training.device)
-    train, dev = load_train_and_dev(recipe.data)  # of several processes one reads each file, the others wait
+    train, dev = load_train_and_dev(recipe.data)  # one process fills the cache, the others wait
     plan = plan.fitted(train, dev)
     recipe = plan.recipe
     set_seed(training.seed)
-    model = METHODS[recipe.start.method][1].from_backbone(plan.start, config=recipe.config)
+    model = METHODS[recipe.start.method][1].from_backbone(plan.encoder, config=recipe.config)
     if recipe.run.dry_run:
         return dry_run(recipe, model, train, **parts)
     if training.should_save:
@@ -63,15 +63,15 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
         if plan.checkpoint is None:
             check_space(folder, model, training)
             remove_old_run(folder)
-        write_recipe(folder, "pretrain", recipe.stated(), training)
+        write_recipe(folder, "pretrain", recipe.to_dict(), training)
         write_json(folder / "bitext.json", train.report.to_dict())
     if plan.checkpoint is not None:
-        training.eval_on_start = False  # that checkpoint was measured when it was written
+        training.eval_on_start = False  # the checkpoint was already measured
     trainer = build_trainer(recipe, model, train_dataset=train, eval_dataset=dev, **parts)
     trainer.train(resume_from_checkpoint=plan.checkpoint)
     model.merge_adapters()
     if training.share_of_start:
-        average_with_start(model, plan.start, training.share_of_start)
+        average_with_starting_encoder(model, plan.encoder, training.share_of_start)
         if dev is not None:
             trainer.evaluate()
     trainer.save_model()
@@ -81,7 +81,7 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
 
 
 def build_trainer(recipe: Recipe, model: SentenceEncoderForPreTraining, **parts: Any) -> AlignmentTrainer:
-    """Build the method's trainer, with the recipe's settings of the data."""
+    """Build the trainer of the recipe's method."""
     data = recipe.data
     parts |= {"alpha": data.alpha, "target_language": data.target_language}
     if not isinstance(model, DualPivotForPreTraining):
@@ -96,7 +96,7 @@ def build_trainer(recipe: Recipe, model: SentenceEncoderForPreTraining, **parts:
 def dry_run(
     recipe: Recipe, model: SentenceEncoderForPreTraining, train: Bitext | TextSides, **parts: Any
 ) -> AlignmentTrainer:
-    """Run a few steps that save nothing, and log what the whole run would take."""
+    """Run a few steps without saving, and log the estimated time and memory of the full run."""
     training, times = recipe.training, StepTimes()
     steps = count_steps(training, len(train))
     encodes_first = isinstance(model, DualPivotForPreTraining) and recipe.data.features != "none"
@@ -113,8 +113,8 @@ def dry_run(
 
 
 @torch.no_grad()
-def average_with_start(model: SentenceEncoder, start: str, share: float) -> None:
-    """Average the trained encoder with its starting weights, which count ``share`` (Wortsman et al., 2022)."""
-    started = dict(load_encoder(start).named_parameters())
+def average_with_starting_encoder(model: SentenceEncoder, encoder: str, share: float) -> None:
+    """Set weights to (1 - share) × trained + share × starting encoder (Wortsman et al., 2022)."""
+    started = dict(load_encoder(encoder).named_parameters())
     for name, weight in model.encoder.named_parameters():
         weight.lerp_(started[name].to(weight), share)

@@ -1,4 +1,4 @@
-"""Read a recipe and flags into one checked object: ``[recipe.yaml] [--flag value …]``."""
+"""Read ``[recipe.yaml] [--flag value …]`` into one checked ``Recipe``."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Recipe:
     """All settings of one run."""
 
     start: StartSettings
-    config: AlignmentConfig  # of the method; the encoder's config is added by Plan
+    config: AlignmentConfig  # the method's settings; Plan adds the encoder's config
     data: DataSettings
     run: RunSettings
     training: AlignmentTrainingArguments
 
-    def stated(self) -> dict[str, Any]:
-        """Return the settings of start, model and data as a recipe states them."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings of starting encoder, model and data as keys of a recipe, defaults included."""
         return asdict(self.start) | self.config.recipe() | asdict(self.data)
 
 
@@ -59,7 +59,7 @@ def recipe_keys() -> tuple[str, ...]:
 
 
 def read_recipe(arguments: Sequence[str]) -> Recipe:
-    """Read a training run: a flag replaces the recipe's value, which replaces the default."""
+    """Read a recipe: a flag replaces the value in the file, which replaces the default."""
     path, flags = split_arguments(arguments)
     stated = {} if path is None else read_mapping(path)
     where = "" if path is None else path
@@ -81,7 +81,7 @@ def read_recipe(arguments: Sequence[str]) -> Recipe:
 
 
 def read_dataclasses(arguments: Sequence[str], kinds: Sequence[type]) -> tuple[Any, ...]:
-    """Read ``[recipe.yaml] [--flag value …]`` into one object each of dataclasses with different fields."""
+    """Read ``[recipe.yaml] [--flag value …]``, and build each of these dataclasses from its fields."""
     path, flags = split_arguments(arguments)
     hints = {name: hint for kind in kinds for name, hint in _hints(kind).items()}
     values = read_values({} if path is None else read_mapping(path), flags, hints, path or "")
@@ -101,7 +101,7 @@ def _build(kind: Any, values: Mapping[str, Any]) -> Any:
     try:
         built = kind(**own)
     except (ValueError, TypeError) as error:
-        raise RecipeError(f"these settings do not go together: {' '.join(str(error).split())}") from error
+        raise RecipeError(f"invalid or conflicting settings: {' '.join(str(error).split())}") from error
     check_settings(built)
     return built
 
@@ -116,9 +116,9 @@ def _fields(kind: Any) -> list[Field[Any]]:
 
 
 def _objectives(config_class: Any, stated: Any, flags: Flags, where: str) -> tuple[dict[str, Any], Flags]:
-    """Choose the objectives of ``--objectives``, the recipe or the method, in this order; then apply flags of settings.
+    """Merge the objectives of the method, the recipe and ``--objectives``: later ones win; then apply single flags.
 
-    Return them, or nothing where none is stated, and the other flags.
+    Return ``{"objectives": …}``, empty if neither recipe nor flags name any, and the other flags.
     """
     prefix = f"{where}: " if where else ""
     base = write_objectives(config_class().objectives, recipe=True)
@@ -136,7 +136,7 @@ def _objectives(config_class: Any, stated: Any, flags: Flags, where: str) -> tup
     settings = {flag: value for flag, value in rest.items() if flag.startswith(f"{_OBJECTIVES}.")}
     known = {*recipe_keys()}
     settings |= {flag: value for flag, value in rest.items() if flag not in known and flag not in settings}
-    for flag, words in sorted(settings.items(), key=lambda item: not item[0].endswith(".weight")):  # adds objectives
+    for flag, words in sorted(settings.items(), key=lambda item: not item[0].endswith(".weight")):  # weights first
         name, key = _setting_of_flag(flag, chosen, known)
         kind = objective_class(name).Settings
         value = value_of_flag(flag, words, get_type_hints(kind)[key])

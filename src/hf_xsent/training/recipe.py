@@ -1,4 +1,4 @@
-"""Declare the settings of a recipe besides the model's: start, data, run and training. Free of torch."""
+"""Declare the recipe settings of starting encoder, data, run and training, without importing torch."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from hf_xsent.settings.declaring import setting
 
 @dataclass(frozen=True)
 class StartSettings:
-    """The encoder and the method."""
+    """The starting encoder and the method."""
 
     model: str | None = setting(
-        None, "Start from this encoder, or continue from this model: a Hub id such as xlm-roberta-base, or a folder."
+        None, "Starting encoder, or a model to train further: a Hub id such as xlm-roberta-base, or a folder."
     )
     method: str = setting(
         "alignment",
-        "Train the model of this method, with its objectives: alignment (TR), dap, ppa, wacse or dual-pivot.",
+        "Method, with its model and its objectives: alignment (TR), dap, ppa, wacse or dual-pivot.",
     )
 
 
@@ -26,51 +26,54 @@ class DataSettings:
 
     data: list[str] | None = setting(
         None,
-        "Read pairs from these: de=pairs.tsv fr=OPUS.en-fr.tmx, or train/{language}-en.tsv.xz for all at once.",
+        "Training pairs by language: de=pairs.tsv fr=OPUS.en-fr.tmx, or train/{language}-en.tsv.xz for all languages.",
         named=True,
     )
     unpaired: list[str] | None = setting(
-        None, "Dual pivot: read unpaired sentences, one file of each language: de.txt en.txt."
+        None, "Dual pivot: two files of unpaired sentences, one per language: de.txt en.txt."
     )
-    dev: list[str] | None = setting(None, "Choose the best checkpoint on these pairs, given like --data.", named=True)
+    dev: list[str] | None = setting(
+        None, "Dev pairs, which choose the best checkpoint; written like --data.", named=True
+    )
     dev_pairs: int = setting(
-        100, "Without --dev, hold this many pairs of each language out of the training data.", at_least=0
+        100, "Without --dev, hold out this many training pairs of each language as dev pairs.", at_least=0
     )
     target_language: str = setting("en", "Language of the target side.")
     columns: list[str] | None = setting(
-        None, "Names or numbers of the source and the target column, such as 0 1 or text_de text_en."
+        None, "Source column and target column, by name or number (from 0): 0 1 or text_de text_en."
     )
     links: list[str] | None = setting(
         None,
-        "Read word links of the pairs from these, given like --data: Pharaoh lines or JSONL of align-words.",
+        "Word links of the training pairs, written like --data: Pharaoh lines, or JSONL of align-words.",
         named=True,
     )
     link_words: str = setting(
         "script",
-        "Words that links count: those of align-words (script), or words between spaces.",
+        "How --links number words: as align-words splits them (script), or as strings between spaces (spaces).",
         choices=("script", "spaces"),
     )
     alpha: float = setting(
         0.5,
-        "Sample languages in proportion to size^alpha: 1 keeps their sizes, 0 samples all equally.",
+        "Sample languages in proportion to size^alpha: 1 is in proportion to their sizes, 0 samples all equally.",
         at_least=0,
         at_most=1,
     )
-    max_pairs: int | None = setting(None, "Read at most this many pairs of each language.")
+    max_pairs: int | None = setting(None, "Read at most this many training pairs of each language.")
     clean: bool = setting(True, "Apply the cleaning rules; false trains on every pair.")
     rules: list[str] | None = setting(
         None,
-        "Set cleaning rules, such as max_characters=200 copied_share=null; data/cleaning/rules.py lists them.",
+        "Change cleaning rules: max_characters=200 sets a limit, copied_share=null turns that rule off; "
+        "data/cleaning/rules.py lists all rules.",
         named=True,
     )
     on_error: str = setting(
-        "raise", "Stop at the first bad line (raise), or count and report bad lines (skip).", choices=("raise", "skip")
+        "raise", "At a bad line, stop (raise), or skip, count and report it (skip).", choices=("raise", "skip")
     )
-    cache_dir: str | None = setting(None, "Folder of the cleaned, memory-mapped bitext.")
+    cache_dir: str | None = setting(None, "Folder in which to cache the cleaned bitext, memory-mapped.")
     features: str | None = setting(
         None,
-        "Dual pivot: cache the frozen encoder's output in this folder, which runs may share; none runs the encoder in "
-        "each step. Without it, OUTPUT_DIR/features.",
+        "Dual pivot: cache the frozen encoder's layer sums in this folder, which runs may share; without it, "
+        'OUTPUT_DIR/features. "none" disables the cache: the encoder runs in every step.',
     )
 
 
@@ -79,8 +82,10 @@ class RunSettings:
     """What to do with the output folder, and what to log."""
 
     resume: bool = setting(False, "Resume from the last checkpoint in the output folder.")
-    overwrite: bool = setting(False, "Replace the run that the output folder holds.")
-    dry_run: bool = setting(False, "Load everything, run three steps, and estimate what the whole run would take.")
+    overwrite: bool = setting(False, "Replace the earlier run in the output folder.")
+    dry_run: bool = setting(
+        False, "Load everything, run three steps, and estimate the time and memory of the full run."
+    )
     verbose: bool = setting(False, "Also log the messages of transformers and other libraries.")
 
 
@@ -89,54 +94,58 @@ class TrainingSettings:
     """Settings that hf-xsent adds to TrainingArguments, and those whose defaults it changes."""
 
     per_device_train_batch_size: int = setting(
-        64, "Pairs per step and process; in ranking, a batch holds the negatives."
+        64, "Pairs per step and process; translation ranking takes its negatives from this batch, over all processes."
     )
-    logging_steps: float = setting(10, "Log losses every this many steps.")
+    logging_steps: float = setting(10, "Log the losses every N steps.")
     eval_strategy: str = setting("steps", "When to measure dev accuracy: no, steps or epoch.")
     eval_on_start: bool = setting(True, "Measure dev accuracy before the first step.")
-    load_best_model_at_end: bool = setting(True, "End with the checkpoint that is best on dev.")
-    metric_for_best_model: str | None = setting("accuracy", "Metric that decides which checkpoint is best.")
-    save_total_limit: int | None = setting(2, "Number of checkpoints to retain besides the best.")
+    load_best_model_at_end: bool = setting(True, "At the end, load the checkpoint with the best dev accuracy.")
+    metric_for_best_model: str | None = setting("accuracy", "Dev metric that decides which checkpoint is best.")
+    save_total_limit: int | None = setting(2, "Keep at most this many checkpoints, the best and the latest included.")
     warmup_steps: float = setting(0.1, "Warm-up steps; below 1, a fraction of all steps.")
     remove_unused_columns: bool = setting(False, "The collator needs the raw text.")
     one_language_batches: bool = setting(False, "Fill each batch, over all processes, with pairs of one language.")
     distinct_batches: bool = setting(
-        False, "Sample no sentence twice into a batch, over all processes; other pairs of its language replace repeats."
+        False,
+        "Sample no sentence twice into a batch, over all processes; another pair of the language replaces a repeat.",
     )
     pairs_per_chunk: int | None = setting(
         None,
-        "Encode a batch in chunks of this many pairs, twice, so that it needs the memory of one chunk.",
+        "Gradient caching: encode the batch in chunks of this many pairs, which needs the memory of one chunk and "
+        "gives the gradients of the full batch; each chunk is encoded twice.",
         at_least=1,
     )
     head_learning_rate: float | None = setting(
-        None, "Peak learning rate of the objectives' heads; without it, --learning_rate.", above=0
+        None, "Peak learning rate of the objectives' heads; without it, learning_rate.", above=0
     )
     frozen_word_embeddings: bool = setting(False, "Freeze the word embeddings: less memory, faster steps.")
     frozen_layers: int = setting(
-        0, "Freeze the embeddings and this many lowest layers: less memory, faster steps.", at_least=0
+        0, "Freeze the embeddings and the lowest N layers: less memory, faster steps; 0 freezes nothing.", at_least=0
     )
     early_stopping_patience: int | None = setting(
-        None, "Stop after this many dev measurements in a row without a better one.", at_least=1
+        None, "Stop after N dev measurements in a row without a new best.", at_least=1
     )
-    compile_layers: bool = setting(False, "Compile the encoder's layers, once for all lengths; for GPUs.")
+    compile_layers: bool = setting(
+        False, "Compile the encoder's layers with torch.compile, once for all sentence lengths; for GPUs."
+    )
     share_of_start: float = setting(
         0.0,
-        "Average the trained encoder with the one it started from: fraction of the starting weights to keep.",
+        "After training, average the trained weights with the starting encoder's: weight of the starting encoder.",
         at_least=0,
         below=1,
     )
-    ddp_find_unused_parameters: bool | None = setting(False, "Every weight takes part in every step.")
-    ddp_broadcast_buffers: bool | None = setting(False, "Queues are equal in all processes already.")
+    ddp_find_unused_parameters: bool | None = setting(False, "Every step uses every weight.")
+    ddp_broadcast_buffers: bool | None = setting(False, "All processes hold equal queues.")
 
 
-SHOWN_TRAINING_ARGUMENTS = {  # fields of transformers' TrainingArguments that help lists first
+SHOWN_TRAINING_ARGUMENTS = {  # fields of transformers' TrainingArguments, which help lists first
     "output_dir": "Write checkpoints, metrics and the final model into this folder.",
-    "max_steps": "Stop after this many steps (or give --num_train_epochs).",
+    "max_steps": "Train for this many steps (or give --num_train_epochs).",
     "learning_rate": "Peak learning rate; 5e-5 suits a base-size encoder.",
-    "eval_steps": "Measure dev accuracy every this many steps; save_steps must be a multiple.",
-    "save_steps": "Write a checkpoint every this many steps.",
-    "bf16": "Compute in bfloat16 where the machine can; weights stay float32.",
-    "seed": "Seed of weights, dropout and data order.",
+    "eval_steps": "Measure dev accuracy every N steps; save_steps must be a multiple of it.",
+    "save_steps": "Write a checkpoint every N steps.",
+    "bf16": "Compute in bfloat16; weights stay float32.",
+    "seed": "Seed of new weights, dropout and data order.",
     "report_to": "Also send metrics to tensorboard, wandb or trackio.",
 }
 HIDDEN_TRAINING_SETTINGS = ("remove_unused_columns", "ddp_find_unused_parameters", "ddp_broadcast_buffers")

@@ -1,4 +1,4 @@
-"""Encode target sentences with a frozen teacher, whose embeddings the student learns for both sides."""
+"""Encode target sentences with a frozen teacher, for distillation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hf_xsent.models.loading import quiet_loading
 
 
 class Teacher:
-    """A frozen model of any tokenizer, not saved with the student; ``encode`` returns one embedding per sentence."""
+    """A frozen model with any tokenizer, not saved with the student; ``encode`` returns one embedding per sentence."""
 
     def __init__(self, encode: Callable[[list[str]], Any]) -> None:
         self.encode = encode
@@ -28,7 +28,7 @@ class Teacher:
         try:
             teacher_width = len(np.asarray(teacher.encode(["A sentence."]))[0])
         except ModelError as error:
-            raise ModelError(f"the teacher {name_or_path!r} cannot encode text by itself: {error}") from error
+            raise ModelError(f"the teacher {name_or_path!r} cannot encode text alone: {error}") from error
         if teacher_width != width:
             raise ModelError(
                 f"the teacher {name_or_path!r} has embeddings of width {teacher_width}, the student of {width}: "

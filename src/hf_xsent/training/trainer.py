@@ -1,4 +1,4 @@
-"""Extend the Trainer of transformers with losses of pairs, temperature sampling and dev retrieval accuracy."""
+"""Extend transformers' Trainer with objectives over pairs, temperature sampling and retrieval accuracy on dev."""
 
 from __future__ import annotations
 
@@ -39,13 +39,16 @@ NO_DEV_TO_STOP_BY = "early_stopping_patience needs dev pairs to measure: give --
 class AlignmentTrainer(SavingTrainer):
     """Train any model whose forward returns ``loss`` and ``losses`` for pairs.
 
-    ``alpha`` mixes the languages of ``train_dataset``. On ``eval_dataset``, also bitext, retrieval accuracy@1 is
-    measured in both directions: ``eval_accuracy``, and ``eval_accuracy_de`` for each language. Without it, the run
+    Languages of ``train_dataset`` are sampled in proportion to size^alpha. ``eval_dataset``, the dev bitext, gives
+    retrieval accuracy@1: ``eval_accuracy_forward`` (source to target), ``eval_accuracy_backward`` (target to source),
+    ``eval_accuracy``, their mean, and the same mean per language, such as ``eval_accuracy_de``. Without dev, the run
     ends with its last weights. ``teacher`` computes the target embeddings of objectives that need them.
     """
 
     args: AlignmentTrainingArguments
-    loss_is_scaled_for_ga = False  # the loss is the mean of each batch: the Trainer must divide accumulated gradients
+    loss_is_scaled_for_ga = (
+        False  # a batch's loss is its mean: the Trainer must average the gradients of accumulated batches
+    )
 
     def __init__(
         self,
@@ -68,7 +71,7 @@ class AlignmentTrainer(SavingTrainer):
             args.eval_on_start = args.load_best_model_at_end = False
         elif args.fsdp:
             raise RecipeError(
-                "FSDP splits the weights that dev pairs are encoded with: drop --dev, give --dev_pairs 0, and "
+                "encoding dev pairs needs full weights, which FSDP shards: drop --dev, give --dev_pairs 0, and "
                 "measure the saved model by hf-xsent evaluate"
             )
         config = model.config
@@ -84,7 +87,7 @@ class AlignmentTrainer(SavingTrainer):
         if args.compile_layers:
             model.backbone.compile_layers()
         if not any(weight.requires_grad for weight in model.parameters()):
-            raise RecipeError(f"with frozen_layers {args.frozen_layers} nothing is left to train: freeze fewer")
+            raise RecipeError(f"frozen_layers {args.frozen_layers} freezes all weights: freeze fewer layers")
         data: Any = (train_dataset, eval_dataset)
         super().__init__(model, args, collator, *data, processing_class, **kwargs)
         self.add_callback(EndOfStep)
@@ -105,7 +108,7 @@ class AlignmentTrainer(SavingTrainer):
         self._batch: Mapping[str, Any] = {}
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
-        """Train; on a CPU, reuse freed memory from step to step."""
+        """Train."""
         if self.args.device.type == "cpu":
             keep_freed_memory()
         self._clock = time.perf_counter()
@@ -114,11 +117,11 @@ class AlignmentTrainer(SavingTrainer):
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Tensor | tuple[Tensor, AlignmentOutput]:
-        """Sum the weighted objectives, and add each to the log."""
+        """Compute the weighted sum of the objectives, and add each loss to the sums for the log."""
         if self.teacher is not None:
             inputs = self.teacher(inputs, self.args.device)
         chunk = self.args.pairs_per_chunk
-        if chunk is not None and chunk < self.args.train_batch_size:  # the same decision in all processes
+        if chunk is not None and chunk < self.args.train_batch_size:  # batch size per process, equal in all processes
             outputs: Any = cached_loss(self, model, inputs, chunk)
         else:
             outputs = model(**inputs)
@@ -186,14 +189,14 @@ class AlignmentTrainer(SavingTrainer):
         return optimizer
 
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
-        """Raise before NaN or infinite gradients reach the weights; the gradient scaler of fp16 skips such steps."""
+        """Raise an error for NaN or infinite gradients before the weights change; fp16's scaler skips such steps."""
         norm = super()._get_grad_norm(model, grad_norm)
         if norm is not None and not math.isfinite(float(norm)) and self.accelerator.scaler is None:
             raise self._step_error(f"gradients are NaN or infinite (norm {float(norm):g})")
         return norm
 
     def _step_error(self, what: str) -> TrainingError:
-        """Write the process's batch to a file, and build the error that names the step and the sentences."""
+        """Write this process's batch to a file, and build an error with the step and the first suspect pair."""
         model = self.accelerator.unwrap_model(self.model)
         sides = [
             self.tokenizer.batch_decode(self._batch[f"{side}_input_ids"], skip_special_tokens=True)

@@ -70,7 +70,7 @@ def test_sentences_are_known_by_what_they_say(cache: FeatureCache, caplog: pytes
         first = cache.layer_sums(["We eat bread.", "It is cold."])
         assert cache.layer_sums(("We eat bread.", "It is cold.")).key == first.key
         assert cache.layer_sums(["It is cold.", "We eat bread."]).key != first.key
-    assert caplog.text.count("lacks features of 2 sentences: encoding them") == 2
+    assert caplog.text.count("encoding 2 sentences into") == 2
     assert (first.identities == cache.layer_sums(["we EAT  bread.", "It is cold."]).identities).all()
 
 
@@ -84,13 +84,13 @@ def test_float16_is_close_and_half_as_large(cache: FeatureCache, sentences: list
 def test_what_cannot_be_is_told(cache: FeatureCache, model: DualPivotForPreTraining, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"features of another dtype \(float32, not float16\): give another folder"):
         FeatureCache(cache.folder, model, cache.embedder.tokenizer)
-    with pytest.raises(DataError, match="there is no sentence to encode"):
+    with pytest.raises(DataError, match="list of sentences to encode is empty"):
         cache.layer_sums([])
     with pytest.raises(DataError, match="both sides of 'de' hold the same sentences"):
         FeatureRows(TextSides({"de": (["Brot", "Milch"], ["Brot", "Milch"])}), cache)
     with torch.no_grad():
         model.encoder.embeddings.word_embeddings.weight.fill_(torch.inf)
-    with pytest.raises(DataError, match="'Brot' has a feature that is not finite in float32"):
+    with pytest.raises(DataError, match="'Brot' has a NaN or infinite feature in float32"):
         cache.layer_sums(["Brot"])
     model.config.encoder_fingerprint = None
     with pytest.raises(ModelError, match="features are stored by the encoder's fingerprint"):

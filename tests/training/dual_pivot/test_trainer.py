@@ -99,8 +99,10 @@ def test_a_dry_run_encodes_a_few_sentences(run: Run, caplog: pytest.LogCaptureFi
     monkeypatch.setattr(pretrain, "_SENTENCES_OF_DRY_RUN", 5)
     with caplog.at_level("INFO", logger="hf_xsent"):
         run.start("--dry_run", "true", features=None)
-    encoded = [message for message in caplog.messages if "lacks features" in message]
-    assert encoded and all("of 5 sentences" in message or "of 4 sentences" in message for message in encoded)
+    encoded = [message for message in caplog.messages if "into the feature cache" in message]
+    assert encoded and all(
+        "encoding 5 sentences" in message or "encoding 4 sentences" in message for message in encoded
+    )
     assert any("features of all sentences, once: about" in one for one in caplog.messages)
     assert not run.out.exists()
 
@@ -130,12 +132,12 @@ def test_a_nan_loss_is_one_sentence(run: Run) -> None:
     ("changes", "error", "message"),
     [
         ({"method": "dap", **UNSUPERVISED, "features": None}, RecipeError, "adversarial trains over a frozen encoder"),
-        ({"unpaired": ["a.txt", "b.txt"]}, RecipeError, "two ways to train"),
-        ({"data": None, "unpaired": ["a.txt"]}, RecipeError, "takes two files, one of each language, not 1"),
+        ({"unpaired": ["a.txt", "b.txt"]}, RecipeError, "give --unpaired or --data"),
+        ({"data": None, "unpaired": ["a.txt"]}, RecipeError, "takes two files, one per language, not 1"),
         ({"data": None, "unpaired": ["a.txt", "b.txt"]}, DataError, "no such file: a.txt"),
-        ({"data": None, "unpaired": "THERE"}, RecipeError, "unpaired files hold no translations"),
-        ({"pairs_per_chunk": 2}, RecipeError, "drop pairs_per_chunk"),
-        ({**UNSUPERVISED, "gradient_accumulation_steps": 2}, RecipeError, "the critic trains on whole batches"),
+        ({"data": None, "unpaired": "THERE"}, RecipeError, "unpaired files have no translations"),
+        ({"pairs_per_chunk": 2}, RecipeError, "pairs_per_chunk saves no memory"),
+        ({**UNSUPERVISED, "gradient_accumulation_steps": 2}, RecipeError, "drop it, and use a larger batch"),
     ],
 )
 def test_settings_that_do_not_fit_raise_errors(

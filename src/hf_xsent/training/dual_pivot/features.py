@@ -1,4 +1,7 @@
-"""Cache the layer sums of a frozen encoder, memory-mapped, so that training encodes each sentence once."""
+"""Cache the layer sums of a frozen encoder, memory-mapped, so that each sentence is encoded once.
+
+The layer sums of a sentence are, for the embedding layer and each of the L layers, the sum of its hidden states.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ _BLOCK = 2048  # sentences; a killed run encodes at most this many again
 
 
 class LayerSumEmbedder(SentenceEmbedder):
-    """Encode a sentence as its layer sums, (L + 1) · d numbers, instead of one embedding."""
+    """Encode a sentence as its layer sums, a vector of (L + 1) · d values."""
 
     model: DualPivotForSentenceEmbedding
 
@@ -56,9 +59,9 @@ class LayerSums:
 
 
 class FeatureCache:
-    """A folder of layer sums of one encoder; each list of sentences is named by a hash of its content.
+    """A folder of layer sums of one encoder, one file per list of sentences, named by a hash of the list.
 
-    Missing lists are encoded; a killed run's progress is resumed.
+    A missing file is computed; the next run resumes a file that a killed run left incomplete.
     """
 
     def __init__(
@@ -72,7 +75,7 @@ class FeatureCache:
             raise RecipeError(f"unknown dtype {dtype!r} of features: use one of {', '.join(DTYPES)}")
         if model.config.encoder_fingerprint is None:
             raise ModelError(
-                "features are stored by the encoder's fingerprint, which this model lacks: build it by from_backbone"
+                "the feature cache needs the encoder's fingerprint, which this model lacks: build it by from_backbone"
             )
         self.folder = Path(folder)
         self.embedder = LayerSumEmbedder(model, tokenizer)
@@ -84,11 +87,11 @@ class FeatureCache:
     def layer_sums(self, sentences: Sequence[str]) -> LayerSums:
         """Return the layer sums of these sentences; encode them if they are missing."""
         if not len(sentences):
-            raise DataError("there is no sentence to encode")
+            raise DataError("the list of sentences to encode is empty")
         key, identities = _hashes(sentences)
         path = self.folder / f"{key}.npy"
         if not path.is_file():
-            with lock(self.folder / f"{key}.lock"):  # of several processes one encodes, the others wait
+            with lock(self.folder / f"{key}.lock"):  # one process encodes, the others wait
                 if not path.is_file():
                     self._encode(sentences, path)
         return LayerSums(key, np.load(path, mmap_mode="r"), identities)
@@ -103,7 +106,7 @@ class FeatureCache:
             check_free_space(self.folder, int(np.prod(shape)) * self.dtype.itemsize, "these features", cure)
             np.lib.format.open_memmap(part, mode="w+", dtype=self.dtype, shape=shape).flush()
         sums = np.lib.format.open_memmap(part, mode="r+")
-        logger.info("%s lacks features of %d sentences: encoding them", self.folder, len(sentences) - done)
+        logger.info("encoding %d sentences into the feature cache %s", len(sentences) - done, self.folder)
         with tqdm(total=len(sentences), initial=done, desc="encoding", unit=" sentences", delay=2, disable=None) as bar:
             for start in range(done, len(sentences), _BLOCK):
                 block = sentences[start : start + _BLOCK]
@@ -120,13 +123,13 @@ class FeatureCache:
         not_finite = ~np.isfinite(sums).all((1, 2))
         if not_finite.any():
             raise DataError(
-                f"{sentences[int(not_finite.argmax())][:40]!r} has a feature that is not finite in {self.dtype}: "
-                "check the model's weights, or use float32, which holds larger numbers than float16"
+                f"{sentences[int(not_finite.argmax())][:40]!r} has a NaN or infinite feature in {self.dtype}: "
+                "check the model's weights, or use float32, whose range is larger than float16's"
             )
 
 
 def _hashes(sentences: Sequence[str]) -> tuple[str, npt.NDArray[np.uint64]]:
-    """Hash the whole list, and each sentence."""
+    """Return a hash of the list, and a hash of each sentence."""
     identities = np.empty(len(sentences), dtype=np.uint64)
 
     def blocks() -> Iterator[str]:
@@ -139,7 +142,7 @@ def _hashes(sentences: Sequence[str]) -> tuple[str, npt.NDArray[np.uint64]]:
 
 
 class FeatureRows:
-    """A data set of features for the rows of ``TextSides``, read batch by batch from the memory maps."""
+    """A dataset of the layer sums of ``TextSides``, read batch by batch from the memory maps."""
 
     def __init__(self, sides: TextSides, cache: FeatureCache) -> None:
         self.sides = sides
@@ -153,7 +156,7 @@ class FeatureRows:
         return len(self.sides)
 
     def __getitems__(self, rows: Sequence[int]) -> dict[str, Tensor]:
-        """Return a collated batch, as the model's forward takes it."""
+        """Return a collated batch, the arguments of the model's forward."""
         count = len(rows)
         sums: npt.NDArray[Any] | None = None
         identities = np.empty((2, count), dtype=np.uint64)
@@ -176,7 +179,7 @@ class FeatureRows:
 
 
 class CachedEncoder:
-    """An encoder for evaluation that reads features from the cache, so that many extractions share one encoding."""
+    """An encoder for evaluation that reads layer sums from the cache, which several extractions may share."""
 
     def __init__(self, cache: FeatureCache, model: DualPivotForSentenceEmbedding) -> None:
         self.cache, self.model = cache, model

@@ -1,4 +1,4 @@
-"""Train over a frozen encoder, on batches of features; the critic has a separate optimizer."""
+"""Train dual pivot's extraction over a frozen encoder; the critic has a separate optimizer."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ CRITIC_FILE = "critic_optimizer.pt"
 
 
 class Critic:
-    """The critic with its Adam optimizer, which takes κ steps per training step, on the embeddings of that step.
+    """The critic with its Adam optimizer: κ steps per training step, on the embeddings of that step.
 
-    Its weights are frozen for the data-parallel wrapper, so gradients are averaged over processes here.
+    Its weights are frozen for the data-parallel wrapper; this class averages their gradients over processes.
     """
 
     def __init__(self, objective: Any, steps: int, learning_rate: float) -> None:
@@ -38,7 +38,7 @@ class Critic:
         self.optimizer = torch.optim.Adam([self.weight], lr=learning_rate)
 
     def train(self, source: Tensor, target: Tensor) -> None:
-        """Take κ steps on these embeddings, which get no gradients."""
+        """Take κ steps of the critic on these embeddings, without gradients for the embeddings."""
         for _ in range(self.steps):
             weight = self.weight.detach().requires_grad_()
             (gradient,) = torch.autograd.grad(self.objective.critic_loss(source, target, weight), weight)
@@ -52,9 +52,10 @@ class Critic:
 
 
 class DualPivotTrainer(AlignmentTrainer):
-    """Train the extraction on bitext; if no objective needs pairs, its sides are shuffled independently.
+    """Train the extraction on bitext or unpaired text.
 
-    With ``features`` each sentence is encoded once, before the first step; without, the encoder runs in each step.
+    If no objective needs pairs, the two sides of bitext are shuffled independently. With ``features``, each sentence
+    is encoded once, before the first step; without, the encoder runs in every step.
     """
 
     def __init__(
@@ -68,12 +69,16 @@ class DualPivotTrainer(AlignmentTrainer):
         **kwargs: Any,
     ) -> None:
         if args.pairs_per_chunk is not None:
-            raise RecipeError("a frozen encoder stores no activations, so chunks save no memory: drop pairs_per_chunk")
+            raise RecipeError(
+                "pairs_per_chunk saves no memory over a frozen encoder, which stores no activations: drop it"
+            )
         if args.deepspeed or args.fsdp:
             raise RecipeError("dual pivot trains too few weights to shard: drop --fsdp and --deepspeed, use DDP")
         adversarial = [one for one in model.objectives.values() if one.critic_steps]
         if adversarial and args.gradient_accumulation_steps > 1:
-            raise RecipeError("the critic trains on whole batches: enlarge them, drop gradient_accumulation_steps")
+            raise RecipeError(
+                "the critic does not support gradient_accumulation_steps: drop it, and use a larger batch"
+            )
         self.critic = Critic(adversarial[0], adversarial[0].critic_steps, args.learning_rate) if adversarial else None
         self.features = features
         rows: Any = train_dataset
@@ -82,7 +87,9 @@ class DualPivotTrainer(AlignmentTrainer):
                 train_dataset, shuffle_independently=not model.config.needs.pairs, seed=args.seed
             )
         if rows is not None and model.config.needs.pairs and getattr(rows, "shuffle_independently", False):
-            raise RecipeError("unpaired files suit only adversarial and cycle: other objectives need bitext (--data)")
+            raise RecipeError(
+                "only the objectives adversarial and cycle train on unpaired files: give --data for others"
+            )
         if rows is not None and features is not None:
             encoding: Any = features.embedder.model
             encoding.to(args.device)
@@ -93,12 +100,12 @@ class DualPivotTrainer(AlignmentTrainer):
         super().__init__(model, args, rows, eval_dataset, processing_class, **kwargs)
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
-        """Train; over features on one thread, which is faster for such small steps."""
+        """Train; with cached features on one thread, which is faster for these small steps."""
         with _threads(self._threads if self.features is None else 1):
             return super().train(*args, **kwargs)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """Measure on dev with all threads, because the encoder runs."""
+        """Measure dev accuracy with all threads, because dev sentences may be encoded."""
         with _threads(self._threads):
             return super().evaluate(*args, **kwargs)
 
