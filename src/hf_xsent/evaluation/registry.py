@@ -18,7 +18,7 @@ TASKS: dict[str, type[EvaluationTask]] = {task.name: task for task in (TatoebaTa
 def check_task(name: str) -> None:
     """Raise a `RecipeError` for an unknown task."""
     if name not in TASKS:
-        raise RecipeError(f"unknown task {name!r}: use one of {', '.join(TASKS)}{nearest(name, TASKS)}")
+        raise RecipeError(f"unknown task {name!r}: use some of {', '.join(TASKS)}{nearest(name, TASKS)}")
 
 
 def load_tasks(
