@@ -106,7 +106,7 @@ def _read_tsv(source: BitextSource) -> Iterator[RawRow | DataError]:
 
 
 def _too_few_columns(stated: tuple[int | str | None, ...], columns: list[Any], count: int) -> str:
-    if stated == (None, None):
+    if count == 1 and stated == (None, None):
         return "the line has no tab; lines must be source<TAB>target"
     column, name = max(zip(columns, stated, strict=True), key=lambda one: one[0])
     requested = f"column {name!r}" if isinstance(name, str) else f"column {column} (counted from 0)"
