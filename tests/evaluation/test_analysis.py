@@ -67,7 +67,7 @@ def test_projections_are_the_same_in_each_run_and_keep_groups_apart(method: str)
 def test_bad_projections_raise() -> None:
     with pytest.raises(RecipeError, match="unknown projection 'tsn': use one of pca, tsne; did you mean 'tsne'"):
         project(np.ones((9, 3)), "tsn")
-    with pytest.raises(DataError, match="four vectors at least, not 3"):
+    with pytest.raises(DataError, match="at least four vectors, not 3"):
         project(np.ones((3, 3)))
 
 

@@ -63,7 +63,7 @@ def test_bucc_files_become_numbers(tmp_path: Path) -> None:
     ("pair", "gold", "message"),
     [
         ("zh-en", "z1\te9\n", "gold:1: no sentence has the id 'e9'"),
-        ("zh-en", "z1 e2\n", "gold:1: lines must be id<TAB>text"),
+        ("zh-en", "z1 e2\n", "gold:1: lines must be id<TAB>id"),
         ("fr-en", "", "no such file"),
         ("zhen", "", "BUCC pairs are named like de-en, not 'zhen'"),
     ],
@@ -162,7 +162,7 @@ def test_means_are_given_of_all_four_pairs() -> None:
 def test_sets_that_cannot_be_measured_raise_first() -> None:
     with pytest.raises(DataError, match="de-en, test: there are no gold pairs"):
         BuccTask([_bucc("de-en", "test", 5, wrong=5)])
-    with pytest.raises(DataError, match="at least 4 sentences a side"):
+    with pytest.raises(DataError, match="at least 4 sentences per side"):
         BuccTask([_bucc("de-en", "test", 1)])
     with pytest.raises(DataError, match="of BUCC 2018 was chosen"):
         BuccTask([])

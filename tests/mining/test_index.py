@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hf_xsent.errors import DataError
-from hf_xsent.mining.index import check_index, nearest_by_index
+from hf_xsent.mining.index import nearest_by_index, new_index
 from hf_xsent.mining.margin import mine_bitext
 
 pytest.importorskip("faiss", reason="faiss is not installed: the extra hf-xsent[mining] brings it")
@@ -42,7 +42,7 @@ def test_its_recall_is_measured_and_a_low_one_is_warned_of(caplog: pytest.LogCap
 def test_cells_with_too_few_vectors_leave_no_gaps() -> None:
     source, target = _sides(40)
     of_source, of_target, _ = nearest_by_index(source, target, 4, "IVF16,Flat", probes=1)
-    assert of_source.numbers.min() >= 0 and of_target.numbers.min() >= 0
+    assert of_source.indices.min() >= 0 and of_target.indices.min() >= 0
     assert of_source.cosines.isfinite().all()
 
 
@@ -52,7 +52,7 @@ def test_cosines_are_those_of_the_vectors_whatever_the_index_keeps(index: str) -
     units = [side / np.linalg.norm(side, axis=1)[:, None] for side in sides]
     of_source, of_target, _ = nearest_by_index(*sides, 4, index)
     for found, own, others in ((of_source, units[0], units[1]), (of_target, units[1], units[0])):
-        expected = np.einsum("nd,nkd->nk", own, others[found.numbers.numpy()])
+        expected = np.einsum("nd,nkd->nk", own, others[found.indices.numpy()])
         np.testing.assert_allclose(found.cosines.numpy(), expected, atol=1e-6)
         assert (np.diff(found.cosines.numpy()) <= 0).all(), "nearest first"
 
@@ -68,12 +68,14 @@ def test_a_wrong_index_raises(index: str, message: str) -> None:
 @pytest.mark.parametrize("index", ["PQ4x4", "IVF4,PQ4x5"])
 def test_too_few_sentences_for_the_codes_of_an_index_raise_and_enough_can_be_trained(index: str) -> None:
     codes = 1 << int(index[-1])
-    with pytest.raises(DataError, match=f"learns {codes} codes a part, for which {codes - 1} vectors are too few"):
-        check_index(index, 16, codes - 1)
+    with pytest.raises(
+        DataError, match=f"learns {codes} centroids per subvector, for which {codes - 1} vectors are too few"
+    ):
+        new_index(index, 16, codes - 1)
     nearest_by_index(*_sides(codes), 4, index)
 
 
 def test_codes_have_eight_bits_where_none_are_stated() -> None:
-    with pytest.raises(DataError, match="PQ8 learns 256 codes a part, for which 60 vectors are too few"):
-        check_index("PQ8", 16, 60)
-    assert check_index("PQ8", 16, 256) is not None
+    with pytest.raises(DataError, match="PQ8 learns 256 centroids per subvector, for which 60 vectors are too few"):
+        new_index("PQ8", 16, 60)
+    assert new_index("PQ8", 16, 256) is not None

@@ -140,13 +140,13 @@ def test_memory_maps_are_read_in_blocks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "target", "options", "told"),
     [
-        (_vectors(0, 5), _vectors(0, 5, 7), {}, "source vectors are 5 wide and target vectors 7"),
+        (_vectors(0, 5), _vectors(0, 5, 7), {}, "source vectors have 5 dimensions and target vectors 7"),
         (_vectors(0, 5), _vectors(0, 0), {}, "the target vectors have shape (0, 5)"),
         (_vectors(0, 5)[0], _vectors(0, 5), {}, "the source vectors have shape (5,)"),
         (_vectors(0, 5), _vectors(0, 3), {}, "k is 4, but a side has only 3 sentences"),
         (_vectors(0, 5), _vectors(0, 5), {"k": 0}, "k is 0"),
-        (_vectors(0, 5), np.full((5, 5), np.nan, np.float32), {}, "vector 0 is zero or not finite"),
-        (_vectors(0, 5) * [[1], [1], [0], [1], [1]], _vectors(0, 5), {}, "vector 2 is zero or not finite"),
+        (_vectors(0, 5), np.full((5, 5), np.nan, np.float32), {}, "target vector 0 is zero or not finite"),
+        (_vectors(0, 5) * [[1], [1], [0], [1], [1]], _vectors(0, 5), {}, "source vector 2 is zero or not finite"),
         (_vectors(0, 5), _vectors(0, 5), {"margin": "ration"}, "unknown margin 'ration': use one of ratio, distance"),
         (_vectors(0, 5), _vectors(0, 5), {"candidates": "both"}, "unknown candidates 'both'"),
     ],

@@ -190,7 +190,7 @@ def test_numbered_gold_may_name_lines_that_were_omitted(
     gold = read_gold(tmp_path / "gold.tsv", *sides, files)
     assert gold == {(3, 0), (40, 59), (-63, 1), (-63, 2)}, "line 61 repeats line 4, line 64 line 41"
     assert [one.message for one in caplog.records] == [
-        "2 of 4 gold pairs have a line over the length limit: they count as missed"
+        "2 of 4 gold pairs have a line over the length limit and count as not found: shorten these lines"
     ]
     for number in (62, 65):  # an empty line, and none
         (tmp_path / "gold.tsv").write_text(f"4\t1\n{number}\t1\n")
@@ -259,7 +259,7 @@ def test_slow_bfloat16_is_warned_of(
 ) -> None:
     monkeypatch.setattr(pipeline, "bfloat16_gain", lambda *_: 0.25)
     mine_files(*files, tmp_path / "a.tsv", Words(), IDENTITY, tmp_path / "a", MiningSettings(precision="bfloat16"))
-    assert "multiplies bfloat16 4.0 times slower than float32" in caplog.text
+    assert "bfloat16 is 4.0 times slower than float32" in caplog.text
     mine_files(*files, tmp_path / "b.tsv", Words(), IDENTITY, tmp_path / "b")
     scores = [[round(float(row["score"]), 4) for row in _rows(tmp_path / name)] for name in ("a.tsv", "b.tsv")]
     assert scores[0] == scores[1]

@@ -64,7 +64,7 @@ def test_a_worker_that_dies_loses_and_doubles_nothing(
     files = tmp_path / "a.txt", tmp_path / "b.txt"
     mine_files(*files, tmp_path / "here.tsv", Words(tmp_path / "unused"), {"model": "words"}, tmp_path / "here")
     model = Words(tmp_path / "notes", deadly="a20")
-    mine_files(*files, tmp_path / "ray.tsv", model, {"model": "words"}, tmp_path / "work", run=RayEngine())
+    mine_files(*files, tmp_path / "ray.tsv", model, {"model": "words"}, tmp_path / "work", runner=RayEngine())
     assert (tmp_path / "notes" / "killed").exists()
     assert (tmp_path / "ray.tsv").read_bytes() == (tmp_path / "here.tsv").read_bytes()
     encoded = Counter(line for notes in (tmp_path / "notes").glob("*.txt") for line in notes.read_text().split())

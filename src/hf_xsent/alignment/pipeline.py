@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from hf_xsent.alignment.aligners import AlignerSettings, WordAligner
 from hf_xsent.data.readers.compression import is_jsonl, strip_compression
-from hf_xsent.data.readers.formats import check_source, read_items, read_pairs
+from hf_xsent.data.readers.formats import check_source, read_linked_pairs, read_pairs
 from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.data.words.links import format_links
 from hf_xsent.data.words.splitting import split_words
@@ -70,7 +70,7 @@ def convert_links(source: BitextSource, output: str | Path) -> int:
     _check_files(source, output)
 
     def links() -> Iterator[str]:
-        for item in read_items(source):
+        for item in read_linked_pairs(source):
             if isinstance(item, DataError):
                 raise item
             yield item[2] or ""

@@ -27,15 +27,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     directions = ("max", "forward", "backward", "intersection")
     add("--candidates", default="max", choices=directions, help="Take the pairs of these directions of search.")
     add("--threshold", type=float, help="Minimum score of a pair; 1.06 is usual for ratio. (default: none)")
-    add("--calibrate", metavar="GOLD", help="Choose the threshold with the best F1 on these texts or line numbers.")
+    gold = "Choose the threshold with the best F1 on this TSV of all gold pairs (texts or line numbers)."
+    add("--calibrate", metavar="GOLD", help=gold)
     add("--top", type=int, help="Write the N best pairs. (default: all)")
     add("--plot", metavar="FILE", help="Plot the histogram of scores to this SVG file.")
     add("--memory_mib", type=int, default=512, help="Memory of a block of cosines, in MiB.")
     precision = "Multiply in this precision; the pairs are the same."
     add("--precision", choices=("float32", "bfloat16"), default="float32", help=precision)
-    add("--vectors", choices=("float32", "float16"), default="float32", help="Store embeddings in this precision.")
+    stored = "Store embeddings in this precision."
+    add("--vectors", dest="vector_dtype", choices=("float32", "float16"), default="float32", help=stored)
     add("--index", help="Search a faiss index such as IVF4096,Flat instead of all sentences. (default: exact search)")
-    add("--probes", type=int, default=32, help="Search N cells of the index.")
+    add("--probes", type=int, default=32, help="Search N cells of an IVF index per sentence.")
     add("--engine", choices=("here", "ray"), default="here", help="Run on this machine or on a Ray cluster.")
     add("--address", default="auto", help="Address of the Ray cluster; auto: this machine's, local: a new one.")
     add_shared(parser, "--pooling", "--max_length", "--k", "--device")

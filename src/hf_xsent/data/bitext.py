@@ -42,11 +42,18 @@ def load_bitext(
 ) -> Bitext:
     """Read and clean bitext, or memory-map it from the cache if files and rules have not changed.
 
-    ``data`` is a path, glob or Hub id (``{language}`` in a path matches any language code), a mapping from language
-    to such paths, or a list of paths, ``de=path`` strings or `BitextSource`. Files and codes are checked before
-    anything is read. ``max_pairs`` selects the first pairs of each language; ``cleaning=None`` removes nothing.
-    ``links`` names files of word links like ``data``, for all or some languages; with ``link_words="spaces"`` their
-    numbers count words between spaces.
+    data: a path, glob or Hub id, a mapping from language to such paths, or a list of paths, ``de=path`` strings or
+        `BitextSource`. ``{language}`` in a path is the language given with the path; without one, the path matches
+        the files of all language codes. Other paths without a language get the code ``und`` (undetermined). All files
+        and codes are checked before any pair is read.
+    columns: source and target column, as names or as numbers from 0; by default they are found by name, or are the
+        first two of a TSV.
+    cleaning: rules that remove pairs; None removes none.
+    on_error: ``raise`` the error of the first bad row, or ``skip`` and count bad rows.
+    max_pairs: retain the first N pairs of each language that pass cleaning.
+    split: split of data sets.
+    links: files of word links, named like ``data``, for all or some languages. A link is two word positions, counted
+        from 0, as `split_words` finds them, or of whitespace tokens with ``link_words="spaces"``.
     """
     if max_pairs is not None and max_pairs < 1:
         raise DataError(f"max_pairs must be at least 1, not {max_pairs}")
@@ -76,8 +83,8 @@ def load_bitext(
 class Bitext:
     """Pairs of all languages as one sequence of ``{"source", "target", "language"}``, read from memory-mapped files.
 
-    A pair with word links also has ``links``, such as ``0-0 1-2``. Of the rows of the files, either those in
-    ``selected`` or all but those in ``excluded`` belong to this bitext; both arrays are sorted.
+    A pair with word links also has ``links``, such as ``0-0 1-2``. A bitext has all rows of its files, only the rows
+    ``selected``, or all but those ``excluded``: sorted row numbers over all files.
     """
 
     def __init__(
@@ -127,12 +134,12 @@ class Bitext:
 
     @property
     def languages(self) -> dict[str, int]:
-        """Count the pairs of each language, in the order given."""
+        """Return the number of pairs of each language, in the order given."""
         return {language: len(rows) for language, rows in self.ranges.items()}
 
     @property
     def linked(self) -> int:
-        """Count the pairs with word links in the files, held-out pairs included."""
+        """Return the number of pairs with word links in the files, held-out pairs included."""
         return sum(len(links) - links.null_count for _, _, links, _ in self._batches)
 
     def __len__(self) -> int:
@@ -166,8 +173,8 @@ class Bitext:
             return rows + np.searchsorted(self._rows_before, rows, side="right")
         return rows
 
-    def identities(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-        """Return the hashes of source and target of each row, which ignore case and whitespace."""
+    def side_hashes(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+        """Return the hashes of source and target of each row (N × 2); they ignore case and whitespace."""
         if self._sides is None:
             self._sides = [cache.side_hashes(path) for path in self.files.values()]
         rows = self._file_rows(rows)
@@ -193,11 +200,12 @@ class Bitext:
     def train_dev_split(self, dev_size: int, seed: int = 0) -> tuple[Bitext, Bitext]:
         """Hold out ``dev_size`` pairs of each language; no training pair of any language shares a sentence with them.
 
-        Pairs are chosen by their target sentence: languages that share targets hold out the same ones and lose few
-        pairs. The comparison ignores case and whitespace; only held-out rows are in memory.
+        Pairs are chosen by the hash of their target, so languages that share targets hold out the same ones, and few
+        training pairs are dropped. Sentences are compared without case and whitespace. Memory grows with the rows that
+        are held out or dropped only.
         """
         if self._selected is not None or self._excluded is not None:
-            raise DataError("the bitext is a train or dev split already; split the complete bitext")
+            raise DataError("the bitext is already a train or dev split; split the complete bitext")
         if dev_size < 1:
             raise DataError(f"dev_size must be at least 1, not {dev_size}")
         chosen: dict[str, dict[int, int]] = {language: {} for language in self.files}  # hash of the target → row

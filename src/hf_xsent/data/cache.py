@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from hf_xsent.data.cleaning.repeats import RepeatFinder, hash_texts
 from hf_xsent.data.cleaning.rules import CleaningCounts, CleaningRules
-from hf_xsent.data.readers.formats import Item, OnError, read_items
+from hf_xsent.data.readers.formats import LinkedPair, OnError, read_linked_pairs
 from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, file_stamp, lock, move_into_place, write_json, writing
@@ -30,7 +30,7 @@ BATCH_ROWS = 10_000
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """One language's pairs in the cache: everything that determines them."""
+    """The key of one language's cached pairs: everything that determines them."""
 
     language: str
     sources: tuple[BitextSource, ...]
@@ -75,7 +75,7 @@ def build(entry: CacheEntry, folder: Path) -> CleaningCounts:
 
 
 def _write_pairs(entry: CacheEntry, part: Path) -> CleaningCounts:
-    """Write the pairs that pass the rules, then drop repeated pairs and those beyond ``max_pairs``."""
+    """Write the pairs that pass the rules; drop repeated pairs and those beyond ``max_pairs``."""
     counts = CleaningCounts()
     pairs = _passing_pairs(entry, counts)
     drop_repeats = entry.cleaning is not None and entry.cleaning.repeated
@@ -95,14 +95,14 @@ def _write_pairs(entry: CacheEntry, part: Path) -> CleaningCounts:
     return counts
 
 
-def _passing_pairs(entry: CacheEntry, counts: CleaningCounts) -> Iterator[Item]:
-    """Yield the pairs that pass the rules and count all of them."""
+def _passing_pairs(entry: CacheEntry, counts: CleaningCounts) -> Iterator[LinkedPair]:
+    """Yield the pairs that pass the rules; count pairs read, removed and bad."""
     from tqdm import tqdm
 
-    removed_by = None
+    first_broken_rule = None
     if entry.cleaning is not None:
-        removed_by = entry.cleaning.check(entry.language, entry.sources[0].target_language)
-    items = chain.from_iterable(map(read_items, entry.sources))
+        first_broken_rule = entry.cleaning.pair_checker(entry.language, entry.sources[0].target_language)
+    items = chain.from_iterable(map(read_linked_pairs, entry.sources))
     for item in tqdm(items, desc=f"reading {entry.language}", unit=" pairs", unit_scale=True, delay=2, disable=None):
         counts.read += 1
         if isinstance(item, DataError):
@@ -111,7 +111,7 @@ def _passing_pairs(entry: CacheEntry, counts: CleaningCounts) -> Iterator[Item]:
             counts.bad += 1
             logger.debug("%s", item)
             continue
-        rule = removed_by(*item[:2]) if removed_by else None
+        rule = first_broken_rule(*item[:2]) if first_broken_rule else None
         if rule:
             counts.remove(rule)
         else:
@@ -121,9 +121,9 @@ def _passing_pairs(entry: CacheEntry, counts: CleaningCounts) -> Iterator[Item]:
 
 
 def _write_until(
-    max_pairs: int | None, pairs: Iterator[Item], writer: PairWriter, repeats: RepeatFinder | None
+    max_pairs: int | None, pairs: Iterator[LinkedPair], writer: PairWriter, repeats: RepeatFinder | None
 ) -> npt.NDArray[np.bool_] | None:
-    """Write pairs until ``max_pairs`` of them are distinct; return the mask of first occurrences."""
+    """Write pairs until ``max_pairs`` are distinct; return the mask of first occurrences, None if repeats stay."""
     distinct = 0
     while True:
         wanted = None if max_pairs is None else max(max_pairs - distinct, writer.rows)
@@ -153,7 +153,7 @@ class PairWriter:
         self._writer.close()
         self._file.close()
 
-    def write(self, pairs: Iterator[Item], limit: int | None = None) -> bool:
+    def write(self, pairs: Iterator[LinkedPair], limit: int | None = None) -> bool:
         """Write at most ``limit`` pairs; return whether the iterator is exhausted."""
         import pyarrow as pa
 
@@ -181,7 +181,7 @@ def read_batches(path: Path) -> list[Any]:
 def _copy_first_occurrences(path: Path, target: Path, first: npt.NDArray[np.bool_] | None, limit: int) -> None:
     """Copy at most ``limit`` pairs whose row is True in ``first``."""
 
-    def pairs() -> Iterator[Item]:
+    def pairs() -> Iterator[LinkedPair]:
         row = 0
         for batch in read_batches(path):
             for item in zip(*(column.to_pylist() for column in batch.columns), strict=True):

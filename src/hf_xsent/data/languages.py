@@ -1,6 +1,6 @@
 """Find languages by code, and count the letters of a text by script.
 
-``languages.tsv`` has one language per line, with its ISO 15924 scripts and its other codes.
+``languages.tsv`` has one language per line: codes, English name and ISO 15924 scripts.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def find_language(code: str) -> Language:
 
 
 def _nearest_codes(name: str) -> str:
-    """Suggest a code for an unknown one, also for an English name such as ``german``."""
+    """Suggest a code for an unknown code or an English name such as ``german``."""
     by_name = {language.name.lower(): language.code for language in known_languages()}
     if name.lower() in by_name:
         return f"; the code of {name.title()} is {by_name[name.lower()]!r}"
@@ -101,7 +101,7 @@ def _nearest_codes(name: str) -> str:
 
 
 class _ScriptTable(dict[str, str]):
-    """Cache of each character's script; the empty string if it is not a letter or has no script."""
+    """Cache of each character's script, the empty string if it is not a letter or has none."""
 
     def __missing__(self, character: str) -> str:
         words = unicodedata.name(character, "").split() if character.isalpha() else []
@@ -117,7 +117,7 @@ _ASCII_OTHERS = bytes(code for code in range(128) if not chr(code).isalpha())
 
 
 def scripts_of(text: str) -> dict[str, int]:
-    """Count the letters of a text by script (ISO 15924 names, ``Zzzz`` for rare ones).
+    """Count the letters of a text by script (ISO 15924 codes; ``Zzzz`` for scripts that are not listed here).
 
     >>> scripts_of("Привет, Tom!")
     {'Cyrl': 6, 'Latn': 3}

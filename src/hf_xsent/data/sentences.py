@@ -28,7 +28,7 @@ _HASHES_PER_CHUNK = 4096
 
 @dataclass(frozen=True)
 class SentenceCounts:
-    """Count a file's lines: ``lines = retained + empty + too_long + repeated``."""
+    """Numbers of a file's lines: ``lines = retained + empty + too_long + repeated``."""
 
     lines: int
     empty: int
@@ -76,7 +76,7 @@ class Sentences:
         """Return the texts of one batch."""
         return cast("list[str]", self._batches[number].column(0).to_pylist())
 
-    def lines(self, number: int) -> npt.NDArray[np.int64]:
+    def line_numbers(self, number: int) -> npt.NDArray[np.int64]:
         """Return the line numbers of one batch, counted from 1."""
         return np.asarray(self._batches[number].column(1).to_numpy(), dtype=np.int64)
 
@@ -88,7 +88,7 @@ class Sentences:
 
 
 def load_sentences(path: str | Path, folder: Path, max_characters: int = 1000) -> Sentences:
-    """Read a file with one sentence per line, plain or compressed, into ``folder``, or reuse what ``folder`` has.
+    """Read a file with one sentence per line, plain or compressed, into ``folder``, or open it from there.
 
     Empty lines, lines over ``max_characters`` and repeated lines (ignoring case and whitespace) are dropped. The file
     is read twice, so that memory does not grow with its size.

@@ -1,4 +1,4 @@
-"""Read the two sides of bitext, in pairs or shuffled independently, and unpaired text files."""
+"""Read the two sides of bitext, as pairs or shuffled independently, and unpaired text files."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def _read_file(sentences: Sentences, rows: Sequence[int]) -> list[str]:
 class TextSides:
     """Source and target sentences of each language, as rows of ``{"source", "target", "language"}``.
 
-    With ``shuffle_independently`` each side is shuffled by itself, so that rows are not translations. A language has as
-    many rows as its longer side has sentences; the shorter side repeats.
+    With ``shuffle_independently`` each side is shuffled separately, so that the sides of a row are not translations. A
+    language has one row per sentence of its longer side; the sentences of the shorter side repeat.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class TextSides:
 
     @classmethod
     def of_bitext(cls, bitext: Bitext, shuffle_independently: bool = False, seed: int = 0) -> TextSides:
-        """Read both sides of every language; raise a `DataError` if they are identical."""
+        """Read both sides of every language lazily; raise a `DataError` if the sides are identical in a sample."""
         texts = {}
         for language, rows in bitext.ranges.items():
             source, target = (
@@ -111,7 +111,7 @@ class TextSides:
 
     @property
     def languages(self) -> dict[str, int]:
-        """Count the rows of each language."""
+        """Return the number of rows of each language."""
         return {language: len(rows) for language, rows in self.ranges.items()}
 
     def __len__(self) -> int:
@@ -141,8 +141,8 @@ class TextSides:
                 found[position] = {"source": source[row], "target": target[other], "language": language}
         return found
 
-    def identities(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-        """Return the hashes of source and target of each row, which ignore case and whitespace."""
+    def side_hashes(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+        """Return the hashes of source and target of each row (N × 2); they ignore case and whitespace."""
         pairs = self.__getitems__(np.asarray(rows).tolist())
         return np.array([[hash_texts(pair[side]) for side in ("source", "target")] for pair in pairs], dtype=np.uint64)
 
@@ -152,7 +152,7 @@ def _sample_rows(side: Sequence[str]) -> list[int]:
 
 
 def _overlap(source: LazySide, target: LazySide) -> bool:
-    """Return whether the longer side contains every sentence of a sample of the shorter."""
+    """Return whether the longer side has every sentence of a sample of the shorter one."""
     short, long = sorted((source, target), key=len)
     sample = set(short.read(_sample_rows(short)))
     for start in range(0, len(long), _SAMPLED_ROWS):

@@ -22,7 +22,7 @@ from hf_xsent.documents.splitting import Document
 from hf_xsent.errors import DataError, nearest
 from hf_xsent.files import check_writable, digest, file_digest, write_arrays
 from hf_xsent.mining.output import one_line, write_lines, write_table
-from hf_xsent.mining.shards import Processes, RunShards
+from hf_xsent.mining.shards import Processes, Runner
 from hf_xsent.models.encodes import SupportsEncode
 
 COLUMNS = ("score", "document", "source_numbers", "target_numbers", "source", "target")
@@ -109,7 +109,7 @@ def align_files(
     identity: dict[str, str],
     work: str | Path,
     settings: DocumentSettings | None = None,
-    run: RunShards | None = None,
+    run: Runner | None = None,
 ) -> int | None:
     """Align files, folders or globs, and write the pairs of all documents to one TSV (``COLUMNS``) or JSONL file.
 

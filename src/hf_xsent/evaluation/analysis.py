@@ -1,4 +1,4 @@
-"""Analyse how well an embedding space is aligned: gap between translations and other pairs, hubness, projections."""
+"""Analyse how well an embedding space is aligned: cosines of translations and of other pairs, hubness, projections."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class AlignmentGap:
     pairs: int
     translations: float  # mean cosine of a sentence with its translation
     others: float  # mean cosine of all other pairs
-    gap: float
+    gap: float  # translations - others
     accuracy: float  # retrieval by cosine, mean of both directions
     margin_accuracy: float  # by ratio margin, which corrects for hubs
-    hubness: float  # skewness of how often a sentence is among the 10 nearest of others; 0: equally often
+    hubness: float  # skewness of the number of sentences that have a sentence among their 10 nearest; 0: no hubs
 
     def to_dict(self) -> dict[str, float]:
         """Return rounded figures for JSON."""
@@ -40,9 +40,9 @@ class AlignmentGap:
 
 
 def alignment_gap(source: np.ndarray, target: np.ndarray) -> AlignmentGap:
-    """Compare all pairs of embeddings; ``source[i]`` and ``target[i]`` are translations."""
+    """Compare translations (``source[i]``, ``target[i]``) with all other pairs."""
     if len(source) != len(target) or len(source) < 2:
-        raise DataError(f"a gap needs two pairs at least: got {len(source)} source and {len(target)} target vectors")
+        raise DataError(f"the gap needs at least two pairs: got {len(source)} source and {len(target)} target vectors")
     cosines = unit(source).astype(np.float64) @ unit(target).astype(np.float64).T
     count, translations = len(cosines), np.diag(cosines)
     others = (cosines.sum() - translations.sum()) / (count * (count - 1))
@@ -67,7 +67,7 @@ def _margin_accuracy(cosines: np.ndarray) -> float:
 
 
 def _hubness(cosines: np.ndarray) -> float:
-    """Return the skewness of how many rows have a column among their nearest."""
+    """Return the skewness of the number of rows that have a column among their nearest."""
     k = min(_HUBNESS_K, len(cosines) - 1)
     nearest_columns = np.argpartition(-cosines, k - 1, axis=1)[:, :k]
     occurrences = np.bincount(nearest_columns.ravel(), minlength=cosines.shape[1]).astype(float)
@@ -80,7 +80,7 @@ class WordVectors:
     """The embeddings of the words (or word pieces) of some sentences."""
 
     texts: list[str]
-    sentences: np.ndarray  # number of the sentence that each belongs to
+    sentences: np.ndarray  # index of the sentence of each
     vectors: np.ndarray
 
 
@@ -88,7 +88,7 @@ class WordVectors:
 def word_vectors(
     embedder: SentenceEmbedder, sentences: Sequence[str], layer: int | None = None, pieces: bool = False
 ) -> WordVectors:
-    """Return hidden states after a layer (default the last): of words (mean of their pieces) or of pieces."""
+    """Return the hidden states of words (mean over their pieces) or pieces after a layer, by default the last."""
     encoded = embedder.tokenizer(
         list(sentences),
         truncation=True,
@@ -122,7 +122,7 @@ def word_vectors(
 
 
 def project(vectors: np.ndarray, method: str = "pca") -> np.ndarray:
-    """Project N vectors to N × 2, the same in each run."""
+    """Project N vectors to N × 2; every run gives the same result."""
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
 
@@ -130,7 +130,7 @@ def project(vectors: np.ndarray, method: str = "pca") -> np.ndarray:
         choices = f"use one of {', '.join(PROJECTIONS)}{nearest(method, PROJECTIONS)}"
         raise RecipeError(f"unknown projection {method!r}: {choices}")
     if len(vectors) < 4:
-        raise DataError(f"a projection needs four vectors at least, not {len(vectors)}: give more or longer sentences")
+        raise DataError(f"a projection needs at least four vectors, not {len(vectors)}: give more or longer sentences")
     perplexity = min(30.0, (len(vectors) - 1) / 3)
     projection = (
         PCA(2, svd_solver="full")

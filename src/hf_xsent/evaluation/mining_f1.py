@@ -1,4 +1,4 @@
-"""Measure bitext mining on BUCC 2018: F1 at a threshold that gold pairs choose."""
+"""Measure bitext mining on BUCC 2018: F1 at a threshold that is chosen on gold pairs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PAIRS = {"de-en", "fr-en", "ru-en", "zh-en"}
 
 @dataclass(frozen=True)
 class BuccTask(EvaluationTask):
-    """BUCC 2018: choose a threshold on a pair's training split, and apply it to its other splits and to other pairs."""
+    """BUCC 2018: choose a threshold on the training split of a language pair; apply it to other splits and pairs."""
 
     sets: Sequence[BuccSet]
 
@@ -39,9 +39,9 @@ class BuccTask(EvaluationTask):
         super().__post_init__()
         for one in self.sets:
             if not one.gold:
-                raise DataError(f"BUCC {one.pair}, {one.split}: there are no gold pairs to measure by")
+                raise DataError(f"BUCC {one.pair}, {one.split}: there are no gold pairs: choose a split that has them")
             if min(len(one.sources), len(one.targets)) < _K:
-                raise DataError(f"BUCC {one.pair}, {one.split}: mining needs at least {_K} sentences a side")
+                raise DataError(f"BUCC {one.pair}, {one.split}: mining needs at least {_K} sentences per side")
 
     def texts(self, one: BuccSet) -> Iterable[str]:
         """Return sentences and gold pairs."""
@@ -73,7 +73,7 @@ class BuccTask(EvaluationTask):
         return Scores(own | transferred, means(own | transferred, groups))
 
     def _thresholds(self, mined: Sequence[MinedPairs]) -> dict[str, tuple[str, float]]:
-        """Return each pair's training split, or else its earliest, and the best threshold there."""
+        """Return each pair's training split (without one, its earliest) and the best threshold on it."""
         chosen: dict[str, tuple[str, float]] = {}
         both = sorted(
             zip(self.sets, mined, strict=True),

@@ -1,4 +1,4 @@
-"""Run mteb's tasks over records from a local folder, without downloads.
+"""Run mteb's tasks on records from a local folder, without downloads.
 
 import mteb
 from sentence_transformers import SentenceTransformer
@@ -23,10 +23,11 @@ _SPLIT = "test"
 
 
 def mteb_task(task: EvaluationTask) -> Any:
-    """Return mteb's task over the same records.
+    """Return mteb's task with the records of ``task``.
 
-    Its ``accuracy`` on Tatoeba is our ``forward``, its ``cosine_spearman`` our ``spearman``. Tracks that mteb does not
-    have (4b of STS 2017) are dropped. mteb's BUCC is a different task: the nearest target of each gold source.
+    Its ``accuracy`` on Tatoeba equals ``forward`` here, its ``cosine_spearman`` × 100 equals ``spearman``. Track 4b of
+    STS 2017, which mteb does not have, is dropped. mteb's BUCC is a different task: find the
+    nearest target of each gold source.
     """
     try:
         import mteb

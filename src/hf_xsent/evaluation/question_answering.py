@@ -1,4 +1,4 @@
-"""Measure F1 and exact match of extractive answers, normalised as the scripts of SQuAD and MLQA do."""
+"""Measure F1 and exact match of extractive answers, normalised as in the scripts of SQuAD and MLQA."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from functools import cache
 
 from hf_xsent.data.benchmarks.questions import QuestionSet
 
-# MLQA's articles. The first branch of its Arabic rule never matches; the second removes the letters anywhere.
+# As in MLQA's script: the first branch of its Arabic rule never matches, the second removes the letters anywhere.
 _MLQA_ARTICLES = {
     "en": r"\b(a|an|the)\b",
     "es": r"\b(un|una|unos|unas|el|la|los|las)\b",
@@ -38,7 +38,7 @@ class AnswerScores:
 
 
 def squad_words(text: str) -> list[str]:
-    """Split as SQuAD 1.1 and XQuAD do in every language: remove ASCII punctuation and English articles.
+    """Split into words as SQuAD 1.1 and XQuAD do in every language: without ASCII punctuation and English articles.
 
     >>> squad_words("The U.S. — an island")
     ['us', '—', 'island']
@@ -48,7 +48,7 @@ def squad_words(text: str) -> list[str]:
 
 
 def mlqa_words(language: str) -> Normalize:
-    """Split as MLQA does: remove punctuation of all scripts and the articles of the context's language.
+    """Return MLQA's splitter: words without punctuation of any script and without articles of the language.
 
     >>> mlqa_words("de")("Das „Haus“ am See."), mlqa_words("zh")("2008年 Games")
     (['haus', 'am', 'see'], ['2008', '年', 'games'])
@@ -65,7 +65,7 @@ def mlqa_words(language: str) -> Normalize:
 
 
 def score_answers(questions: QuestionSet, answers: Mapping[str, str]) -> AnswerScores:
-    """Compare each answer with the gold answer that fits best; a question without an answer counts as wrong."""
+    """Compare answers, by question id, with their best gold answers; a missing answer counts as wrong."""
     words = mlqa_words(questions.context_language) if questions.benchmark == "mlqa" else squad_words
     f1, exact = 0.0, 0.0
     for one in questions.questions:

@@ -16,7 +16,7 @@ TASKS: dict[str, type[EvaluationTask]] = {task.name: task for task in (TatoebaTa
 
 
 def check_task(name: str) -> None:
-    """Refuse an unknown task."""
+    """Raise a `RecipeError` for an unknown task."""
     if name not in TASKS:
         raise RecipeError(f"unknown task {name!r}: use some of {', '.join(TASKS)}{nearest(name, TASKS)}")
 
@@ -31,7 +31,7 @@ def load_tasks(
 
 
 def tatoeba_group(name: str) -> list[str]:
-    """Return the languages of a group of Tatoeba; refuse an unknown group."""
+    """Return the languages of a group of Tatoeba; raise a `RecipeError` for an unknown one."""
     groups = {name: codes for name, codes in tatoeba_groups().items() if codes}
     if name not in groups:
         raise RecipeError(f"unknown group {name!r}: use one of {', '.join(groups)}{nearest(name, groups)}")

@@ -19,7 +19,7 @@ PACKAGES = ("hf-xsent", "torch", "transformers", "tokenizers", "numpy")
 
 @dataclass(frozen=True)
 class Report:
-    """One task measured on one model in one view; it has no time, so that equal runs give equal reports."""
+    """The result of one task for one model and view; it has no time stamp, so that equal runs give equal reports."""
 
     task: str
     protocol: str
@@ -31,7 +31,7 @@ class Report:
 
     @classmethod
     def of(cls, task: EvaluationTask, settings: Mapping[str, Any], scores: Scores | None = None) -> Report:
-        """Make the report of these scores; without scores, of what would be measured."""
+        """Make the report of these scores; without scores it has no figures but the same ``stamp``."""
         scores = scores or Scores({}, {})
         groups, languages = (
             {name: {key: round(value, 4) for key, value in figures.items()} for name, figures in part.items()}
@@ -41,13 +41,13 @@ class Report:
 
     @property
     def stamp(self) -> str:
-        """Return all that determines the figures, as a key."""
+        """Return a key of all that determines the figures."""
         decisive = {key: value for key, value in asdict(self).items() if key not in ("groups", "languages")}
         return json.dumps(decisive, sort_keys=True)
 
     @property
     def subject(self) -> str:
-        """Return model, view and data as a key, without versions: a new report replaces an older one."""
+        """Return a key of model, view and data: a new report replaces the one with this key, whatever its versions."""
         return json.dumps([self.task, self.settings, self.data_fingerprint], sort_keys=True)
 
     def table(self, task: EvaluationTask) -> str:
@@ -59,7 +59,7 @@ class Report:
 
 
 def sweep_table(task: EvaluationTask, reports: Sequence[Report]) -> str:
-    """Format a line per layer, pooling and dimension with the main figure of each group."""
+    """Format one line per layer, pooling and dimension, with the main figure of each group."""
     first = reports[0]
     varied = [key for key in first.settings if len({str(one.settings.get(key)) for one in reports}) > 1]
     names = list(first.groups or first.languages)
@@ -76,7 +76,7 @@ def _join(settings: Mapping[str, Any]) -> str:
 
 
 def render_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Format columns as plain text: the first flush left, the others flush right, floats with two decimals."""
+    """Format a plain text table: the first column flush left, the others flush right, floats with two decimals."""
     cells = [[f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in row] for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [
@@ -92,7 +92,7 @@ def versions() -> dict[str, str]:
 
 
 def read_reports(path: str | Path) -> list[Report]:
-    """Read the reports of a JSON file; return none if the file does not exist."""
+    """Read the reports of a JSON file; return an empty list if it does not exist."""
     if not Path(path).is_file():
         return []
     try:
@@ -104,7 +104,7 @@ def read_reports(path: str | Path) -> list[Report]:
 
 @cache
 def published_figures() -> list[dict[str, Any]]:
-    """Return each figure with task, group, model and paper; add the mean where both directions are given."""
+    """Return the published figures with task, group, model and paper; add the mean of both directions."""
     text = (files("hf_xsent.evaluation") / "published.json").read_text(encoding="utf-8")
     figures: list[dict[str, Any]] = json.loads(text)
     for one in figures:
@@ -114,7 +114,7 @@ def published_figures() -> list[dict[str, Any]]:
 
 
 def published_lines(task: EvaluationTask, groups: Iterable[str]) -> list[str]:
-    """Return a line for each published model that was measured on one of these groups."""
+    """Return one line per published result on one of these groups."""
     lines, measured = [], set(groups)
     for one in published_figures():
         if one["task"] == task.name and one["group"] in measured:

@@ -1,4 +1,4 @@
-"""Measure retrieval of translations: accuracy@1 in both directions, on Tatoeba or on any dev set."""
+"""Measure retrieval of translations on Tatoeba or any dev set: accuracy@1 in both directions."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class RetrievalAccuracy:
 
 
 def accuracy_at_1(source: np.ndarray, target: np.ndarray) -> RetrievalAccuracy:
-    """Find the nearest target of each source and the nearest source of each target."""
+    """Measure how often the nearest neighbour of ``source[i]`` is ``target[i]``, and the reverse."""
     if len(source) != len(target) or len(source) == 0:
         raise DataError(f"retrieval needs pairs: got {len(source)} source and {len(target)} target vectors")
     source, target = (np.asarray(side, dtype=np.float32) for side in (source, target))
-    lines = [np.flatnonzero(side.any(1)) for side in (source, target)]  # zero vectors have no cosine and find nothing
+    lines = [np.flatnonzero(side.any(1)) for side in (source, target)]  # zero vectors have no cosine and count as wrong
     if not all(map(len, lines)):
         return RetrievalAccuracy(0.0, 0.0, len(source))
     of_source, of_target = nearest_both_ways(source[lines[0]], target[lines[1]], k=1)
-    nearest_target, nearest_source = lines[1][of_source.numbers[:, 0]], lines[0][of_target.numbers[:, 0]]
+    nearest_target, nearest_source = lines[1][of_source.indices[:, 0]], lines[0][of_target.indices[:, 0]]
     return RetrievalAccuracy(
         forward=100 * float((_first_equal(target)[nearest_target] == lines[0]).sum() / len(source)),
         backward=100 * float((_first_equal(source)[nearest_source] == lines[1]).sum() / len(target)),
@@ -50,7 +50,7 @@ def accuracy_at_1(source: np.ndarray, target: np.ndarray) -> RetrievalAccuracy:
 
 
 def _first_equal(vectors: np.ndarray) -> np.ndarray:
-    """Return for each line the first one with the same vector, so that rounding does not decide between them."""
+    """Return for each line the first one with the same vector, so that rounding does not decide ties."""
     first: dict[bytes, int] = {}
     return np.array([first.setdefault(vector.tobytes(), line) for line, vector in enumerate(vectors)])
 
@@ -67,7 +67,7 @@ def retrieval_by_language(
     progress: bool = True,
     target_language: str | None = None,
 ) -> dict[str, RetrievalAccuracy]:
-    """Measure each language's (sources, targets); models with language embeddings need ``target_language``."""
+    """Measure the (sources, targets) of each language; a model with language embeddings needs ``target_language``."""
     bar = tqdm(pairs.items(), desc="retrieval", unit="language", disable=None if progress else True)
     results = {}
     for language, (sources, targets) in bar:
@@ -84,7 +84,7 @@ def retrieval_by_language(
 
 @dataclass(frozen=True)
 class TatoebaTask(EvaluationTask):
-    """Tatoeba: retrieve the English translation among all English sentences, and the reverse."""
+    """Tatoeba: retrieve the English translation of each sentence among all English ones, and the reverse."""
 
     sets: Sequence[TatoebaSet]
 
@@ -100,7 +100,7 @@ class TatoebaTask(EvaluationTask):
         return one.language, *one.sources, *one.targets
 
     def score(self, encode: Encode) -> Scores:
-        """Measure accuracy@1 in both directions, and its mean over the groups of languages that papers report."""
+        """Measure accuracy@1 in both directions, and its means over the groups of languages that papers report."""
         languages: dict[str, Figures] = {}
         for one in self.sets:
             found = accuracy_at_1(encode(one.sources), encode(one.targets))

@@ -1,4 +1,4 @@
-"""Measure one model on several tasks and in several views of one encoding; skip what is finished."""
+"""Measure one model on several tasks and in several views (layer and pooling), and skip finished tasks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def describe(embedder: SentenceEmbedder, name_or_path: str | Path) -> dict[str, Any]:
-    """Return the settings that every report states in addition to its view."""
+    """Return the settings of every report besides its view and dimension."""
     return {
         "model": str(name_or_path),
         "model_fingerprint": fingerprint_model(str(name_or_path)),
@@ -44,8 +44,8 @@ def evaluate_tasks(
 ) -> Iterator[tuple[EvaluationTask, list[Report]]]:
     """Yield each task with its reports, one per view and dimension, as soon as it is measured.
 
-    ``settings`` describe the model (``describe``). ``output`` is a JSON file of one model, written after each task.
-    Reports in it with the same data and versions are reused; all others of the same model stay in it.
+    ``settings`` describe the model (``describe``). ``output`` is a JSON file of one model, written after each task. A
+    task whose reports are in it, with equal settings, data and versions, is not measured again; other reports stay.
     """
     views = [embedder.view] if views is None else views
     dims = [embedder.width] if dims is None else dims
@@ -78,7 +78,7 @@ def evaluate_tasks(
 
 
 class SentenceVectors:
-    """Embeddings by view, memory-mapped from unnamed temporary files, since a sweep exceeds memory."""
+    """Embeddings by view, in memory-mapped temporary files, since a sweep over layers exceeds memory."""
 
     def __init__(self, embedder: SentenceEmbedder, views: Sequence[View], sentences: Iterable[str]) -> None:
         self._embedder = embedder
@@ -107,7 +107,7 @@ class SentenceVectors:
         self._rows |= {one: start + place for place, one in enumerate(new)}
 
     def of(self, view: View, dim: int) -> Encode:
-        """Return an encoder that looks up the first ``dim`` dimensions of embeddings in this view."""
+        """Return an encoder that looks up embeddings in this view, truncated to ``dim`` dimensions."""
 
         def encode(sentences: Sequence[str]) -> np.ndarray:
             return np.asarray(self._vectors[view][[self._rows[one] for one in sentences], :dim])
@@ -116,7 +116,7 @@ class SentenceVectors:
 
 
 def _known(output: str | Path, settings: Mapping[str, Any]) -> list[Report]:
-    """Read the reports of the file; refuse those of another model."""
+    """Read the reports of the file; raise an error if they are of another model."""
     reports, ours = read_reports(output), settings.get("model_fingerprint")
     for report in reports:
         if report.settings.get("model_fingerprint") != ours:
@@ -127,10 +127,12 @@ def _known(output: str | Path, settings: Mapping[str, Any]) -> list[Report]:
 
 
 def _check(embedder: SentenceEmbedder, views: Sequence[View], dims: Sequence[int]) -> None:
-    """Refuse views and dimensions that the model does not have."""
+    """Raise an error for views and dimensions that the model does not have."""
     embedder.check_views(views)
     for dim in dims:
         if not 1 <= dim <= embedder.width:
-            raise ModelError(f"dim {dim} does not exist: the vectors of this model have {embedder.width} dimensions")
+            raise ModelError(f"dim {dim} does not exist: the embeddings of this model have {embedder.width} dimensions")
     if embedder.model.config.languages:
-        raise ModelError("a model with language embeddings cannot be evaluated here: its vectors need a language each")
+        raise ModelError(
+            "a model with language embeddings cannot be evaluated here: use one without languages in its config"
+        )

@@ -16,9 +16,9 @@ from hf_xsent.evaluation.task import Encode, EvaluationTask, Figures, Scores, me
 
 
 def spearman(scores: Sequence[float] | np.ndarray, gold: Sequence[float] | np.ndarray) -> float:
-    """Return the rank correlation, times 100; ties share their mean rank, and constant scores correlate by 0."""
+    """Return the rank correlation × 100; ties share their mean rank, and constant scores give 0."""
     if len(scores) != len(gold) or len(gold) < 2:
-        raise DataError(f"a rank correlation needs pairs, two at least: got {len(scores)} scores and {len(gold)} gold")
+        raise DataError(f"a rank correlation needs at least two pairs: got {len(scores)} scores and {len(gold)} gold")
     ranks = [stats.rankdata(side) for side in (scores, gold)]
     if any(side.min() == side.max() for side in ranks):
         return 0.0

@@ -1,4 +1,4 @@
-"""Define what every evaluation task has: checked records, sentences to encode, and scores of their embeddings."""
+"""Define evaluation tasks: checked records, the sentences to encode, and the scores of their embeddings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True)
 class Scores:
-    """Figures by language or pair, and means over groups of them."""
+    """Figures by language or language pair, and means over groups of these."""
 
     languages: dict[str, Figures]
     groups: dict[str, Figures]
@@ -31,7 +31,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class EvaluationTask(ABC):
-    """A benchmark with its records: ``Task.load(folder).score(model.encode)`` measures any model that encodes."""
+    """A benchmark with its records; ``Task.load(folder).score(model.encode)`` measures a model."""
 
     sets: Sequence[Any]  # one per language or pair
 
@@ -68,15 +68,15 @@ class EvaluationTask(ABC):
 
     @abstractmethod
     def texts(self, one: Any) -> Iterable[str]:
-        """Return all of a set that the fingerprint depends on."""
+        """Return all texts of a set that determine its figures, for the fingerprint."""
 
     @abstractmethod
     def score(self, encode: Encode) -> Scores:
-        """Measure the model that encodes ``sentences``, given in parts."""
+        """Measure a model by its ``encode``, which is called with parts of ``sentences``."""
 
 
 def means(languages: Mapping[str, Figures], groups: Mapping[str, Sequence[str]]) -> dict[str, Figures]:
-    """Average figures over the groups that were measured completely; sum ``pairs``."""
+    """Average figures over each group of which all members were measured; sum ``pairs``."""
     return {
         name: {key: _mean(key, [languages[one][key] for one in members]) for key in languages[members[0]]}
         for name, members in groups.items()

@@ -12,7 +12,7 @@ from hf_xsent.errors import DataError
 
 @dataclass(frozen=True)
 class AlignmentScores:
-    """Percent, over the links of all pairs."""
+    """Figures over the links of all pairs, in percent."""
 
     error_rate: float
     precision: float  # share of the links found that are sure or possible
@@ -20,7 +20,7 @@ class AlignmentScores:
 
 
 def alignment_scores(found: Sequence[Iterable[Link]], gold: Sequence[GoldPair]) -> AlignmentScores:
-    """Measure the links found in gold pairs."""
+    """Measure the links ``found`` in each gold pair."""
     if len(found) != len(gold):
         raise DataError(f"links of {len(found)} pairs cannot be measured on {len(gold)} gold pairs")
     return link_scores(found, [pair.sure for pair in gold], [pair.possible for pair in gold])
@@ -29,7 +29,7 @@ def alignment_scores(found: Sequence[Iterable[Link]], gold: Sequence[GoldPair]) 
 def link_scores(
     found: Sequence[Iterable[Link]], sure: Sequence[Iterable[Link]], possible: Sequence[Iterable[Link]]
 ) -> AlignmentScores:
-    """AER of Och and Ney (2003): 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|); sure links are also possible."""
+    """Measure links by AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|) (Och and Ney, 2003); S counts as part of P."""
     all_found = all_sure = found_sure = found_possible = 0
     for links, of_sure, of_possible in zip(map(set, found), map(set, sure), possible, strict=True):
         all_found += len(links)

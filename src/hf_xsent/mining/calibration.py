@@ -1,4 +1,4 @@
-"""Choose the threshold that finds gold pairs best, and measure F1 at a threshold."""
+"""Choose the threshold with the best F1 on gold pairs, and measure F1 at a threshold."""
 
 from __future__ import annotations
 
@@ -34,21 +34,25 @@ class MiningF1:
 
 
 def best_threshold(mined: MinedPairs, gold: Gold) -> MiningF1:
-    """Find the threshold of the best F1, midway between two consecutive scores; ties go to the highest."""
+    """Return the threshold with the best F1, midway between two consecutive scores, and the figures there.
+
+    ``gold`` must have all correct pairs: a mined pair that it lacks counts as an error. Of several thresholds with
+    equal F1 the highest is returned.
+    """
     if not gold:
-        raise DataError("there are no gold pairs to choose a threshold by")
+        raise DataError("there are no gold pairs, so no threshold can be chosen: give gold pairs or a threshold")
     if not len(mined):
-        raise DataError("nothing was mined, so there is no threshold to choose")
+        raise DataError("no pairs were mined, so no threshold can be chosen")
     correct = np.cumsum([pair in gold for pair in mined.rows("source", "target")])
     f1 = 2 * correct / (np.arange(1, len(mined) + 1) + len(gold))
-    last_of_its_score = np.append(mined.score[:-1] != mined.score[1:], True)
-    best = int(np.where(last_of_its_score, f1, -1.0).argmax())
+    last_of_equal_scores = np.append(mined.score[:-1] != mined.score[1:], True)
+    best = int(np.where(last_of_equal_scores, f1, -1.0).argmax())
     below = mined.score[best + 1] if best + 1 < len(mined) else mined.score[best]
     return at_threshold(mined, gold, (float(mined.score[best]) + float(below)) / 2)
 
 
 def at_threshold(mined: MinedPairs, gold: Gold, threshold: float) -> MiningF1:
-    """Measure the pairs that score at least a given threshold."""
+    """Measure the pairs whose score is at least ``threshold``."""
     found = mined.above(threshold)
     correct = sum(pair in gold for pair in found.rows("source", "target"))
     precision, recall = correct / max(1, len(found)), correct / max(1, len(gold))
@@ -59,10 +63,10 @@ def at_threshold(mined: MinedPairs, gold: Gold, threshold: float) -> MiningF1:
 def read_gold(
     path: str | Path, source: Sentences, target: Sentences, files: tuple[str | Path, str | Path]
 ) -> set[tuple[int, int]]:
-    """Read gold pairs, as rows of both sides, from a TSV of texts or of line numbers (both columns whole numbers).
+    """Read a TSV of gold pairs and return them as pairs of rows (source, target).
 
-    A line that repeats an earlier one of its side (of ``files``) gets that one's row. A line that was too long to be
-    read gets a negative number, so that its pair counts as missed.
+    The columns are texts, or line numbers of ``files`` if all cells are whole numbers. Repeated lines of a file have
+    the row of the first. A line that was dropped as too long gets a negative row, so its pair counts as not found.
     """
     if not Path(path).is_file():
         raise DataError(f"no such file of gold pairs: {path}")
@@ -70,10 +74,10 @@ def read_gold(
     for number, line in lines(Path(path)):
         cells = line.split("\t")
         if len(cells) < 2:
-            raise DataError(f"{path}:{number}: no two columns: give texts or line numbers, separated by a tab")
+            raise DataError(f"{path}:{number}: no two columns: give two texts or two line numbers, separated by a tab")
         pairs.append((cells[0].strip(), cells[1].strip()))
     if not pairs:
-        raise DataError(f"{path} holds no gold pairs")
+        raise DataError(f"{path} holds no gold pairs: give one pair per line")
     numbered = all(cell.isdecimal() for pair in pairs for cell in pair)
     key: Callable[[str], Any] = int if numbered else normalise
     rows: list[dict[Any, int]] = []
@@ -87,21 +91,23 @@ def read_gold(
     for number, pair in enumerate(pairs, start=1):
         for cell, found in zip(pair, rows, strict=True):
             if key(cell) not in found:
-                raise DataError(
-                    f"{path}:{number}: {cell!r} is not among the sentences; is this the gold of these files?"
-                )
+                raise DataError(f"{path}:{number}: {cell!r} is not among the sentences; give gold pairs of these files")
         gold.add((rows[0][key(pair[0])], rows[1][key(pair[1])]))
     if lost := sum(min(pair) < 0 for pair in gold):
-        logger.warning("%d of %d gold pairs have a line over the length limit: they count as missed", lost, len(gold))
+        logger.warning(
+            "%d of %d gold pairs have a line over the length limit and count as not found: shorten these lines",
+            lost,
+            len(gold),
+        )
     return gold
 
 
 def _rows_of_lines(side: Sentences, wanted: set[int], file: Path, description: str) -> dict[int, int]:
-    """Find the rows of these line numbers; lines that were removed as repetitions are found by their texts."""
+    """Map line numbers to rows; lines that were dropped as repeated are found by their text."""
     ordered = np.array(sorted(wanted))
     found: dict[int, int] = {}
     for number in _progress(side, description):
-        numbers = side.lines(number)
+        numbers = side.line_numbers(number)
         for row in np.flatnonzero(np.isin(numbers, ordered)).tolist():
             found[int(numbers[row])] = number * side.rows_per_batch + row
     if removed := wanted - found.keys():
@@ -113,7 +119,7 @@ def _rows_of_lines(side: Sentences, wanted: set[int], file: Path, description: s
 
 
 def _rows_of_texts(side: Sentences, wanted: set[str], description: str) -> dict[str, int]:
-    """Find the rows of these normalised texts."""
+    """Map normalised texts to rows."""
     found = {}
     for number in _progress(side, description):
         for row, text in enumerate(side.batch(number)):

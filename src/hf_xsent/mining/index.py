@@ -1,4 +1,4 @@
-"""Search neighbours by a faiss index: faster for large sets than the exact search, but approximate."""
+"""Search neighbours with a faiss index: faster than the exact search on large sets, but approximate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 _TRAINING_ROWS = 200_000
 _ROWS_PER_BLOCK = 1 << 16
 LOW_RECALL = 0.95
-_QUANTIZER = re.compile(r"PQ\d+(?:x(\d+))?")  # number of codes and, unless 8, bits per code
+_QUANTIZER = re.compile(r"PQ\d+(?:x(\d+))?")  # subvectors and, unless 8, bits per subvector
 
 
 def nearest_by_index(
@@ -34,23 +34,27 @@ def nearest_by_index(
 ) -> tuple[Neighbours, Neighbours, float]:
     """Return the neighbours of both sides, and their recall on ``sample`` sources.
 
-    ``index`` is a faiss factory string such as ``IVF4096,Flat``, ``IVF4096,PQ48`` or ``HNSW32``; ``probes`` cells are
-    searched. Missing neighbours also distort margins, whose denominator is a mean over neighbours.
+    ``index`` is a faiss factory string such as ``IVF4096,Flat``, ``IVF4096,PQ48`` or ``HNSW32``; of an IVF index,
+    ``probes`` cells are searched per query. Cosines are exact, but a margin is an approximation if a neighbour was
+    missed, since its denominator is a mean over neighbours.
     """
     check_vectors(source, target, k)
-    of_source = _search(_build(target, index, probes), source, target, k)
-    of_target = _search(_build(source, index, probes), target, source, k)
+    of_source = _search(_build(target, "target", index, probes), source, "source", target, k)
+    of_target = _search(_build(source, "source", index, probes), target, "target", source, k)
     rows = np.linspace(0, len(source) - 1, min(sample, len(source)), dtype=np.int64)
     exact = nearest_one_way(source[rows], target, k)
-    found = (exact.numbers[:, :, None] == of_source.numbers[rows][:, None, :]).any(2)
+    found = (exact.indices[:, :, None] == of_source.indices[rows][:, None, :]).any(2)
     recall = float(found.float().mean())
-    level = logging.WARNING if recall < LOW_RECALL else logging.INFO
-    logger.log(level, "%s with %d probes finds %.1f%% of the %d nearest", index, probes, 100 * recall, k)
+    logger.info("the index %s finds %.1f%% of the %d nearest neighbours", index, 100 * recall, k)
+    if recall < LOW_RECALL:
+        logger.warning(
+            "recall of the index %s is %.1f%%: use more probes (IVF) or an index without PQ", index, 100 * recall
+        )
     return of_source, of_target, recall
 
 
 def import_faiss() -> Any:
-    """Import the library, or say how to install it."""
+    """Import faiss; raise an error with the command that installs it."""
     try:
         import faiss
     except ImportError as error:
@@ -58,58 +62,62 @@ def import_faiss() -> Any:
     return faiss
 
 
-def check_index(factory: str, width: int, count: int) -> Any:
-    """Return an empty index for ``count`` vectors; refuse a factory string that does not suit them."""
+def new_index(factory: str, width: int, count: int) -> Any:
+    """Return an empty index; raise a `DataError` for a wrong factory string or too few vectors to train it."""
     faiss = import_faiss()
     try:
         index = faiss.index_factory(width, factory, faiss.METRIC_INNER_PRODUCT)
     except RuntimeError as error:
-        raise DataError(f"faiss knows no index {factory!r}: use one such as IVF1024,Flat or HNSW32") from error
+        raise DataError(
+            f"faiss knows no index {factory!r}: use a factory string such as IVF1024,Flat or HNSW32"
+        ) from error
     training_rows = min(_TRAINING_ROWS, count)
     cells = getattr(faiss.try_extract_index_ivf(index), "nlist", 0)
     if cells > training_rows:
         raise DataError(f"{factory} has {cells} cells for {count} vectors: use fewer cells")
-    codes = max((1 << int(bits or 8) for bits in _QUANTIZER.findall(factory)), default=0)
-    if codes > training_rows:
+    centroids = max((1 << int(bits or 8) for bits in _QUANTIZER.findall(factory)), default=0)
+    if centroids > training_rows:
         raise DataError(
-            f"{factory} learns {codes} codes a part, for which {count} vectors are too few: "
-            "use one without PQ or with fewer bits, as PQ8x4"
+            f"{factory} learns {centroids} centroids per subvector, for which {count} vectors are too few: "
+            "use an index without PQ or with fewer bits, such as PQ8x4"
         )
     return index
 
 
 def index_memory(factory: str, width: int, count: int) -> int:
-    """Estimate the bytes of an index of ``count`` vectors and of its training rows."""
-    index = check_index(factory, width, count)
+    """Estimate the memory of an index of ``count`` vectors and of the vectors that train it, in bytes."""
+    index = new_index(factory, width, count)
     holder = import_faiss().try_extract_index_ivf(index) or index
-    bytes_per_vector = int(getattr(holder, "code_size", 4 * width)) + 8  # and its number
+    bytes_per_vector = int(getattr(holder, "code_size", 4 * width)) + 8  # the id
     return count * bytes_per_vector + (0 if index.is_trained else 4 * width * min(_TRAINING_ROWS, count))
 
 
-def _build(vectors: Vectors, factory: str, probes: int) -> Any:
-    faiss, index = import_faiss(), check_index(factory, vectors.shape[1], len(vectors))
+def _build(vectors: Vectors, name: str, factory: str, probes: int) -> Any:
+    faiss, index = import_faiss(), new_index(factory, vectors.shape[1], len(vectors))
     if not index.is_trained:
         rows = np.linspace(0, len(vectors) - 1, min(_TRAINING_ROWS, len(vectors)), dtype=np.int64)
-        index.train(unit_vectors(vectors[rows]).numpy())
+        index.train(unit_vectors(vectors[rows], name, rows).numpy())
     for start in _blocks(vectors, "building the index"):
-        index.add(unit_vectors(vectors[start : start + _ROWS_PER_BLOCK], first_number=start).numpy())
+        rows = np.arange(start, min(start + _ROWS_PER_BLOCK, len(vectors)))
+        index.add(unit_vectors(vectors[start : start + _ROWS_PER_BLOCK], name, rows).numpy())
     if faiss.try_extract_index_ivf(index) is not None:
         faiss.ParameterSpace().set_index_parameter(index, "nprobe", probes)
     return index
 
 
-def _search(index: Any, queries: Vectors, candidates: Vectors, k: int) -> Neighbours:
-    """Search the index, or exactly where its cells held fewer than k vectors; compute cosines from the vectors."""
-    numbers = np.empty((len(queries), k), dtype=np.int64)
+def _search(index: Any, queries: Vectors, name: str, candidates: Vectors, k: int) -> Neighbours:
+    """Search the index, and exactly for queries whose cells have fewer than k vectors; compute cosines exactly."""
+    indices = np.empty((len(queries), k), dtype=np.int64)
     for start in _blocks(queries, "searching the index"):
         rows = slice(start, start + _ROWS_PER_BLOCK)
-        _, numbers[rows] = index.search(unit_vectors(queries[rows]).numpy(), k)
-    short = np.flatnonzero((numbers < 0).any(1))
+        units = unit_vectors(queries[rows], name, range(start, start + _ROWS_PER_BLOCK))
+        _, indices[rows] = index.search(units.numpy(), k)
+    short = np.flatnonzero((indices < 0).any(1))
     if len(short):
-        numbers[short] = nearest_one_way(queries[short], candidates, k).numbers.numpy()
-    return exact_cosines(torch.from_numpy(numbers), queries, candidates)
+        indices[short] = nearest_one_way(queries[short], candidates, k).indices.numpy()
+    return exact_cosines(torch.from_numpy(indices), queries, candidates)
 
 
 def _blocks(vectors: Vectors, description: str) -> Iterable[int]:
-    """Iterate over the first row of each block."""
+    """Iterate over the first row of each block, with a progress bar."""
     return tqdm(range(0, len(vectors), _ROWS_PER_BLOCK), description, unit="block", delay=2, disable=None)

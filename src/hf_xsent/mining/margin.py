@@ -1,4 +1,4 @@
-"""Mine bitext by margins (Artetxe and Schwenk, 2019): compare a cosine with the mean cosine of nearest neighbours."""
+"""Mine bitext by margins (Artetxe and Schwenk, 2019): a cosine relative to those of the nearest neighbours."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _PAIRS_PER_BLOCK = 1 << 14
 
 @dataclass(frozen=True)
 class MinedPairs:
-    """Pairs of row numbers, best first."""
+    """Pairs of rows (source, target), counted from 0, best first."""
 
     source: np.ndarray
     target: np.ndarray
     score: np.ndarray  # descending
     cosine: np.ndarray
-    target_rank: np.ndarray  # of the target among the source's neighbours, from 1; k + 1 if it is not among the k
-    source_rank: np.ndarray
+    target_rank: np.ndarray  # of the target among the source's k neighbours, from 1; k + 1 if it is not one of them
+    source_rank: np.ndarray  # of the source among the target's neighbours
 
     def __len__(self) -> int:
         return len(self.score)
@@ -65,13 +65,17 @@ def mine_bitext(
 ) -> MinedPairs:
     """Find translations among two sets of embeddings.
 
-    With a(x) the mean cosine of x with its ``k`` nearest neighbours on the other side, a pair scores
-    ``ratio``: cos / ((a(x) + a(y)) / 2), ``distance``: cos - (a(x) + a(y)) / 2, or ``absolute``: cos.
-    ``candidates`` are each source's best target (``forward``), each target's best source (``backward``), pairs that are
-    both (``intersection``), or the best pairs of either direction such that no sentence is in two (``max``).
-    Ties go to the lower source number, then to the lower target number; repeated sentences count separately.
-    ``index``, a faiss factory string such as ``IVF4096,Flat``, replaces the exact search and logs its recall on a
-    sample; ``options`` are those of the exact search, ``nearest_both_ways``.
+    margin: the score of a pair (x, y). With a(x), the mean cosine of x with its ``k`` nearest neighbours on the other
+        side, it is cos / ((a(x) + a(y)) / 2) for ``ratio``, cos - (a(x) + a(y)) / 2 for ``distance``, and cos for
+        ``absolute``.
+    candidates: ``forward`` pairs each source with its best target, ``backward`` each target with its best source,
+        ``intersection`` takes the pairs in both. ``max`` takes the pairs in either by descending score, each sentence
+        at most once.
+    index: a faiss factory string such as ``IVF4096,Flat``, to replace the exact search; its recall is logged.
+    probes: cells of an IVF index to search per query.
+    options: of the exact search (`nearest_both_ways`).
+
+    Ties go to the lower source row, then to the lower target row. Repeated sentences count separately.
     """
     check_choices(margin, candidates)
     if index is None:
@@ -82,7 +86,7 @@ def mine_bitext(
 
 
 def check_choices(margin: str, candidates: str) -> None:
-    """Refuse unknown values."""
+    """Raise a `DataError` for an unknown margin or unknown candidates."""
     for name, value, choices in (("margin", margin, MARGINS), ("candidates", candidates, CANDIDATES)):
         if value not in choices:
             raise DataError(f"unknown {name} {value!r}: use one of {', '.join(choices)}{nearest(value, choices)}")
@@ -111,7 +115,7 @@ def pairs_of_neighbours(of_source: Neighbours, of_target: Neighbours, margin: st
 
 
 def margin_score(cosine: Tensor, source_average: Tensor, target_average: Tensor, margin: str) -> Tensor:
-    """Return a pair's score from its cosine and the mean cosines of both sides' neighbours."""
+    """Return the score of pairs from their cosines and the mean cosines of both sides with their neighbours."""
     average = (source_average + target_average) / 2
     if margin == "ratio":
         return cosine / average
@@ -119,12 +123,12 @@ def margin_score(cosine: Tensor, source_average: Tensor, target_average: Tensor,
 
 
 def _best(of: Neighbours, averages: Tensor, other_averages: Tensor, margin: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Return number, score and cosine of each row's neighbour with the best margin; ties go to the lowest number."""
-    numbers, order = of.numbers.sort(1)
+    """Return index, score and cosine of each row's neighbour with the best margin; ties go to the lowest index."""
+    indices, order = of.indices.sort(1)
     cosines = of.cosines.gather(1, order)
-    scores = margin_score(cosines, averages[:, None], other_averages[numbers], margin)
+    scores = margin_score(cosines, averages[:, None], other_averages[indices], margin)
     best = (scores == scores.amax(1, keepdim=True)).int().argmax(1, keepdim=True)
-    return tuple(one.gather(1, best).squeeze(1) for one in (numbers, scores, cosines))  # type: ignore[return-value]
+    return tuple(one.gather(1, best).squeeze(1) for one in (indices, scores, cosines))  # type: ignore[return-value]
 
 
 def _sort(
@@ -133,14 +137,14 @@ def _sort(
     """Sort pairs by score and add their ranks."""
     order = torch.as_tensor(np.lexsort((target.numpy(), source.numpy(), -score.numpy())))
     source, target = source[order], target[order]
-    ranks = _rank(of_source.numbers[source], target), _rank(of_target.numbers[target], source)
+    ranks = _rank(of_source.indices[source], target), _rank(of_target.indices[target], source)
     return MinedPairs(*(one.numpy() for one in (source, target, score[order], cosine[order], *ranks)))
 
 
-def _rank(numbers: Tensor, wanted: Tensor) -> Tensor:
-    """Return the position of each wanted number in its row, from 1."""
-    found = numbers == wanted[:, None]
-    return torch.where(found.any(1), found.int().argmax(1), numbers.shape[1]) + 1
+def _rank(indices: Tensor, wanted: Tensor) -> Tensor:
+    """Return the position of each wanted index in its row, from 1; k + 1 if it is not there."""
+    found = indices == wanted[:, None]
+    return torch.where(found.any(1), found.int().argmax(1), indices.shape[1]) + 1
 
 
 def _without_repetition(pairs: MinedPairs) -> MinedPairs:

@@ -1,9 +1,13 @@
-"""Search exact nearest neighbours of both sides in one pass: each tile of cosines serves rows and columns."""
+"""Search the exact nearest neighbours of both sides in one pass over all cosines.
+
+Vectors are read in strips. Two strips are compared in tiles, blocks of cosines; each tile updates the neighbours of its
+rows (sources) and of its columns (targets).
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +22,8 @@ from hf_xsent.mining.vectors import ShardedVectors
 Vectors = np.ndarray | Tensor | ShardedVectors
 _LARGEST_TILE = 4096
 _TILES_IN_STRIP = 8
-_SPARE = 16  # candidates beyond k where cosines are rounded
-# The largest error of a bfloat16 cosine: rounding moves either unit vector by at most 0.002, and the cosine by 2^-9.
+_SPARE = 16  # candidates beyond k if cosines are rounded
+# The largest error of a bfloat16 cosine: rounding moves each unit vector by at most 0.002 and the cosine by 2^-9.
 _BFLOAT16_ERROR = 0.006
 
 
@@ -34,13 +38,13 @@ def nearest_both_ways(
 ) -> tuple[Neighbours, Neighbours]:
     """Return the exact neighbours of each source among targets, and of each target among sources.
 
-    Vectors may be memory maps of any size and of any length but zero. Cosines and vectors take at most ``memory_mib``
-    (but no less than 32 sentences a side need), and the neighbours of each sentence 12 k bytes. ``allow_fewer`` returns
-    all candidates of a side that has fewer than k.
+    Vectors may be memory-mapped and have any norm except zero. Blocks of cosines and vectors take at most
+    ``memory_mib`` (but no less than 32 sentences per side need); the result takes 12 k bytes per sentence. With
+    ``allow_fewer``, a sentence with fewer than k candidates gets all of them.
 
-    A ``dtype`` of bfloat16 finds the same neighbours (up to float32 rounding), faster where the processor supports it
-    (``bfloat16_gain``): it scores k + 16 candidates again in float32, and compares a sentence with all where the last
-    candidate is too close to the k-th.
+    With bfloat16 as ``dtype`` the neighbours are the same up to float32 rounding. It is faster if the processor
+    supports it (``bfloat16_gain``). The k + 16 best candidates are scored again in float32; if the last of these is
+    too close to the k-th, the sentence is compared with all candidates in float32.
     """
     check_vectors(source, target, 1 if allow_fewer else k)
     candidates = k if dtype is torch.float32 else k + _SPARE
@@ -60,12 +64,12 @@ def nearest_one_way(
     """Return the exact neighbours of each query among the candidates."""
     check_vectors(queries, candidates, k, both_ways=False)
     best = TopK(len(queries), k, device)
-    _compare(queries, candidates, best, None, memory_mib, device, torch.float32)
+    _compare(queries, candidates, best, None, memory_mib, device, torch.float32, ("query", "candidate"))
     return best.result()
 
 
 def bfloat16_gain(width: int, device: str | torch.device = "cpu") -> float:
-    """Measure how many times faster than float32 this machine multiplies bfloat16; below 1 without the instructions."""
+    """Measure how many times faster bfloat16 products are than float32; below 1 without hardware support."""
     seconds = []
     for dtype in (torch.float32, torch.bfloat16):
         block = torch.ones(1024, width, device=device, dtype=dtype)
@@ -79,19 +83,20 @@ def bfloat16_gain(width: int, device: str | torch.device = "cpu") -> float:
 
 
 def exact_cosines(
-    numbers: Tensor, queries: Vectors, candidates: Vectors, memory_mib: int = 256, device: str | torch.device = "cpu"
+    indices: Tensor, queries: Vectors, candidates: Vectors, memory_mib: int = 256, device: str | torch.device = "cpu"
 ) -> Neighbours:
     """Compute the float32 cosines of these neighbours and sort them, nearest first."""
-    numbers = numbers.sort(1).values
-    cosines = torch.empty(numbers.shape)
-    step = max(1, _vectors_per_block(memory_mib, queries.shape[1]) // numbers.shape[1])
-    for start in range(0, len(numbers), step):
-        block = numbers[start : start + step]
-        found = unit_vectors(candidates[block.flatten().numpy()], device).view(*block.shape, -1)
-        units = unit_vectors(queries[start : start + step], device)
+    indices = indices.sort(1).values
+    cosines = torch.empty(indices.shape)
+    step = max(1, _vectors_per_block(memory_mib, queries.shape[1]) // indices.shape[1])
+    for start in range(0, len(indices), step):
+        block = indices[start : start + step]
+        wanted = block.flatten().numpy()
+        found = unit_vectors(candidates[wanted], "candidate", wanted, device).view(*block.shape, -1)
+        units = unit_vectors(queries[start : start + step], "query", range(start, start + step), device)
         cosines[start : start + step] = (found @ units[:, :, None]).squeeze(2).cpu()
     cosines, order = cosines.sort(dim=1, descending=True, stable=True)
-    return Neighbours(cosines, numbers.gather(1, order))
+    return Neighbours(cosines, indices.gather(1, order))
 
 
 def _vectors_per_block(memory_mib: int, width: int) -> int:
@@ -101,15 +106,15 @@ def _vectors_per_block(memory_mib: int, width: int) -> int:
 def _refine(
     rounded: Neighbours, queries: Vectors, candidates: Vectors, k: int, memory_mib: int, device: str | torch.device
 ) -> Neighbours:
-    """Return the k nearest by float32 cosines; compare with all where a neighbour may be missing."""
-    scored = exact_cosines(rounded.numbers, queries, candidates, memory_mib, device)
-    cosines, numbers = scored.cosines[:, :k].contiguous(), scored.numbers[:, :k].contiguous()
-    if rounded.numbers.shape[1] < len(candidates):
+    """Return the k nearest by float32 cosines; compare with all candidates if a neighbour may be missing."""
+    scored = exact_cosines(rounded.indices, queries, candidates, memory_mib, device)
+    cosines, indices = scored.cosines[:, :k].contiguous(), scored.indices[:, :k].contiguous()
+    if rounded.indices.shape[1] < len(candidates):
         doubtful = (cosines[:, -1] < rounded.cosines[:, -1] + _BFLOAT16_ERROR).nonzero().squeeze(1)
         for rows in doubtful.split(_vectors_per_block(memory_mib, queries.shape[1])) if len(doubtful) else ():
             exact = nearest_one_way(queries[rows.numpy()], candidates, k, memory_mib // 2, device)
-            cosines[rows], numbers[rows] = exact.cosines, exact.numbers
-    return Neighbours(cosines, numbers)
+            cosines[rows], indices[rows] = exact.cosines, exact.indices
+    return Neighbours(cosines, indices)
 
 
 def _compare(
@@ -120,14 +125,15 @@ def _compare(
     memory_mib: int,
     device: str | torch.device,
     dtype: torch.dtype,
+    names: tuple[str, str] = ("source", "target"),
 ) -> None:
-    """Multiply strip by strip and, within two strips, tile by tile."""
+    """Compute all cosines tile by tile, and update the neighbours of ``rows`` and of ``columns``."""
     tile, strip = block_sizes(memory_mib, source.shape[1], rows.k)
     buffer = torch.empty(tile * tile, device=device, dtype=dtype)
     total = len(source) * len(target)
     with tqdm(total=total, desc="comparing", unit=" cosines", unit_scale=True, delay=2, disable=None) as bar:
-        for left, sources in _strips(source, strip, device, dtype):
-            for right, targets in _strips(target, strip, device, dtype):
+        for left, sources in _strips(source, strip, device, dtype, names[0]):
+            for right, targets in _strips(target, strip, device, dtype, names[1]):
                 for i in range(0, len(sources), tile):
                     for j in range(0, len(targets), tile):
                         a, b = sources[i : i + tile], targets[j : j + tile]
@@ -142,7 +148,7 @@ def _compare(
 
 
 def _multiply(a: Tensor, b: Tensor, buffer: Tensor) -> Tensor:
-    """Return all cosines of two tiles' vectors in the buffer, padded to complete groups with ``-inf``."""
+    """Write the cosines of all vectors of a and b to the buffer, padded to complete groups with ``-inf``."""
     height, width = (-(-len(side) // GROUP) * GROUP for side in (a, b))
     cosines = buffer[: height * width].view(height, width)
     torch.mm(a, b.T, out=cosines[: len(a), : len(b)])
@@ -152,26 +158,29 @@ def _multiply(a: Tensor, b: Tensor, buffer: Tensor) -> Tensor:
 
 
 def _strips(
-    vectors: Vectors, strip: int, device: str | torch.device, dtype: torch.dtype
+    vectors: Vectors, strip: int, device: str | torch.device, dtype: torch.dtype, name: str
 ) -> Iterator[tuple[int, Tensor]]:
-    """Iterate over strips of unit vectors, each with the number of its first."""
+    """Yield strips of unit vectors, each with the row of its first vector."""
     for start in range(0, len(vectors), strip):
-        yield start, unit_vectors(vectors[start : start + strip], device, start).to(dtype)
+        yield start, unit_vectors(vectors[start : start + strip], name, range(start, start + strip), device).to(dtype)
 
 
-def unit_vectors(vectors: np.ndarray | Tensor, device: str | torch.device = "cpu", first_number: int = 0) -> Tensor:
-    """Return a float32 copy of unit length."""
+def unit_vectors(
+    vectors: np.ndarray | Tensor, name: str, rows: Sequence[int] | np.ndarray, device: str | torch.device = "cpu"
+) -> Tensor:
+    """Return a float32 copy with norm 1; ``name`` (the side) and ``rows`` identify a wrong vector in errors."""
     copy = vectors.clone() if isinstance(vectors, Tensor) else torch.from_numpy(np.array(vectors, dtype=np.float32))
     copy = copy.to(device, torch.float32)
-    lengths = torch.linalg.vector_norm(copy, dim=1, keepdim=True)
-    wrong = (~(lengths.isfinite() & (lengths > 0))).nonzero()
+    norms = torch.linalg.vector_norm(copy, dim=1, keepdim=True)
+    wrong = (~(norms.isfinite() & (norms > 0))).nonzero()
     if len(wrong):
-        raise DataError(f"vector {first_number + int(wrong[0, 0])} is zero or not finite: remove that sentence")
-    return copy.div_(lengths)
+        row = int(rows[int(wrong[0, 0])])
+        raise DataError(f"{name} vector {row} is zero or not finite (rows count from 0): remove that sentence")
+    return copy.div_(norms)
 
 
 def block_sizes(memory_mib: int, width: int, k: int) -> tuple[int, int]:
-    """Return how many vectors a side of a tile and of a strip may have, so that all fits into the memory."""
+    """Return the vectors per side of a tile and per strip, so that all blocks fit into ``memory_mib``."""
     budget, tile = memory_mib << 20, GROUP
     while tile < _LARGEST_TILE and _tile_bytes(2 * tile, k) + _strip_bytes(2 * tile, width) <= budget:
         tile *= 2
@@ -180,27 +189,29 @@ def block_sizes(memory_mib: int, width: int, k: int) -> tuple[int, int]:
 
 
 def _tile_bytes(tile: int, k: int) -> int:
-    """Count the cosines, as much again for the hits among them, and the merge buffers of each sentence."""
+    """Return the bytes of a tile: its cosines, as much again for candidates among them, and buffers to merge these."""
     return 8 * tile**2 + 96 * k * tile + (1 << 20)
 
 
 def _strip_bytes(strip: int, width: int) -> int:
-    """Count two strips, a third that is read meanwhile, and its raw copy, some in two precisions."""
+    """Return the bytes of two strips, a third that is being read, and its raw copy, some in two precisions."""
     return 4 * 6 * strip * width
 
 
 def check_vectors(source: Any, target: Any, k: int, both_ways: bool = True) -> None:
-    """Refuse shapes that cannot be searched."""
+    """Raise a `DataError` if the vectors cannot be searched for k neighbours."""
     for name, vectors in (("source", source), ("target", target)):
         if vectors.ndim != 2 or not len(vectors):
-            raise DataError(f"the {name} vectors have shape {tuple(vectors.shape)}: mining takes N × width, N above 0")
+            raise DataError(
+                f"the {name} vectors have shape {tuple(vectors.shape)}: give a matrix with one row per sentence"
+            )
     if source.shape[1] != target.shape[1]:
         raise DataError(
-            f"source vectors are {source.shape[1]} wide and target vectors {target.shape[1]}: "
+            f"source vectors have {source.shape[1]} dimensions and target vectors {target.shape[1]}: "
             "encode both with one model"
         )
     if k < 1:
         raise DataError(f"k is {k}: margins need at least 1 neighbour")
     smallest = min(len(source), len(target)) if both_ways else len(target)
     if k > smallest:
-        raise DataError(f"k is {k}, but a side has only {smallest} sentences: lower k")
+        raise DataError(f"k is {k}, but a side has only {smallest} sentences: reduce k")

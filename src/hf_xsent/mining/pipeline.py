@@ -1,4 +1,4 @@
-"""Mine translations from two text files: read, encode once, search, write; an interrupted run continues."""
+"""Mine translations from two text files: read, encode, search, write; an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hf_xsent.mining.margin import MinedPairs, check_choices, mine_bitext, pairs
 from hf_xsent.mining.neighbours import bfloat16_gain
 from hf_xsent.mining.output import one_line, write_histogram, write_table
 from hf_xsent.mining.search import SearchOptions, search, search_shards
-from hf_xsent.mining.shards import Processes, RunShards
+from hf_xsent.mining.shards import Processes, Runner
 from hf_xsent.mining.vectors import VectorStore
 from hf_xsent.models.encodes import SupportsEncode
 
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 COLUMNS = ("score", "cosine", "target_rank", "source_rank", "source_line", "target_line", "source", "target")
 _SAMPLE = 256
-_NEIGHBOUR_BYTES = 36  # per neighbour: 12 to store, the rest while merging and comparing
+_NEIGHBOUR_BYTES = 36  # per neighbour: 12 to store it, 24 to merge and compare
 _PAIR_BYTES = 150  # per sentence while pairs are selected
 
 
@@ -42,16 +42,16 @@ class MiningSettings:
     threshold: float | None = None
     top: int | None = None
     memory_mib: int = 512
-    precision: str = "float32"  # of the products; bfloat16 finds the same
-    vectors: str = "float32"  # precision in which embeddings are stored
+    precision: str = "float32"  # of the cosines; bfloat16 finds the same pairs
+    vector_dtype: str = "float32"  # of the stored embeddings
     index: str | None = None
-    probes: int = 32
-    calibrate: str | None = None  # gold pairs that choose the threshold
+    probes: int = 32  # of an IVF index
+    calibrate: str | None = None  # file of all gold pairs, to choose the threshold
     plot: str | None = None
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        """Refuse wrong settings."""
+        """Raise a `DataError` for wrong settings."""
         check_choices(self.margin, self.candidates)
         if self.k < 1:
             raise DataError(f"k is {self.k}: margins need at least 1 neighbour")
@@ -72,7 +72,7 @@ class MiningSettings:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Time, memory and disk of a run, from rates measured on a sample."""
+    """Time, memory and disk of a run, estimated from a sample."""
 
     encoding_seconds: float
     mining_seconds: float | None  # None with an index, which is not timed
@@ -96,28 +96,28 @@ def mine_files(
     identity: dict[str, str],
     work: str | Path,
     settings: MiningSettings | None = None,
-    run: RunShards | None = None,
+    runner: Runner | None = None,
 ) -> MinedPairs | None:
     """Mine translations among the lines of two files and write them to the TSV ``output`` (``COLUMNS``, best first).
 
-    ``work`` stores sentences, embeddings and neighbours; a run that starts again skips finished shards. ``identity``
-    names the model. ``run`` distributes shards over processes or a cluster; of several processes only the first writes
-    and returns the pairs.
+    ``work`` is the folder of sentences, embeddings and neighbours; a resumed run skips finished shards. ``identity`` is
+    all that determines an embedding besides the sentence (`identify_model`). ``runner`` distributes shards over
+    processes or a cluster; of several processes only rank 0 writes and returns the pairs.
     """
-    settings, work, run = settings or MiningSettings(), Path(work), run or Processes()
+    settings, work, runner = settings or MiningSettings(), Path(work), runner or Processes()
     _check_outputs(output, work, settings, [source, target])
     sides = [load_sentences(path, work / "sentences") for path in (source, target)]
     for path, side in zip((source, target), sides, strict=True):
         logger.info("%s: %s", path, ", ".join(f"{count:,} {name}" for name, count in asdict(side.counts).items()))
         if len(side) < settings.k:
-            raise DataError(f"{path} holds {len(side)} sentences, fewer than k = {settings.k}: lower k")
+            raise DataError(f"{path} holds {len(side)} sentences, fewer than k = {settings.k}: reduce k")
     gold = None if settings.calibrate is None else read_gold(settings.calibrate, sides[0], sides[1], (source, target))
-    stores = [VectorStore.open(work, side, identity, settings.vectors) for side in sides]
+    stores = [VectorStore.open(work, side, identity, settings.vector_dtype) for side in sides]
     _check_resources(model, stores, work, settings)
-    vectors = [store.encode(model, run) for store in stores]
+    vectors = [store.encode(model, runner) for store in stores]
     if settings.index is None:
-        of_source, of_target = search(work, stores[0], stores[1], settings.search, run)
-    if isinstance(run, Processes) and run.rank:
+        of_source, of_target = search(work, stores[0], stores[1], settings.search, runner)
+    if isinstance(runner, Processes) and runner.rank:
         return None
     if settings.index is not None:
         of_source, of_target, _ = nearest_by_index(vectors[0], vectors[1], settings.k, settings.index, settings.probes)
@@ -140,7 +140,7 @@ def mine_files(
 
 
 def _check_outputs(output: str | Path, work: Path, settings: MiningSettings, inputs: list[str | Path]) -> None:
-    """Refuse outputs that cannot be written or would replace an input."""
+    """Raise an error if an output cannot be written or would replace an input."""
     inputs = [*inputs, *([settings.calibrate] if settings.calibrate else [])]
     check_writable(work / "sentences" / "lock")
     check_writable(output, inputs)
@@ -152,7 +152,7 @@ def _check_outputs(output: str | Path, work: Path, settings: MiningSettings, inp
 
 
 def _check_resources(model: SupportsEncode, stores: list[VectorStore], work: Path, settings: MiningSettings) -> None:
-    """Log what the run will take; refuse a disk that is too small, and warn if bfloat16 is slow here."""
+    """Log the estimate; raise an error if the disk is too small, and warn if bfloat16 is slower than float32."""
     estimate = estimate_run(model, stores, work, settings)
     logger.info("%s", estimate)
     check_free_space(work, estimate.disk_bytes, "the vectors", "give another --work folder or --vectors float16")
@@ -160,12 +160,12 @@ def _check_resources(model: SupportsEncode, stores: list[VectorStore], work: Pat
         gain = bfloat16_gain(estimate.width, settings.device)
         if gain < 1:
             logger.warning(
-                "%s multiplies bfloat16 %.1f times slower than float32: omit --precision", settings.device, 1 / gain
+                "bfloat16 is %.1f times slower than float32 on %s: omit --precision", 1 / gain, settings.device
             )
 
 
 def estimate_run(model: SupportsEncode, stores: list[VectorStore], work: Path, settings: MiningSettings) -> Estimate:
-    """Encode a sample of either side, multiply a block, and extrapolate."""
+    """Encode a sample of each side, mine one block, and extrapolate."""
     seconds, disk, width = 0.0, 0, 0
     for store in stores:
         side = store.sentences
@@ -173,7 +173,7 @@ def estimate_run(model: SupportsEncode, stores: list[VectorStore], work: Path, s
         started = time.perf_counter()
         width = model.encode(sample).shape[1]
         seconds += store.missing * (time.perf_counter() - started) / len(sample)
-        disk += store.missing * width * np.dtype(settings.vectors).itemsize
+        disk += store.missing * width * np.dtype(settings.vector_dtype).itemsize
     lengths = [len(store.sentences) for store in stores]
     memory = (settings.memory_mib << 20) + sum(lengths) * (_NEIGHBOUR_BYTES * settings.k + _PAIR_BYTES)
     if settings.index is not None:

@@ -19,8 +19,8 @@ from hf_xsent.models.encodes import SupportsEncode
 class RayEngine:
     """A runner of shards on the cluster at ``address`` (``auto``: this machine's; ``local``: a new one).
 
-    With a GPU as ``device`` (of any number) each shard requests one GPU from the cluster. Ray runs a shard again if its
-    worker dies; files are written atomically, so a partial result is never read.
+    If ``device`` is a GPU, each shard requests one GPU from the cluster. Ray restarts a shard if its worker dies; files
+    are written atomically, so a partial result is never read.
     """
 
     address: str = "auto"
@@ -35,7 +35,7 @@ class RayEngine:
         module = _module(model)
         device = None if module is None else next((weight.device for weight in module.parameters()), None)
         if module is not None:
-            module.to("cpu")  # workers without this GPU could not unpickle it
+            module.to("cpu")  # workers without this GPU cannot unpickle it
         try:
             shared = ray.put(model)  # sent once
         finally:
@@ -52,7 +52,9 @@ class RayEngine:
                 bar.update(len(done))
         for shard in shards:
             if not shard.path.is_file():
-                raise OutputError(f"{shard.path} was made elsewhere: every machine of the cluster needs this folder")
+                raise OutputError(
+                    f"{shard.path} is missing after its shard ran: mount this folder on every machine of the cluster"
+                )
 
     def _connect(self) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Score existing pairs, such as crawled bitext, by their cosine or, given pools, by their margin."""
+"""Score existing pairs, such as crawled bitext, by cosine or, with pools of sentences, by margin."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ def score_pairs(
 ) -> int:
     """Write ``score``, ``cosine`` and both texts of each pair of a file, in its order; return the number of pairs.
 
-    With ``pools``, embeddings of source and target sentences, the score is the margin over the ``k`` nearest in the
-    pools (computed on ``device``), else the cosine. With ``accepts``, a function of both texts and the score, only
-    pairs for which it returns true are written. Memory does not grow with the file.
+    The score is the cosine. With ``pools`` (embeddings of other source and target sentences) it is the margin: each
+    sentence is compared with its ``k`` nearest in the pool of the other side, on ``device``. With ``accepts``, a
+    function of both texts and the score, only pairs for which it returns true are written. Memory does not grow with
+    the file.
     """
     check_writable(output, source_files(source))
     check_source(source)

@@ -1,4 +1,4 @@
-"""Search the neighbours of both sides over sharded vectors: each shard of targets against all sources."""
+"""Search the neighbours of both sides in shards: one shard of targets against all sources at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from hf_xsent.files import claim, write_arrays
 from hf_xsent.mining.neighbours import check_vectors, nearest_both_ways
-from hf_xsent.mining.shards import Processes, RunShards
+from hf_xsent.mining.shards import Processes, Runner
 from hf_xsent.mining.top_k import Neighbours, merge_neighbours
 from hf_xsent.mining.vectors import ShardedVectors, VectorStore
 from hf_xsent.models.encodes import SupportsEncode
@@ -18,7 +18,7 @@ from hf_xsent.models.encodes import SupportsEncode
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """Settings of the exact search; the precision changes the time, not the result."""
+    """Settings of the exact search; the precision changes its time, not its result."""
 
     k: int = 4
     memory_mib: int = 512
@@ -42,7 +42,7 @@ class SearchShard:
         return self.folder / f"{self.number:05d}.npz"
 
     def run(self, model: SupportsEncode | None = None) -> None:
-        """Search and write."""
+        """Search and write the neighbours."""
         options, first = self.options, self.number * len(ShardedVectors(self.targets[:1]))
         of_source, of_target = nearest_both_ways(
             ShardedVectors(self.sources),
@@ -55,9 +55,9 @@ class SearchShard:
         )
         found = {
             "source_cosines": of_source.cosines.numpy(),
-            "source_numbers": (of_source.numbers + first).numpy(),
+            "source_numbers": (of_source.indices + first).numpy(),
             "target_cosines": of_target.cosines.numpy(),
-            "target_numbers": of_target.numbers.numpy(),
+            "target_numbers": of_target.indices.numpy(),
         }
         write_arrays(self.path, found)
 
@@ -69,15 +69,15 @@ def search_shards(work: Path, source: VectorStore, target: VectorStore, options:
 
 
 def search(
-    work: Path, source: VectorStore, target: VectorStore, options: SearchOptions, run: RunShards | None = None
+    work: Path, source: VectorStore, target: VectorStore, options: SearchOptions, runner: Runner | None = None
 ) -> tuple[Neighbours, Neighbours]:
-    """Return the exact neighbours of both sides; search only the shards that have no file yet."""
+    """Return the exact neighbours of both sides; ``runner`` searches the shards that have no file yet."""
     check_vectors(ShardedVectors(source.paths), ShardedVectors(target.paths), options.k)
     shards = search_shards(work, source, target, options)
     stamp = {f"source {key}": value for key, value in source.stamp.items()}
     stamp |= {f"target {key}": value for key, value in target.stamp.items()}
     claim(shards[0].folder, stamp, "results", "give another --work folder")
-    (run or Processes())(shards, "searching", None)
+    (runner or Processes())(shards, "searching", None)
     of_source: Neighbours | None = None
     of_target = []
     for shard in shards:

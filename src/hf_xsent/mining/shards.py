@@ -1,4 +1,4 @@
-"""Run work in shards, each of which writes one complete file, so that an interrupted run continues."""
+"""Run work in shards; each writes one file, so that an interrupted run resumes at the first missing file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hf_xsent.models.encodes import SupportsEncode
 
 
 class Shard(Protocol):
-    """One part of the work; it is pickled to the process that runs it."""
+    """One part of the work; a runner may pickle it for another process."""
 
     @property
     def path(self) -> Path:
@@ -25,12 +25,12 @@ class Shard(Protocol):
         """Compute and write the file."""
 
 
-RunShards = Callable[[Sequence[Shard], str, "SupportsEncode | None"], None]
+Runner = Callable[[Sequence[Shard], str, "SupportsEncode | None"], None]  # runs shards; the text is for progress
 
 
 @dataclass(frozen=True)
 class Processes:
-    """Processes that share a work folder, as torchrun starts them; rank r runs every count-th shard from r."""
+    """A runner for processes that share a work folder, as with torchrun: rank r of n runs shards r, r + n and so on."""
 
     rank: int = 0
     count: int = 1
@@ -45,5 +45,5 @@ class Processes:
 
 
 def default_device(process: int = 0) -> str:
-    """Choose a GPU for a process of this machine, or the CPU if it has none; processes share GPUs in turn."""
+    """Return the device of a process: a GPU by its local rank, shared if GPUs are fewer, or the CPU without GPUs."""
     return f"cuda:{process % torch.cuda.device_count()}" if torch.cuda.is_available() else "cpu"

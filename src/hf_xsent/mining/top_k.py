@@ -1,4 +1,7 @@
-"""Keep the k nearest candidates of every sentence while cosines arrive in tiles."""
+"""Update the k nearest candidates of every sentence, one block of cosines at a time.
+
+A tile is a block of the matrix of cosines, sentences by candidates. A group is ``GROUP`` adjacent candidates of a tile.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +10,34 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-GROUP = 32  # adjacent candidates that share one maximum
-_NO_NUMBER = torch.iinfo(torch.long).max
+GROUP = 32  # candidates
+_NO_INDEX = torch.iinfo(torch.long).max
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The k nearest on the other side, nearest first; ties go to the lower number."""
+    """The k nearest candidates of each of N sentences, nearest first; ties go to the lower index."""
 
     cosines: Tensor  # N × k, float32
-    numbers: Tensor  # N × k
+    indices: Tensor  # N × k: rows of the other side
 
 
 class TopK:
-    """The k nearest candidates of each sentence so far.
+    """The k nearest candidates of each sentence in the tiles so far.
 
-    Reads a tile once, for the maxima of its groups. A candidate that enters a top k lies in one of few groups, and only
-    those are read in full.
+    Only groups whose maximum exceeds a sentence's k-th cosine can change its top k, and only these few are read.
     """
 
     def __init__(self, count: int, k: int, device: str | torch.device) -> None:
         self.k = k
         self.cosines = torch.full((count, k), -torch.inf, device=device)
-        self.numbers = torch.full((count, k), _NO_NUMBER, device=device)
+        self.indices = torch.full((count, k), _NO_INDEX, device=device)
 
-    def update(self, start: int, first_number: int, tile: Tensor, maxima: Tensor) -> None:
-        """Add a tile: sentences from ``start`` (rows) by candidates from ``first_number`` (columns, complete groups).
+    def update(self, start: int, first_index: int, tile: Tensor, maxima: Tensor) -> None:
+        """Add a tile: sentences from ``start`` (rows) by candidates from ``first_index`` (columns).
 
-        Candidates arrive in ascending order; ``-inf`` is padding. ``maxima`` are those of the groups.
+        Columns are padded to complete groups with ``-inf``; ``maxima`` (rows × groups) are the groups' maxima. Tiles of
+        a sentence must arrive in ascending order of candidates.
         """
         groups = tile.unflatten(1, (-1, GROUP))
         maxima = maxima.float().contiguous()
@@ -43,11 +46,14 @@ class TopK:
             rows, group = hits.unbind(1)
             cosines = groups[rows, group].float()
             found, column = (cosines > bound[rows, None]).nonzero(as_tuple=True)
-            numbers = first_number + group[found] * GROUP + column
-            self._merge(start + rows[found], numbers, cosines[found, column])
+            indices = first_index + group[found] * GROUP + column
+            self._merge(start + rows[found], indices, cosines[found, column])
 
     def _bound(self, kth: Tensor, maxima: Tensor) -> Tensor:
-        """Return what a candidate must exceed: the k-th cosine so far or, if higher, just below the k-th maximum."""
+        """Return what a candidate's cosine must exceed to enter the top k.
+
+        This is the k-th cosine so far, or a value just below the k-th largest of the maxima if that is higher.
+        """
         bound = kth.clone()
         crowded = ((maxima > kth[:, None]).sum(1) > self.k).nonzero().squeeze(1)
         reached = maxima[crowded].topk(min(self.k, maxima.shape[1]), 1).values[:, -1]
@@ -55,34 +61,34 @@ class TopK:
         bound[crowded] = torch.maximum(bound[crowded], below)
         return bound
 
-    def _merge(self, sentences: Tensor, numbers: Tensor, cosines: Tensor) -> None:
-        """Insert candidates that are sorted by sentence, then by number."""
+    def _merge(self, sentences: Tensor, indices: Tensor, cosines: Tensor) -> None:
+        """Insert candidates that are sorted by sentence, then by index."""
         distinct, row, rank = _ranks(sentences)
         if len(rank) and int(rank.max()) >= self.k:
             order = cosines.argsort(descending=True, stable=True)
             order = order[sentences[order].argsort(stable=True)][rank < self.k]  # ranks hold in any order
-            row, rank, numbers, cosines = row[rank < self.k], rank[rank < self.k], numbers[order], cosines[order]
+            row, rank, indices, cosines = row[rank < self.k], rank[rank < self.k], indices[order], cosines[order]
         new_cosines = cosines.new_full((len(distinct), self.k), -torch.inf)
-        new_numbers = numbers.new_full((len(distinct), self.k), _NO_NUMBER)
-        new_cosines[row, rank], new_numbers[row, rank] = cosines, numbers
-        old = Neighbours(self.cosines[distinct], self.numbers[distinct])
-        best = merge_neighbours(old, Neighbours(new_cosines, new_numbers), self.k)
-        self.cosines[distinct], self.numbers[distinct] = best.cosines, best.numbers
+        new_indices = indices.new_full((len(distinct), self.k), _NO_INDEX)
+        new_cosines[row, rank], new_indices[row, rank] = cosines, indices
+        old = Neighbours(self.cosines[distinct], self.indices[distinct])
+        best = merge_neighbours(old, Neighbours(new_cosines, new_indices), self.k)
+        self.cosines[distinct], self.indices[distinct] = best.cosines, best.indices
 
     def result(self) -> Neighbours:
         """Return the neighbours on the CPU."""
-        return Neighbours(self.cosines.cpu(), self.numbers.cpu())
+        return Neighbours(self.cosines.cpu(), self.indices.cpu())
 
 
-def merge_neighbours(lower: Neighbours, higher: Neighbours, k: int) -> Neighbours:
-    """Return the k nearest of both; ``lower`` has the lower numbers."""
-    cosines, order = torch.cat((lower.cosines, higher.cosines), 1).sort(dim=1, descending=True, stable=True)
-    numbers = torch.cat((lower.numbers, higher.numbers), 1).gather(1, order)
-    return Neighbours(cosines[:, :k].contiguous(), numbers[:, :k].contiguous())
+def merge_neighbours(first: Neighbours, second: Neighbours, k: int) -> Neighbours:
+    """Return the k nearest candidates of both; every index in ``first`` must be lower than those in ``second``."""
+    cosines, order = torch.cat((first.cosines, second.cosines), 1).sort(dim=1, descending=True, stable=True)
+    indices = torch.cat((first.indices, second.indices), 1).gather(1, order)
+    return Neighbours(cosines[:, :k].contiguous(), indices[:, :k].contiguous())
 
 
 def _ranks(sentences: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the distinct sentences of a sorted list, and of each entry the row of its sentence and its rank there."""
+    """Return the distinct sentences of a sorted list and, of each entry, the row of its sentence and its rank there."""
     distinct, row, counts = sentences.unique_consecutive(return_inverse=True, return_counts=True)
     rank = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]
     return distinct, row, rank

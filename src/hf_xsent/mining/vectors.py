@@ -11,7 +11,7 @@ import numpy as np
 
 from hf_xsent.data.sentences import Sentences
 from hf_xsent.files import claim, write_arrays
-from hf_xsent.mining.shards import Processes, RunShards
+from hf_xsent.mining.shards import Processes, Runner
 from hf_xsent.models.encodes import SupportsEncode, check_finite
 from hf_xsent.models.fingerprint import fingerprint_model
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ShardedVectors:
-    """An array of all embeddings, read from memory-mapped shards one slice at a time."""
+    """All embeddings as one array; slices and rows are read from memory-mapped shards."""
 
     ndim = 2
 
@@ -55,12 +55,12 @@ class VectorStore:
 
     folder: Path
     sentences: Sentences
-    identity: tuple[tuple[str, str], ...]  # of the model: fingerprint, pooling, …
+    identity: tuple[tuple[str, str], ...]  # of the model: (fingerprint, …), (pooling, …), …
     dtype: str = "float32"
 
     @classmethod
     def open(cls, work: Path, sentences: Sentences, identity: dict[str, str], dtype: str = "float32") -> VectorStore:
-        """Open the folder of these sentences below ``work``; refuse one that holds embeddings of another model."""
+        """Open the folder of these sentences below ``work``; raise an error if it holds embeddings of another model."""
         store = cls(work / "vectors" / sentences.fingerprint, sentences, tuple(sorted(identity.items())), dtype)
         claim(store.folder, store.stamp, "results", "give another --work folder")
         return store
@@ -81,10 +81,10 @@ class VectorStore:
         done = sum(path.is_file() * self.sentences.batch_length(number) for number, path in enumerate(self.paths))
         return len(self.sentences) - done
 
-    def encode(self, model: SupportsEncode, run: RunShards | None = None) -> ShardedVectors:
-        """Encode the missing shards and open all."""
+    def encode(self, model: SupportsEncode, runner: Runner | None = None) -> ShardedVectors:
+        """Encode the missing shards with ``runner`` and open all."""
         shards = [EncodeShard(self, number) for number in range(len(self.paths))]
-        (run or Processes())(shards, "encoding", model)
+        (runner or Processes())(shards, "encoding", model)
         return ShardedVectors(self.paths)
 
 
@@ -101,7 +101,7 @@ class EncodeShard:
         return self.store.paths[self.number]
 
     def run(self, model: SupportsEncode | None) -> None:
-        """Encode and write."""
+        """Encode and write the embeddings."""
         assert model is not None
         vectors = model.encode(self.store.sentences.batch(self.number)).astype(self.store.dtype)
         check_finite(vectors, self.store.dtype, self._name_row)

@@ -224,7 +224,7 @@ class AlignmentTrainer(SavingTrainer):
         group = batch if self.args.one_language_batches else 1
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
         if self.args.distinct_batches:
-            sampler: Any = DistinctSampler(dataset.ranges, dataset.identities, batch, self.alpha, seed, group=group)
+            sampler: Any = DistinctSampler(dataset.ranges, dataset.side_hashes, batch, self.alpha, seed, group=group)
         else:
             sampler = TemperatureSampler(dataset.ranges, self.alpha, seed, group=group)
         self._epochs.sampler = sampler

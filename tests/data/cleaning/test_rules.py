@@ -43,12 +43,12 @@ OFF = CleaningRules(
     ],
 )
 def test_the_rule_that_removes_a_pair(language: str, source: str, target: str, rule: str | None) -> None:
-    assert CleaningRules().check(language)(source, target) == rule
-    assert OFF.check(language)(source, target) is None
+    assert CleaningRules().pair_checker(language)(source, target) == rule
+    assert OFF.pair_checker(language)(source, target) is None
 
 
 def test_short_sides_are_removed_where_asked() -> None:
-    assert CleaningRules(min_characters=3).check("de")("Ja", "Yes") == "min_characters"
+    assert CleaningRules(min_characters=3).pair_checker("de")("Ja", "Yes") == "min_characters"
 
 
 def test_reports_add_up_and_render_as_a_table() -> None:
@@ -77,11 +77,11 @@ def test_the_error_for_no_pairs_names_the_rules_that_removed_them() -> None:
 def test_word_pieces_are_those_of_the_tokenizer(encoder_folders: dict[str, Path]) -> None:
     """PPA's filter: minimum pieces of each side, maximum of both, without special tokens."""
     rules = CleaningRules(min_pieces=3, max_pair_pieces=8, tokenizer=str(encoder_folders["bert"]))
-    removed_by = rules.check("de")
-    assert removed_by("Die Katze trinkt Milch.", "She lives in") is None  # 5 and 3
-    assert removed_by("Die Katze trinkt Milch.", "The cat") == "min_pieces"
-    assert removed_by("Die Katze", "The cat drinks milk.") == "min_pieces"
-    assert removed_by("Die Katze trinkt Milch.", "The cat drinks milk") == "max_pair_pieces"
+    first_broken_rule = rules.pair_checker("de")
+    assert first_broken_rule("Die Katze trinkt Milch.", "She lives in") is None  # 5 and 3
+    assert first_broken_rule("Die Katze trinkt Milch.", "The cat") == "min_pieces"
+    assert first_broken_rule("Die Katze", "The cat drinks milk.") == "min_pieces"
+    assert first_broken_rule("Die Katze trinkt Milch.", "The cat drinks milk") == "max_pair_pieces"
 
 
 @pytest.mark.parametrize(
@@ -90,4 +90,4 @@ def test_word_pieces_are_those_of_the_tokenizer(encoder_folders: dict[str, Path]
 )
 def test_word_pieces_need_a_tokenizer(tokenizer: str | None, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        CleaningRules(min_pieces=3, tokenizer=tokenizer).check("de")
+        CleaningRules(min_pieces=3, tokenizer=tokenizer).pair_checker("de")

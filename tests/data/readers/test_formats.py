@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.readers.formats import check_source, read_pairs
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError, MissingExtraError
@@ -188,7 +189,7 @@ def test_tmx_reads_words_not_codes_and_the_first_region(tmp_path: Path) -> None:
 
 
 BAD_FILES = [
-    ("x.tsv", b"a\tb\nc\n", r"x\.tsv:2: column 1 is missing"),
+    ("x.tsv", b"a\tb\nc\n", r"x\.tsv:2: the line has no tab; lines must be source<TAB>target"),
     ("x.tsv", b"a\tb\n \tc\n", r"x\.tsv:2: the source side is empty"),
     ("x.tsv", b"a\tb\nc\t\n", r"x\.tsv:2: the target side is empty"),
     ("x.tsv", b"a\tb\n\xff\tc\n", r"x\.tsv:2: not UTF-8"),
@@ -238,6 +239,28 @@ def test_zst_of_several_frames_is_read_completely_and_truncation_raises(tmp_path
     path.write_bytes(b"".join(frames)[:-10])
     with pytest.raises(DataError, match="cannot be read to its end"):
         list(read_pairs(_source(path), on_error="skip"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ((0, 3), r"x\.tsv:2: column 3 \(counted from 0\) was requested, but the line has 2$"),
+        (("de", "en"), r"x\.tsv:2: column 'en' was requested, but the line has 2$"),
+    ],
+)
+def test_a_line_without_the_requested_column_names_it(
+    tmp_path: Path, columns: tuple[int | str, int | str], message: str
+) -> None:
+    path = _file(tmp_path, "x.tsv", "de\tnote\tyear\ten\nein\tnote\n")
+    with pytest.raises(DataError, match=message):
+        list(read_pairs(_source(path, source_column=columns[0], target_column=columns[1])))
+
+
+def test_a_missing_file_and_a_folder_are_not_called_truncated(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"^no such file: .*x\.tsv$"):
+        list(lines(tmp_path / "x.tsv"))
+    with pytest.raises(DataError, match=r"cannot be opened \(Is a directory\)"):
+        list(lines(tmp_path))
 
 
 def test_moses_files_of_unequal_length_are_named(tmp_path: Path) -> None:

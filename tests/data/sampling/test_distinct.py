@@ -14,7 +14,7 @@ from hf_xsent.data.sampling.mixing import TemperatureSampler
 RANGES = {"de": range(0, 300), "fr": range(300, 500)}
 
 
-def _identities(kinds: int) -> np.ndarray:
+def _hash_pairs(kinds: int) -> np.ndarray:
     """Sources all different, ``kinds`` different targets."""
     rows = np.arange(500, dtype=np.uint64)
     return np.stack((rows, rows * 7919 % kinds), 1)
@@ -28,7 +28,7 @@ def _blocks(rows: list[int], batch: int) -> list[list[int]]:
 def test_no_sentence_comes_twice_and_the_languages_stay_as_they_were(
     batch: int, kinds: int, seed: int, epoch: int
 ) -> None:
-    hashes = _identities(kinds)
+    hashes = _hash_pairs(kinds)
     sampler = DistinctSampler(RANGES, lambda rows: hashes[rows], batch, alpha=0.5, seed=seed)
     plain = TemperatureSampler(RANGES, alpha=0.5, seed=seed)
     for one in (sampler, plain):
@@ -42,20 +42,20 @@ def test_no_sentence_comes_twice_and_the_languages_stay_as_they_were(
 
 
 def test_what_repeats_nothing_stays_where_it_was() -> None:
-    hashes = _identities(500)
+    hashes = _hash_pairs(500)
     sampler = DistinctSampler(RANGES, lambda rows: hashes[rows], 10, alpha=1.0, seed=3)
     assert list(sampler) == list(TemperatureSampler(RANGES, alpha=1.0, seed=3))
 
 
 def test_batches_across_many_chunks_stay_distinct(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hf_xsent.data.sampling.distinct.CHUNK_ROWS", 50)
-    hashes = _identities(200)
+    hashes = _hash_pairs(200)
     rows = list(DistinctSampler(RANGES, lambda rows: hashes[rows], 16, seed=1))
     assert all(len(set(hashes[block, 1].tolist())) == len(block) for block in _blocks(rows, 16))
 
 
 def test_batches_of_one_language_stay_so() -> None:
-    hashes = _identities(200)
+    hashes = _hash_pairs(200)
     rows = list(DistinctSampler(RANGES, lambda rows: hashes[rows], 8, alpha=0.5, group=8))
     for block in _blocks(rows, 8):
         assert len({row < 300 for row in block}) == 1
@@ -77,7 +77,7 @@ def test_sentences_are_known_by_hash_in_every_part_of_a_bitext(tmp_path: Path) -
     whole = load_bitext(str(tmp_path / "{language}.tsv"), cleaning=None, cache_dir=tmp_path / "cache")
     train, dev = whole.train_dev_split(1)
     for bitext in (whole, train, dev):
-        hashes = bitext.identities(np.arange(len(bitext)))
+        hashes = bitext.side_hashes(np.arange(len(bitext)))
         known: dict[str, int] = {}
         for row, pair in enumerate(bitext.__getitems__(range(len(bitext)))):
             assert known.setdefault(pair["source"], hashes[row, 0]) == hashes[row, 0]

@@ -119,7 +119,7 @@ def test_a_missing_or_superfluous_links_file_raises(tmp_path: Path) -> None:
     pairs, links = _write(tmp_path, LINKS)
     with pytest.raises(DataError, match="no such file: .*de.link; did you mean 'de.links'"):
         load_bitext({"de": pairs}, links={"de": tmp_path / "de.link"}, cache_dir=tmp_path)
-    with pytest.raises(DataError, match="^fr has 1 files of links .* but 0 of pairs"):
+    with pytest.raises(DataError, match="^'fr' needs one file of links per file of pairs: got 1 .* for 0"):
         load_bitext({"de": pairs}, links={"fr": links}, cache_dir=tmp_path)
     with pytest.raises(DataError, match="^unknown link_words 'characters': use script or spaces"):
         load_bitext({"de": pairs}, links={"de": links}, link_words="characters", cache_dir=tmp_path)

@@ -14,7 +14,7 @@ from hf_xsent.errors import DataError
 
 @dataclass(frozen=True)
 class BuccSet:
-    """One language pair and split; ``gold`` has pairs of sentence numbers, source first, and may be empty."""
+    """One language pair and split; ``gold`` has (source row, target row), counted from 0, and may be empty."""
 
     pair: str
     split: str
@@ -33,8 +33,8 @@ def find_bucc(source: str | PathLike[str], pairs: Iterable[str] | None = None) -
     """Load every split with gold pairs of ``pairs``, by default of all language pairs.
 
     ``source`` is a folder of files as ``load_bucc`` reads them, or a data set on the Hub such as
-    ``mteb/bucc-bitext-mining`` with configs ``de-en``, split test (the training set of the shared task) and one row of
-    three lists: ``sentence1``, ``sentence2`` and ``gold``, which counts from 1.
+    ``mteb/bucc-bitext-mining`` with configs such as ``de-en``. The split test of a config, the training set of the
+    shared task, is one row of three lists: ``sentence1``, ``sentence2`` and ``gold`` (row numbers from 1).
     """
     folder = Path(source)
     if folder.is_dir():
@@ -53,7 +53,7 @@ def find_bucc(source: str | PathLike[str], pairs: Iterable[str] | None = None) -
 
 
 def split_order(split: str) -> tuple[int, str]:
-    """Return the sort key of a split; splits of other names come last."""
+    """Return the sort key of a split: its place in ``SPLITS``; other names come last."""
     return SPLITS.index(split) if split in SPLITS else len(SPLITS), split
 
 
@@ -83,7 +83,7 @@ def load_bucc(folder: str | PathLike[str], pair: str, split: str) -> BuccSet:
 def _read_gold(path: Path, *ids: Iterable[str]) -> frozenset[tuple[int, int]]:
     known = [{name: number for number, name in enumerate(side)} for side in ids]
     gold = set()
-    for line, row in enumerate(_read_rows(path), start=1):
+    for line, row in enumerate(_read_rows(path, "id<TAB>id"), start=1):
         for name, numbers in zip(row, known, strict=True):
             if name not in numbers:
                 raise DataError(f"{path}:{line}: no sentence has the id {name!r}; use the gold file of these sentences")
@@ -91,14 +91,14 @@ def _read_gold(path: Path, *ids: Iterable[str]) -> frozenset[tuple[int, int]]:
     return frozenset(gold)
 
 
-def _read_rows(path: Path) -> list[tuple[str, str]]:
+def _read_rows(path: Path, layout: str = "id<TAB>text") -> list[tuple[str, str]]:
     if not path.is_file():
         raise DataError(f"no such file: {path}; BUCC needs one file per language, named like zh-en.dev.zh")
     rows = []
     for number, line in lines(path):
         left, tab, right = line.partition("\t")
         if not tab or not left:
-            raise DataError(f"{path}:{number}: lines must be id<TAB>text")
+            raise DataError(f"{path}:{number}: lines must be {layout}")
         rows.append((left, right.strip()))
     if not rows:
         raise DataError(f"{path} is empty")

@@ -25,9 +25,9 @@ class GoldPair:
 
 
 def load_gold_links(prefix: str | Path, first: int = 1) -> list[GoldPair]:
-    """Load ``PREFIX.src-tgt`` (``source ||| target``, words between spaces) and ``PREFIX.gold`` (``i-j`` or ``ipj``).
+    """Load ``PREFIX.src-tgt`` (``source ||| target``, tokens separated by spaces) and ``PREFIX.gold``.
 
-    ``first`` is the number of the first word in the gold file.
+    A gold link is ``i-j`` (sure) or ``ipj`` (possible); ``first`` is the position of the first word there, 0 or 1.
     """
     texts, golds = ([line for _, line in lines(Path(f"{prefix}{suffix}"))] for suffix in (".src-tgt", ".gold"))
     if len(texts) != len(golds):

@@ -42,8 +42,9 @@ def load_inference(
 ) -> list[InferencePair]:
     """Load one language's pairs from a file or a data set on the Hub (``nyu-mll/multi_nli``, ``facebook/xnli:de``).
 
-    A file is TSV (premise, hypothesis, label, or with a header of ``COLUMNS``) or JSONL, plain or compressed; of a file
-    with a column ``language``, the rows in ``language`` are loaded. Pairs without a gold label (``-``) are dropped.
+    A file is TSV or JSONL, plain or compressed. The columns of TSV are premise, hypothesis and label, or named by a
+    header; JSONL and headers use names of ``COLUMNS``. If there is a column ``language``, only the rows in ``language``
+    are loaded. Pairs without a gold label (``-``) are dropped.
     """
     found = _pairs_by_language(fspath(source), split)
     if language is None or _NO_LANGUAGE in found:
@@ -77,7 +78,7 @@ def load_xnli(
 
 
 def check_parallel(first: str, pairs: Sequence[InferencePair], second: str, others: Sequence[InferencePair]) -> None:
-    """Raise a `DataError` unless record i of both files has the same label, as translations have."""
+    """Raise a `DataError` unless the records i of both files have equal labels, as translations have."""
     if len(pairs) != len(others):
         raise DataError(f"{first} has {len(pairs)} pairs but {second} has {len(others)}; code-switching needs parallel "
                         "files")  # fmt: skip

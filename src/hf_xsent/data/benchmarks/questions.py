@@ -20,7 +20,7 @@ XQUAD_LANGUAGES = ("ar", "de", "el", "en", "es", "hi", "ro", "ru", "th", "tr", "
 
 @dataclass(frozen=True)
 class Question:
-    """A question, its context, and its answers with the characters of the context at which they start."""
+    """A question, its context, and its answers, each as (index of its first character in the context, text)."""
 
     id: str
     question: str
@@ -47,7 +47,7 @@ class QuestionSet:
 def load_questions(source: str | PathLike[str], split: str = "train") -> list[Question]:
     """Load a file in SQuAD's format, plain or compressed, or a data set on the Hub (``rajpurkar/squad``).
 
-    Every answer must be in its context at the stated character.
+    A `DataError` is raised for an answer that is not at its stated character of the context.
     """
     path, place = Path(source), fspath(source)
     if not path.is_file():
@@ -67,15 +67,15 @@ def load_questions(source: str | PathLike[str], split: str = "train") -> list[Qu
 def load_mlqa(source: str | PathLike[str], split: str = "test", generalized: bool = False) -> list[QuestionSet]:
     """Load MLQA, from a folder of files ``test-context-de-question-en.json`` or from ``facebook/mlqa`` on the Hub.
 
-    Question and context are in the same language (XLT), or with ``generalized`` in any two (G-XLT).
+    Question and context are in the same language (XLT) or, with ``generalized``, in any two languages (G-XLT).
     """
     pattern = rf"{split}-context-(?P<context>..)-question-(?P<question>..)\.json"
     configs = {(one, other): f"mlqa.{one}.{other}" for one in MLQA_LANGUAGES for other in MLQA_LANGUAGES}
-    places = _find_sets(source, pattern, configs)
+    places = _find_sets(source, pattern, f"{split}-context-de-question-en.json", configs)
     wanted = [pair for pair in places if generalized or pair[0] == pair[1]]
     for language in sum(wanted, ()):
         if language not in MLQA_LANGUAGES:
-            raise DataError(f"{fspath(source)} has files in {language!r}, but MLQA compares answers only in "
+            raise DataError(f"{fspath(source)} has files in {language!r}, but MLQA defines its scores only for "
                             f"{', '.join(MLQA_LANGUAGES)}; move these files elsewhere")  # fmt: skip
     hub_split = "validation" if split == "dev" else split
     return [QuestionSet("mlqa", *pair, load_questions(places[pair], hub_split)) for pair in wanted]
@@ -84,7 +84,7 @@ def load_mlqa(source: str | PathLike[str], split: str = "test", generalized: boo
 def load_xquad(source: str | PathLike[str]) -> list[QuestionSet]:
     """Load XQuAD, from a folder of files ``xquad.de.json`` or from ``google/xquad`` on the Hub."""
     configs = {(language, language): f"xquad.{language}" for language in XQUAD_LANGUAGES}
-    places = _find_sets(source, r"xquad\.(?P<context>..)\.json", configs)
+    places = _find_sets(source, r"xquad\.(?P<context>..)\.json", "xquad.de.json", configs)
     return [QuestionSet("xquad", *pair, load_questions(place, "validation")) for pair, place in places.items()]
 
 
@@ -101,12 +101,16 @@ def pair_by_id(
 
 
 def _find_sets(
-    source: str | PathLike[str], pattern: str, configs: Mapping[tuple[str, str], str]
+    source: str | PathLike[str], pattern: str, example: str, configs: Mapping[tuple[str, str], str]
 ) -> dict[tuple[str, str], str]:
-    """Map (context, question) languages to the files of a folder that match, or to ``configs`` of a data set."""
+    """Return the place of each test set by its languages of context and question.
+
+    A place is a file of a folder whose name matches ``pattern`` (such as ``example``), or one of the ``configs`` of a
+    data set on the Hub.
+    """
     folder = Path(source)
     if not folder.is_dir():
-        repo = require_hub_id(source, f"a folder with files named like {pattern}")
+        repo = require_hub_id(source, f"a folder of files such as {example}")
         return {pair: f"{repo}:{config}" for pair, config in configs.items()}
     places = {}
     for path in sorted(folder.iterdir()):
@@ -114,7 +118,7 @@ def _find_sets(
             context = match["context"]
             places[context, match.groupdict().get("question", context)] = str(path)
     if not places:
-        raise DataError(f"{folder} has no files named like {pattern}")
+        raise DataError(f"{folder} has no files such as {example}")
     return places
 
 

@@ -26,7 +26,7 @@ class StsSet:
 
 @dataclass(frozen=True)
 class StsTrack:
-    """A track of STS 2017: part of its file names, and its config on the Hub."""
+    """A track of STS 2017: the part of its file names that identifies it, and its config on the Hub."""
 
     file: str
     on_hub: str | None

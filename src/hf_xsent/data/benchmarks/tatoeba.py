@@ -27,7 +27,7 @@ class TatoebaSet:
 
 
 def tatoeba_groups() -> dict[str, list[str]]:
-    """Return the groups of languages (ISO 639-3) that papers report, by their usual names, such as 14 or 36."""
+    """Return the groups of languages (ISO 639-3) that papers report, by their usual names, such as ``36``."""
     text = (files("hf_xsent.data.benchmarks") / "tatoeba_groups.json").read_text(encoding="utf-8")
     return cast("dict[str, list[str]]", json.loads(text)["groups"])
 
@@ -55,7 +55,7 @@ def load_tatoeba(source: str | PathLike[str], languages: Iterable[str] | None = 
 
 
 def _select(names: list[str], languages: Iterable[str] | None) -> list[str]:
-    """Match languages with available names, by exact code first, then by language."""
+    """Return the name of each language: an equal code if there is one, else another code of the language."""
     if languages is None:
         return names
     by_code = {find_language(name).code: name for name in reversed(names)}

@@ -44,7 +44,7 @@ class PairFilter:
     def __init__(self, rules: FilterRules, language: str = "und", target_language: str = "und") -> None:
         self.rules = rules
         self.counts = CleaningCounts()
-        self._removed_by: Callable[[str, str], str | None] = rules.check(language, target_language)
+        self._removed_by: Callable[[str, str], str | None] = rules.pair_checker(language, target_language)
         self._duplicates = None if rules.near_duplicates is None else NearDuplicates(rules.near_duplicates)
 
     def accepts(self, source: str, target: str, score: float) -> bool:

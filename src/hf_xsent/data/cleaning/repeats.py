@@ -26,7 +26,7 @@ def hash_texts(*texts: str) -> int:
 
 
 class RepeatFinder:
-    """Find rows whose hash occurred before: 36 million rows take 576 MB in ``folder`` and about 20 MB of memory."""
+    """Find rows whose hash occurred before; 36 million rows take 576 MB of disk in ``folder`` and 20 MB of memory."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _WORD = re.compile(r"[^\W\d_]+")
-# Added to both lengths: a short sentence may well be three times as long in another language.
+# Added to both lengths: a short sentence may be three times as long in another language.
 _LENGTH_SMOOTHING = 15
-# One character of these scripts counts as two letters.
+# One character of these scripts counts as two.
 _DENSE_SCRIPTS = {"Hani", "Hira", "Kana", "Hang"}
 _MIN_COPIED_WORDS = 4
 _LATIN_END = "\u0250"  # all letters below are Latin
@@ -26,19 +26,20 @@ _LATIN_END = "\u0250"  # all letters below are Latin
 
 @dataclass(frozen=True)
 class CleaningRules:
-    """Conditions that pairs must meet. None switches off a number, False a flag.
+    """Rules that remove pairs. None switches off a rule with a number, False one without.
 
     min_characters, max_characters: length of each side (one Chinese character may be a sentence).
-    max_length_ratio: longer over shorter side in characters, after adding 15 to both for the sake of short sentences;
-        Chinese, Japanese and Korean characters count double.
+    max_length_ratio: length of the longer side divided by that of the shorter, in characters. 15 is added to both
+        lengths, since short sentences vary more; Chinese, Japanese and Korean characters count double.
     identical: remove pairs whose sides are equal, ignoring case.
     min_source_script_share, min_target_script_share: share of a side's letters that must be in a script of its
         language; lower for the source, which may have names and terms in Latin letters.
-    copied_share: remove a Latin-script source as a copy if at least this share of its words is in the target, too.
-        Only sources with four or more words are checked; capitalised words, which may be names, are ignored.
-    repeated: remove all but the first of equal pairs (ignoring case and whitespace) of a language.
-    min_pieces, max_pair_pieces: word pieces of each side, and of both together, counted by ``tokenizer`` (a folder or
-        Hub id) without special tokens.
+    copied_share: remove a source in Latin script as a copy if at least this share of its words is also in the target.
+        Only lower-case words count; sources with fewer than four of them are not checked.
+    repeated: retain the first of equal pairs of a language, ignoring case and whitespace.
+    min_pieces: least number of word pieces of each side, counted by ``tokenizer`` without special tokens.
+    max_pair_pieces: largest number of word pieces of both sides together.
+    tokenizer: folder or Hub id.
     """
 
     min_characters: int | None = 1
@@ -71,14 +72,17 @@ class CleaningRules:
             changed[name] = typed(f"cleaning rule {name}", value, types[name])
         return cls(**changed)
 
-    def check(self, language: str, target_language: str = "en") -> Callable[[str, str], str | None]:
-        """Return a function that returns the name of the rule that removes a pair, or None; ``repeated`` is ignored."""
+    def pair_checker(self, language: str, target_language: str = "en") -> Callable[[str, str], str | None]:
+        """Return a function that names the first rule that removes a pair, None if no rule does.
+
+        It does not check ``repeated``, which depends on other pairs.
+        """
         source_language, target = find_language(language), find_language(target_language)
         source_scale, target_scale = _scale(source_language), _scale(target)
         latin = "Latn" in source_language.scripts or not source_language.scripts
-        removed_by_pieces = self._piece_check()
+        broken_piece_rule = self._piece_checker()
 
-        def removed_by(source: str, sentence: str) -> str | None:
+        def first_broken_rule(source: str, sentence: str) -> str | None:
             if self.identical and source.casefold() == sentence.casefold():
                 return "identical"
             lengths = len(source), len(sentence)
@@ -98,15 +102,17 @@ class CleaningRules:
                 return "min_target_script_share"
             if latin and self.copied_share is not None and _is_copy(source, sentence, self.copied_share):
                 return "copied_share"
-            return None if removed_by_pieces is None else removed_by_pieces(source, sentence)
+            return None if broken_piece_rule is None else broken_piece_rule(source, sentence)
 
-        return removed_by
+        return first_broken_rule
 
-    def _piece_check(self) -> Callable[[str, str], str | None] | None:
+    def _piece_checker(self) -> Callable[[str, str], str | None] | None:
         if self.min_pieces is None and self.max_pair_pieces is None:
             return None
         if self.tokenizer is None:
-            raise DataError("min_pieces and max_pair_pieces need a tokenizer: add the rule tokenizer=FOLDER or Hub id")
+            raise DataError(
+                "min_pieces and max_pair_pieces need a tokenizer: add the rule tokenizer=FOLDER or tokenizer=HUB_ID"
+            )
         from transformers import AutoTokenizer
 
         try:
@@ -117,7 +123,7 @@ class CleaningRules:
                 f"no tokenizer in {self.tokenizer}, given by the cleaning rule tokenizer: {reason}"
             ) from error
 
-        def removed_by(*sides: str) -> str | None:
+        def broken_piece_rule(*sides: str) -> str | None:
             pieces = [len(ids) for ids in tokenizer([*sides], add_special_tokens=False, verbose=False)["input_ids"]]
             if self.min_pieces is not None and min(pieces) < self.min_pieces:
                 return "min_pieces"
@@ -125,7 +131,7 @@ class CleaningRules:
                 return "max_pair_pieces"
             return None
 
-        return removed_by
+        return broken_piece_rule
 
 
 def _scale(language: Language) -> int:
@@ -142,7 +148,7 @@ def _script_share(text: str, language: Language) -> float:
 
 
 def _is_copy(source: str, target: str, share: float) -> bool:
-    """Return whether at least this share of the source's four or more lower-case words is in the target."""
+    """Return whether the source has four or more lower-case words and the target has at least this share of them."""
     words = [word for word in source.split() if word.islower() and word.isalpha()]
     lowered = target.lower()
     # A fast substring search already rules out nearly every pair.
@@ -154,7 +160,7 @@ def _is_copy(source: str, target: str, share: float) -> bool:
 
 @dataclass
 class CleaningCounts:
-    """Count one language's rows: ``read = retained + bad + sum(removed)``."""
+    """Numbers of one language's rows: ``read = retained + bad + sum(removed)``."""
 
     read: int = 0
     retained: int = 0
@@ -179,7 +185,7 @@ class CleaningCounts:
         reasons = [f"{rule} removed {count}" for rule, count in Counter(self.removed).most_common()]
         reasons += [f"{self.bad} were bad rows"] if self.bad else []
         raise DataError(f"cleaning removed all {self.read} pairs of {name}: {', '.join(reasons)}; "
-                        "check the language and columns, or loosen the rule")  # fmt: skip
+                        "check the language and columns, or relax the rule")  # fmt: skip
 
 
 @dataclass

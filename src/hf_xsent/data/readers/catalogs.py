@@ -1,7 +1,7 @@
 """Read gettext catalogues (PO and MO): translations are the source side, English messages the target side.
 
-Headers and untranslated, fuzzy and obsolete messages are skipped. A message with plural forms yields a pair for the
-singular and, if the language has a plural, another for the plural.
+Headers and messages that are untranslated, fuzzy or obsolete are skipped. A message with plural forms yields one pair
+for the singular and, if the language has a plural, one for the plural.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read plain and compressed files, and raise an error for truncated or damaged ones."""
+"""Read plain and compressed files; raise an error for missing, truncated and damaged ones."""
 
 from __future__ import annotations
 
@@ -20,16 +20,23 @@ _CHUNK_BYTES = 1 << 16
 
 @contextmanager
 def open_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file by its suffix; a read error becomes a `DataError`."""
+    """Open a file, decompressed if its suffix says so; a read error becomes a `DataError`."""
     try:
         with _OPENERS.get(path.suffix.lower(), open)(path, "rb") as file:
             yield file
+    except FileNotFoundError as error:
+        raise DataError(f"no such file: {path}") from error
+    except (PermissionError, IsADirectoryError) as error:
+        raise DataError(f"{path}: cannot be opened ({error.strerror}); give a file that you may read") from error
     except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read to its end ({error}); is the file complete?") from error
 
 
 def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
-    r"""Yield numbered lines without line end and BOM, or a `DataError` for a bad line; only ``\n`` ends a line."""
+    r"""Yield numbered lines without line end and BOM, and a `DataError` in place of a line that is not UTF-8.
+
+    Only ``\n`` ends a line.
+    """
     with open_file(path) as file:
         for number, raw in enumerate(file, start=1):
             if number == 1:
@@ -41,7 +48,7 @@ def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield numbered lines; raise a `DataError` at a bad one."""
+    """Yield numbered lines; raise a `DataError` at a line that is not UTF-8."""
     for number, line in lines_or_errors(path):
         if isinstance(line, DataError):
             raise line
@@ -69,7 +76,7 @@ def is_jsonl(name: str) -> bool:
 
 
 class _ZstdFile(io.RawIOBase):
-    """Read all frames of a .zst file; zstandard's own reader does not notice truncated files."""
+    """Read all frames of a .zst file, and raise an error if it is truncated, which zstandard's own reader does not."""
 
     def __init__(self, path: Path) -> None:
         try:

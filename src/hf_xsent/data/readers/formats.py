@@ -1,7 +1,7 @@
 """Stream sentence pairs from every supported format; memory does not grow with the file.
 
-Each reader yields ``(row number, source text, target text)``, optionally with word links, or a `DataError` for a bad
-row. The caller decides whether to raise or to count it.
+Each reader yields ``(row number, source text, target text)``, optionally with word links, and a `DataError` in place of
+a bad row. The caller raises or counts these errors.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from hf_xsent.files import is_local
 
 logger = logging.getLogger(__name__)
 
-Row = tuple[int, Any, Any] | tuple[int, Any, Any, Any]
-Item = tuple[str, str, str | None]
+RawRow = tuple[int, Any, Any] | tuple[int, Any, Any, Any]  # row number, source, target, links if the format has them
+LinkedPair = tuple[str, str, str | None]  # source, target, links
 OnError = Literal["raise", "skip"]
 _BATCH_ROWS = 1000
 
 
 def read_pairs(source: BitextSource, on_error: OnError = "raise") -> Iterator[tuple[str, str]]:
-    """Stream the pairs of a source; raise a bad row, or log the number of bad rows (``on_error="skip"``)."""
+    """Stream the pairs of a source; raise an error for a bad row, or skip and count it (``on_error="skip"``)."""
     bad = 0
-    for pair in read_items(source):
+    for pair in read_linked_pairs(source):
         if not isinstance(pair, DataError):
             yield pair[:2]
         elif on_error == "raise":
@@ -51,8 +51,8 @@ def check_source(source: BitextSource, on_error: OnError = "raise") -> None:
     next(iter(read_pairs(source, on_error)), None)
 
 
-def read_items(source: BitextSource) -> Iterator[Item | DataError]:
-    """Stream stripped pairs with their word links, and a `DataError` for each bad row."""
+def read_linked_pairs(source: BitextSource) -> Iterator[LinkedPair | DataError]:
+    """Stream pairs without outer whitespace, with their word links, and a `DataError` in place of each bad row."""
     source_files(source)
     rows = _READERS[source_format(source)](source)
     for row in rows if source.links is None else with_links(rows, source.links, source.path):
@@ -70,7 +70,7 @@ def read_items(source: BitextSource) -> Iterator[Item | DataError]:
             yield _with_links(source, number, (source_text.strip(), target_text.strip()), links)
 
 
-def _with_links(source: BitextSource, number: int, pair: tuple[str, str], given: list[Any]) -> Item | DataError:
+def _with_links(source: BitextSource, number: int, pair: tuple[str, str], given: list[Any]) -> LinkedPair | DataError:
     line = given[0] if given else None
     if not isinstance(line, LinkLine):  # the links are in the row
         line = LinkLine(f"{source.path}:{number}", line)
@@ -78,7 +78,7 @@ def _with_links(source: BitextSource, number: int, pair: tuple[str, str], given:
     return links if isinstance(links, DataError) else (*pair, links)
 
 
-def _read_tsv(source: BitextSource) -> Iterator[Row | DataError]:
+def _read_tsv(source: BitextSource) -> Iterator[RawRow | DataError]:
     path = Path(source.path)
     stated = (source.source_column, source.target_column)
     columns = [number if column is None else column for number, column in enumerate(stated)]
@@ -102,8 +102,7 @@ def _read_tsv(source: BitextSource) -> Iterator[Row | DataError]:
             continue
         first, second = cast("list[int]", columns)
         if len(cells) <= max(first, second):
-            yield DataError(f"{path}:{number}: column {max(first, second)} is missing, the line has {len(cells)} "
-                            "(numbered from 0); lines must be source<TAB>target")  # fmt: skip
+            yield DataError(f"{path}:{number}: {_too_few_columns(stated, columns, len(cells))}")
         else:
             yield number, cells[first], cells[second]
 
@@ -114,7 +113,15 @@ def _is_header_of_scored_pairs(line: str | DataError) -> bool:
     return cells[:1] == ["score"] and {"source", "target"} <= {*cells}
 
 
-def _read_moses(source: BitextSource) -> Iterator[Row | DataError]:
+def _too_few_columns(stated: tuple[int | str | None, ...], columns: list[Any], count: int) -> str:
+    if count == 1 and stated == (None, None):
+        return "the line has no tab; lines must be source<TAB>target"
+    column, name = max(zip(columns, stated, strict=True), key=lambda one: one[0])
+    requested = f"column {name!r}" if isinstance(name, str) else f"column {column} (counted from 0)"
+    return f"{requested} was requested, but the line has {count}"
+
+
+def _read_moses(source: BitextSource) -> Iterator[RawRow | DataError]:
     source_path, target_path = source_files(source)
     rows = zip_longest(lines_or_errors(source_path), lines_or_errors(target_path))
     for number, (first, second) in enumerate(rows, start=1):
@@ -125,7 +132,7 @@ def _read_moses(source: BitextSource) -> Iterator[Row | DataError]:
         yield bad or (number, first[1], second[1])
 
 
-def _read_jsonl(source: BitextSource) -> Iterator[Row | DataError]:
+def _read_jsonl(source: BitextSource) -> Iterator[RawRow | DataError]:
     columns: tuple[str, str] | None = None
     for number, line in lines_or_errors(Path(source.path)):
         if isinstance(line, DataError):
@@ -147,7 +154,7 @@ def _read_jsonl(source: BitextSource) -> Iterator[Row | DataError]:
         yield number, _record_value(record, columns[0]), _record_value(record, columns[1]), record.get("links")
 
 
-def _read_parquet(source: BitextSource) -> Iterator[Row | DataError]:
+def _read_parquet(source: BitextSource) -> Iterator[RawRow | DataError]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -162,7 +169,7 @@ def _read_parquet(source: BitextSource) -> Iterator[Row | DataError]:
         raise DataError(f"{source.path}: not a readable Parquet file ({error}); download it again") from error
 
 
-def _read_datasets(source: BitextSource) -> Iterator[Row | DataError]:
+def _read_datasets(source: BitextSource) -> Iterator[RawRow | DataError]:
     columns: tuple[str, str] | None = None
     batches = _open_dataset(source).iter(batch_size=_BATCH_ROWS)
     rows = (dict(zip(batch, values, strict=True)) for batch in batches for values in zip(*batch.values(), strict=True))
@@ -189,7 +196,11 @@ def _open_dataset(source: BitextSource) -> Any:
 
 
 def _choose_columns(source: BitextSource, names: list[str]) -> tuple[str, str]:
-    """Return the source and target columns: as stated, or named by language, OPUS style, or source and target."""
+    """Return the source and target columns.
+
+    Columns that are not stated are found by name: the language code (``de``), the code as in OPUS (``translation.de``),
+    or ``source`` and ``target``.
+    """
     return (
         _choose_column(source, names, source.source_column, source.language, "source"),
         _choose_column(source, names, source.target_column, source.target_language, "target"),
@@ -202,8 +213,9 @@ def _choose_column(source: BitextSource, names: list[str], stated: int | str | N
     if stated in names:
         return str(stated)
     if stated is not None:
-        hint = nearest(str(stated), names)
-        raise DataError(f"{source.path}: no column {stated!r} (numbered from 0), only {', '.join(names)}{hint}")
+        count = f" (counted from 0) was requested, but there are {len(names)}: "
+        reason = count if isinstance(stated, int) else " was requested, but there are only "
+        raise DataError(f"{source.path}: column {stated!r}{reason}{', '.join(names)}{nearest(str(stated), names)}")
     language = find_language(code)
     usual = [prefix + name for prefix in ("", "translation.") for name in (code, language.code, language.iso3)]
     found = next((name for name in [*usual, side] if name in names), None)
@@ -230,7 +242,7 @@ def _record_value(record: dict[str, Any], name: str) -> Any:
     return value
 
 
-_READERS: dict[str, Callable[[BitextSource], Iterator[Row | DataError]]] = {
+_READERS: dict[str, Callable[[BitextSource], Iterator[RawRow | DataError]]] = {
     "tsv": _read_tsv,
     "moses": _read_moses,
     "tmx": read_tmx,

@@ -12,7 +12,7 @@ from hf_xsent.files import is_hub_id
 
 
 def require_hub_id(source: str | PathLike[str], expected: str) -> str:
-    """Return ``source`` if it may be a data set on the Hub, else raise a `DataError` that asks for ``expected``."""
+    """Return ``source`` if it has the form ``owner/name``; else raise a `DataError` that asks for ``expected``."""
     if not is_hub_id(fspath(source), owner=True):
         raise DataError(f"no such file or folder: {fspath(source)}; give {expected}, or a data set as owner/name")
     return fspath(source)

@@ -28,10 +28,10 @@ PathOrName = str | PathLike[str]
 class BitextSource:
     """A file, pair of files, folder or data set with sentence pairs of one language.
 
-    ``path`` is a file, two files joined by a comma or their common prefix (Moses), a folder, or the id of a data set
-    on the Hub as ``owner/name``, ``owner/name:config`` or ``owner/name:config@revision``. Columns are numbers from 0
-    (TSV) or names, nested ones with dots (``translation.de``). ``links`` is a file of word links; their numbers count
-    words of `split_words` with the splitter ``link_words`` (``script`` or ``spaces``).
+    ``path`` is a file, a Moses pair (two files joined by a comma, or their common prefix), a folder, or a data set on
+    the Hub as ``owner/name``, ``owner/name:config`` or ``owner/name:config@revision``. A column is a number from 0
+    or a name, nested ones with dots (``translation.de``). ``links`` is a file of word links such as ``0-0 1-2``: word
+    positions, counted from 0, as `split_words` finds them, or of whitespace tokens with ``link_words="spaces"``.
     """
 
     language: str
@@ -53,7 +53,7 @@ def source_format(source: BitextSource) -> str:
     """Return the format of a source: as stated, or by its file name; raise a `DataError` if it is unknown."""
     if source.format is not None:
         if source.format not in FORMATS:
-            raise DataError(f"unknown format {source.format!r} of {source.path}; known are {', '.join(FORMATS)}"
+            raise DataError(f"unknown format {source.format!r} of {source.path}; use one of {', '.join(FORMATS)}"
                             f"{nearest(source.format, FORMATS)}")  # fmt: skip
         return source.format
     path = Path(source.path)
@@ -64,7 +64,7 @@ def source_format(source: BitextSource) -> str:
     if path.is_file():
         suffix = Path(strip_compression(path.name)).suffix.lower()
         if suffix not in _SUFFIX_FORMATS:
-            raise DataError(f"{path}: unknown format; rename the file or state one of {', '.join(FORMATS)}")
+            raise DataError(f"{path}: unknown format; rename the file or state its format, one of {', '.join(FORMATS)}")
         return _SUFFIX_FORMATS[suffix]
     if moses_files(source):
         return "moses"
@@ -74,7 +74,10 @@ def source_format(source: BitextSource) -> str:
 
 
 def moses_files(source: BitextSource) -> tuple[Path, Path] | None:
-    """Find the two files of a Moses pair by ``a,b`` or a prefix such as ``OPUS.de-en``; None if they do not exist."""
+    """Return the two files of a Moses pair, None if a prefix such as ``OPUS.de-en`` has no such files.
+
+    The two paths of ``a,b`` are returned unchecked.
+    """
     if "," in source.path:
         paths = [Path(part.strip()) for part in source.path.split(",")]
         if len(paths) != 2:
@@ -137,9 +140,7 @@ def resolve_sources(
 ) -> dict[str, list[BitextSource]]:
     """Resolve ``data`` to sources by language, in the order given; check that files exist and codes are known.
 
-    ``data`` is a path, glob or Hub id (``{language}`` in a path matches the code), a mapping from language to such
-    paths, or a list of paths, ``de=path`` strings or sources. ``links`` names files of word links in the same way, one
-    for each source of a language.
+    The arguments are those of `load_bitext`.
     """
     if link_words not in SPLITTERS:
         raise DataError(f"unknown link_words {link_words!r}: use {' or '.join(SPLITTERS)}")
@@ -157,8 +158,8 @@ def resolve_sources(
     for language, paths in found.items():
         sources = resolved.get(language, [])
         if len(sources) != len(paths):
-            raise DataError(f"{language} has {len(paths)} files of links ({paths[0]}) but {len(sources)} of pairs; "
-                            "give one file of links for each file of pairs")  # fmt: skip
+            raise DataError(f"{language!r} needs one file of links per file of pairs: got {len(paths)} ({paths[0]}) "
+                            f"for {len(sources)}; give both the same language code")  # fmt: skip
         for path in paths:
             if not Path(path).is_file():
                 raise DataError(f"no such file: {path}{_nearest_file(Path(path))}")
@@ -187,7 +188,7 @@ def _named_sources(data: Bitexts, template: BitextSource) -> Iterable[BitextSour
 
 
 def _expand(path: str, template: BitextSource) -> Iterable[BitextSource]:
-    """Yield the sources of one path; expand ``{language}``, ``~`` and wildcards."""
+    """Yield the sources of one path; expand ``~``, wildcards and ``{language}`` (any code if no language is given)."""
     path = str(Path(path).expanduser()) if path.startswith("~") else path
     if "{language}" in path and template.language == "und":
         yield from _expand_languages(path, template)
@@ -203,9 +204,9 @@ def _expand(path: str, template: BitextSource) -> Iterable[BitextSource]:
 
 
 def _expand_languages(path: str, template: BitextSource) -> Iterable[BitextSource]:
-    """Yield a source for each file that matches a path such as ``train/{language}-en.tsv.xz``."""
+    """Yield a source for each file that matches a path such as ``train/{language}-en.tsv.xz`` with any code."""
     if "," in path:
-        raise DataError(f"{path}: {{language}} is not supported in two joined paths; give language=path instead")
+        raise DataError(f"{path}: {{language}} cannot be used in two joined paths; name the language, as in de={path}")
     names = sorted(glob.glob(path.replace("{language}", "*"), recursive=True))
     code = r"(?P<language>[A-Za-z]{2,3}(?:[-_@][A-Za-z0-9]+)*)"
     pattern = re.escape(path).replace(r"\*", ".*").replace(r"\?", ".")

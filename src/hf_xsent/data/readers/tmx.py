@@ -17,7 +17,7 @@ _CODE_ELEMENTS = frozenset(("bpt", "ept", "ph", "it", "ut"))
 
 
 def read_tmx(source: BitextSource) -> Iterator[tuple[int, str, str]]:
-    """Yield ``(line, source, target)`` of each unit that has both languages, from the first variant of each."""
+    """Yield ``(line, source, target)`` of each translation unit that has both languages."""
     units = _Units(source.language, source.target_language)
     parser = expat.ParserCreate()
     parser.buffer_text = True
@@ -86,7 +86,11 @@ class _Units:
                 self.complete.append((self.line, self.segments[source], self.segments[target]))
 
     def _find(self, language: str, other_than: str | None = None) -> str | None:
-        """Find a language's variant by its exact tag, else its first region; ``und`` matches any other language."""
+        """Return the tag of a language's segment, None if the unit has none.
+
+        The exact tag takes precedence, then the first tag of the language (``de-AT`` for ``de``). ``und`` matches any
+        tag but ``other_than``.
+        """
         if language in self.segments:
             return language
         wanted = find_language(language).code

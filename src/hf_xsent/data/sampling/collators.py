@@ -1,4 +1,4 @@
-"""Collate sentence pairs into the batches that every method's training forward takes."""
+"""Collate sentence pairs into batches for the training forward of any method."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 class PairCollator:
     """Tokenize, truncate and pad examples with ``source``, ``target`` and ``language``.
 
-    With ``languages`` (those that have a language embedding) the batch also has ``language_ids``: of all sources, then
-    of all targets. With ``target_texts`` it has the targets as text, for a teacher. With ``links`` it has the unit of
-    each token (``source_words``, ``target_words``; see `word_units`) and ``links`` between units, padded with -1.
+    languages: languages that have an embedding; the batch has ``language_ids`` of all sources, then of all targets.
+    target_texts: the batch has the targets as text, for a teacher.
+    links: the batch has the unit of each token (``source_words``, ``target_words``; see `word_units`) and ``links``
+        between units, padded with -1.
     """
 
     tokenizer: PreTrainedTokenizerBase

@@ -1,4 +1,4 @@
-"""Sample batches without repeated sentences: other rows of the same language replace repeats."""
+"""Sample batches without repeated sentences: replace repeats by other rows of the same language."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import numpy.typing as npt
 
 from hf_xsent.data.sampling.mixing import CHUNK_ROWS, RowStream, TemperatureSampler
 
-Identities = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.uint64]]
+SideHashes = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.uint64]]
 
-_MAX_TRIES = 20  # then the repeat stays: a language with one sentence has no other
+_MAX_TRIES = 20  # then the repeat stays, since a language may have one sentence only
 
 
 class DistinctSampler(TemperatureSampler):
-    """Yield the rows of a `TemperatureSampler` without repeated sources or targets in each ``batch`` of rows.
+    """Yield the rows of a `TemperatureSampler`, with no source or target twice in each ``batch`` of rows.
 
-    ``identities`` returns the hashes of source and target of each row. Replacements depend on seed and epoch only, so
+    ``side_hashes`` returns the hashes of source and target of each row. Replacements depend on seed and epoch only, so
     all processes and a resumed run draw the same ones, in constant memory.
     """
 
     def __init__(
         self,
         ranges: Mapping[str, range],
-        identities: Identities,
+        side_hashes: SideHashes,
         batch: int,
         alpha: float = 1.0,
         seed: int = 0,
         group: int = 1,
     ) -> None:
         super().__init__(ranges, alpha, seed, group=group)
-        self.identities = identities
+        self.side_hashes = side_hashes
         self.batch = batch
         self.chunk_rows = max(1, CHUNK_ROWS // batch) * batch
         self._starts = np.asarray([rows.start for rows in self.ranges.values()])
@@ -41,7 +41,7 @@ class DistinctSampler(TemperatureSampler):
             RowStream(rows, (self.seed, number, self.epoch, 1), 0) for number, rows in enumerate(self.ranges.values())
         ]
         for rows in super()._chunks():
-            hashes = self.identities(rows).tolist()
+            hashes = self.side_hashes(rows).tolist()
             for start in range(0, len(rows), self.batch):
                 sources, targets = set[int](), set[int]()
                 for position in range(start, min(start + self.batch, len(rows))):
@@ -52,7 +52,7 @@ class DistinctSampler(TemperatureSampler):
                             break
                         replacement = streams[language].take(1)
                         rows[position] = replacement[0]
-                        source, target = self.identities(replacement)[0].tolist()
+                        source, target = self.side_hashes(replacement)[0].tolist()
                     sources.add(source)
                     targets.add(target)
             yield rows

@@ -18,7 +18,7 @@ CHUNK_ROWS = 1 << 16
 
 
 def mixing_probabilities(sizes: Sequence[int], alpha: float) -> npt.NDArray[np.float64]:
-    """Return each language's share, proportional to ``size ** alpha``: by size for 1, equal for 0."""
+    """Return each language's share, proportional to ``size ** alpha``: alpha 1 is by size, 0 equal shares."""
     if not len(sizes) or min(sizes) < 1:
         raise DataError(f"every language must have at least one pair, not {list(sizes)}")
     if not 0 <= alpha <= 1:
@@ -30,10 +30,10 @@ def mixing_probabilities(sizes: Sequence[int], alpha: float) -> npt.NDArray[np.f
 class TemperatureSampler(Sampler[int]):
     """Yield row numbers, each language in proportion to its share.
 
-    An epoch has a fixed number of draws from each language, in random order. A language is reshuffled at every pass
-    over its pairs and continues in the next epoch where this one ended. The rows depend on seed and epoch only, so a
-    resumed run draws the same ones. Each ``group`` of consecutive draws is from one language, for monolingual batches
-    on all processes.
+    An epoch has a fixed number of draws from each language, in random order. A language is reshuffled after each pass
+    over its pairs; the next epoch continues the pass. The rows depend on seed and epoch only, so a resumed run draws
+    the same ones. Each ``group`` of consecutive draws is from one language, for batches of one language on all
+    processes.
     """
 
     def __init__(

@@ -11,7 +11,8 @@ _ROUNDS = 6
 class Permutation:
     """A pseudo-random permutation of ``range(size)`` in constant memory.
 
-    A Feistel network permutes the next power of two; results outside the range are permuted again (cycle walking).
+    A Feistel network permutes the numbers below the next power of two; results outside the range are permuted again
+    (cycle walking).
     """
 
     def __init__(self, size: int, seed: int | tuple[int, ...]) -> None:

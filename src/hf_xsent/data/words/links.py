@@ -1,6 +1,6 @@
 """Read and check word links of sentence pairs, as Pharaoh ``i-j`` lines or in the JSONL of align-words.
 
-Stored links count the words of ``split_words``, from 0.
+A link is a source and a target position, counted from 0. Stored links are between the words of ``split_words``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LINKS = re.compile(r"\s*(\d+-\d+(\s+\d+-\d+)*)?\s*", re.ASCII)
 
 
 def parse_links(text: str) -> list[Link]:
-    """Parse ``0-0 1-2`` to pairs of numbers.
+    """Parse ``0-0 1-2`` to pairs of positions.
 
     >>> parse_links("0-0 1-2")
     [(0, 0), (1, 2)]
@@ -31,7 +31,7 @@ def parse_links(text: str) -> list[Link]:
 
 
 def format_links(links: Iterable[Link]) -> str:
-    """Format pairs of numbers as ``0-0 1-2``."""
+    """Format pairs of positions as ``0-0 1-2``."""
     return " ".join(f"{source}-{target}" for source, target in links)
 
 
@@ -51,9 +51,9 @@ class LinkLine:
 
 
 def check_links(line: LinkLine, source: str, target: str, splitter: str = "script") -> str | DataError | None:
-    """Return the links of a pair as links between words of `split_words`, None without links, or an error.
+    """Return the links of a pair between the words of `split_words`, None if it has none, or a `DataError`.
 
-    A link between two words of another ``splitter`` becomes links between all words inside these.
+    With another ``splitter`` each link is between two longer words; it becomes links between all words inside these.
     """
     if line.links is None:
         return None
@@ -69,7 +69,7 @@ def check_links(line: LinkLine, source: str, target: str, splitter: str = "scrip
         for number, words, name in zip(link, sides, ("source", "target"), strict=True):
             if number >= len(words):
                 return DataError(f"{line.place}: the link {link[0]}-{link[1]} is outside the {name}, which has "
-                                 f"{len(words)} words ({splitter}); words count from 0")  # fmt: skip
+                                 f"{len(words)} words ({splitter}); positions count from 0")  # fmt: skip
     if splitter != "script":
         inner = [words_of_pieces(split_words(words.text), words.spans) for words in sides]
         links = [(one, other) for i, j in links for one in inner[0][i] for other in inner[1][j]]
@@ -103,6 +103,9 @@ def with_links(rows: Iterable[Any], path: str, pairs: str) -> Iterator[Any]:
 
 
 def links_of_units(links: Sequence[Link], sides: tuple[list[int], list[int]]) -> list[Link]:
-    """Turn links between words into links between units (see `word_units`); links of truncated words are dropped."""
+    """Turn links between words into links between units.
+
+    ``sides`` has the unit of each source and each target word (see `word_units`); links of truncated words are dropped.
+    """
     found = ((sides[0][i], sides[1][j]) for i, j in links)
     return list(dict.fromkeys((one, other) for one, other in found if one >= 0 and other >= 0))

@@ -58,7 +58,7 @@ def split_words(text: str, splitter: str = "script") -> Words:
 
 
 def words_of_pieces(words: Words, offsets: Sequence[Span]) -> list[range]:
-    """Return the words that each word piece overlaps: none for special pieces, several if a piece spans them."""
+    """Return the range of words that each word piece overlaps, which is empty for special tokens."""
     starts, ends = [start for start, _ in words.spans], [end for _, end in words.spans]
     return [
         range(bisect_right(ends, start), bisect_left(starts, end)) if start < end else range(0)

@@ -1,4 +1,4 @@
-"""Load our metrics as modules of the library ``evaluate``, from this package and without network.
+"""Load the metrics of this package as modules of the library ``evaluate``, without network access.
 
 from hf_xsent.evaluation.metrics import load_metric
 
@@ -34,7 +34,7 @@ def load_metric(name: str, **options: Any) -> Any:
 
 
 def metric_info(metric: type, predictions: Any, references: Any, note: str = "") -> Any:
-    """Describe a metric class by its docstrings and the features of its inputs."""
+    """Return the MetricInfo of a metric class, from its docstrings and the features of its inputs."""
     import datasets
     import evaluate
 

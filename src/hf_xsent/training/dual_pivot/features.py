@@ -169,7 +169,7 @@ class FeatureRows:
         source, target = torch.from_numpy(identities.view(np.int64))
         return {"layer_sums": torch.from_numpy(sums), "source_identity": source, "target_identity": target}
 
-    def identities(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    def side_hashes(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
         """Return the hashes of source and target of each row."""
         found = np.empty((len(rows), 2), dtype=np.uint64)
         for language, places, both in self.sides.side_rows(rows):

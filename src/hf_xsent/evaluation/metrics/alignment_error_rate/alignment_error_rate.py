@@ -12,9 +12,9 @@ from hf_xsent.evaluation.word_alignment import link_scores
 
 
 class AlignmentErrorRate(evaluate.Metric):
-    """Predictions are the links found in each pair, [source word, target word]; references are gold links.
+    """A prediction is the list of links of one pair of sentences, each [source position, target position].
 
-    A reference is ``{"sure": links, "possible": links}``; sure links are also possible.
+    A reference is ``{"sure": links, "possible": links}``; sure links also count as possible.
     """
 
     def _info(self) -> evaluate.MetricInfo:

@@ -14,11 +14,11 @@ from hf_xsent.mining.margin import MinedPairs
 
 
 class BitextMiningF1(evaluate.Metric):
-    """Each prediction holds the mined pairs of one set, each reference its gold pairs; figures are means over sets.
+    """A prediction is the mined pairs of one set, a reference its gold pairs; figures are means over sets.
 
-    Predictions are ``{"source": numbers, "target": numbers, "score": margins}``, references ``{"source": numbers,
-    "target": numbers}``. ``threshold`` defaults to that of the best F1; to compare with published figures on a test
-    set, choose it on other data.
+    A prediction is ``{"source": indices, "target": indices, "score": margins}``, a reference ``{"source": indices,
+    "target": indices}``, where pair i is (source[i], target[i]). Without ``threshold``, that of the best F1 on the same
+    set is used; published figures on test sets use a threshold from other data.
     """
 
     def _info(self) -> evaluate.MetricInfo:
@@ -38,7 +38,7 @@ class BitextMiningF1(evaluate.Metric):
 
 
 def _mined(one: dict[str, list[Any]]) -> MinedPairs:
-    """Sort pairs by score; ties go to the lower numbers."""
+    """Sort pairs by score; ties go to the lower indices."""
     source, target, score = (np.asarray(one[name]) for name in ("source", "target", "score"))
     order = np.lexsort((target, source, -score))
     unknown = np.zeros(len(order), dtype=np.int64)

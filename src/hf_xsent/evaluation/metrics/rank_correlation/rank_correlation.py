@@ -1,4 +1,4 @@
-"""Measure Spearman's rank correlation, times 100, as for STS."""
+"""Measure Spearman's rank correlation × 100, as in STS."""
 
 from __future__ import annotations
 
