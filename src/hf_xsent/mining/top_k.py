@@ -66,7 +66,8 @@ class TopK:
         distinct, row, rank = _ranks(sentences)
         if len(rank) and int(rank.max()) >= self.k:
             order = cosines.argsort(descending=True, stable=True)
-            order = order[sentences[order].argsort(stable=True)][rank < self.k]  # ranks hold in any order
+            # Still sorted by sentence: row and rank stay valid after reordering within a sentence.
+            order = order[sentences[order].argsort(stable=True)][rank < self.k]
             row, rank, indices, cosines = row[rank < self.k], rank[rank < self.k], indices[order], cosines[order]
         new_cosines = cosines.new_full((len(distinct), self.k), -torch.inf)
         new_indices = indices.new_full((len(distinct), self.k), _NO_INDEX)
@@ -88,7 +89,10 @@ def merge_neighbours(first: Neighbours, second: Neighbours, k: int) -> Neighbour
 
 
 def _ranks(sentences: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the distinct sentences of a sorted list and, of each entry, the row of its sentence and its rank there."""
+    """Return the distinct sentences of a sorted list, and for each entry two positions, from 0.
+
+    The first is that of its sentence among the distinct ones, the second its own among the entries of that sentence.
+    """
     distinct, row, counts = sentences.unique_consecutive(return_inverse=True, return_counts=True)
     rank = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]
     return distinct, row, rank

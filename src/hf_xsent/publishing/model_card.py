@@ -20,7 +20,7 @@ _POOLING_WORDS = {
     "cls": "the first token's hidden state",
     "mean": "the mean over the tokens",
     "max": "the maximum over the tokens",
-    "sum": "a weighted sum of layers, summed over the tokens",  # no code: the last states are not enough
+    "sum": "a weighted sum of layers, summed over the tokens",  # needs all layers: not in _POOLING_CODE
 }
 _MASK = 'mask = batch["attention_mask"].unsqueeze(-1)\n'
 _POOLING_CODE = {

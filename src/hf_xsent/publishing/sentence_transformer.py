@@ -100,7 +100,7 @@ def _write(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> None
     finally:
         embedder.tokenizer.model_max_length = longest
     stated = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    if stated.get("tokenizer_class") == "TokenizersBackend":  # transformers before 5 knows this name only
+    if stated.get("tokenizer_class") == "TokenizersBackend":  # transformers 4 knows PreTrainedTokenizerFast
         write_json(folder / "tokenizer_config.json", stated | {"tokenizer_class": "PreTrainedTokenizerFast"})
 
     modules = enumerate(_write_modules(model, folder).items())

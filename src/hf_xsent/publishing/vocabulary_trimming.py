@@ -131,7 +131,7 @@ def _most_used(table: PieceTable, shares: np.ndarray, required: set[int], size: 
 
 
 def _piece_shares(backend: Tokenizer, words: Words) -> np.ndarray:
-    """Return the share of the texts of each piece, by id."""
+    """Return how often each piece occurs, by id: an occurrence in a word counts as the word's share of the texts."""
     shares = np.zeros(backend.get_vocab_size(with_added_tokens=True))
     segment = backend.model.tokenize
     for word, share in tqdm(words.items(), desc="segmenting", unit="word", disable=None):
