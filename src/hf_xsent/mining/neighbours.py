@@ -23,7 +23,7 @@ Vectors = np.ndarray | Tensor | ShardedVectors
 _LARGEST_TILE = 4096
 _TILES_IN_STRIP = 8
 _SPARE = 16  # candidates beyond k if cosines are rounded
-# Upper bound on the error of a bfloat16 cosine: rounding changes both unit vectors and the result by at most 2^-9 each.
+# Upper bound on the error of a bfloat16 cosine: rounding changes both vectors and the result by 2^-9 each.
 _BFLOAT16_ERROR = 0.006
 
 
@@ -39,7 +39,7 @@ def nearest_both_ways(
     """Return the exact neighbours of each source among targets, and of each target among sources.
 
     Vectors may be memory-mapped and have any norm except zero. Blocks of cosines and vectors take at most
-    ``memory_mib``, or more if a block of 32 sentences per side needs more; the result takes 12 k bytes per sentence. With
+    ``memory_mib``, more if 32 sentences per side need more; the result takes 12 k bytes per sentence. With
     ``allow_fewer``, a sentence with fewer than k candidates gets all of them.
 
     With bfloat16 as ``dtype`` the neighbours are the same up to float32 rounding. It is faster if the processor

@@ -32,7 +32,7 @@ class AdversarialSettings(ObjectiveSettings):
     """The settings of the critic."""
 
     critic_steps: int = setting(
-        2, "Steps of the critic before each step of the extraction (κ in the paper).", at_least=1
+        2, "Steps of the critic before each step of the layer mix and linear map (κ in the paper).", at_least=1
     )
     clip: float | None = setting(
         None, "Clamp the critic's weights to [-clip, clip] after each of its steps; without it, no clamping.", above=0
@@ -50,7 +50,7 @@ class CycleConsistencySettings(TripletRankingSettings):
 
 
 class Adversarial(SentenceObjective):
-    """Train the extraction to make two languages indistinguishable to a critic (L_adv, unsupervised dual pivot).
+    """Train layer mix and linear map so that a critic cannot distinguish two languages (L_adv, unsupervised dual pivot).
 
     A separate optimizer trains the critic d by ``critic_loss``.
     """

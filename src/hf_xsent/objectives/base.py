@@ -30,9 +30,9 @@ class Needs:
     pairs: bool = True  # rows are translations of each other
     links: bool = False  # word alignments of the pairs
     teacher: bool = False  # another model's embeddings of the targets
-    mask_token: bool = False  # special token ids, and a masked-language head to start from if it has one
+    mask_token: bool = False  # the tokenizer's special ids, and the checkpoint's masked-language head if any
     momentum_encoder: bool = False  # a moving average of the encoder
-    frozen_encoder: bool = False  # only for an extraction over a frozen encoder (dual pivot)
+    frozen_encoder: bool = False  # only for a layer mix and linear map over a frozen encoder (dual pivot)
 
     def __or__(self, other: Needs) -> Needs:
         """Return the combined needs of two objectives."""
@@ -138,11 +138,15 @@ class SentenceObjective(Objective, ABC):
 
 
 class TokenObjective(Objective, ABC):
-    """A loss over sampled tokens: the mean over parts of sum / ``SampledTargets.count``, over all processes."""
+    """A loss over sampled tokens, in one or more parts, such as one per direction or side.
+
+    The loss of a part is the sum over its tokens divided by its ``SampledTargets.count``, both summed over all
+    processes; the objective's loss is the mean over its parts.
+    """
 
     @abstractmethod
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
-        """Make all random choices, so that gradient caching can repeat them in a second pass; one item per part."""
+        """Make all random choices, so that gradient caching can repeat them; return one item per part."""
 
     @abstractmethod
     def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:

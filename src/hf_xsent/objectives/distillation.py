@@ -52,7 +52,9 @@ class Distillation(SentenceObjective):
     def check(cls, settings: Any, config: Any) -> None:
         """Raise an error if training_mlp would change the trained embeddings."""
         if config.training_mlp:
-            raise RecipeError("distillation trains the embeddings without training_mlp: remove one of them")
+            raise RecipeError(
+                "distillation trains the embeddings without training_mlp, a layer in training only: remove one of them"
+            )
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:
         """Compute the loss of the batch."""

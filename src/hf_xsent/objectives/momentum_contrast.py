@@ -66,8 +66,8 @@ def momentum_contrast_loss(
 class MomentumContrast(SentenceObjective):
     """Contrast each translation pair with a queue of K keys from a momentum encoder (MoCo, PPA).
 
-    Queries are the sources' embeddings; keys are ``pairs.keys``, the targets' by ``key_encoder``. After each step, its
-    keys enter the queue, which is equal in all processes. The initial queue is random.
+    Queries are projected from the sources' embeddings, keys from the targets' that ``key_encoder`` computes
+    (``pairs.keys``). After each step, its keys of all processes enter the queue, so all processes have the same. It starts random.
     """
 
     Settings = MomentumContrastSettings

@@ -84,4 +84,4 @@ class SampledTargets:
     """The tokens that a token objective sampled before encoding."""
 
     rows: Any
-    count: Tensor  # divisor of the summed loss, before the sum over processes: predicted tokens; sentences for WACSE
+    count: Tensor  # this process's part of the loss's divisor: predicted tokens; sentences for WACSE

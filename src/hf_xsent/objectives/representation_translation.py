@@ -68,8 +68,8 @@ class RepresentationTranslationSettings(VocabularySettings):
     )
     predicted_languages: list[str] | None = setting(
         None,
-        "If sources are predicted, the head adds an embedding of the predicted language to each [MASK], one for each "
-        "of these languages; without it, for each language of the data.",
+        "Languages for which the head has an embedding: if sources are predicted, it adds that of the predicted "
+        "sentence's language to each [MASK]. Without it, all languages of the data.",
     )
     restrict_vocabulary: bool = setting(
         False,
@@ -104,7 +104,7 @@ class TranslationRows:
 def translation_rows(
     pairs: PairTokens, known: Tensor, predicted: Tensor, start: int, share: float = 1.0, masked: Tensor | None = None
 ) -> TranslationRows:
-    """Build rows that predict sentence ``predicted[i]`` from ``known[i]``, indices of all sources, then all targets.
+    """Build rows that predict sentence ``predicted[i]`` from ``known[i]``, indices into sources + targets.
 
     Positions of predicted sentences start at ``start``. Each of their tokens is masked with probability ``share``, or
     by ``masked``, flags of the packed tokens.
