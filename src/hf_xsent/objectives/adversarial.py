@@ -50,7 +50,7 @@ class CycleConsistencySettings(TripletRankingSettings):
 
 
 class Adversarial(SentenceObjective):
-    """Train layer mix and linear map so that a critic cannot distinguish two languages (L_adv, unsupervised dual pivot).
+    """Train layer mix and linear map so that a critic cannot distinguish two languages (L_adv of dual pivot).
 
     A separate optimizer trains the critic d by ``critic_loss``.
     """

@@ -67,7 +67,8 @@ class MomentumContrast(SentenceObjective):
     """Contrast each translation pair with a queue of K keys from a momentum encoder (MoCo, PPA).
 
     Queries are projected from the sources' embeddings, keys from the targets' that ``key_encoder`` computes
-    (``pairs.keys``). After each step, its keys of all processes enter the queue, so all processes have the same. It starts random.
+    (``pairs.keys``). After each step, the keys of all processes enter the queue, so all processes have the same queue,
+    which starts random.
     """
 
     Settings = MomentumContrastSettings
