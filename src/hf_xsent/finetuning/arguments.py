@@ -16,7 +16,7 @@ class FineTuneArguments:
 
     model: str | None = setting(
         None,
-        "Start from this encoder: a folder (ours, exported, plain) or a Hub id; without --train, a fine-tuned one.",
+        "Start from this encoder (a folder or a Hub id); without --train, measure this fine-tuned model.",
     )
     train: list[str] | None = setting(
         None,
@@ -27,7 +27,8 @@ class FineTuneArguments:
         None, "Measure these during training, given like --train (of the Hub: the validation split).", named=True
     )
     code_switching: bool = setting(
-        False, "Replace one text of each non-English pair by its English translation, both ways in one batch."
+        False,
+        "Train on two versions of each non-English pair in one batch, each with one text in English (needs en=…).",
     )
     languages: list[str] | None = setting(None, "Measure these languages only, such as de, or de-en of G-XLT.")
     max_length: int = setting(128, _MAX_LENGTH)

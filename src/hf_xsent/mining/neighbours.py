@@ -189,12 +189,12 @@ def block_sizes(memory_mib: int, width: int, k: int) -> tuple[int, int]:
 
 
 def _tile_bytes(tile: int, k: int) -> int:
-    """Return the bytes of a tile: its cosines, as much again for candidates among them, and buffers to merge these."""
+    """Return the bytes of a tile: its cosines, the groups that `TopK.update` copies out of it, and merge buffers."""
     return 8 * tile**2 + 96 * k * tile + (1 << 20)
 
 
 def _strip_bytes(strip: int, width: int) -> int:
-    """Return the bytes of six strips in float32: one per side, the next one and its stored copy, two for conversion."""
+    """Return the bytes of the strips in memory at once, counted as six in float32, with copies for conversion."""
     return 4 * 6 * strip * width
 
 

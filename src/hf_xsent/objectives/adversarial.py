@@ -32,7 +32,7 @@ class AdversarialSettings(ObjectiveSettings):
     """The settings of the critic."""
 
     critic_steps: int = setting(
-        2, "Steps of the critic before each step of the layer mix and linear map (κ in the paper).", at_least=1
+        2, "Steps of the critic before each step of the other weights (κ in the paper).", at_least=1
     )
     clip: float | None = setting(
         None, "Clamp the critic's weights to [-clip, clip] after each of its steps; without it, no clamping.", above=0
@@ -50,7 +50,7 @@ class CycleConsistencySettings(TripletRankingSettings):
 
 
 class Adversarial(SentenceObjective):
-    """Train layer mix and linear map so that a critic cannot distinguish two languages (L_adv of dual pivot).
+    """Train dual pivot's mix of layers and linear map so that a critic cannot distinguish two languages (L_adv).
 
     A separate optimizer trains the critic d by ``critic_loss``.
     """
@@ -68,11 +68,11 @@ class Adversarial(SentenceObjective):
         return -score_difference(pairs.source, pairs.target, self.critic.weight.detach())
 
     def critic_loss(self, source: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-        """Compute L_disc with this weight of the critic."""
+        """Compute L_disc for a critic with this weight, which may require gradients."""
         return score_difference(source.detach(), target.detach(), weight)
 
     def freeze(self) -> None:
-        """Switch the critic's gradients off: it has a separate optimizer."""
+        """Hide the critic from the main optimizer; its own gets gradients through ``critic_loss(weight=…)``."""
         self.critic.requires_grad_(False)
 
     @torch.no_grad()

@@ -51,8 +51,8 @@ class Parts:
     unknown_token_id: int | None
     special_token_ids: Sequence[int]
     encoder: Callable[[], nn.Module]  # another encoder of this config
-    last_layers: Callable[..., Any]  # arguments as of ``models.last_layers.LastLayers``, without the config
-    masked_language_head: Callable[..., Any]  # arguments as of ``MaskedLanguageHead``, without the config
+    last_layers: Callable[..., Any]  # arguments of ``models.last_layers.LastLayers`` except the config
+    masked_language_head: Callable[..., Any]  # arguments of ``MaskedLanguageHead`` except the config
 
     @property
     def mask_token_id(self) -> int:
@@ -121,7 +121,7 @@ class Objective(nn.Module):
         return {}
 
     def freeze(self) -> None:
-        """Disable gradients of weights that no optimizer changes; also called after loading."""
+        """Disable gradients of weights that the main optimizer must not change; also called after loading."""
 
     def end_step(self, encoder: nn.Module) -> None:
         """Update state once after each optimizer step."""

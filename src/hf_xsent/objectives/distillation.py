@@ -53,7 +53,7 @@ class Distillation(SentenceObjective):
         """Raise an error if training_mlp would change the trained embeddings."""
         if config.training_mlp:
             raise RecipeError(
-                "distillation trains the embeddings without training_mlp, a layer in training only: remove one of them"
+                "distillation trains the embeddings that remain after training, without training_mlp: remove one"
             )
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:

@@ -79,7 +79,7 @@ class Mexma(SentenceObjective, TokenObjective):
 
     @classmethod
     def continues(cls, settings: Any, earlier: Any) -> bool:
-        """Return whether both heads have the same number of layers."""
+        """Return whether the head of the earlier stage has as many layers."""
         return bool(settings.head_layers == earlier.head_layers)
 
     def initial_tensors(self) -> dict[str, Tensor]:

@@ -53,7 +53,7 @@ class PairTokens:
     packed: PackedSentences  # 2N sentences
     target_identity: Tensor  # N
     language_ids: Tensor | None  # 2N
-    padded_length: int  # of the padded batch
+    padded_length: int  # width of the padded batch before packing
     word_links: WordLinks | None = None
 
     def languages_of_tokens(self) -> Tensor | None:

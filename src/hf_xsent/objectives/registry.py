@@ -55,7 +55,7 @@ def read_objectives(stated: Mapping[str, Any], preset: Mapping[str, Any] | None 
 
 
 def merge_objectives(base: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ``chosen`` objectives, whose settings replace those of ``base``."""
+    """Return the ``chosen`` objectives only; a setting that they do not state keeps its value in ``base``."""
     return {name: _stated(base.get(name)) | _stated(value) for name, value in chosen.items()}
 
 

@@ -68,8 +68,8 @@ class RepresentationTranslationSettings(VocabularySettings):
     )
     predicted_languages: list[str] | None = setting(
         None,
-        "Languages for which the head has an embedding: if sources are predicted, it adds that of the predicted "
-        "sentence's language to each [MASK]. Without it, all languages of the data.",
+        "Languages with an embedding in the head, for predicted sources: each [MASK] gets that of its sentence's "
+        "language. Default: all languages of the data.",
     )
     restrict_vocabulary: bool = setting(
         False,

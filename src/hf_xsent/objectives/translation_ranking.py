@@ -25,7 +25,7 @@ from hf_xsent.settings.declaring import setting
 from hf_xsent.tensors.chunked_softmax import chunked_cross_entropy
 from hf_xsent.tensors.gathering import gather_rows, mean_over_rows
 
-LOGITS_AT_ONCE = 1 << 21  # 8 MiB; all logits of thousands of pairs need more memory than encoding a chunk of pairs
+LOGITS_AT_ONCE = 1 << 21  # 8 MiB; the N × N logits of a large batch need more memory than a chunk of gradient caching
 
 
 @dataclass(frozen=True)
