@@ -52,7 +52,7 @@ def test_runs_share_the_features_of_the_encoder_and_are_drawn_over_layers(
             if not run.has_model:
                 train(run)
             measure(run)
-    encoded = [message for message in caplog.messages if "encoding them" in message]
+    encoded = [message for message in caplog.messages if "into the feature cache" in message]
     assert len(encoded) == len(list((pivots.path.parent / "features").glob("*.npy")))
     assert all(run.finished for run in runs)
     assert isinstance(with_features(runs[0], open_embedder(runs[0])), CachedEncoder)

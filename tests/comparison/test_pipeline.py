@@ -140,7 +140,7 @@ def test_a_budget_of_minutes_is_turned_into_steps_by_the_pace_of_each_method(stu
 
 def test_sigterm_stops_with_the_exit_code_of_schedulers_and_is_given_back():
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(Stopped, match="the same command continues") as raised, raising_on_sigterm():
+    with pytest.raises(Stopped, match="the same command resumes") as raised, raising_on_sigterm():
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
     assert raised.value.exit_code == 143

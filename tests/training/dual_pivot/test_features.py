@@ -93,7 +93,7 @@ def test_what_cannot_be_is_told(cache: FeatureCache, model: DualPivotForPreTrain
     with pytest.raises(DataError, match="'Brot' has a NaN or infinite feature in float32"):
         cache.layer_sums(["Brot"])
     model.config.encoder_fingerprint = None
-    with pytest.raises(ModelError, match="features are stored by the encoder's fingerprint"):
+    with pytest.raises(ModelError, match="the feature cache needs the encoder's fingerprint"):
         FeatureCache(tmp_path / "unnamed", model, cache.embedder.tokenizer)
 
 
