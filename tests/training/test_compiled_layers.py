@@ -101,5 +101,5 @@ def test_what_does_not_work_is_refused(tmp_path: Path, settings: dict[str, Any],
 
 def test_a_missing_compiler_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", str(tmp_path / "none"))
-    with pytest.raises(RecipeError, match="^compile_layers needs a C.. compiler: install g.., or drop --compile_layers$"):
+    with pytest.raises(RecipeError, match="^compile_layers needs a C.. compiler: install g.., or drop"):
         _arguments(tmp_path, compile_layers=True)

@@ -186,7 +186,7 @@ def test_languages_get_their_embeddings(run: Run) -> None:
         (
             {"objectives": {"distillation": 1}},
             RecipeError,
-            "distillation needs a teacher model: give --teacher",
+            "an objective needs a teacher model: give --teacher",
         ),
         (
             {"objectives": {"distillation": {"teacher": "{folder}/nowhere"}}},

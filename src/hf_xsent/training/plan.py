@@ -47,7 +47,7 @@ class Plan:
         config = recipe.config.replaced(encoder_config=encoder_config)
         config.check_objectives()
         if config.needs.teacher and config.teacher is None:
-            raise RecipeError("distillation needs a teacher model: give --teacher, a Hub id or a folder")
+            raise RecipeError("an objective needs a teacher model: give --teacher, a Hub id or a folder")
         if config.needs.momentum_encoder:
             check_momentum_contrast(training)
         if recipe.data.unpaired and (config.needs.pairs or not config.freezes_encoder):

@@ -1,4 +1,4 @@
-"""Encode target sentences with a frozen teacher, for distillation."""
+"""Encode target sentences with a frozen teacher model, whose embeddings an objective learns."""
 
 from __future__ import annotations
 
