@@ -80,7 +80,7 @@ class RepresentationTranslationSettings(VocabularySettings):
 
     @property
     def predicts_sources(self) -> bool:
-        """Whether the head predicts sentences of several languages."""
+        """Whether the head predicts source sentences, which may be in several languages."""
         return self.direction != "source_to_target"
 
     @property

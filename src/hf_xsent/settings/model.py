@@ -37,7 +37,7 @@ class EncoderSettings:
 
 @dataclass(repr=False, eq=False)
 class PairSettings:
-    """Settings of training pairs for all objectives."""
+    """Training settings that apply to all objectives."""
 
     random_input_shuffling: bool = setting(False, "Swap source and target of each pair at random (PPA).")
     training_mlp: bool = setting(
