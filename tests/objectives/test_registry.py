@@ -275,3 +275,15 @@ def test_type_hints_of_all_settings_resolve() -> None:
     for name in OBJECTIVES:
         kind = objective_class(name).Settings
         assert set(get_type_hints(kind)) == {one.name for one in fields(kind)}
+
+
+@pytest.mark.parametrize("stated", [3, ["translation_ranking"], "translation_ranking"])
+def test_objectives_that_are_no_mapping_are_refused(stated: Any) -> None:
+    with pytest.raises(RecipeError, match="objectives takes a mapping such as {translation_ranking: 1.0}, not "):
+        DapConfig(objectives=stated)
+
+
+def test_a_settings_object_with_a_value_of_a_wrong_type_is_refused() -> None:
+    settings = objective_class("translation_ranking").Settings(temperature="x")
+    with pytest.raises(RecipeError, match="^objectives.translation_ranking.temperature 'x' is not a number$"):
+        DapConfig(objectives={"translation_ranking": settings})

@@ -128,7 +128,7 @@ def test_a_value_becomes_one_of_its_type(value: Any, hint: Any, expected: Any) -
         ("1.0", int, "key takes a whole number, not '1.0'"),
         (1, bool, "key takes true or false, not 1"),
         ("maybe", bool, "key takes true or false, not 'maybe'"),
-        (True, str, "key takes text, not True"),
+        (True, str, "key takes text, not True; quote it: YAML reads a bare no, yes, on or off as true or false"),
         ([1, "x"], list[int] | None, "key takes a list, not [1, 'x']"),
         ({"a": 1}, list[str], "key takes a list, not {'a': 1}"),
         ([1], float | str, "key takes a number or text, not [1]"),
@@ -246,3 +246,9 @@ def test_a_file_that_is_no_recipe_is_one_sentence(tmp_path: Path, content: bytes
     with pytest.raises(RecipeError) as raises:
         read_mapping(path)
     assert _error(raises).startswith(error.format(path=path))
+
+
+@pytest.mark.parametrize("value", [False, ["de", False]])
+def test_a_bare_no_of_yaml_is_explained(value: Any) -> None:
+    with pytest.raises(RecipeError, match="languages takes a list, not .*False.*; quote it: YAML reads a bare no"):
+        typed("languages", value, list[str] | None)

@@ -298,6 +298,7 @@ def test_a_setting_of_another_method_is_told(tmp_path: Path) -> None:
     assert _refused(tmp_path, "model: m", "--linear_map").startswith("the method alignment has no setting 'linear_map'")
     assert _read(tmp_path, "method: dual-pivot\nlayers: [3]").config.layers == [3]
     assert "unknown method 'dab'" in _refused(tmp_path, "method: dab")
+    assert "unknown method ['dap']" in _refused(tmp_path, "method: [dap]")
     assert "--method needs a value" in _refused(tmp_path, "model: m", "--method")
 
 

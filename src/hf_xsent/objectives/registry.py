@@ -49,6 +49,8 @@ def read_objectives(stated: Mapping[str, Any], preset: Mapping[str, Any] | None 
 
     What is not stated comes from the ``preset`` of a method, where it has the objective, or else from the defaults.
     """
+    if not isinstance(stated, Mapping):
+        raise RecipeError(f"objectives takes a mapping such as {{translation_ranking: 1.0}}, not {stated!r}")
     if not stated:
         raise RecipeError(f"objectives is empty: name at least one of {', '.join(OBJECTIVES)}")
     return {name: _settings(name, value, (preset or {}).get(name)) for name, value in stated.items()}

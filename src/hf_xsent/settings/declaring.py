@@ -135,5 +135,7 @@ def _outside(one: Field[Any], value: Any) -> str:
     bounds: Mapping[str, float] = one.metadata.get(_RANGE, {})
     if not bounds:
         return "is not finite" if isinstance(value, float) and not math.isfinite(value) else ""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "is not a number"
     inside = all(_COMPARED[name][0](value, bound) for name, bound in bounds.items())
     return "" if math.isfinite(value) and inside else f"is not {range_of(one)}"

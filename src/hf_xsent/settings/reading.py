@@ -107,8 +107,17 @@ def typed(where: str, value: Any, hint: Any) -> Any:
         raise RecipeError(f"{where} {value!r} is unknown: use {', '.join(choices)}{nearest(value, choices)}")
     found = _converted(value, kinds)
     if found is _NOT:
-        raise RecipeError(f"{where} takes {described(hint)}, not {shortened(value)}")
+        quotes = (
+            "; quote it: YAML reads a bare no, yes, on or off as true or false"
+            if "str" in str(hint) and _has_boolean(value)
+            else ""
+        )
+        raise RecipeError(f"{where} takes {described(hint)}, not {shortened(value)}{quotes}")
     return found
+
+
+def _has_boolean(value: Any) -> bool:
+    return any(isinstance(one, bool) for one in (value if isinstance(value, list | tuple) else [value]))
 
 
 def shortened(value: Any, longest: int = 100) -> str:

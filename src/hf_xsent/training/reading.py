@@ -65,7 +65,7 @@ def read_recipe(arguments: Sequence[str]) -> Recipe:
     where = "" if path is None else path
     check_known(stated, recipe_keys(), f"{where}: ")
     method = (flags.get("method") or [stated.get("method") or StartSettings.method])[0]
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise RecipeError(f"unknown method {method!r}: use {', '.join(METHODS)}{nearest(str(method), METHODS)}")
     config_class, model_class, _ = METHODS[method]
     objectives, flags = _objectives(config_class, stated.pop(_OBJECTIVES, None), flags, where)
