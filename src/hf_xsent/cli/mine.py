@@ -32,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--top", type=int, help="Write the N best pairs. (default: all)")
     add("--plot", metavar="FILE", help="Plot the histogram of scores to this SVG file.")
     add("--memory_mib", type=int, default=512, help="Memory of a block of cosines, in MiB.")
-    precision = "Multiply in this precision; the pairs are the same."
-    add("--precision", choices=("float32", "bfloat16"), default="float32", help=precision)
+    precision = "Multiply in this precision; the pairs are the same. auto: bfloat16 where it is faster."
+    add("--precision", choices=("auto", "float32", "bfloat16"), default="auto", help=precision)
     stored = "Store embeddings in this precision."
     add("--vectors", dest="vector_dtype", choices=("float32", "float16"), default="float32", help=stored)
     add("--index", help="Search a faiss index such as IVF4096,Flat instead of all sentences. (default: exact search)")
