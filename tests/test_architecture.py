@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "documents": {"data", "models", "mining"},
     "alignment": {"tensors", "data", "models"},  # aligners read words as data has them, with states of models
     "evaluation": {"tensors", "data", "models", "mining"},
-    "publishing": {"models"},
+    "publishing": {"pages", "models"},
     "training": {"tensors", "data", "models", "objectives", "evaluation", "publishing"},
     "finetuning": {"tensors", "data", "models", "evaluation", "training"},
     "comparison": {"tensors", "pages", "data", "models", "objectives", "evaluation", "training"},

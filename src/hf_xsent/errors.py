@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
-_LONGEST_MESSAGE, _LONGEST_END = 1000, 300
+_LONGEST_MESSAGE, _LONGEST_END = 600, 200
 _LONGEST_NAME, _MOST_NAMES = 200, 10_000  # compared for suggestions
 # Line ends would break a message into several, other control characters could change a terminal.
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -55,9 +55,13 @@ class MissingExtraError(HfXsentError):
 
 def _readable(message: str) -> str:
     """Escape control characters of a message, and cut its middle if it is too long."""
-    if len(message) > _LONGEST_MESSAGE:
-        message = f"{message[: _LONGEST_MESSAGE - _LONGEST_END]} … {message[-_LONGEST_END:]}"
-    return _UNPRINTABLE.sub(lambda one: one[0].encode("unicode_escape").decode("ascii"), message)
+    return _cut(_UNPRINTABLE.sub(lambda one: one[0].encode("unicode_escape").decode("ascii"), _cut(message)))
+
+
+def _cut(message: str) -> str:
+    if len(message) <= _LONGEST_MESSAGE:
+        return message
+    return f"{message[: _LONGEST_MESSAGE - _LONGEST_END]} … {message[-_LONGEST_END:]}"
 
 
 def shortened(value: Any, longest: int = 100) -> str:

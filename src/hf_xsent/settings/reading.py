@@ -20,6 +20,9 @@ from hf_xsent.errors import RecipeError, nearest, shortened
 
 _LARGEST_FILE = 1 << 18  # bytes; pyyaml reads about 100 kB per second
 _MOST_VALUES = 100_000  # of a file after its aliases are replaced
+_LARGEST_INT = 64  # bits
+_TAG = "tag:yaml.org,2002:"
+_UNUSABLE = re.compile(r"[\0\ud800-\udfff]")
 _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
 
 
@@ -47,8 +50,7 @@ def read_mapping(path: str | Path, what: str = "recipe") -> dict[str, Any]:
     except OSError as error:
         raise RecipeError(f"cannot read the {what} {path}: {error.strerror}") from error
     except ValueError as error:
-        reason = shortened(" ".join(str(error).split()), 300)[1:-1]
-        raise RecipeError(f"the {what} {path} is not valid YAML: {reason}") from error
+        raise RecipeError(f"the {what} {path} is not valid YAML: {error}") from error
     if not isinstance(content, Mapping):
         raise RecipeError(f"the {what} {path} holds no settings: write lines such as 'model: xlm-roberta-base'")
     return dict(cast(Mapping[str, Any], content))
@@ -72,19 +74,26 @@ def parse_yaml(text: str) -> Any:
         node = loader.get_single_node()
         if node is None:
             return None
-        _check_nodes(node)
+        _check_nodes(node, loader)
         return loader.construct_document(node)
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
-    except (yaml.YAMLError, KeyError, AttributeError, TypeError, OverflowError) as error:  # !!bool x is a KeyError
-        raise ValueError(str(error)) from error
+    except yaml.MarkedYAMLError as error:  # without the text around it, which may hold a token
+        what = ": ".join(filter(None, (error.context, error.problem)))
+        raise ValueError(f"{what}{_place(error.problem_mark)}") from error
+    except (yaml.YAMLError, OverflowError, TypeError) as error:
+        raise ValueError(" ".join(str(error).split())) from error
     finally:
         if loader is not None:
             loader.dispose()
 
 
-def _check_nodes(root: yaml.Node) -> None:
-    """Raise a ValueError if aliases make a document huge or endless, or if a text cannot be encoded."""
+def _place(mark: yaml.Mark | None) -> str:
+    return "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
+
+
+def _check_nodes(root: yaml.Node, loader: Any) -> None:
+    """Raise a ValueError if aliases make a document huge or endless, or for a value that does not exist."""
     waiting, count = [root], 0
     while waiting:
         node = waiting.pop()
@@ -95,10 +104,16 @@ def _check_nodes(root: yaml.Node) -> None:
             waiting.extend(one for pair in node.value for one in pair)
         elif isinstance(node, yaml.SequenceNode):
             waiting.extend(node.value)
-        elif "\0" in node.value:
-            raise ValueError("a text has a NUL character")
-        else:
-            node.value.encode("utf-8")  # raises an error for a lone surrogate
+        elif _UNUSABLE.search(node.value):
+            raise ValueError(f"a NUL character or a lone surrogate{_place(node.start_mark)}")
+        elif node.tag.removeprefix(_TAG) in ("bool", "int", "float", "timestamp"):
+            try:
+                if getattr(loader.construct_object(node), "numerator", 0) >> _LARGEST_INT not in (0, -1):
+                    raise OverflowError
+            except (ValueError, KeyError, AttributeError, TypeError, OverflowError) as error:
+                kind = node.tag.removeprefix(_TAG)
+                reason = f"not a valid {kind}{_place(node.start_mark)}; quote it if it is text"
+                raise ValueError(reason) from error
 
 
 def check_known(keys: Iterable[Any], known: Collection[str], where: str) -> None:
@@ -141,7 +156,7 @@ def value_of_flag(name: str, values: Sequence[str], hint: Any) -> Any:
     if takes_list and (len(values) != 1 or str not in kinds):
         return typed(where, list(values), hint)
     if len(values) != 1:
-        raise RecipeError(f"{where} takes one value, not {' '.join(values)!r}" if values else f"{where} needs a value")
+        raise RecipeError(f"{where} takes one value, not {shortened(' '.join(values))}" if values else f"{where} needs a value")
     return typed(where, values[0], hint)
 
 
