@@ -23,16 +23,16 @@ from hf_xsent.training.reading import read_recipe, recipe_keys
 from .inputs import Trial, damaged, run_trials, text
 
 ODD_VALUES: tuple[Any, ...] = (
-    *(None, True, False, 0, -1, 1, 2**63, 1.5, -0.0, float("inf"), float("nan"), "", " ", "no", "1e-3", "1e999", "x" * 5000),
-    *([], [None], [[1]], ["a", 1], {}, {"a": 1}, {1: 2}, {None: None}, "de=x.tsv", "../x", "~", "\n", "'", "${HOME}", "```"),
-)
+    None, True, False, 0, -1, 1, 2**63, 1.5, -0.0, float("inf"), float("nan"), [], [None], [[1]], ["a", 1], {}, {"a": 1},
+    {1: 2}, {None: None}, "", " ", "no", "1e-3", "1e999", "x" * 5000, "de=x.tsv", "../x", "~", "\n", "'", "$HOME", "```",
+)  # fmt: skip
 ODD_YAML = (
-    *("2020-99-99", "0x_", "0b_", "!!bool x", "!!int x", "!!float x", "!!timestamp x", "!!binary x", "!!set {a, b}"),
-    *("!!omap [a: 1]", "!!pairs [a: 1]", "!!python/object/apply:os.system [id]", "!!null x", "=", "<<", "1:2:3", "1_000"),
-    *('"\\ud800"', '"\\0"', '"\\UFFFFFFFF"', "&a [*a]", "&a {x: *a}", "*a", "0o17", "017", ".nan", "-.inf", "2001-01-01"),
-    *("0001-01-01 00:00:00+23:59", "9" * 5000, "1" + ":59" * 3000, "[" * 20_000, "{" * 2000, "- " * 5000, "? " * 5000),
-    *("|\n  a\n b", ">-\n   x", "'", '"', "@", "`", "%", "\t", "a: b: c", "{a: 1, a: 2}", "? [a]\n: 1", "!" * 500),
-)
+    "2020-99-99", "0x_", "0b_", "!!bool x", "!!int x", "!!float x", "!!timestamp x", "!!binary x", "!!set {a, b}",
+    "!!omap [a: 1]", "!!pairs [a: 1]", "!!python/object/apply:os.system [id]", "!!null x", "=", "<<", "1:2:3", "1_000",
+    '"\\ud800"', '"\\0"', '"\\UFFFFFFFF"', "&a [*a]", "&a {x: *a}", "*a", "0o17", "017", ".nan", "-.inf", "2001-01-01",
+    "0001-01-01 00:00:00+23:59", "9" * 5000, "1" + ":59" * 3000, "[" * 20_000, "{" * 2000, "- " * 5000, "? " * 5000,
+    "|\n  a\n b", ">-\n   x", "'", '"', "@", "`", "%", "\t", "a: b: c", "{a: 1, a: 2}", "? [a]\n: 1", "!" * 500,
+)  # fmt: skip
 WHOLE_RECIPE = {"model": "m", "data": {"de": "x.tsv"}, "output_dir": "out", "max_steps": 5, "learning_rate": 5e-5}
 WHOLE_STUDY = {
     "model": "m",
@@ -42,7 +42,17 @@ WHOLE_STUDY = {
     "tasks": {"tatoeba": {"data": "t"}},
 }
 # Settings of libraries that start processes, or ask devices or the network, when a value is read.
-NOT_ATTACKED = ("ddp_", "deepspeed", "fsdp", "tpu_", "local_rank", "torch_compile", "parallelism", "push_to_hub", "hub_")
+NOT_ATTACKED = (
+    "ddp_",
+    "deepspeed",
+    "fsdp",
+    "tpu_",
+    "local_rank",
+    "torch_compile",
+    "parallelism",
+    "push_to_hub",
+    "hub_",
+)
 SCORES = {"forward": 50.0, "backward": 60.0, "mean": 55.0}
 RESULTS = {"runs": [{"task": "tatoeba", "protocol": "p", "settings": {"model": "m", "k": 1}, "sentences": {"de": 3},
                      "languages": {"de": SCORES}, "groups": {"measured": SCORES}, "versions": {}}]}  # fmt: skip
@@ -78,7 +88,9 @@ def _written(rng: Random, content: Any) -> bytes:
         data = json.dumps(content, default=str).encode()
     else:
         flow = rng.choice((None, True, False))
-        data = yaml.safe_dump(content, default_flow_style=flow, allow_unicode=rng.random() < 0.5, sort_keys=False).encode()
+        data = yaml.safe_dump(
+            content, default_flow_style=flow, allow_unicode=rng.random() < 0.5, sort_keys=False
+        ).encode()
     for _ in range(rng.choice((0, 0, 1, 2))):
         place = rng.choice((data.find(b": ") + 2, data.rfind(b": ") + 2, len(data)))
         key = rng.choice((b"", b"\nseed: ", b"\nlearning_rate: ", b"\nobjectives: ", b"\ntitle: ", b"\ndata: "))
@@ -98,7 +110,9 @@ def _alias_bomb(rng: Random) -> bytes:
 def _flags(rng: Random, keys: tuple[str, ...]) -> list[str]:
     words: list[str] = []
     for _ in range(rng.choice((0, 0, 1, 3))):
-        key = rng.choice((*keys, *ODD_KEYS, f"objectives.{rng.choice([*OBJECTIVES])}.{rng.choice(('weight', 'x', ''))}"))
+        key = rng.choice(
+            (*keys, *ODD_KEYS, f"objectives.{rng.choice([*OBJECTIVES])}.{rng.choice(('weight', 'x', ''))}")
+        )
         values = [str(rng.choice((*ODD_VALUES, *ODD_YAML))) for _ in range(rng.choice((0, 1, 1, 2)))]
         words += [f"--{key}", *values] if rng.random() < 0.5 or not values else [f"--{key}={values[0]}"]
     return [word.replace("\0", "") for word in words]
@@ -202,4 +216,3 @@ TARGETS: dict[str, tuple[float, Callable[[Trial], str]]] = {
     "results": (8, results),
     "card": (8, card),
 }
-

@@ -22,11 +22,12 @@ from hf_xsent.errors import HfXsentError
 LONGEST_MESSAGE = 610  # characters, besides paths
 MOST_SECONDS = 30.0  # of one input
 MOST_MEMORY = 1 << 30  # bytes that one input may add to the peak
-WORDS = (
+_TEXT = (
     "Hund Katze läuft schläft Häuser Straße größer dog cat runs sleeps house street bigger собака кошка бежит 犬 走る "
     "猫が كلب يجري कुत्ता दौड़ता d'eau 3.14 1,000 § 50% <b> &amp; {} %s $HOME \\n “ja” 'no' \"so\" =SUM(A1) +1 @x #4 🐕 "
     "e\u0301 \u200fعربي a\u2028b c\u2029d e\u0085f g\u00a0h x\ufeffy msgid null NaN true [1] {a} <!-- ``` | ||| 0-0"
-).split(" ")
+)
+WORDS = _TEXT.split(" ")
 TOKENS = (
     *(b"\0", b"\r", b"\n", b"\r\n", b"\t", b"\xff", b"\xfe\xff", b"\xc3", b"\xed\xa0\x80", b"\xe2\x80\xa8", b'"', b"'"),
     *(b"\\", b"\\u", b"\\ud800", b"\\u0000", b"[", b"{", b"]", b"<", b">", b"&", b"&#0;", b"<tu>", b"<!--", b"]]>"),

@@ -167,7 +167,9 @@ def _check_settings(at: str, settings: Mapping[str, Any], known: Sequence[str]) 
 
 def _budget(stated: Mapping[str, Any]) -> Budget:
     if len(stated) != 1 or next(iter(stated)) not in BUDGETS:
-        raise RecipeError(f"budget takes one of {', '.join(BUDGETS)}, such as {{steps: 100}}, not {shortened(dict(stated))}")
+        raise RecipeError(
+            f"budget takes one of {', '.join(BUDGETS)}, such as {{steps: 100}}, not {shortened(dict(stated))}"
+        )
     ((unit, amount),) = stated.items()
     if isinstance(amount, bool) or not isinstance(amount, int | float) or amount <= 0:
         raise RecipeError(f"budget.{unit} takes a number above 0, not {shortened(amount)}")

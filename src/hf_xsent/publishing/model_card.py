@@ -188,7 +188,9 @@ def _without_folders(value: Any) -> Any:
 def _shown_table(table: EvaluationTable) -> EvaluationTable:
     header, rows = [[markdown_text(str(one)) for one in table.header]], table.rows
     shown = [[markdown_text(str(cell)) for cell in row] for row in rows]
-    return replace(table, title=markdown_text(table.title), header=header[0], rows=shown, note=markdown_text(table.note))
+    return replace(
+        table, title=markdown_text(table.title), header=header[0], rows=shown, note=markdown_text(table.note)
+    )
 
 
 def _resource(name: str) -> str:

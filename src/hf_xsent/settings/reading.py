@@ -156,7 +156,9 @@ def value_of_flag(name: str, values: Sequence[str], hint: Any) -> Any:
     if takes_list and (len(values) != 1 or str not in kinds):
         return typed(where, list(values), hint)
     if len(values) != 1:
-        raise RecipeError(f"{where} takes one value, not {shortened(' '.join(values))}" if values else f"{where} needs a value")
+        raise RecipeError(
+            f"{where} takes one value, not {shortened(' '.join(values))}" if values else f"{where} needs a value"
+        )
     return typed(where, values[0], hint)
 
 

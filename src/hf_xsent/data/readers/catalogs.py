@@ -6,21 +6,18 @@ for the singular and, if the language has a plural, one for the plural.
 
 from __future__ import annotations
 
-import codecs
 import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hf_xsent.data.readers.compression import LONGEST_LINE, lines_or_errors, read_bytes
+from hf_xsent.data.readers.compression import LONGEST_LINE, lines_or_errors, read_bytes, text_encoding
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError, shortened
 
 _KEYWORD = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)\s*(".*")$')
 _LARGEST_MO = 1 << 28  # bytes
-# The encodings of gettext catalogues. Others of Python, such as unicode_escape, are no encodings of text files.
-_CHARSETS = ("utf-8", "ascii", "iso8859", "cp", "koi8", "gb", "euc", "big5", "shift", "johab", "tis", "mac")
 _ESCAPE = re.compile(r"(?:\\[0-7]{1,3}|\\x[0-9A-Fa-f]{2})+|\\(.)", re.DOTALL)
 _BYTE = re.compile(r"\\x([0-9A-Fa-f]{2})|\\([0-7]{1,3})")
 _CONTROL = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
@@ -122,11 +119,8 @@ def read_mo(source: BitextSource) -> Iterator[tuple[int, str, str] | DataError]:
 
 
 def _charset(declared: str, name: str) -> str:
-    try:
-        charset = codecs.lookup(declared).name
-    except (LookupError, ValueError):
-        charset = ""
-    if not charset.startswith(_CHARSETS):
+    charset = text_encoding(declared)
+    if charset is None:
         raise DataError(f"{name}: unknown charset {shortened(declared)}; run msgconv -t UTF-8 on its PO file")
     return charset
 

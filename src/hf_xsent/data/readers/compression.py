@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import io
 import json
@@ -18,6 +19,9 @@ from hf_xsent.errors import DataError, MissingExtraError
 
 # A longer line is no sentence, and may be a decompression bomb without line ends.
 LONGEST_LINE = 1 << 24  # bytes
+_ENCODINGS = (
+    "utf-8", "utf-16", "ascii", "iso8859", "cp", "koi8", "gb", "euc", "big5", "shift", "johab", "tis", "mac",
+)  # fmt: skip
 _CHUNK_BYTES = 1 << 11  # compressed: 2 KiB of zstd are at most 64 MiB of text
 
 
@@ -111,6 +115,15 @@ def parse_json(text: str | bytes) -> Any:
     except RecursionError as error:
         raise ValueError("nested too deep") from error
     return content
+
+
+def text_encoding(declared: str) -> str | None:
+    """Return Python's name of an encoding of text files, None for others of Python, such as unicode_escape."""
+    try:
+        name = codecs.lookup(declared).name
+    except (LookupError, ValueError):
+        return None
+    return name if name.startswith(_ENCODINGS) else None
 
 
 def strip_compression(name: str) -> str:

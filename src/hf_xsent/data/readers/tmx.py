@@ -8,9 +8,9 @@ from pathlib import Path
 from xml.parsers import expat
 
 from hf_xsent.data.languages import find_language
-from hf_xsent.data.readers.compression import LONGEST_LINE, open_file
+from hf_xsent.data.readers.compression import LONGEST_LINE, open_file, text_encoding
 from hf_xsent.data.readers.sources import BitextSource
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, shortened
 
 _CHUNK_BYTES = 1 << 16
 _LONGEST_CODE = 40
@@ -28,7 +28,12 @@ def read_tmx(source: BitextSource) -> Iterator[tuple[int, str, str]]:
         raise DataError(f"{source.path}:{parser.CurrentLineNumber}: the file declares XML entities, which may expand "
                         "without limit; replace them with their text")  # fmt: skip
 
+    def check_encoding(_: str, encoding: str | None, __: int) -> None:
+        if encoding is not None and text_encoding(encoding) is None:
+            raise ValueError(f"{shortened(encoding)} is no encoding of text")
+
     parser.EntityDeclHandler = refuse_entity
+    parser.XmlDeclHandler = check_encoding
     parser.StartElementHandler = lambda tag, attributes: units.start(tag, attributes, parser.CurrentLineNumber)
     parser.EndElementHandler = units.end
     parser.CharacterDataHandler = units.text
