@@ -14,9 +14,7 @@ from hf_xsent.data.sentences import load_sentences
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda _: b"",
     "half": lambda data: data[: len(data) // 2],
-    "a flipped bit": lambda data: (
-        data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :]
-    ),
+    "flipped bits": lambda data: data[: (half := len(data) // 2)] + bytes([data[half] ^ 3]) + data[half + 1 :],
     "other bytes": lambda data: b"x" * len(data),
     "deep": lambda _: b"[" * 100_000,
 }
