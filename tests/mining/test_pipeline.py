@@ -278,6 +278,8 @@ def test_the_faster_precision_is_chosen_and_the_pairs_are_the_same(
         ("out.tsv", {"plot": "a.txt/scores.svg"}, "scores.svg cannot be written"),
         ("out.tsv", {"plot": "out.tsv"}, "out.tsv would overwrite an input"),
         ("out.tsv", {"work": "b.txt"}, "b.txt/sentences/lock cannot be written"),
+        ("out.tsv", {"plot": "/proc/scores.svg"}, "/proc/scores.svg cannot be written"),
+        ("x" * 300 + ".tsv", {}, "cannot be written .*too long"),
     ],
 )
 def test_an_unwritable_output_raises_before_the_work_and_inputs_stay(

@@ -56,6 +56,7 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.mining.shards import Processes, default_device
     from hf_xsent.mining.vectors import identify_model
     from hf_xsent.models.embedder import SentenceEmbedder
+    from hf_xsent.stopping import raising_on_sigterm
 
     quiet_logs()
     stated = {field.name: getattr(arguments, field.name) for field in fields(MiningSettings) if field.name != "device"}
@@ -66,15 +67,17 @@ def run(arguments: argparse.Namespace) -> None:
     embedder = SentenceEmbedder.from_pretrained(
         arguments.model, pooling=arguments.pooling, max_length=arguments.max_length, device=here
     )
-    mined = mine_files(
-        arguments.source,
-        arguments.target,
-        arguments.output,
-        embedder,
-        identify_model(arguments.model, embedder),
-        arguments.work or f"{arguments.output}.work",
-        replace(settings, device=str(embedder.model.device)),
-        engine or Processes(int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))),
-    )
+    work = arguments.work or f"{arguments.output}.work"
+    with raising_on_sigterm(f"finished shards are in {work}, from which the same command continues"):
+        mined = mine_files(
+            arguments.source,
+            arguments.target,
+            arguments.output,
+            embedder,
+            identify_model(arguments.model, embedder),
+            work,
+            replace(settings, device=str(embedder.model.device)),
+            engine or Processes(int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))),
+        )
     if mined is not None:
         print(f"{len(mined):,} pairs, best first, are in {arguments.output}")

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from hf_xsent.data.identification import identify_language
-from hf_xsent.data.readers.compression import open_file, strip_compression
+from hf_xsent.data.readers.compression import check_line_ends, open_file, strip_compression
 from hf_xsent.documents.splitting import Document, split_lines, split_text
 from hf_xsent.errors import DataError, nearest
 
@@ -27,6 +27,7 @@ def read_document(path: Path, split: str = "lines", language: str | None = None)
         content = file.read()
     if b"\0" in content:
         raise DataError(f"{path} is a binary file: convert it to plain text in UTF-8 first")
+    check_line_ends(path, content)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -47,7 +47,19 @@ def load_encoder(name_or_path: str, dtype: torch.dtype = torch.float32, **option
         encoder.merge_adapters()
         encoder = encoder.encoder
         encoder.config.name_or_path = ""  # its weights differ from the encoder of this name
+    check_weights(encoder, name_or_path)
     return encoder
+
+
+def check_weights(model: torch.nn.Module, name_or_path: str) -> None:
+    """Raise an error if a weight is NaN or infinite."""
+    for name, weight in model.named_parameters():
+        # The sum needs no memory; it may overflow where no weight is infinite.
+        if not torch.isfinite(weight.detach().sum(dtype=torch.float32)) and not torch.isfinite(weight).all():
+            raise ModelError(
+                f"the model {name_or_path!r} has weights that are NaN or infinite ({name}): its training diverged or "
+                "its file is damaged; use an earlier checkpoint"
+            )
 
 
 def load_config(name_or_path: str) -> PreTrainedConfig:
