@@ -17,7 +17,7 @@ from hf_xsent.settings.declaring import setting
 class WacseConfig(AlignmentConfig):
     """The sentence embedding is CLS, no pooler; L = 0.8 TR + 0.1 AWP + 0.1 WTR (eq. 11, section 4.3).
 
-    Language embeddings start random (section 6.1); the paper states no spread, so theirs is that of the encoders' weights.
+    Language embeddings start random (section 6.1). The paper states no spread; 0.02 is that of the encoder's weights.
     """
 
     model_type = "wacse"
