@@ -17,6 +17,7 @@ from hf_xsent.models import METHODS
 from hf_xsent.objectives.registry import declared_settings
 from hf_xsent.settings.declaring import declared, default_of
 from hf_xsent.training.arguments import AlignmentTrainingArguments
+from hf_xsent.training.reading import read_recipe
 from hf_xsent.training.recipe import DataSettings
 
 ROOT = Path(__file__).parents[2]
@@ -164,3 +165,18 @@ def test_a_step_ranks_1024_pairs(name: str) -> None:
     recipe = _recipe(name)
     processes = int(re.search(r"--nproc_per_node (\d+)", RECIPES[name].read_text("utf-8"))[1])
     assert processes * recipe["per_device_train_batch_size"] * recipe["gradient_accumulation_steps"] == 1024
+
+
+def test_the_study_of_thresholds_has_the_settings_of_bucc() -> None:
+    """Section 5.2: n = 1, α = 0, λ = 5, κ = 2 for tables 2 and 6; section 5.3: n = 2, α = 0.2, λ = 10, κ = 2."""
+    methods = yaml.safe_load((ROOT / "benchmarks/studies/dual_pivot.yaml").read_text("utf-8"))["methods"]
+    for name, settings in (("unsupervised de-en, for BUCC", "bucc"), ("unsupervised de-en", "tatoeba")):
+        recipe = _recipe(f"dual-pivot-unsupervised-{settings}")
+        assert methods[name]["objectives"] == recipe["objectives"]
+
+
+def test_the_papers_symbols_are_flags() -> None:
+    flags = ["--negatives", "4", "--margin", "0.4", "--objectives", "adversarial=1", "cycle=7", "--critic_steps", "1"]
+    recipe = read_recipe([str(RECIPES["dual-pivot-unsupervised-bucc"]), *flags, "--use_cpu"])
+    cycle, adversarial = (recipe.config.objectives[name] for name in ("cycle", "adversarial"))
+    assert (cycle.negatives, cycle.margin, cycle.weight, adversarial.critic_steps) == (4, 0.4, 7.0, 1)
