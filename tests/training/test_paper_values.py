@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import re
+import shlex
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from hf_xsent.cli import analyse, cost, evaluate
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.finetuning.arguments import MlqaArguments, XnliArguments
 from hf_xsent.finetuning.trainer import FineTuningArguments
@@ -17,7 +20,7 @@ from hf_xsent.models import METHODS
 from hf_xsent.objectives.registry import declared_settings
 from hf_xsent.settings.declaring import declared, default_of
 from hf_xsent.training.arguments import AlignmentTrainingArguments
-from hf_xsent.training.reading import read_recipe
+from hf_xsent.training.reading import read_dataclasses, read_recipe
 from hf_xsent.training.recipe import DataSettings
 
 ROOT = Path(__file__).parents[2]
@@ -180,3 +183,67 @@ def test_the_papers_symbols_are_flags() -> None:
     recipe = read_recipe([str(RECIPES["dual-pivot-unsupervised-bucc"]), *flags, "--use_cpu"])
     cycle, adversarial = (recipe.config.objectives[name] for name in ("cycle", "adversarial"))
     assert (cycle.negatives, cycle.margin, cycle.weight, adversarial.critic_steps) == (4, 0.4, 7.0, 1)
+
+
+# docs/reproduce.md
+
+COMMANDS: dict[str, Any] = {"analyse": analyse, "cost": cost, "evaluate": evaluate}
+TABLES = {  # of each paper, in the order of the page
+    "DAP": ([*range(1, 10)], [*range(1, 5)]),
+    "PPA": ([*range(1, 6)], [1]),
+    "WACSE": ([*range(1, 11)], [1, 2]),
+    "Dual pivot": ([*range(1, 8)], [1, 2]),
+}
+
+
+def _rows(paper: str) -> dict[str, str]:
+    """What the page says of each table and figure of a paper."""
+    section = re.search(rf"^### {paper} \(.*?(?=^##|\Z)", REPRODUCE, re.MULTILINE | re.DOTALL)
+    assert section is not None
+    return dict(re.findall(r"^\| ((?:table|figure) \d+) \| (.*) \|$", section[0], re.MULTILINE))
+
+
+REPRODUCE = (ROOT / "docs/reproduce.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("paper", TABLES)
+def test_each_table_and_figure_has_its_command_or_a_reason(paper: str) -> None:
+    tables, figures = TABLES[paper]
+    rows = _rows(paper)
+    assert set(rows) == {f"table {number}" for number in tables} | {f"figure {number}" for number in figures}
+    for name, text in rows.items():
+        assert text.startswith("none: ") or re.search(r"`|the (same )?command", text), name
+        for word in re.findall(r"`([a-z0-9]+(?:-[a-z0-9]+)+)`", text):
+            assert word in RECIPES, f"{name} names no recipe: {word}"
+        for recipe in re.findall(r"trainer_scripts/recipes/([\w-]+)\.yaml", text):
+            assert recipe in RECIPES, name
+
+
+@pytest.mark.parametrize("paper", TABLES)
+def test_the_flags_of_the_tables_exist(paper: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    for name, text in _rows(paper).items():
+        recipe: str | None = None  # the last one named before the flags
+        for quoted in re.findall(r"`([^`]+)`", text):
+            words = shlex.split(quoted)
+            if quoted in RECIPES:
+                recipe = quoted
+            elif words[:2] in (["hf-xsent", "pretrain"], ["hf-xsent", "finetune"]):
+                assert Path(words[-1]).is_file(), name
+            elif words[0] == "hf-xsent":
+                parser = argparse.ArgumentParser()
+                COMMANDS[words[1]].add_arguments(parser)
+                parser.parse_args(words[2:])
+            elif len(words) > 1 and words[0].startswith("--") and recipe is not None:
+                path = str(RECIPES[recipe])
+                if "method" in _recipe(recipe):
+                    read_recipe([path, *words, "--use_cpu"])
+                else:
+                    read_dataclasses([path, *words, "--use_cpu"], [XnliArguments, FineTuningArguments])
+
+
+def test_the_page_names_only_corpora_that_the_papers_name() -> None:
+    data = REPRODUCE[REPRODUCE.index("## Data") : REPRODUCE.index("## Tables and figures")]
+    corpora = set(re.findall(r"\b(JW300|TED2020|TED|QED|GNOME|Ubuntu|Books|NLLB|Tatoeba)\b", data))
+    assert corpora == {"Tatoeba"}, "which the page tells not to train on"
+    assert "do not train on it" in data and "exclude=tatoeba" in data
