@@ -174,8 +174,10 @@ def test_the_study_of_thresholds_has_the_settings_of_bucc() -> None:
     """Section 5.2: n = 1, α = 0, λ = 5, κ = 2 for tables 2 and 6; section 5.3: n = 2, α = 0.2, λ = 10, κ = 2."""
     methods = yaml.safe_load((ROOT / "benchmarks/studies/dual_pivot.yaml").read_text("utf-8"))["methods"]
     for name, settings in (("unsupervised de-en, for BUCC", "bucc"), ("unsupervised de-en", "tatoeba")):
-        recipe = _recipe(f"dual-pivot-unsupervised-{settings}")
-        assert methods[name]["objectives"] == recipe["objectives"]
+        objectives = _recipe(f"dual-pivot-unsupervised-{settings}")["objectives"]
+        assert {*methods[name]["objectives"]} == {*objectives}
+        for objective, stated in methods[name]["objectives"].items():
+            assert stated.items() <= objectives[objective].items()
 
 
 def test_the_papers_symbols_are_flags() -> None:
