@@ -54,7 +54,7 @@ OTHER_VALUES: dict[str, dict[str, Any]] = {  # of each setting, one that is not 
         "reset_positions": False,
     },
     "masked_language_modeling": {"sampled_pieces": 9, "masked_share": 0.2, "own_words": True},
-    "aligned_word_prediction": {"sampled_pieces": 9, "masked_share": 0.5},
+    "aligned_word_prediction": {"sampled_pieces": 9, "masked_share": 0.5, "word_share": 0.4},
     "word_translation_ranking": {"temperature": 0.1},
     "distillation": {"teacher": "some/model"},
     "mexma": {

@@ -27,7 +27,8 @@ class SpanAligner:
     """An aligner that predicts a span for each word of both sides.
 
     The score of a link is the sum of both directions' probabilities, at most 2; a span of several words divides its
-    probability among them. The WACSE paper uses ``threshold`` 0.9.
+    probability among them. As in WSPAlign's code, the source words' spans propose the links, and the target words'
+    spans only raise their scores. The WACSE paper uses ``threshold`` 0.9.
     """
 
     needs_all_pairs = False
@@ -63,7 +64,8 @@ class SpanAligner:
                 inside = [k for k, (a, b) in enumerate(translations[pair].spans) if start <= a and b <= end]
                 for other in inside:
                     link = (other, word) if backward else (word, other)
-                    scores[pair][link] = scores[pair].get(link, 0.0) + probability / len(inside)
+                    if not backward or link in scores[pair]:
+                        scores[pair][link] = scores[pair].get(link, 0.0) + probability / len(inside)
         return [
             best_first({link: score for link, score in of_pair.items() if score >= self.threshold})
             for of_pair in scores

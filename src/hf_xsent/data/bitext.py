@@ -36,6 +36,7 @@ def load_bitext(
     on_error: OnError = "raise",
     cache_dir: str | PathLike[str] | None = None,
     max_pairs: int | None = None,
+    max_pairs_choice: str = "first",
     split: str = "train",
     links: Bitexts | None = None,
     link_words: str = "script",
@@ -50,20 +51,23 @@ def load_bitext(
         first two of a TSV.
     cleaning: rules that remove pairs; None removes none.
     on_error: ``raise`` the error of the first bad row, or ``skip`` and count bad rows.
-    max_pairs: retain the first N pairs of each language that pass cleaning.
+    max_pairs: retain N pairs of each language that pass cleaning.
+    max_pairs_choice: which ones: the ``first``, or a ``random`` choice, the same in every run.
     split: split of data sets.
     links: files of word links, named like ``data``, for all or some languages. A link is two word positions, counted
         from 0, as `split_words` finds them, or of whitespace tokens with ``link_words="spaces"``.
     """
     if max_pairs is not None and max_pairs < 1:
         raise DataError(f"max_pairs must be at least 1, not {max_pairs}")
+    if max_pairs_choice not in ("first", "random"):
+        raise DataError(f"max_pairs_choice must be 'first' or 'random', not {max_pairs_choice!r}")
     if on_error not in ("raise", "skip"):
         raise DataError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
     sources = resolve_sources(
         data, target_language=target_language, columns=columns, split=split, links=links, link_words=link_words
     )
     entries = {
-        language: cache.CacheEntry(language, tuple(found), cleaning, on_error, max_pairs)
+        language: cache.CacheEntry(language, tuple(found), cleaning, on_error, max_pairs, max_pairs_choice)
         for language, found in sources.items()
     }
     root = Path(cache_dir) if cache_dir is not None else cache.default_cache_dir()
@@ -197,9 +201,10 @@ class Bitext:
         for _, _, source, target in self._iterate(f"reading the {side} side"):
             yield source if side == "source" else target
 
-    def train_dev_split(self, dev_size: int, seed: int = 0) -> tuple[Bitext, Bitext]:
+    def train_dev_split(self, dev_size: int, seed: int = 0, share: float | None = None) -> tuple[Bitext, Bitext]:
         """Hold out ``dev_size`` pairs of each language; no training pair of any language shares a sentence with them.
 
+        With ``share``, at most this fraction of a language's pairs is held out.
         Pairs are chosen by the hash of their target, so languages that share targets hold out the same ones, and few
         training pairs are dropped. Sentences are compared without case and whitespace. Memory grows with the rows that
         are held out or dropped only.
@@ -208,6 +213,9 @@ class Bitext:
             raise DataError("the bitext is already a train or dev split; split the complete bitext")
         if dev_size < 1:
             raise DataError(f"dev_size must be at least 1, not {dev_size}")
+        sizes = dict.fromkeys(self.files, dev_size)
+        if share is not None:
+            sizes = {language: max(1, min(dev_size, int(share * count))) for language, count in self.languages.items()}
         chosen: dict[str, dict[int, int]] = {language: {} for language in self.files}  # hash of the target → row
         for row, language, _, target in self._iterate("choosing held-out pairs"):
             hashes = chosen[language]
@@ -215,10 +223,11 @@ class Bitext:
             if len(hashes) > max(2 * dev_size, _HASHES_PER_LANGUAGE):
                 chosen[language] = dict(sorted(hashes.items())[:dev_size])
         for language, hashes in chosen.items():
-            if len(hashes) <= dev_size:
-                raise DataError(f"{language} has {len(hashes)} different targets, too few to hold out {dev_size}; "
-                                "lower dev_size or give a dev set")  # fmt: skip
-        dev_rows = np.sort([row for hashes in chosen.values() for _, row in sorted(hashes.items())[:dev_size]])
+            if len(hashes) <= sizes[language]:
+                raise DataError(f"{language} has {len(hashes)} different targets, too few to hold out "
+                                f"{sizes[language]}; lower dev_size or give a dev set")  # fmt: skip
+        held = [(sizes[language], sorted(hashes.items())) for language, hashes in chosen.items()]
+        dev_rows = np.sort([row for size, hashes in held for _, row in hashes[:size]])
         dev_pairs = self.__getitems__(dev_rows.tolist())
         held_out = {hash_texts(pair[side]) for pair in dev_pairs for side in ("source", "target")}
         excluded = [

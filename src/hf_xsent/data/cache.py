@@ -19,6 +19,7 @@ from hf_xsent.data.cleaning.repeats import RepeatFinder, hash_texts
 from hf_xsent.data.cleaning.rules import CleaningCounts, CleaningRules
 from hf_xsent.data.readers.formats import LinkedPair, OnError, read_linked_pairs
 from hf_xsent.data.readers.sources import BitextSource, source_files
+from hf_xsent.data.sampling.choosing import RandomChoice
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, file_digest, file_stamp, lock, move_into_place, write_json, writing
 
@@ -38,11 +39,13 @@ class CacheEntry:
     cleaning: CleaningRules | None
     on_error: OnError
     max_pairs: int | None
+    max_pairs_choice: str = "first"
 
     def folder(self, cache_dir: Path) -> Path:
         """Return the folder of the pairs; its name hashes this entry and the sizes and times of its local files."""
         files = [path for source in self.sources for path in source_files(source)]
         files += [Path(source.links) for source in self.sources if source.links is not None]
+        files += [] if self.cleaning is None else self.cleaning.files()
         fingerprint = digest([FORMAT_VERSION, asdict(self), [file_stamp(path) for path in files]])
         return cache_dir / f"{re.sub(r'[^A-Za-z0-9-]', '_', self.language)}-{fingerprint}"
 
@@ -92,12 +95,19 @@ def _write_pairs(entry: CacheEntry, part: Path) -> CleaningCounts:
     counts = CleaningCounts()
     pairs = _passing_pairs(entry, counts)
     drop_repeats = entry.cleaning is not None and entry.cleaning.repeated
+    choice, limit = None, entry.max_pairs
+    if limit is not None and entry.max_pairs_choice == "random":
+        choice, limit = RandomChoice(limit), None
+        pairs = _accepted(pairs, choice, drop_repeats, counts)
     candidates = part / "candidates.arrow"
     with closing(RepeatFinder(part)) if drop_repeats else nullcontext() as repeats:
         with PairWriter(candidates, repeats) as writer:
-            first = _write_until(entry.max_pairs, pairs, writer, repeats)
+            first = _write_until(limit, pairs, writer, repeats)
         distinct = writer.rows if first is None else int(np.count_nonzero(first))
-        counts.retained = distinct if entry.max_pairs is None else min(distinct, entry.max_pairs)
+        if choice is not None:
+            first = choice.chosen() if first is None else first & choice.chosen()
+            limit = int(np.count_nonzero(first))
+        counts.retained = distinct if limit is None else min(distinct, limit)
         counts.remove("repeated", writer.rows - distinct)
         counts.remove("max_pairs", distinct - counts.retained)
         if counts.retained == writer.rows:
@@ -106,6 +116,17 @@ def _write_pairs(entry: CacheEntry, part: Path) -> CleaningCounts:
             _copy_first_occurrences(candidates, part / "pairs.arrow", first, counts.retained)
     candidates.unlink(missing_ok=True)
     return counts
+
+
+def _accepted(
+    pairs: Iterator[LinkedPair], choice: RandomChoice, by_text: bool, counts: CleaningCounts
+) -> Iterator[LinkedPair]:
+    """Yield the pairs that the choice accepts; equal pairs are one item if ``by_text``, and otherwise each row is."""
+    for row, item in enumerate(pairs):
+        if choice.accept(hash_texts("max_pairs", *(item[:2] if by_text else (str(row),)))):
+            yield item
+        else:
+            counts.remove("max_pairs")
 
 
 def _passing_pairs(entry: CacheEntry, counts: CleaningCounts) -> Iterator[LinkedPair]:

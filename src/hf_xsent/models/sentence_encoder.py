@@ -147,9 +147,9 @@ class SentenceEncoder(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Initialize language embeddings to zero and the rest as transformers does."""
+        """Sample language embeddings with their standard deviation; initialize the rest as transformers does."""
         if module is getattr(self, "language_embeddings", None):
-            init.zeros_(module.weight)
+            init.normal_(module.weight, std=self.config.language_std)
         else:
             super()._init_weights(module)
 

@@ -26,6 +26,9 @@ class EncoderSettings:
     languages: list[str] | None = setting(
         None, "Add an embedding for each of these languages to the input; include the target language."
     )
+    language_std: float = setting(
+        0.0, "Standard deviation of new language embeddings; 0 starts them at zero.", at_least=0
+    )
     lora_rank: int | None = setting(
         None, "Freeze the encoder and train LoRA adapters of this rank, merged at the end.", at_least=1
     )

@@ -20,7 +20,7 @@ def check_bitext(arguments: DataSettings) -> None:
         return _check_unpaired(arguments, arguments.unpaired)
     if not arguments.data:
         raise RecipeError("no bitext to train on: give --data, such as de=pairs.tsv")
-    CleaningRules.parse(arguments.rules)
+    CleaningRules.parse(arguments.rules, arguments.clean).files()
     options: Any = {"target_language": arguments.target_language, "columns": _columns(arguments.columns)}
     resolve_sources(arguments.data, links=arguments.links, link_words=arguments.link_words, **options)
     if arguments.dev:
@@ -51,8 +51,9 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bit
         return sides, load_bitext(arguments.dev, cleaning=None, **options) if arguments.dev else None
     train = load_bitext(
         arguments.data or [],
-        cleaning=CleaningRules.parse(arguments.rules) if arguments.clean else None,
+        cleaning=CleaningRules.parse(arguments.rules, arguments.clean),
         max_pairs=arguments.max_pairs,
+        max_pairs_choice=arguments.max_pairs_choice,
         links=arguments.links,
         link_words=arguments.link_words,
         **options,
@@ -61,7 +62,7 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bit
         return train, load_bitext(arguments.dev, cleaning=None, **options)
     if arguments.dev_pairs == 0:
         return train, None
-    return train.train_dev_split(arguments.dev_pairs)
+    return train.train_dev_split(arguments.dev_pairs, share=arguments.dev_share)
 
 
 def _columns(columns: Sequence[str] | None) -> tuple[int | str, int | str] | None:

@@ -38,6 +38,9 @@ class DataSettings:
     dev_pairs: int = setting(
         100, "Without --dev, hold out this many training pairs of each language as dev pairs.", at_least=0
     )
+    dev_share: float | None = setting(
+        None, "Hold out at most this fraction of a language's pairs, whatever --dev_pairs.", above=0, below=1
+    )
     target_language: str = setting("en", "Language of the target side.")
     columns: list[str] | None = setting(
         None, "Source column and target column, by name or number (from 0): 0 1 or text_de text_en."
@@ -59,11 +62,16 @@ class DataSettings:
         at_most=1,
     )
     max_pairs: int | None = setting(None, "Read at most this many training pairs of each language.")
-    clean: bool = setting(True, "Apply the cleaning rules; false trains on every pair.")
+    max_pairs_choice: str = setting(
+        "first",
+        "Which pairs max_pairs keeps: the first, or a random choice, which is the same in every run.",
+        choices=("first", "random"),
+    )
+    clean: bool = setting(True, "Apply the cleaning rules; false applies only those that --rules states.")
     rules: list[str] | None = setting(
         None,
-        "Change cleaning rules: max_characters=200 sets a limit, copied_share=null turns that rule off; "
-        "data/cleaning/rules.py lists all rules.",
+        "Change cleaning rules: max_characters=200 sets a limit, copied_share=null turns that rule off, "
+        "exclude=FILES removes pairs that have a sentence of these test sets; data/cleaning/rules.py lists all rules.",
         named=True,
     )
     on_error: str = setting(
