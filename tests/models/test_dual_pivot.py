@@ -151,7 +151,7 @@ def test_another_or_no_encoder_in_its_place_is_told(tiny_encoders: Path, tmp_pat
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"pooling": "mean"}, "^pooling 'mean' is unknown: use sum"),
+        ({"pooling": "cls"}, "^pooling 'cls' is unknown: use sum, mean"),
         (
             {"objectives": {"representation_translation": 1.0}},
             "^dual pivot freezes the encoder, which representation_translation trains: use objectives over sentences",

@@ -83,6 +83,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
             encoder=partial(build_encoder, config.encoder_config),
             last_layers=partial(LastLayers, config.encoder_config),
             masked_language_head=partial(MaskedLanguageHead, config.encoder_config),
+            linear_map=self.new_map,
         )
         self.objectives = nn.ModuleDict(
             {name: objective_class(name)(settings, parts) for name, settings in config.objectives.items()}

@@ -53,6 +53,7 @@ class Parts:
     encoder: Callable[[], nn.Module]  # another encoder of this config
     last_layers: Callable[..., Any]  # arguments of ``models.last_layers.LastLayers`` except the config
     masked_language_head: Callable[..., Any]  # arguments of ``MaskedLanguageHead`` except the config
+    linear_map: Callable[[int], nn.Module]  # from sentence embeddings to vectors of this width
 
     @property
     def mask_token_id(self) -> int:

@@ -125,6 +125,7 @@ def _write_modules(model: SentenceEncoder, folder: Path) -> dict[str, str]:
         return folder / path
 
     if isinstance(model, DualPivotForSentenceEmbedding):
+        _check_extraction(model)
         _write_weighted_layers(model, add(_WEIGHTED_LAYERS))
     pooling = add(_POOLING)
     pooling.mkdir()
@@ -136,6 +137,19 @@ def _write_modules(model: SentenceEncoder, folder: Path) -> dict[str, str]:
     if config.normalize:
         add(_NORMALIZE)
     return modules
+
+
+def _check_extraction(model: DualPivotForSentenceEmbedding) -> None:
+    """Raise an error for what sentence-transformers has no module for."""
+    for there, what, cure in (
+        (model.layer_norm is not None, "a layer norm of each token's mix of layers", "layer_norm: false"),
+        (model.config.pooling == "sum" and model.config.map_bias, "the sum over tokens, which a bias needs",
+         "pooling: mean or map_bias: false"),
+    ):  # fmt: skip
+        if there:
+            raise ModelError(
+                f"sentence-transformers has no module for {what}: use the checkpoint with hf-xsent, or train with {cure}"
+            )
 
 
 def _write_weighted_layers(model: DualPivotForSentenceEmbedding, folder: Path) -> None:
@@ -150,8 +164,9 @@ def _write_weighted_layers(model: DualPivotForSentenceEmbedding, folder: Path) -
 
 def _write_dense(linear_map: torch.nn.Linear, folder: Path) -> None:
     sizes = {"in_features": linear_map.in_features, "out_features": linear_map.out_features}
-    stated = {**sizes, "bias": False, "activation_function": "torch.nn.modules.linear.Identity"}
-    _write_module(folder, stated, {"linear.weight": linear_map.weight.detach()})
+    weights = {f"linear.{name}": one.detach() for name, one in linear_map.named_parameters()}
+    stated = {**sizes, "bias": len(weights) > 1, "activation_function": "torch.nn.modules.linear.Identity"}
+    _write_module(folder, stated, weights)
 
 
 def _write_module(folder: Path, config: dict[str, object], weights: dict[str, Tensor]) -> None:

@@ -83,7 +83,7 @@ def test_the_critic_comes_back_with_its_optimizer(run: Run) -> None:
     trainer = run.start("--resume", **three_steps)
     assert isinstance(trainer, DualPivotTrainer) and trainer.critic is not None
     assert trainer.critic.optimizer.state_dict()["state"][0]["step"] == 18
-    assert not {*map(id, trainer.optimizer.param_groups[0]["params"])} & {id(trainer.critic.weight)}
+    assert not {*map(id, trainer.optimizer.param_groups[0]["params"])} & {*map(id, trainer.critic.weights.values())}
 
 
 def test_two_files_that_are_not_parallel_train(run: Run, pairs: Pairs) -> None:
