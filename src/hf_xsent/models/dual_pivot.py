@@ -14,14 +14,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
 
-from hf_xsent.compat import attention_of
-from hf_xsent.errors import ModelError, RecipeError
-from hf_xsent.files import is_hub_id, is_local
+from hf_xsent.errors import RecipeError
+from hf_xsent.files import is_local
 from hf_xsent.models.config import AlignmentConfig
-from hf_xsent.models.fingerprint import fingerprint_model
+from hf_xsent.models.fingerprint import fingerprint_model, load_fingerprinted
 from hf_xsent.models.input_shuffling import SIDES
 from hf_xsent.models.linear_map import LinearMap
-from hf_xsent.models.loading import load_encoder
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder, View
 from hf_xsent.objectives.base import SentenceObjective
@@ -42,9 +40,8 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
     The supervised objective is ``triplet_ranking``. Without pairs, L = L_adv + λ L_cycle is
     ``{adversarial: 1, cycle: λ}`` (section 3.2). The critic reads embeddings of length 1 too, as in the authors' code.
 
-    The variant ``authors`` has the defaults of the authors' code: dropout and a layer norm of each token's mix, the mean
-    over tokens, maps with biases and dropout, costs without hinge. ``layer_mix: false`` has neither layer norm nor
-    dropout before the map, as there.
+    The variant ``authors`` is the authors' code: dropout and a layer norm of each token's mix (neither of them with
+    ``layer_mix: false``), the mean over tokens, maps with biases and dropout, costs without hinge.
     """
 
     model_type = "dual-pivot"
@@ -97,7 +94,7 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
 
     @property
     def caches_features(self) -> bool:
-        """Whether embeddings follow from sums over the tokens: a layer norm or dropout of each token's mix needs all."""
+        """Whether embeddings follow from sums over the tokens; a layer norm or dropout of each token's mix does not."""
         return self.pooling == "sum" and not (self.layer_mix and (self.layer_norm or self.dropout))
 
     def check_objectives(self) -> None:
@@ -140,7 +137,12 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
             kwargs["config"] = cls.config_class.from_pretrained(*args)
         buffers: dict[str, Tensor] = {}
         if kwargs["config"].encoder_name is not None:
-            kwargs["encoder"] = encoder = _referenced_encoder(kwargs["config"], kwargs.get("dtype", torch.float32))
+            kwargs["encoder"] = encoder = load_fingerprinted(
+                str(kwargs["config"].encoder_name),
+                str(kwargs["config"].encoder_fingerprint),
+                kwargs["config"].encoder_config,
+                kwargs.get("dtype", torch.float32),
+            )
             buffers = {name: one.clone() for name, one in encoder.named_buffers()}
         loaded: Any = super().from_pretrained(*args, output_loading_info=True, **kwargs)
         model, info = loaded
@@ -159,7 +161,7 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
         else:
             super()._init_weights(module)
 
-    def new_map(self, width: int) -> nn.Module:
+    def new_map(self, width: int) -> LinearMap:
         """Build a linear map from sentence embeddings to vectors of this width."""
         config = self.config
         return LinearMap(config.encoder_config.hidden_size, width, bool(config.map_bias), config.dropout or 0.0)
@@ -287,21 +289,3 @@ class DualPivotForPreTraining(DualPivotForSentenceEmbedding, SentenceEncoderForP
 
 def _layer_sums(states: Iterable[Tensor], packed: PackedSentences) -> Tensor:
     return torch.stack([pool(one, packed, "sum") for one in states], 1)[packed.restore]
-
-
-def _referenced_encoder(config: DualPivotConfig, dtype: Any) -> PreTrainedModel:
-    """Load the encoder that the extraction was trained on, or raise an error if it is missing or another one."""
-    name, options = str(config.encoder_name), dict[str, Any]()
-    if is_hub_id(name):
-        revision = str(config.encoder_fingerprint).rpartition("@")[2]
-        options = {} if revision == "None" else {"revision": revision}
-    elif not is_local(name):
-        raise ModelError(
-            f"the frozen encoder of this model is not at {name}: copy it there, or set encoder_name in the model's "
-            "config.json to its folder"
-        )
-    elif fingerprint_model(name) != config.encoder_fingerprint:
-        raise ModelError(f"{name} is not the encoder that this model was trained on: restore that encoder")
-    if (attention := attention_of(config.encoder_config)) is not None:
-        options["attn_implementation"] = attention
-    return load_encoder(name, dtype=torch.float32 if dtype == "auto" else dtype, **options)
