@@ -134,3 +134,41 @@ def test_the_gradient_moves_the_pair_together() -> None:
     torch.manual_seed(0)
     after = triplet_ranking_loss(source - 1e-3 * gradients[0], target - 1e-3 * gradients[1], 0.5, 2)
     assert after < before
+
+
+def _train(hinge: bool) -> tuple[float, float]:
+    """Train a linear map on synthetic pairs; return the last steps' share of rows with a gradient, and the accuracy."""
+    torch.manual_seed(0)
+    width, shared, rotation = 32, 12, torch.linalg.qr(torch.randn(32, 32))[0]
+
+    def sides(count: int) -> list[Tensor]:
+        """Both sides share some directions, with noise; the others are noise alone."""
+        meaning = torch.randn(count, shared)
+        parts = [(meaning + 0.3 * torch.randn(count, shared), 0.6 * torch.randn(count, width - shared)) for _ in "st"]
+        return [torch.cat(part, 1) @ rotation for part in parts]
+
+    (sources, targets), held_out = sides(4096), sides(500)
+    linear = torch.nn.Linear(width, width, bias=False)
+    torch.nn.init.eye_(linear.weight)
+    optimizer = torch.optim.Adam(linear.parameters(), lr=1e-3)
+    shares = []
+    for _ in range(400):
+        rows = torch.randint(4096, (32,))
+        source, target = linear(sources[rows]), linear(targets[rows])
+        source.retain_grad()
+        optimizer.zero_grad()
+        triplet_ranking_loss(source, target, hinge=hinge).backward()
+        optimizer.step()
+        assert source.grad is not None
+        shares.append(float(source.grad.any(1).float().mean()))
+    with torch.no_grad():
+        source, target = (torch.nn.functional.normalize(linear(side), dim=1) for side in held_out)
+    found = (source @ target.T).argmax(1) == torch.arange(500)
+    return sum(shares[-50:]) / 50, float(found.float().mean())
+
+
+def test_without_a_margin_the_hinge_leaves_few_rows_with_a_gradient() -> None:
+    share, accuracy = _train(hinge=True)
+    share_without, accuracy_without = _train(hinge=False)
+    assert share < 0.15 and share_without > 0.95
+    assert accuracy + 0.05 < accuracy_without
