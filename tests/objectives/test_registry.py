@@ -64,9 +64,15 @@ OTHER_VALUES: dict[str, dict[str, Any]] = {  # of each setting, one that is not 
         "alignment_weight": 3.0,
         "koleo_weight": 0.1,
     },
-    "triplet_ranking": {"margin": 0.2, "negatives": 3},
+    "triplet_ranking": {
+        "margin": 0.2,
+        "negatives": 3,
+        "hinge": False,
+        "random_negatives": "coin",
+        "mask_repeated": False,
+    },
     "adversarial": {"critic_steps": 4, "clip": 0.01},
-    "cycle": {"margin": 0.2, "negatives": 3},
+    "cycle": {"margin": 0.2, "negatives": 3, "hinge": False, "random_negatives": "coin", "mask_repeated": False},
 }
 UNSAVED = {"teacher", "vocabulary_ids"}
 

@@ -84,6 +84,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
             last_layers=partial(LastLayers, config.encoder_config),
             masked_language_head=partial(MaskedLanguageHead, config.encoder_config),
             random_input_shuffling=config.random_input_shuffling,
+            linear_map=self.new_map,
         )
         self.objectives = nn.ModuleDict(
             {name: objective_class(name)(settings, parts) for name, settings in config.objectives.items()}

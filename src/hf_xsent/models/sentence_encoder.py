@@ -60,6 +60,11 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
         inherited = {field.name for field in fields(PreTrainedConfig)} | {"encoder_config"}
         return [name for name in declared(cls) if name not in inherited]
 
+    @property
+    def encoder_dropout(self) -> float | None:
+        """Dropout of the encoder in training; None: the checkpoint's."""
+        return self.dropout
+
     def replaced(self, **changes: Any) -> Self:
         """Return the config with other values, validated again."""
         names = [*self.setting_names(), *(one.name for one in fields(self) if is_derived(one))]
@@ -120,8 +125,8 @@ class SentenceEncoder(PreTrainedModel):
         """Start from a pretrained encoder or a model of this package, with a config or with ``setting_names()``."""
         stated = cls.config_of(config, settings)
         options: dict[str, Any] = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
-        if stated.dropout is not None:
-            options |= dict.fromkeys(family(load_encoder_config(name_or_path)).dropouts, stated.dropout)
+        if stated.encoder_dropout is not None:
+            options |= dict.fromkeys(family(load_encoder_config(name_or_path)).dropouts, stated.encoder_dropout)
         encoder = load_encoder(name_or_path, dtype=dtype, **options)
         if is_local(name_or_path):
             encoder.config.name_or_path = ""  # do not publish local paths
@@ -240,6 +245,10 @@ class SentenceEncoder(PreTrainedModel):
         packed_ids = torch.empty_like(language_ids)
         packed_ids[packed.restore] = language_ids
         return self.language_embeddings(torch.repeat_interleave(packed_ids, packed.lengths))
+
+    def new_map(self, width: int) -> nn.Module:
+        """Build a linear map from sentence embeddings to vectors of this width."""
+        return nn.Linear(self.config.encoder_config.hidden_size, width, bias=False)
 
     def _finish(self, vectors: Tensor) -> Tensor:
         return nn.functional.normalize(vectors, dim=-1) if self.config.normalize else vectors

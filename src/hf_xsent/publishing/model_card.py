@@ -25,6 +25,7 @@ _POOLING_WORDS = {
     "mean": "the mean over the tokens",
     "max": "the maximum over the tokens",
     "sum": "a weighted sum of layers, summed over the tokens",  # needs all layers: not in _POOLING_CODE
+    "mean of layers": "a weighted sum of layers, averaged over the tokens",
 }
 _MASK = 'mask = batch["attention_mask"].unsqueeze(-1)\n'
 _POOLING_CODE = {
@@ -148,7 +149,9 @@ def _facts(run: Path) -> dict[str, Any]:
         "base_model": "" if is_local(str(recipe.get("model", ""))) else str(recipe.get("model", "")),
         "languages": sorted({*pairs, target} if pairs else set()),
         "dimensions": int(config["encoder_config"]["hidden_size"]),
-        "pooling": str(config["pooling"]),
+        "pooling": "mean of layers"
+        if (config.get("model_type"), config["pooling"]) == ("dual-pivot", "mean")
+        else str(config["pooling"]),
         "max_length": int(config["max_length"]),
         "normalize": bool(config["normalize"]),
         "recipe": recipe,

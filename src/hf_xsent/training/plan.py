@@ -18,6 +18,7 @@ from hf_xsent.models.loading import load_encoder_config, load_tokenizer
 from hf_xsent.training.arguments import check_momentum_contrast
 from hf_xsent.training.bitext import check_bitext
 from hf_xsent.training.checkpoints import prepare_output_folder
+from hf_xsent.training.dual_pivot.features import NO_FEATURES
 from hf_xsent.training.reading import Recipe
 from hf_xsent.training.trainer import NO_DEV_TO_STOP_BY
 
@@ -53,8 +54,10 @@ class Plan:
         if recipe.data.unpaired and (config.needs.pairs or not config.freezes_encoder):
             raise RecipeError(
                 "unpaired files have no translations, which these objectives need: give --method dual-pivot "
-                "--objectives adversarial=1 cycle=N (N: 10 in the paper for Tatoeba, 5 for BUCC)"
+                "--objectives adversarial=1 cycle=N (λ; N: 10 in the paper for Tatoeba, 5 for BUCC)"
             )
+        if config.freezes_encoder and not config.caches_features and recipe.data.features not in (None, "none"):
+            raise RecipeError(NO_FEATURES)
         if config.lora_rank is not None:
             check_adapters(config.lora_targets, encoder_config)
             if training.fsdp:

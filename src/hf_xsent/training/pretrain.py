@@ -87,7 +87,7 @@ def build_trainer(recipe: Recipe, model: SentenceEncoderForPreTraining, **parts:
     if not isinstance(model, DualPivotForPreTraining):
         return AlignmentTrainer(model, recipe.training, **parts)
     features = None
-    if data.features != "none":
+    if model.config.caches_features and data.features != "none":
         folder = data.features or Path(str(recipe.training.output_dir)) / "features"
         features = FeatureCache(folder, model, parts["processing_class"])
     return DualPivotTrainer(model, recipe.training, features=features, **parts)
@@ -99,7 +99,7 @@ def dry_run(
     """Run a few steps without saving, and log the estimated time and memory of the full run."""
     training, times = recipe.training, StepTimes()
     steps = count_steps(training, len(train))
-    encodes_first = isinstance(model, DualPivotForPreTraining) and recipe.data.features != "none"
+    encodes_first = model.config.caches_features and recipe.data.features != "none"
     some: Any = TextSides.first(train, _SENTENCES_OF_DRY_RUN) if encodes_first else train
     with short_run(training):
         started = time.perf_counter()

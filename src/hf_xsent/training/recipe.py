@@ -81,7 +81,7 @@ class DataSettings:
     features: str | None = setting(
         None,
         "Dual pivot: cache the frozen encoder's layer sums in this folder, which runs may share; without it, "
-        'OUTPUT_DIR/features. "none" disables the cache: the encoder runs in every step.',
+        'OUTPUT_DIR/features. "none" disables the cache: the encoder runs in every step, as with variant authors.',
     )
 
 
