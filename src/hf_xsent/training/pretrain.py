@@ -72,8 +72,8 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
     model.merge_adapters()
     if training.share_of_start:
         average_with_starting_encoder(model, plan.encoder, training.share_of_start)
-        if dev is not None:
-            trainer.evaluate()
+    if dev is not None and (training.share_of_start or training.average_checkpoints):
+        trainer.evaluate()
     trainer.save_model()
     if training.should_save:
         logger.info("the trained model is in %s", training.output_dir)

@@ -134,6 +134,19 @@ class TrainingSettings:
         at_least=0,
         below=1,
     )
+    ema_decay: float | None = setting(
+        None,
+        "After each step, averaged weights = d × averaged weights + (1 - d) × weights; this is d, such as 0.999. Dev "
+        "measurements and the saved model use the averaged weights.",
+        above=0,
+        below=1,
+    )
+    average_checkpoints: int | None = setting(
+        None,
+        "At the end, average the weights of the last N checkpoints instead of loading the best; save_total_limit must "
+        "be above N.",
+        at_least=2,
+    )
     ddp_find_unused_parameters: bool | None = setting(False, "Every step uses every weight.")
     ddp_broadcast_buffers: bool | None = setting(False, "All processes hold equal queues.")
 
