@@ -24,7 +24,7 @@ from hf_xsent.files import digest, file_stamp, lock, move_into_place, write_json
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 3  # increase it when cached pairs or their counts change
+FORMAT_VERSION = 5  # increase it when cached pairs or their counts change
 BATCH_ROWS = 10_000
 
 
@@ -142,7 +142,7 @@ class PairWriter:
 
         self.rows = 0
         self._repeats = repeats
-        self._schema = pa.schema([("source", pa.string()), ("target", pa.string()), ("links", pa.string())])
+        self._schema = pa.schema([(name, pa.string()) for name in ("source", "target", "links", "negatives")])
         self._file = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_file(self._file, self._schema)
 

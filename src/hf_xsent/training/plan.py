@@ -77,6 +77,13 @@ class Plan:
                         "and give its JSONL as --data or its lines as --links"
                     )
                 logger.info("%d of %d pairs have word links", train.linked, len(train))
+            if self.recipe.config.hard_negatives:
+                if not train.with_negatives:
+                    raise RecipeError(
+                        "hard_negatives need mined negatives, but no pair has any: find them with hf-xsent "
+                        "mine-negatives, and give its JSONL as --data"
+                    )
+                logger.info("%d of %d pairs have mined negatives", train.with_negatives, len(train))
             self.recipe.config.check_languages(self._languages(train, dev))
 
     def fitted(self, train: Bitext | TextSides, dev: Bitext | None) -> Plan:
