@@ -12,6 +12,7 @@ from training_run import Pairs, Run
 from transformers import AutoModel
 
 from hf_xsent import SentenceEmbedder
+from hf_xsent.errors import RecipeError
 from hf_xsent.training.reading import read_recipe
 
 STEPS = ("max_steps", "eval_steps", "save_steps")
@@ -86,3 +87,24 @@ def test_distinct_batches_go_on_exactly_where_they_stopped(run: Run) -> None:
     for start in range(0, len(rows), 4):
         assert len({trainer.train_dataset[row]["target"] for row in rows[start : start + 4]}) == 4
     run.assert_goes_on_exactly(**settings)
+
+
+@pytest.mark.parametrize("settings", [{}, {"languages": ["de", "en", "fr"], "objectives": DAP}])
+def test_pairs_through_english_are_trained_on_and_go_on_exactly(
+    run: Run, settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    for language, words in (("de", "Hund Katze Milch Brot Buch"), ("fr", "chien chat lait pain livre")):
+        english = ["dog", "cat", "milk", "bread", "book"]
+        rows = "".join(f"{word}\tThe {one}.\n" for word, one in zip(words.split(), english, strict=True))
+        (run.folder / f"{language}.tsv").write_text(rows, encoding="utf-8")
+    settings = settings | {"pivot": True, "dev_pairs": 1, "distinct_batches": True, "dataloader_num_workers": 1}
+    with caplog.at_level("INFO", logger="hf_xsent"):
+        trainer = run.start(**settings)
+    assert "pairs of two languages share a target; pairs of each language: de 4, fr 4" in caplog.text
+    assert len(trainer.train_dataset) == 12
+    run.assert_goes_on_exactly(**settings)
+
+
+def test_pairs_through_english_need_an_encoder_that_trains(run: Run) -> None:
+    with pytest.raises(RecipeError, match="drop --pivot"):
+        run.start(method="dual-pivot", objectives={"triplet_ranking": 1}, pivot=True)

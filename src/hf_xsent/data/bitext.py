@@ -18,6 +18,7 @@ from hf_xsent.data.readers.formats import OnError, check_source, read_pairs
 from hf_xsent.data.readers.negatives import parse_negatives
 from hf_xsent.data.readers.sources import Bitexts, BitextSource, resolve_sources
 from hf_xsent.errors import DataError
+from hf_xsent.files import digest
 
 __all__ = ["Bitext", "BitextSource", "check_source", "load_bitext", "read_pairs", "resolve_sources"]
 
@@ -138,6 +139,11 @@ class Bitext:
     def languages(self) -> dict[str, int]:
         """Return the number of pairs of each language, in the order given."""
         return {language: len(rows) for language, rows in self.ranges.items()}
+
+    @property
+    def selection(self) -> str:
+        """Return a hash of the rows that are selected or excluded."""
+        return digest(b"".join(b"" if one is None else one.tobytes() for one in (self._selected, self._excluded)))
 
     @property
     def linked(self) -> int:

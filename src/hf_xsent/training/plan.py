@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_xsent.data.bitext import Bitext
+from hf_xsent.data.pivot import PivotBitext
 from hf_xsent.data.sampling.mixing import mixing_probabilities
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import RecipeError
@@ -55,6 +56,8 @@ class Plan:
                 "unpaired files have no translations, which these objectives need: give --method dual-pivot "
                 "--objectives adversarial=1 cycle=N (N: 10 in the paper for Tatoeba, 5 for BUCC)"
             )
+        if recipe.data.pivot and (recipe.data.unpaired or config.freezes_encoder):
+            raise RecipeError("dual pivot trains on features of the pairs in the files: drop --pivot")
         if config.lora_rank is not None:
             check_adapters(config.lora_targets, encoder_config)
             if training.fsdp:
@@ -66,7 +69,7 @@ class Plan:
         _check_tokenizer(tokenizer, encoder_config, encoder)
         return cls(replace(recipe, config=config), encoder, tokenizer, checkpoint)
 
-    def check_data(self, train: Bitext | TextSides, dev: Bitext | None) -> None:
+    def check_data(self, train: Bitext | PivotBitext | TextSides, dev: Bitext | None) -> None:
         """Check that the data has the word links and the languages that the objectives need."""
         mixing_probabilities(list(train.languages.values()), self.recipe.data.alpha)  # checks the sizes
         if not isinstance(train, TextSides):
@@ -86,7 +89,7 @@ class Plan:
                 logger.info("%d of %d pairs have mined negatives", train.with_negatives, len(train))
             self.recipe.config.check_languages(self._languages(train, dev))
 
-    def fitted(self, train: Bitext | TextSides, dev: Bitext | None) -> Plan:
+    def fitted(self, train: Bitext | PivotBitext | TextSides, dev: Bitext | None) -> Plan:
         """Check the data, and return the plan with the data's languages and word pieces in its config."""
         self.check_data(train, dev)
         if isinstance(train, TextSides):
@@ -94,7 +97,7 @@ class Plan:
         fitted = self.recipe.config.fit(TrainingCorpus(self._languages(train, dev), train), self.tokenizer)
         return replace(self, recipe=replace(self.recipe, config=fitted))
 
-    def _languages(self, train: Bitext, dev: Bitext | None) -> set[str]:
+    def _languages(self, train: Bitext | PivotBitext, dev: Bitext | None) -> set[str]:
         return {*train.languages, *(dev.languages if dev else ()), self.recipe.data.target_language}
 
 
@@ -103,7 +106,7 @@ class TrainingCorpus:
     """The training data as an ``objectives.base.Corpus``, which objectives read before the model is built."""
 
     languages: set[str]
-    bitext: Bitext
+    bitext: Bitext | PivotBitext
 
     def sentences(self, side: str) -> Iterable[str]:
         """Return all sentences of one side, source or target."""

@@ -12,6 +12,7 @@ import torch
 from transformers import set_seed
 
 from hf_xsent.data.bitext import Bitext
+from hf_xsent.data.pivot import PivotBitext
 from hf_xsent.data.sides import TextSides
 from hf_xsent.files import write_json
 from hf_xsent.logs import quiet_logs
@@ -94,13 +95,15 @@ def build_trainer(recipe: Recipe, model: SentenceEncoderForPreTraining, **parts:
 
 
 def dry_run(
-    recipe: Recipe, model: SentenceEncoderForPreTraining, train: Bitext | TextSides, **parts: Any
+    recipe: Recipe, model: SentenceEncoderForPreTraining, train: Bitext | PivotBitext | TextSides, **parts: Any
 ) -> AlignmentTrainer:
     """Run a few steps without saving, and log the estimated time and memory of the full run."""
     training, times = recipe.training, StepTimes()
     steps = count_steps(training, len(train))
     encodes_first = isinstance(model, DualPivotForPreTraining) and recipe.data.features != "none"
-    some: Any = TextSides.first(train, _SENTENCES_OF_DRY_RUN) if encodes_first else train
+    some: Any = train
+    if encodes_first and not isinstance(train, PivotBitext):
+        some = TextSides.first(train, _SENTENCES_OF_DRY_RUN)
     with short_run(training):
         started = time.perf_counter()
         trainer = build_trainer(recipe, model, train_dataset=some, callbacks=[times], **parts)

@@ -42,6 +42,10 @@ class DataSettings:
     columns: list[str] | None = setting(
         None, "Source column and target column, by name or number (from 0): 0 1 or text_de text_en."
     )
+    pivot: bool = setting(
+        False,
+        "Also train on pairs of two languages whose sentences share a target; they are sampled as one more language.",
+    )
     links: list[str] | None = setting(
         None,
         "Word links of the training pairs, written like --data: Pharaoh lines, or JSONL of align-words.",
