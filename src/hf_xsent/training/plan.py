@@ -15,6 +15,7 @@ from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import RecipeError
 from hf_xsent.models.adapters import check_adapters
 from hf_xsent.models.backbone import check_frozen_layers
+from hf_xsent.models.layer_selection import reduced_config
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer
 from hf_xsent.training.arguments import check_momentum_contrast
 from hf_xsent.training.bitext import check_bitext
@@ -45,6 +46,10 @@ class Plan:
             raise RecipeError("no output folder: give --output_dir, a folder for this run")
         checkpoint = prepare_output_folder(training.output_dir, recipe.run.resume, recipe.run.overwrite)
         encoder_config = load_encoder_config(encoder)
+        if recipe.config.encoder_layers is not None:
+            if recipe.config.freezes_encoder:
+                raise RecipeError("encoder_layers drops layers of a frozen encoder, which cannot adapt: drop it")
+            encoder_config = reduced_config(encoder_config, recipe.config.encoder_layers)
         config = recipe.config.replaced(encoder_config=encoder_config)
         config.check_objectives()
         if config.needs.teacher and config.teacher is None:

@@ -18,6 +18,7 @@ from hf_xsent.files import write_json
 from hf_xsent.logs import quiet_logs
 from hf_xsent.models import METHODS
 from hf_xsent.models.dual_pivot import DualPivotForPreTraining
+from hf_xsent.models.layer_selection import select_layers
 from hf_xsent.models.loading import load_encoder
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
@@ -72,7 +73,7 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
     trainer.train(resume_from_checkpoint=plan.checkpoint)
     model.merge_adapters()
     if training.share_of_start:
-        average_with_starting_encoder(model, plan.encoder, training.share_of_start)
+        average_with_starting_encoder(model, plan.encoder, training.share_of_start, recipe.config.encoder_layers)
     if dev is not None and (training.share_of_start or training.average_checkpoints):
         trainer.evaluate()
     trainer.save_model()
@@ -116,8 +117,13 @@ def dry_run(
 
 
 @torch.no_grad()
-def average_with_starting_encoder(model: SentenceEncoder, encoder: str, share: float) -> None:
+def average_with_starting_encoder(
+    model: SentenceEncoder, encoder: str, share: float, layers: int | None = None
+) -> None:
     """Set weights to (1 - share) × trained + share × starting encoder (Wortsman et al., 2022)."""
-    started = dict(load_encoder(encoder).named_parameters())
+    start = load_encoder(encoder)
+    if layers is not None:
+        select_layers(start, layers)
+    started = dict(start.named_parameters())
     for name, weight in model.encoder.named_parameters():
         weight.lerp_(started[name].to(weight), share)
