@@ -27,9 +27,10 @@ from hf_xsent.objectives.registry import (
 from hf_xsent.objectives.settings import ObjectiveSettings
 from hf_xsent.settings.declaring import declared, default_of, help_of, is_derived, range_of
 
+RANKING = {"temperature": 0.1, "margin": 0.3, "symmetric": True, "mask_repeated": False, "hard_negatives": 2}
 OTHER_VALUES: dict[str, dict[str, Any]] = {  # of each setting, one that is not its default
-    "translation_ranking": {"temperature": 0.1, "margin": 0.3, "symmetric": True, "mask_repeated": False},
-    "matryoshka": {"temperature": 0.1, "margin": 0.3, "symmetric": True, "mask_repeated": False, "dims": [32, 8]},
+    "translation_ranking": RANKING,
+    "matryoshka": RANKING | {"dims": [32, 8]},
     "representation_translation": {
         "sampled_pieces": 9,
         "head_layers": 1,

@@ -22,6 +22,7 @@ from hf_xsent.cli import (
     export,
     finetune,
     mine,
+    mine_negatives,
     onnx,
     pretrain,
     publish,
@@ -32,7 +33,7 @@ from hf_xsent.cli import (
 from hf_xsent.errors import HfXsentError, shortened
 
 COMMANDS: tuple[ModuleType, ...] = (quickstart, pretrain, align_words, finetune, evaluate, analyse, cost, compare)
-COMMANDS += (mine, align_documents, score, export, trim_vocab, onnx, card, publish)
+COMMANDS += (mine, mine_negatives, align_documents, score, export, trim_vocab, onnx, card, publish)
 # Every field of TrainingArguments is also a flag of these, too many to declare: they parse their flags themselves.
 TRAINING = {"pretrain": pretrain, "finetune": finetune}
 

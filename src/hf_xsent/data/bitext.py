@@ -15,14 +15,16 @@ from hf_xsent.data import cache
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.cleaning.rules import CleaningReport, CleaningRules
 from hf_xsent.data.readers.formats import OnError, check_source, read_pairs
+from hf_xsent.data.readers.negatives import parse_negatives
 from hf_xsent.data.readers.sources import Bitexts, BitextSource, resolve_sources
 from hf_xsent.errors import DataError
+from hf_xsent.files import digest
 
 __all__ = ["Bitext", "BitextSource", "check_source", "load_bitext", "read_pairs", "resolve_sources"]
 
 logger = logging.getLogger(__name__)
 
-Pair = dict[str, str]
+Pair = dict[str, Any]  # texts; lists of texts for negatives
 
 _HASHES_PER_LANGUAGE = 10_000
 
@@ -87,7 +89,8 @@ def load_bitext(
 class Bitext:
     """Pairs of all languages as one sequence of ``{"source", "target", "language"}``, read from memory-mapped files.
 
-    A pair with word links also has ``links``, such as ``0-0 1-2``. A bitext has all rows of its files, only the rows
+    A pair with word links also has ``links``, such as ``0-0 1-2``; a pair with mined negatives has the lists
+    ``source_negatives`` and ``target_negatives``. A bitext has all rows of its files, only the rows
     ``selected``, or all but those ``excluded``: sorted row numbers over all files.
     """
 
@@ -105,7 +108,7 @@ class Bitext:
         self._open()
 
     def _open(self) -> None:
-        self._batches: list[tuple[Any, Any, Any, str]] = []
+        self._batches: list[tuple[Any, Any, Any, Any, str]] = []
         starts, bounds = [0], [0]
         for language, path in self.files.items():
             for batch in cache.read_batches(path):
@@ -142,9 +145,19 @@ class Bitext:
         return {language: len(rows) for language, rows in self.ranges.items()}
 
     @property
+    def selection(self) -> str:
+        """Return a hash of the rows that are selected or excluded."""
+        return digest(b"".join(b"" if one is None else one.tobytes() for one in (self._selected, self._excluded)))
+
+    @property
     def linked(self) -> int:
         """Return the number of pairs with word links in the files, held-out pairs included."""
-        return sum(len(links) - links.null_count for _, _, links, _ in self._batches)
+        return sum(len(links) - links.null_count for _, _, links, *_ in self._batches)
+
+    @property
+    def with_negatives(self) -> int:
+        """Return the number of pairs with mined negatives in the files, held-out pairs included."""
+        return sum(len(negatives) - negatives.null_count for *_, negatives, _ in self._batches)
 
     def __len__(self) -> int:
         return sum(self.languages.values())
@@ -162,10 +175,12 @@ class Bitext:
         numbers = np.searchsorted(self._starts, rows, side="right") - 1
         pairs = []
         for number, row in zip(numbers.tolist(), (rows - self._starts[numbers]).tolist(), strict=True):
-            sources, targets, links, language = self._batches[number]
-            pair = {"source": sources[row].as_py(), "target": targets[row].as_py(), "language": language}
+            sources, targets, links, negatives, language = self._batches[number]
+            pair: Pair = {"source": sources[row].as_py(), "target": targets[row].as_py(), "language": language}
             if links[row].is_valid:
                 pair["links"] = links[row].as_py()
+            if negatives[row].is_valid:
+                pair |= parse_negatives(negatives[row].as_py())
             pairs.append(pair)
         return pairs
 
@@ -246,7 +261,8 @@ class Bitext:
         from tqdm import tqdm
 
         row = 0
-        for sources, targets, _, language in tqdm(self._batches, desc=progress, unit=" batches", delay=2, disable=None):
+        batches = tqdm(self._batches, desc=progress, unit=" batches", delay=2, disable=None)
+        for sources, targets, *_, language in batches:
             for source, target in zip(sources.to_pylist(), targets.to_pylist(), strict=True):
                 yield row, language, source, target
                 row += 1

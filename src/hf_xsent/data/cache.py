@@ -25,7 +25,7 @@ from hf_xsent.files import digest, file_digest, file_stamp, lock, move_into_plac
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 4  # increase it when cached pairs or their counts change
+FORMAT_VERSION = 6  # increase it when cached pairs or their counts change
 BATCH_ROWS = 10_000
 _LARGEST_HASHED = 1 << 28  # bytes; hashing larger files would delay each start by seconds
 
@@ -176,7 +176,7 @@ class PairWriter:
 
         self.rows = 0
         self._repeats = repeats
-        self._schema = pa.schema([("source", pa.string()), ("target", pa.string()), ("links", pa.string())])
+        self._schema = pa.schema([(name, pa.string()) for name in ("source", "target", "links", "negatives")])
         self._file = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_file(self._file, self._schema)
 

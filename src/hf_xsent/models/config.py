@@ -118,6 +118,14 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
         return next((one.teacher for one in self.objectives.values() if hasattr(one, "teacher")), None)
 
     @property
+    def hard_negatives(self) -> dict[str, int]:
+        """The number of mined negatives of each pair that objectives read, by side; empty if none reads any."""
+        ranking = [one for one in self.objectives.values() if getattr(one, "hard_negatives", 0)]
+        both = [one for one in ranking if one.symmetric]
+        sides = {"source": both, "target": ranking}
+        return {side: max(one.hard_negatives for one in some) for side, some in sides.items() if some}
+
+    @property
     def max_positions(self) -> int:
         """The maximum length of a sequence in tokens, by the encoder's positions."""
         return family(self.encoder_config).max_length(self.encoder_config)

@@ -20,6 +20,7 @@ from hf_xsent.files import is_local
 from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone
 from hf_xsent.models.families import backbone_of, family
+from hf_xsent.models.layer_selection import select_layers
 from hf_xsent.models.loading import build_encoder, load_encoder, load_encoder_config
 from hf_xsent.settings.declaring import check_settings, declared, is_derived, types_of
 from hf_xsent.settings.model import EncoderSettings
@@ -128,10 +129,12 @@ class SentenceEncoder(PreTrainedModel):
         if stated.encoder_dropout is not None:
             options |= dict.fromkeys(family(load_encoder_config(name_or_path)).dropouts, stated.encoder_dropout)
         encoder = load_encoder(name_or_path, dtype=dtype, **options)
+        if stated.encoder_layers is not None:
+            select_layers(encoder, stated.encoder_layers)
         if is_local(name_or_path):
             encoder.config.name_or_path = ""  # do not publish local paths
         chosen = {"attn_implementation": attention_of(encoder.config)}  # the new config would reset it
-        return cls(stated.replaced(encoder_config=encoder.config, **chosen), encoder=encoder)
+        return cls(stated.replaced(encoder_config=encoder.config, encoder_layers=None, **chosen), encoder=encoder)
 
     @classmethod
     def config_of(cls, config: Any, settings: Mapping[str, Any]) -> Any:

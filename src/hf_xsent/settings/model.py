@@ -24,6 +24,11 @@ class EncoderSettings:
     dropout: float | None = setting(
         None, "Dropout of the encoder in training; without it, the checkpoint's dropout.", at_least=0, below=1
     )
+    encoder_layers: int | None = setting(
+        None,
+        "Start a smaller student from N evenly spaced layers of the encoder, the first and the last included.",
+        at_least=1,
+    )
     languages: list[str] | None = setting(
         None, "Add an embedding for each of these languages to the input; include the target language."
     )

@@ -9,6 +9,7 @@ from typing import Any
 from hf_xsent.data.bitext import Bitext, load_bitext, resolve_sources
 from hf_xsent.data.cache import default_cache_dir
 from hf_xsent.data.cleaning.rules import CleaningRules
+from hf_xsent.data.pivot import PivotBitext, add_pivot_pairs
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.training.recipe import DataSettings
@@ -37,7 +38,7 @@ def _check_unpaired(arguments: DataSettings, files: Sequence[str]) -> None:
             raise DataError(f"no such file: {file}")
 
 
-def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bitext | None]:
+def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | PivotBitext | TextSides, Bitext | None]:
     """Read the training data, and the dev bitext: that of ``dev``, or pairs held out of the training bitext."""
     options: dict[str, Any] = {
         "target_language": arguments.target_language,
@@ -58,11 +59,13 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bit
         link_words=arguments.link_words,
         **options,
     )
-    if arguments.dev:
-        return train, load_bitext(arguments.dev, cleaning=None, **options)
-    if arguments.dev_pairs == 0:
-        return train, None
-    return train.train_dev_split(arguments.dev_pairs, share=arguments.dev_share)
+    dev = load_bitext(arguments.dev, cleaning=None, **options) if arguments.dev else None
+    if not arguments.dev and arguments.dev_pairs:
+        train, dev = train.train_dev_split(arguments.dev_pairs, share=arguments.dev_share)
+    if not arguments.pivot:
+        return train, dev
+    root = Path(arguments.cache_dir) if arguments.cache_dir else default_cache_dir()
+    return add_pivot_pairs(train, root), dev
 
 
 def _columns(columns: Sequence[str] | None) -> tuple[int | str, int | str] | None:

@@ -45,6 +45,10 @@ class DataSettings:
     columns: list[str] | None = setting(
         None, "Source column and target column, by name or number (from 0): 0 1 or text_de text_en."
     )
+    pivot: bool = setting(
+        False,
+        "Also train on pairs of two languages whose sentences share a target; they are sampled as one more language.",
+    )
     links: list[str] | None = setting(
         None,
         "Word links of the training pairs, written like --data: Pharaoh lines, or JSONL of align-words.",
@@ -141,6 +145,19 @@ class TrainingSettings:
         "After training, average the trained weights with the starting encoder's: weight of the starting encoder.",
         at_least=0,
         below=1,
+    )
+    ema_decay: float | None = setting(
+        None,
+        "After each step, averaged weights = d × averaged weights + (1 - d) × weights; this is d, such as 0.999. Dev "
+        "measurements and the saved model use the averaged weights.",
+        above=0,
+        below=1,
+    )
+    average_checkpoints: int | None = setting(
+        None,
+        "At the end, average the weights of the last N checkpoints instead of loading the best; save_total_limit must "
+        "be above N.",
+        at_least=2,
     )
     ddp_find_unused_parameters: bool | None = setting(False, "Every step uses every weight.")
     ddp_broadcast_buffers: bool | None = setting(False, "All processes hold equal queues.")

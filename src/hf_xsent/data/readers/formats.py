@@ -16,6 +16,7 @@ from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.catalogs import read_mo, read_po
 from hf_xsent.data.readers.compression import lines_or_errors, parse_json
 from hf_xsent.data.readers.hub import hub_errors, hub_rows
+from hf_xsent.data.readers.negatives import check_negatives, negatives_of
 from hf_xsent.data.readers.sources import BitextSource, source_files, source_format
 from hf_xsent.data.readers.tmx import read_tmx
 from hf_xsent.data.words.links import LinkLine, check_links, with_links
@@ -24,8 +25,9 @@ from hf_xsent.files import is_local
 
 logger = logging.getLogger(__name__)
 
-RawRow = tuple[int, Any, Any] | tuple[int, Any, Any, Any]  # row number, source, target, links if the format has them
-LinkedPair = tuple[str, str, str | None]  # source, target, links
+# row number, source, target; links and negatives if the format has them
+RawRow = tuple[int, Any, Any] | tuple[int, Any, Any, Any] | tuple[int, Any, Any, Any, Any]
+LinkedPair = tuple[str, str, str | None, str | None]  # source, target, links, negatives
 OnError = Literal["raise", "skip"]
 _BATCH_ROWS = 1000
 _DEEPEST_COLUMN = 8  # nested objects in a dotted name
@@ -52,7 +54,7 @@ def check_source(source: BitextSource, on_error: OnError = "raise") -> None:
 
 
 def read_linked_pairs(source: BitextSource) -> Iterator[LinkedPair | DataError]:
-    """Stream pairs without outer whitespace, with their word links, and a `DataError` in place of each bad row."""
+    """Stream pairs with their word links and negatives, and a `DataError` in place of each bad row."""
     source_files(source)
     rows = _READERS[source_format(source)](source)
     for row in rows if source.links is None else with_links(rows, source.links, source.path):
@@ -74,11 +76,14 @@ def read_linked_pairs(source: BitextSource) -> Iterator[LinkedPair | DataError]:
 
 
 def _with_links(source: BitextSource, number: int, pair: tuple[str, str], given: list[Any]) -> LinkedPair | DataError:
-    line = given[0] if given else None
+    line, place = given[0] if given else None, f"{source.path}:{number}"
     if not isinstance(line, LinkLine):  # the links are in the row
-        line = LinkLine(f"{source.path}:{number}", line)
+        line = LinkLine(place, line)
     links = check_links(line, *pair, source.link_words)
-    return links if isinstance(links, DataError) else (*pair, links)
+    if isinstance(links, DataError):
+        return links
+    negatives = check_negatives(place, given[1] if len(given) > 1 else None)
+    return negatives if isinstance(negatives, DataError) else (*pair, links, negatives)
 
 
 def _read_tsv(source: BitextSource) -> Iterator[RawRow | DataError]:
@@ -154,7 +159,8 @@ def _read_jsonl(source: BitextSource) -> Iterator[RawRow | DataError]:
             yield DataError(f"{source.path}:{number}: expected a JSON object, not {type(record).__name__}")
             continue
         columns = columns or _choose_columns(source, _record_names(record))
-        yield number, _record_value(record, columns[0]), _record_value(record, columns[1]), record.get("links")
+        sides = (_record_value(record, column) for column in columns)
+        yield (number, *sides, record.get("links"), negatives_of(record))
 
 
 def _read_parquet(source: BitextSource) -> Iterator[RawRow | DataError]:
