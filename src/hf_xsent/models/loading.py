@@ -105,7 +105,7 @@ def loading_errors(name_or_path: str, what: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         if is_local(name_or_path):
             raise ModelError(f"the model folder {name_or_path!r} has no {what}: {reason}") from error
         raise ModelError(f"{name_or_path!r} is not a folder, and as a Hub id it has no {what}: {reason}") from error

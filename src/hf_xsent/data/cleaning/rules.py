@@ -143,7 +143,7 @@ class CleaningRules:
         try:
             tokenizer = AutoTokenizer.from_pretrained(self.tokenizer)
         except (OSError, ValueError) as error:
-            reason = str(error).splitlines()[0]
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise DataError(
                 f"no tokenizer in {self.tokenizer}, given by the cleaning rule tokenizer: {reason}"
             ) from error

@@ -42,7 +42,7 @@ def open_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _unreadable(path: Path, error: BaseException) -> DataError:
-    return DataError(f"{path}: cannot be read to its end ({error or type(error).__name__}); is the file complete?")
+    return DataError(f"{path}: cannot be read to its end ({str(error) or type(error).__name__}); is the file complete?")
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
@@ -85,7 +85,7 @@ def _decoded(place: str, raw: bytes) -> str | DataError:
 def check_line_ends(path: Path, text: bytes) -> None:
     r"""Raise a `DataError` if carriage returns alone end the lines of a text: it has some and no ``\n``."""
     if b"\n" not in text and b"\r" in text.rstrip(b"\r"):
-        raise DataError(f"{path}:1: carriage returns alone end the lines; convert the file with mac2unix or tr")
+        raise DataError(f"{path}:1: carriage returns alone end the lines; convert the file with mac2unix")
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -146,7 +146,7 @@ class _ZstdFile(io.RawIOBase):
             raise MissingExtraError(f'{path}: reading .zst needs zstandard: pip install "hf-xsent[zst]"') from error
         self._library = zstandard
         self._chunks = self._decompress(path)
-        self._rest = b""
+        self._rest = memoryview(b"")  # slicing a view copies nothing
 
     def readable(self) -> bool:
         return True
@@ -155,7 +155,7 @@ class _ZstdFile(io.RawIOBase):
         while not self._rest:
             if (chunk := next(self._chunks, None)) is None:
                 return 0
-            self._rest = chunk
+            self._rest = memoryview(chunk)
         count = min(len(buffer), len(self._rest))
         buffer[:count], self._rest = self._rest[:count], self._rest[count:]
         return count
