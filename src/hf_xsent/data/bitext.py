@@ -14,6 +14,7 @@ import numpy.typing as npt
 from hf_xsent.data import cache
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.cleaning.rules import CleaningReport, CleaningRules
+from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.formats import OnError, check_source, read_pairs
 from hf_xsent.data.readers.sources import Bitexts, BitextSource, resolve_sources
 from hf_xsent.errors import DataError
@@ -31,7 +32,7 @@ def load_bitext(
     data: Bitexts,
     *,
     target_language: str = "en",
-    columns: tuple[int | str, int | str] | None = None,
+    columns: Columns | Mapping[str, Columns] | None = None,
     cleaning: CleaningRules | None = CleaningRules(),  # noqa: B008 - frozen
     on_error: OnError = "raise",
     cache_dir: str | PathLike[str] | None = None,
@@ -47,7 +48,7 @@ def load_bitext(
         the files of all language codes. Other paths without a language get the code ``und`` (undetermined). All files
         and codes are checked before any pair is read.
     columns: source and target column, as names or as numbers from 0; by default they are found by name, or are the
-        first two of a TSV.
+        first two of a TSV. A mapping from language or file name to such columns gives each file its own.
     cleaning: rules that remove pairs; None removes none.
     on_error: ``raise`` the error of the first bad row, or ``skip`` and count bad rows.
     max_pairs: retain the first N pairs of each language that pass cleaning.

@@ -24,7 +24,7 @@ from hf_xsent.files import digest, file_stamp, lock, move_into_place, write_json
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 3  # increase it when cached pairs or their counts change
+FORMAT_VERSION = 4  # increase it when cached pairs or their counts change
 BATCH_ROWS = 10_000
 
 

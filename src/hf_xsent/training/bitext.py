@@ -9,6 +9,7 @@ from typing import Any
 from hf_xsent.data.bitext import Bitext, load_bitext, resolve_sources
 from hf_xsent.data.cache import default_cache_dir
 from hf_xsent.data.cleaning.rules import CleaningRules
+from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.training.recipe import DataSettings
@@ -21,7 +22,7 @@ def check_bitext(arguments: DataSettings) -> None:
     if not arguments.data:
         raise RecipeError("no bitext to train on: give --data, such as de=pairs.tsv")
     CleaningRules.parse(arguments.rules)
-    options: Any = {"target_language": arguments.target_language, "columns": _columns(arguments.columns)}
+    options: Any = {"target_language": arguments.target_language, "columns": parse_columns(arguments.columns)}
     resolve_sources(arguments.data, links=arguments.links, link_words=arguments.link_words, **options)
     if arguments.dev:
         resolve_sources(arguments.dev, **options)
@@ -41,7 +42,7 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bit
     """Read the training data, and the dev bitext: that of ``dev``, or pairs held out of the training bitext."""
     options: dict[str, Any] = {
         "target_language": arguments.target_language,
-        "columns": _columns(arguments.columns),
+        "columns": parse_columns(arguments.columns),
         "on_error": arguments.on_error,
         "cache_dir": arguments.cache_dir,
     }
@@ -63,12 +64,3 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bit
         return train, None
     return train.train_dev_split(arguments.dev_pairs)
 
-
-def _columns(columns: Sequence[str] | None) -> tuple[int | str, int | str] | None:
-    """Convert the source column and the target column, names or numbers."""
-    if columns is None:
-        return None
-    if len(columns) != 2:
-        raise RecipeError(f"columns takes two names or numbers, source and target, not {len(columns)}")
-    source, target = (int(column) if str(column).isdecimal() else column for column in columns)
-    return source, target
