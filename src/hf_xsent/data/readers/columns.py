@@ -29,11 +29,13 @@ Row = TypeVar("Row")
 
 
 def is_header(cells: Sequence[str]) -> bool:
-    """Return whether each cell of a row is a usual column name, such as source, score, de, text_en or English.
+    """Return whether a row has the cells source and target, or only usual names such as score, de, text_en or English.
 
     >>> is_header(["score", "source", "target"]), is_header(["Hallo", "Hello"])
     (True, False)
     """
+    if {"source", "target"} <= {cell.strip().lower() for cell in cells}:
+        return True
     names = [_words(cell) for cell in cells]
     known = _SOURCE | _TARGET | _TEXT | _OTHER
     known |= _language_names()
