@@ -17,6 +17,7 @@ from hf_xsent.data.cleaning.rules import CleaningReport, CleaningRules
 from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.formats import OnError, check_source, read_pairs
 from hf_xsent.data.readers.sources import Bitexts, BitextSource, resolve_sources
+from hf_xsent.data.swapped_columns import warn_of_swapped_columns
 from hf_xsent.errors import DataError
 
 __all__ = ["Bitext", "BitextSource", "check_source", "load_bitext", "read_pairs", "resolve_sources"]
@@ -71,9 +72,13 @@ def load_bitext(
     folders = {language: entry.folder(root) for language, entry in entries.items()}
     counts = {name: found for name, folder in folders.items() if (found := cache.read_counts(folder)) is not None}
     missing = [language for language in folders if language not in counts]
+    for source in sources.get("und", []):
+        logger.info("%s: no language is stated, so its code is und; write de=%s if it is German", source.path, source.path)
     for language in missing:
         for source in sources[language]:
             check_source(source, on_error)
+    for source in (one for found in sources.values() for one in found):
+        warn_of_swapped_columns(source)
     for language in missing:
         counts[language] = cache.build(entries[language], folders[language])
     report = CleaningReport({language: counts[language] for language in folders})
