@@ -21,7 +21,9 @@ def _pairs(assets: Path, code: str, count: int) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("code", ["af", "de", "id", "nl", "sw", "tl", "vi", "zh"])
 @pytest.mark.parametrize("count", [25, 300])
-def test_swapped_columns_are_noticed_and_right_ones_are_not(assets: Path, tmp_path: Path, code: str, count: int) -> None:
+def test_swapped_columns_are_noticed_and_right_ones_are_not(
+    assets: Path, tmp_path: Path, code: str, count: int
+) -> None:
     pairs = _pairs(assets, code, count)
     right = _write(tmp_path / "right.tsv", pairs)
     swapped = _write(tmp_path / "swapped.tsv", [(target, source) for source, target in pairs])

@@ -73,7 +73,9 @@ def load_bitext(
     counts = {name: found for name, folder in folders.items() if (found := cache.read_counts(folder)) is not None}
     missing = [language for language in folders if language not in counts]
     for source in sources.get("und", []):
-        logger.info("%s: no language is stated, so its code is und; write de=%s if it is German", source.path, source.path)
+        logger.info(
+            "%s: no language is stated, so its code is und; write de=%s if it is German", source.path, source.path
+        )
     for language in missing:
         for source in sources[language]:
             check_source(source, on_error)

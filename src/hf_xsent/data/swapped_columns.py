@@ -29,11 +29,11 @@ def warn_of_swapped_columns(source: BitextSource) -> bool:
     language = _language_to_compare(source)
     if language is None or source_format(source) not in _FORMATS_WITH_COLUMNS:
         return False
-    rows = (row for row in read_linked_pairs(source) if not isinstance(row, DataError))
+    rows = (row[:2] for row in read_linked_pairs(source) if not isinstance(row, DataError))
     pairs = list(islice(rows, _MAX_PAIRS))
     if len(pairs) < _MIN_PAIRS:
         return False
-    shares = [frequent_word_share((pair[place] for pair in pairs), language) for place in range(2)]
+    shares = [frequent_word_share(side, language) for side in zip(*pairs, strict=True)]
     wrong, right = shares if language == find_language(source.target_language).code else shares[::-1]
     if wrong < _MIN_SHARE or wrong < _MIN_RATIO * right:
         return False

@@ -54,8 +54,8 @@ def best_threshold(mined: MinedPairs, gold: Gold, complete: bool = True) -> Mini
 def at_threshold(mined: MinedPairs, gold: Gold, threshold: float, complete: bool = True) -> MiningF1:
     """Measure the pairs whose score is at least ``threshold``.
 
-    If ``gold`` is ``complete``, each found pair that it lacks is an error. Otherwise only the sentences of the gold pairs
-    are judged: precision is the share of them that are found with their translation, among those that are found.
+    If ``gold`` is ``complete``, each found pair that it lacks is an error. Otherwise only the sentences of the gold
+    pairs are judged: precision is the share of the found ones that are found with their translation.
     """
     found = mined.above(threshold)
     right, wrong = _judge(found, gold, complete)
@@ -69,8 +69,8 @@ def at_threshold(mined: MinedPairs, gold: Gold, threshold: float, complete: bool
 def _judge(mined: MinedPairs, gold: Gold, complete: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return for each pair whether it is correct, and its weight as an error.
 
-    A wrong pair joins two sentences that belong to two true pairs, so that a part of all true pairs mentions it about twice
-    as often as a correct pair. Each mentioned sentence therefore counts half.
+    A wrong pair joins sentences of two true pairs, so that a part of all true pairs mentions it about twice as often as
+    a correct pair. Each mentioned sentence therefore counts half.
     """
     correct = np.array([pair in gold for pair in mined.rows("source", "target")], dtype=bool)
     if complete:

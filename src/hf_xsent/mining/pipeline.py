@@ -139,9 +139,9 @@ def _calibrate(mined: MinedPairs, gold: Gold) -> float:
     """Choose the threshold on the sentences of the gold pairs; log the figures and what they assume."""
     best = best_threshold(mined, gold, complete=False)
     logger.info(
-        "threshold %.4f: precision %.1f, recall %.1f, F1 %.1f, judged on the %d of %d pairs that have a sentence of the "
-        "gold pairs. This assumes that each of these sentences has no translation but its gold one, and that the other "
-        "sentences are like them. If the gold pairs are all translations in these files, the precision is %.1f.",
+        "threshold %.4f: precision %.1f, recall %.1f, F1 %.1f, judged on the %d of %d pairs that have a sentence of "
+        "the gold pairs. This assumes that each of these sentences has no translation but its gold one, and that the "
+        "other sentences are like them. If the gold pairs are all translations in these files, the precision is %.1f.",
         best.threshold,
         best.precision,
         best.recall,

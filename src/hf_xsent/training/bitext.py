@@ -63,4 +63,3 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bit
     if arguments.dev_pairs == 0:
         return train, None
     return train.train_dev_split(arguments.dev_pairs)
-

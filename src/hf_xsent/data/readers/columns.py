@@ -16,8 +16,8 @@ _SOURCE = {"source", "src"}
 _TARGET = {"target", "tgt", "trg", "translation"}
 _TEXT = {"text", "sentence", "segment", "string", "side"}
 _OTHER = {
-    "score", "cosine", "similarity", "margin", "rank", "line", "row", "id", "index", "key", "links", "label", "language",
-    "lang", "code", "negative", "negatives", "original", "url", "domain", "corpus", "comment", "sentence1", "sentence2",
+    "score", "cosine", "similarity", "margin", "rank", "line", "row", "id", "index", "key", "links", "label",
+    "language", "lang", "code", "negative", "negatives", "original", "url", "domain", "corpus", "comment", "sentence1", "sentence2",
     "text1", "text2",
 }  # fmt: skip
 _FIRST, _SECOND = {"sentence1", "text1", "original"}, {"sentence2", "text2"}
