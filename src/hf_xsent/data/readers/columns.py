@@ -17,8 +17,8 @@ _TARGET = {"target", "tgt", "trg", "translation"}
 _TEXT = {"text", "sentence", "segment", "string", "side"}
 _OTHER = {
     "score", "cosine", "similarity", "margin", "rank", "line", "row", "id", "index", "key", "links", "label",
-    "language", "lang", "code", "negative", "negatives", "original", "url", "domain", "corpus", "comment", "sentence1", "sentence2",
-    "text1", "text2",
+    "language", "lang", "code", "negative", "negatives", "original", "url", "domain", "corpus", "comment",
+    "sentence1", "sentence2", "text1", "text2",
 }  # fmt: skip
 _FIRST, _SECOND = {"sentence1", "text1", "original"}, {"sentence2", "text2"}
 _LONGEST_NAME = 40
