@@ -76,6 +76,7 @@ def _panels(embedder: SentenceEmbedder, sets: list[TatoebaSet], name: str, drawn
     texts: dict[str, list[str]] = {one.language: one.sources[:drawn] for one in sets}
     texts["eng"] = list(dict.fromkeys(text for one in sets for text in one.targets[:drawn]))
     sentences = [(language, text) for language, some in texts.items() for text in some]
-    words = word_vectors(embedder, [text for _, text in sentences], embedder.view.layer, pieces)
+    found = word_vectors(embedder, [text for _, text in sentences], embedder.view.layer, pieces)
+    words = found.without_punctuation()
     groups = [sentences[number][0] for number in words.sentences]
     return [Panel(f"{name}, {method}", project(words.vectors, method), words.texts, groups) for method in PROJECTIONS]

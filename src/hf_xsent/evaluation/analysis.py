@@ -83,6 +83,11 @@ class WordVectors:
     sentences: np.ndarray  # index of the sentence of each
     vectors: np.ndarray
 
+    def without_punctuation(self) -> WordVectors:
+        """Return the words that have a letter or a digit."""
+        kept = [place for place, text in enumerate(self.texts) if any(map(str.isalnum, text))]
+        return WordVectors([self.texts[place] for place in kept], self.sentences[kept], self.vectors[kept])
+
 
 @torch.inference_mode()
 def word_vectors(

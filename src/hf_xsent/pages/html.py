@@ -9,6 +9,7 @@ from importlib.resources import files
 
 from hf_xsent.pages.charts import SERIES
 
+_FEW_COLUMNS = 7  # tables with more use a smaller font, so that a page of 1280 pixels shows all columns
 _NUMBER = ' class="number"'
 
 
@@ -69,7 +70,8 @@ class Table:
             lines += f"<tr{quoted}>{cells}</tr>\n"
         kind = ' class="sortable"' if sortable else ""
         body = f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{lines}</tbody>"
-        return f'<div class="wide"><table{kind}>\n{body}</table></div>'
+        wide = "wide many" if len(self.header) > _FEW_COLUMNS else "wide"
+        return f'<div class="{wide}"><table{kind}>\n{body}</table></div>'
 
     def markdown(self) -> str:
         """Return Markdown."""
