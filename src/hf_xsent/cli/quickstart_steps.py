@@ -25,9 +25,9 @@ from hf_xsent.evaluation.report import render_table
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
 from hf_xsent.files import write_json
 from hf_xsent.logs import quiet_logs
-from hf_xsent.models.dap import XlmrWithRTLHead
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import load_config, load_tokenizer, quiet_loading
+from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.pages.charts import bar_chart, curve_chart
 from hf_xsent.pages.html import Cell, Table, legend, page
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
@@ -63,7 +63,9 @@ def run_quickstart(arguments: argparse.Namespace) -> dict[str, Any]:
 
     _heading("2. Preparing the encoder")
     start = arguments.model or new_encoder(train, output / "start")
-    model = XlmrWithRTLHead.from_backbone(start, pooling=POOLING, max_length=MAX_LENGTH, objectives=OBJECTIVES)
+    model = SentenceEncoderForPreTraining.from_backbone(
+        start, pooling=POOLING, max_length=MAX_LENGTH, objectives=OBJECTIVES
+    )
     tokenizer = load_tokenizer(start)
     print(f"{start}: {model.num_parameters() / 1e6:.1f} million parameters")
 
@@ -227,7 +229,9 @@ def _name(code: str) -> str:
     return "your pairs" if code == "und" else find_language(code).name
 
 
-def _train(arguments: argparse.Namespace, model: XlmrWithRTLHead, train: Bitext, tokenizer: Any) -> AlignmentTrainer:
+def _train(
+    arguments: argparse.Namespace, model: SentenceEncoderForPreTraining, train: Bitext, tokenizer: Any
+) -> AlignmentTrainer:
     settings = dict(PRETRAINED_ENCODER if arguments.model else NEW_ENCODER)
     steps = arguments.steps or settings["max_steps"]
     settings["max_steps"] = max(1, steps // SHORT) if arguments.short else steps

@@ -85,8 +85,8 @@ class WordVectors:
 
     def without_punctuation(self) -> WordVectors:
         """Return the words that have a letter or a digit."""
-        kept = [place for place, text in enumerate(self.texts) if any(map(str.isalnum, text))]
-        return WordVectors([self.texts[place] for place in kept], self.sentences[kept], self.vectors[kept])
+        named = [place for place, text in enumerate(self.texts) if any(map(str.isalnum, text))]
+        return WordVectors([self.texts[place] for place in named], self.sentences[named], self.vectors[named])
 
 
 @torch.inference_mode()
