@@ -12,6 +12,7 @@ from hf_xsent.models.embedder import SentenceEmbedder as SentenceEmbedder
 from hf_xsent.models.moco import MoCoAlignedBert as MoCoAlignedBert
 from hf_xsent.models.moco import MoCoConfig as MoCoConfig
 from hf_xsent.models.moco import MoCoForSentenceEmbedding as MoCoForSentenceEmbedding
+from hf_xsent.models.pretraining import SentenceEncoderForPreTraining as SentenceEncoderForPreTraining
 from hf_xsent.models.wacse import WacseConfig as WacseConfig
 from hf_xsent.models.wacse import WacseForPreTraining as WacseForPreTraining
 from hf_xsent.models.wacse import WacseForSentenceEmbedding as WacseForSentenceEmbedding

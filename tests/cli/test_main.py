@@ -78,6 +78,23 @@ def test_evaluate_writes_a_table_and_json_for_each_pooling(
     assert all(0 <= run["languages"]["deu"]["mean"] <= 100 for run in runs)
 
 
+def test_several_models_are_compared_in_one_table(
+    encoder_folders: dict[str, Path], tatoeba: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    models, output = [str(encoder_folders[name]) for name in ("bert", "xlm-roberta")], tmp_path / "compared.json"
+    flags = ["--tatoeba", str(tatoeba), "--device", "cpu", "--output", str(output)]
+    assert main(["evaluate", *models, *flags]) == 0
+    table = capsys.readouterr().out
+    assert table.count("Tatoeba") == 1 and "95% interval" in table and "mean of measured" in table
+    content = json.loads(output.read_text("utf-8"))
+    assert [run["settings"]["model"] for run in content["runs"]] == models
+    ((difference,),) = (one["differences"].values() for one in content["comparisons"])
+    figures = [run["groups"]["measured"]["mean"] for run in content["runs"]]
+    assert difference["measured"]["value"] == pytest.approx(figures[1] - figures[0], abs=1e-3)
+    assert main(["evaluate", *models, *flags, "--pooling", "mean", "cls"]) == 2
+    assert "--pooling takes one value if several models are compared" in capsys.readouterr().err
+
+
 def test_truncated_embeddings_are_evaluated_and_exported(tiny_encoders: Path, tatoeba: Path, tmp_path: Path):
     def runs(model: Path, *flags: str) -> list[dict[str, Any]]:
         file = tmp_path / f"results of {model.name} {flags}.json"

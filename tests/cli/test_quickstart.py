@@ -3,11 +3,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from page_reader import Page
 
 from hf_xsent.cli.main import main
-from hf_xsent.cli.quickstart_steps import django_catalogues, write_report
+from hf_xsent.cli.quickstart_steps import django_catalogues, search_examples, write_report
 from hf_xsent.errors import DataError
 
 RESULTS = {
@@ -17,7 +18,7 @@ RESULTS = {
     "held_out": {"de": 60, "und": 2},
     "accuracy": {"de": {"before": 10.0, "after": 90.0}, "und": {"before": 0.0, "after": 50.0}},
     "losses": [[20, 3.5], [40, 0.5]],
-    "search": [["Wo <b>?", "Where?", 0.5]],
+    "search": [["Wo <b>?", "Where?", 0.5, "Where?"], ["Wer?", "Where?", 0.4, "Who?"]],
     "seconds": 12,
 }
 
@@ -31,6 +32,23 @@ def test_the_report_is_one_page_that_needs_no_network(tmp_path: Path):
     assert "German" in text and "your pairs" in text
     assert "<my & encoder>" in text and "Wo <b>?" in text  # escaped in the page
     assert "$" not in text
+    assert "✓ right" in text and "✗ wrong: Who?" in text
+
+
+def test_examples_are_of_different_sentences_and_state_the_translation():
+    class Letters:
+        def encode(self, sentences: list[str]) -> np.ndarray:
+            return np.array([[one.count("0"), one.count("1"), one.count("2") + 0.1] for one in sentences])
+
+        def similarity(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+            return first @ second.T
+
+    targets = [f"the sentence with the number {number * 6} in it, and more" for number in "012"]
+    pairs = {code: ([f"{code} {one}" for one in targets], targets) for code in ("de", "fr", "sw")}
+    found = search_examples(Letters(), pairs)
+    assert [query[:2] for query, *_ in found] == ["de", "fr", "sw"]
+    assert {translation for *_, translation in found} == set(targets)
+    assert all(nearest == translation for _, nearest, _, translation in found)
 
 
 @pytest.mark.parametrize("losses", [[], [[20, 3.5]]])

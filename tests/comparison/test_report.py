@@ -128,7 +128,7 @@ def test_the_page_is_well_formed_and_needs_no_network(results: dict[str, Any]):
     page = Page(text)
     assert page.links == [] and "@import" not in text and "url(" not in text
     assert "default-src 'none'" in text
-    assert page.tags.count("table") == 3 and page.tags.count("script") == 1
+    assert page.tags.count("table") == 4 and page.tags.count("script") == 1
     for shown in ("Methods & <more>", "DAP <b>&", "90.50 ± 0.71", "German", "Kazakh", "killed by SIGKILL", "8 of 10"):
         assert shown in page.text
     assert {svg.get("aria-label") for svg in page.svgs} == {
@@ -137,6 +137,51 @@ def test_the_page_is_well_formed_and_needs_no_network(results: dict[str, Any]):
         *(f"Loss of translation ranking, {pooling} pooling" for pooling in ("mean", "cls")),
     }
     assert "/x" not in text  # places of this machine
+
+
+def test_no_winner_is_named_while_the_noise_is_not_known(results: dict[str, Any]):
+    """DAP is highest with one seed and without outcomes of test items."""
+    found = results["differences"]["tatoeba"]
+    assert found["best"] == {"method": "DAP <b>&", "pooling": "mean"}
+    assert {one["interval"] for one in found["others"]} == {None}
+    for text in (render_markdown(results), Page(render_page(results)).text):
+        assert "Highest: DAP <b>&, mean. Its noise is not known" in text and "Best:" not in text
+
+
+def _study_with_outcomes(folder: Path, shares: dict[str, list[float]]) -> dict[str, Any]:
+    """Three methods, each with seeds whose hits have these shares."""
+    tasks = {"tatoeba": {"data": "tatoeba"}}
+    runs = []
+    for method, seeds in shares.items():
+        for seed, share in enumerate(seeds):
+            run = Run(
+                folder / f"{method}{seed}", method, "mean", seed, "e", {"max_steps": 1}, tasks, {"tatoeba": "x"}, True
+            )
+            hits = np.random.default_rng(ord(method)).permutation(4000).reshape(2000, 2) < 4000 * share
+            score = {"mean": 100 * hits.mean()}
+            content = {
+                "groups": {"36": score},
+                "languages": {"deu": score},
+                "headings": {"mean": "mean"},
+                "main": "mean",
+            }
+            content |= {"identity": "x", "protocol": "accuracy@1", "members": {"36": ["deu"]}}
+            write_json(run.scores_file("tatoeba"), content)
+            np.savez(run.outcomes_file("tatoeba"), deu=hits)
+            runs.append(run)
+    return json.loads(json.dumps(collect(Study("S", "e", Budget("steps", 1), (), tasks, True), runs)))
+
+
+def test_a_winner_is_named_only_beyond_the_noise_of_items_and_seeds(tmp_path: Path):
+    clear = _study_with_outcomes(tmp_path / "clear", {"a": [0.80, 0.801], "b": [0.85, 0.851], "c": [0.7, 0.7]})
+    text = render_markdown(clear)
+    assert "Best: b, mean." in text and "No clear" not in text
+    assert re.search(r"\| a \| mean \| -\d\.\d+ \| -\d\.\d+ to -\d\.\d+ \| worse \|", text)
+    items = _study_with_outcomes(tmp_path / "items", {"a": [0.80], "b": [0.8008], "c": [0.7]})
+    assert "No clear winner: b, mean; a, mean differ by no more than noise." in render_markdown(items)
+    seeds = _study_with_outcomes(tmp_path / "seeds", {"a": [0.70, 0.88], "b": [0.85, 0.86]})
+    assert "No clear winner: b, mean; a, mean" in Page(render_page(seeds)).text
+    assert "| a | mean |" in render_markdown(seeds) and "within the noise" in render_markdown(seeds)
 
 
 def test_a_study_without_any_result_has_a_page_too(tmp_path: Path):

@@ -120,5 +120,7 @@ def test_the_command_writes_gaps_and_a_picture(
     picture = (tmp_path / "out" / "words.svg").read_text("utf-8")
     titles = [one.text for one in ET.fromstring(picture).iter() if one.text and one.text.endswith(("pca", "tsne"))]
     assert titles == ["xlm-roberta, pca", "xlm-roberta, tsne", "bert, pca", "bert, tsne"]
+    words = [one.text for one in ET.fromstring(picture).iter() if one.tag.endswith("title")]
+    assert words and all(any(map(str.isalnum, word)) for word in words)  # no punctuation
     assert main(command) == 0
     assert (tmp_path / "out" / "words.svg").read_text("utf-8") == picture

@@ -45,6 +45,24 @@ def test_no_other_threshold_is_better(scores: list[int], right: set[int]) -> Non
         assert at_threshold(mined, gold, float(threshold)).f1 <= best.f1 + 1e-9
 
 
+@pytest.mark.parametrize("share", [0.2, 0.5, 1.0])
+def test_a_part_of_the_gold_pairs_measures_the_precision_of_all(share: float) -> None:
+    rng = np.random.default_rng(0)
+    numbers = np.arange(1500)
+    targets = numbers.copy()
+    targets[:48] = np.roll(targets[:48], 1)  # 3.2% wrong pairs
+    order = rng.permutation(1500)
+    scores = np.linspace(1.4, 1.0, 1500)
+    mined = MinedPairs(numbers[order], targets[order], scores, scores, numbers, numbers)
+    gold = {(int(one), int(one)) for one in rng.choice(1500, int(share * 1500), replace=False)}
+    measured = at_threshold(mined, gold, 1.0, complete=False)
+    assert measured.precision == pytest.approx(96.8, abs=1.5)
+    assert measured.recall == pytest.approx(96.8, abs=2.5)
+    assert len(gold) <= measured.judged < len(gold) + 60
+    best = best_threshold(mined, gold, complete=False)
+    assert best.precision > 95 and best.f1 >= measured.f1
+
+
 def _write(folder: Path, gold: str = "z1\te2\n") -> None:
     (folder / "zh-en.dev.zh").write_text("z1\t你好\nz2\t猫\n", encoding="utf-8")
     (folder / "zh-en.dev.en").write_text("e1\tdog\ne2\thello\n", encoding="utf-8")

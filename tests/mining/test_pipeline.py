@@ -180,6 +180,18 @@ def test_gold_pairs_choose_the_threshold(files: tuple[Path, Path], tmp_path: Pat
     assert {row["source"] for row in _rows(tmp_path / "out.tsv")} == {f"a{i}" for i in range(40, 60)}
 
 
+def test_some_gold_pairs_choose_the_threshold_and_the_log_states_what_is_assumed(
+    files: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "gold.tsv").write_text("".join(f"a{i}\tb{i}\n" for i in range(40, 60, 4)))
+    settings = MiningSettings(calibrate=str(tmp_path / "gold.tsv"))
+    with caplog.at_level("INFO", "hf_xsent"):
+        mined = mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work", settings)
+    (message,) = (one.message for one in caplog.records if "threshold" in one.message)
+    assert mined is not None and 15 <= len(mined) <= 20
+    assert "precision 100.0, recall 100.0, F1 100.0, judged on the 5 of" in message and "assumes" in message
+
+
 def test_numbered_gold_may_name_lines_that_were_omitted(
     files: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -38,7 +38,7 @@ OTHER_VALUES: dict[str, dict[str, Any]] = {  # of each setting, one that is not 
         "masked_share": 0.5,
         "positions": "padded",
         "predicted_languages": ["de", "en"],
-        "restrict_vocabulary": True,
+        "restrict_vocabulary": False,
         "vocabulary_size": 50,
     },
     "momentum_contrast": {

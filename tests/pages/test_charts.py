@@ -49,6 +49,15 @@ def test_names_of_points_that_lie_together_do_not_lie_on_each_other():
     )
 
 
+def test_names_at_the_ends_of_curves_do_not_lie_on_each_other():
+    curves = {f"curve {number}": (number, [(0, 0), (10, 5 + number / 100)]) for number in range(6)}
+    svg = ElementTree.fromstring(curve_chart("ends", curves, "step", named=True))
+    places = [(float(text.get("x")), float(text.get("y"))) for text in svg.iter("text") if text.get("class") == "name"]
+    assert len(places) == 6
+    for number, (x, y) in enumerate(places):
+        assert all(abs(y - other_y) >= 13 or abs(x - other_x) >= 50 for other_x, other_y in places[:number])
+
+
 def test_no_points_are_an_empty_chart():
     ElementTree.fromstring(point_chart("t", [], "minutes"))
     ElementTree.fromstring(curve_chart("t", {}, "step"))

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
 from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead, export_sentence_transformer
-from hf_xsent.errors import ModelError, OutputError
+from hf_xsent.errors import ModelError, OutputError, RecipeError
+from hf_xsent.models import AlignmentForSentenceEmbedding
 from hf_xsent.publishing import sentence_transformer
 
 # Runs where hf_xsent cannot be imported.
@@ -134,6 +135,7 @@ def test_an_export_is_plain(encoder_folders: dict[str, Path], tmp_path: Path) ->
         "pooling_mode_cls_token": False,
         "pooling_mode_mean_tokens": True,
         "pooling_mode_max_tokens": False,
+        "pooling_mode_mean_sqrt_len_tokens": False,
     }
     assert json.loads((folder / "sentence_bert_config.json").read_text())["max_seq_length"] == 17
     assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == 17
@@ -319,3 +321,100 @@ def test_a_cut_export_states_its_width(encoder_folders: dict[str, Path], tmp_pat
     with pytest.raises(ModelError, match="^dim 33 does not exist: the embeddings of this model have 32 dimensions$"):
         export_sentence_transformer(model, tmp_path / "wide", tokenizer, dim=33)
     assert not (tmp_path / "wide").exists()
+
+
+# What servers read, by their sources
+
+
+def _flags_of_text_embeddings_inference(folder: Path) -> str:
+    """Return the pooling that text-embeddings-inference reads (router/src/lib.rs, get_backend_model_type, PoolConfig).
+
+    It reads 1_Pooling/config.json only. Versions up to 1.2 need all four flags; cls takes precedence over mean.
+    """
+    config = json.loads((folder / "1_Pooling" / "config.json").read_text())
+    flags = [
+        config[f"pooling_mode_{name}"] for name in ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
+    ]
+    assert all(isinstance(flag, bool) for flag in flags) and sum(flags) == 1
+    return "cls" if flags[0] else "mean" if flags[1] else "unsupported"
+
+
+def _pooling_of_vllm(folder: Path) -> tuple[str | None, bool]:
+    """Return pooling and normalisation that vLLM reads (vllm/transformers_utils/config.py, get_pooling_config)."""
+    modules = json.loads((folder / "modules.json").read_text())
+    paths = [one["path"] for one in modules if one["type"] == "sentence_transformers.models.Pooling"]
+    config = json.loads((folder / paths[0] / "config.json").read_text())
+    names = (
+        [config["pooling_mode"]]
+        if "pooling_mode" in config
+        else [key for key, value in config.items() if value is True]
+    )
+    types = [name.removeprefix("pooling_mode_").split("_", 1)[0].upper() for name in names]
+    found = [kind for kind in types if kind in ("CLS", "LAST", "MEAN")]
+    normalised = any(one["type"] == "sentence_transformers.models.Normalize" for one in modules)
+    return (found[-1] if found else None), normalised
+
+
+@pytest.mark.parametrize(("pooling", "normalize"), [("cls", True), ("mean", False), ("max", False)])
+def test_servers_read_the_pooling(
+    encoder_folders: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture, pooling: str, normalize: bool
+) -> None:
+    model, tokenizer = _model(encoder_folders["xlm-roberta"], pooling=pooling, normalize=normalize, max_length=30)
+    folder = export_sentence_transformer(model, tmp_path / "out", tokenizer, verify=False)
+    served = pooling != "max"
+    assert _flags_of_text_embeddings_inference(folder) == (pooling if served else "unsupported")
+    assert _pooling_of_vllm(folder) == (pooling.upper() if served else None, normalize)
+    assert [one.message.startswith("text-embeddings-inference and vLLM cannot") for one in caplog.records] == [True] * (
+        not served
+    )
+    # text-embeddings-inference: ModelConfig, STConfig; vLLM: get_sentence_transformer_tokenizer_config
+    config = json.loads((folder / "config.json").read_text())
+    assert config["architectures"] == ["XLMRobertaModel"] and isinstance(config["pad_token_id"], int)
+    assert config["model_type"] == "xlm-roberta" and "max_position_embeddings" in config and "id2label" not in config
+    transformer = json.loads((folder / "sentence_bert_config.json").read_text())
+    assert transformer["max_seq_length"] == 30 and transformer["do_lower_case"] is False
+    assert (folder / "tokenizer.json").is_file()
+
+
+def test_servers_read_the_widths_of_matryoshka(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    """vLLM refuses ``dimensions`` without is_matryoshka or matryoshka_dimensions (vllm/config/model.py)."""
+    tokenizer = AutoTokenizer.from_pretrained(encoder_folders["bert"])
+    model = AlignmentForSentenceEmbedding.from_backbone(
+        str(encoder_folders["bert"]), pooling="mean", objectives={"matryoshka": {"weight": 1.0, "dims": [32, 16, 8]}}
+    )
+    folder = export_sentence_transformer(model, tmp_path / "out", tokenizer)
+    config = AutoConfig.from_pretrained(folder)
+    assert config.is_matryoshka is True and config.matryoshka_dimensions == [8, 16, 32]
+    again = export_sentence_transformer(folder, tmp_path / "again")
+    assert AutoConfig.from_pretrained(again).matryoshka_dimensions == [8, 16, 32]
+    plain, _ = _model(encoder_folders["bert"])
+    folder = export_sentence_transformer(plain, tmp_path / "plain", tokenizer, verify=False)
+    assert not hasattr(AutoConfig.from_pretrained(folder), "is_matryoshka")
+    folder = export_sentence_transformer(plain, tmp_path / "cut", tokenizer, dim=8, verify=False)
+    assert AutoConfig.from_pretrained(folder).matryoshka_dimensions == [8, 32]
+
+
+def test_prompts_of_training_are_those_of_the_export(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    prompts = {"query": "query: ", "passage": "passage: "}
+    model, tokenizer = _model(encoder_folders["xlm-roberta"], prompts=prompts, default_prompt_name="query")
+    folder = export_sentence_transformer(model, tmp_path / "out", tokenizer)
+    theirs = SentenceTransformer(str(folder), device="cpu")
+    assert prompts.items() <= theirs.prompts.items() and theirs.default_prompt_name == "query"
+    vectors = SentenceEmbedder(model, tokenizer).encode(sentences)
+    without = SentenceEmbedder(model, tokenizer, prompt="").encode([f"query: {one}" for one in sentences])
+    np.testing.assert_allclose(vectors, without, atol=1e-6)
+    np.testing.assert_allclose(theirs.encode(sentences), vectors, atol=1e-5)
+    again = export_sentence_transformer(folder, tmp_path / "again")
+    for one in (folder, again):
+        assert json.loads((one / "config_sentence_transformers.json").read_text())["prompts"] == prompts
+    model.save_pretrained(tmp_path / "run")
+    tokenizer.save_pretrained(tmp_path / "run")
+    np.testing.assert_allclose(
+        SentenceEmbedder.from_pretrained(str(tmp_path / "run")).encode(sentences), vectors, atol=1e-5
+    )
+    with pytest.raises(RecipeError, match="default_prompt_name 'other' is not among the prompts: query, passage"):
+        _model(encoder_folders["xlm-roberta"], prompts=prompts, default_prompt_name="other")

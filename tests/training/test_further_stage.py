@@ -27,7 +27,8 @@ def _second(run: Run, **changes: Any) -> Run:
 
 
 def test_encoder_and_heads_start_as_the_earlier_stage_left_them(run: Run) -> None:
-    mix: dict[str, Any] = {"objectives": DAP | {"translation_language_modeling": 0.1}, "training_mlp": True}
+    whole = {RTL: {"weight": 0.8, "restrict_vocabulary": False}, "translation_language_modeling": 0.1}
+    mix: dict[str, Any] = {"objectives": DAP | whole, "training_mlp": True}
     run.start(**mix, languages=["de", "en", "fr"])
     model = XlmrWithRTLHead.from_backbone(str(run.out), max_length=24, languages=["de", "en", "fr"], **mix)
     learnt = load_file(run.out / "model.safetensors")

@@ -90,3 +90,15 @@ def test_it_travels_to_data_loader_workers(wordpiece_tokenizer: PreTrainedTokeni
     again = pickle.loads(pickle.dumps(collator))
     for name, tensor in collator(EXAMPLES).items():
         assert torch.equal(again(EXAMPLES)[name], tensor)
+
+
+def test_a_prompt_precedes_each_sentence_and_has_no_words(wordpiece_tokenizer: PreTrainedTokenizerFast) -> None:
+    prompt = "the chair "
+    plain = PairCollator(wordpiece_tokenizer, 32, links=True)(LINKED[:2])
+    batch = PairCollator(wordpiece_tokenizer, 32, links=True, prompt=prompt)(LINKED[:2])
+    pieces = len(wordpiece_tokenizer(prompt, add_special_tokens=False)["input_ids"])
+    expected = wordpiece_tokenizer([prompt + one["target"] for one in LINKED[:2]], padding=True, return_tensors="pt")
+    assert torch.equal(batch["target_input_ids"], expected["input_ids"])
+    assert (batch["target_words"][:, 1 : pieces + 1] == -1).all()
+    assert torch.equal(batch["target_words"][:, pieces + 1 :], plain["target_words"][:, 1:])
+    assert torch.equal(batch["links"], plain["links"])

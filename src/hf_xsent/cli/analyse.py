@@ -106,6 +106,7 @@ def _panels(embedder: SentenceEmbedder, texts: dict[str, list[str]], name: str, 
     from hf_xsent.pages.scatter import Panel
 
     sentences = [(language, text) for language, some in texts.items() for text in some]
-    words = word_vectors(embedder, [text for _, text in sentences], embedder.view.layer, pieces)
+    found = word_vectors(embedder, [text for _, text in sentences], embedder.view.layer, pieces)
+    words = found.without_punctuation()
     groups = [sentences[number][0] for number in words.sentences]
     return [Panel(f"{name}, {method}", project(words.vectors, method), words.texts, groups) for method in PROJECTIONS]

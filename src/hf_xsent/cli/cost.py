@@ -39,9 +39,8 @@ def run(arguments: argparse.Namespace) -> None:
     bitext = load_bitext(arguments.data)
     pairs = [bitext[number] for number in range(min(arguments.pairs, len(bitext)))]
     check_methods(arguments.methods, pairs)
-    costs = training_cost(
-        arguments.model, pairs, arguments.methods, arguments.max_length, arguments.repeats, arguments.device
-    )
+    measured = (arguments.methods, arguments.max_length, arguments.repeats, arguments.device)
+    costs = training_cost(arguments.model, pairs, *measured, corpus=bitext)
     first = costs[0]
     rows = [
         [one.method, one.forward_gflops, one.training_ms, one.training_ms / first.training_ms, one.encoding_ms]

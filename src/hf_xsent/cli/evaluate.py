@@ -5,6 +5,7 @@ hf-xsent evaluate runs/mine --tasks tatoeba,bucc,sts17,sts22 --data benchmarks  
 hf-xsent evaluate xlm-roberta-base --tasks tatoeba,sts17 --data tatoeba=mteb/tatoeba-bitext-mining sts17=data/sts17
 hf-xsent evaluate xlm-roberta-base --tatoeba data/tatoeba --layers 0-12 --pooling mean,cls   # encodes once
 hf-xsent evaluate runs/mine --tatoeba data/tatoeba --dim 384 128 64
+hf-xsent evaluate runs/a runs/b --tatoeba data/tatoeba   # one table with differences and 95% confidence intervals
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from hf_xsent.errors import RecipeError, nearest
 if TYPE_CHECKING:
     from hf_xsent.evaluation.report import Report
     from hf_xsent.evaluation.task import EvaluationTask
+    from hf_xsent.models.embedder import SentenceEmbedder
+    from hf_xsent.models.sentence_encoder import View
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags without loading torch."""
     add = parser.add_argument
-    add("model", help="Evaluate this model: a folder or a Hub id.")
+    models = "Evaluate this model: a folder or a Hub id. With several, compare the others with the first."
+    add("model", nargs="+", help=models)
     add("--tasks", nargs="+", metavar="TASK", help="Tasks: tatoeba, bucc, sts17, sts22. (default: those of --data)")
     data = "Folder or Hub id of a task, or one folder with a folder per task."
     add("--data", nargs="+", default=[], metavar="[TASK=]SOURCE", help=data)
@@ -49,26 +53,54 @@ def run(arguments: argparse.Namespace) -> None:
     tasks = _tasks(arguments)
     layers = None if arguments.layers is None else _layers(_names(arguments.layers))
 
-    import torch
+    if len(arguments.model) > 1:
+        return _compare(arguments, tasks, layers)
 
     from hf_xsent.evaluation.runner import describe, evaluate_tasks
+
+    (model,) = arguments.model
+    embedder = _open(arguments, model)
+    views = _views(arguments, embedder, layers)
+    done = evaluate_tasks(embedder, tasks, describe(embedder, model), views, arguments.dim, arguments.output)
+    for task, reports in done:
+        print(_text(task, reports, sweep=layers is not None and len(layers) > 1), end="\n\n", flush=True)
+
+
+def _compare(arguments: argparse.Namespace, tasks: list[EvaluationTask], layers: list[int] | None) -> None:
+    """Measure each model in one view, then print the table of each task."""
+    for flag, values in (("pooling", arguments.pooling), ("layers", layers), ("dim", arguments.dim)):
+        if len(values or []) > 1:
+            raise RecipeError(f"--{flag} takes one value if several models are compared, not {len(values or [])}")
+
+    from hf_xsent.evaluation.comparing import compare_models
+
+    def measured(model: str) -> tuple[SentenceEmbedder, list[View]]:
+        embedder = _open(arguments, model)
+        return embedder, _views(arguments, embedder, layers)
+
+    for one in compare_models(arguments.model, measured, tasks, arguments.dim, arguments.output):
+        print(one.table(), end="\n\n", flush=True)
+
+
+def _open(arguments: argparse.Namespace, model: str) -> SentenceEmbedder:
+    import torch
+
     from hf_xsent.models.embedder import SentenceEmbedder
+
+    dtype = getattr(torch, arguments.dtype)
+    return SentenceEmbedder.from_pretrained(
+        model, max_length=arguments.max_length, dtype=dtype, device=arguments.device
+    )
+
+
+def _views(arguments: argparse.Namespace, embedder: SentenceEmbedder, layers: list[int] | None) -> list[View]:
     from hf_xsent.models.sentence_encoder import View
 
-    embedder = SentenceEmbedder.from_pretrained(
-        arguments.model,
-        max_length=arguments.max_length,
-        dtype=getattr(torch, arguments.dtype),
-        device=arguments.device,
-    )
-    views = [
+    return [
         View(layer, pooling)
         for pooling in _names(arguments.pooling or [embedder.pooling])
         for layer in ([embedder.view.layer] if layers is None else layers)
     ]
-    done = evaluate_tasks(embedder, tasks, describe(embedder, arguments.model), views, arguments.dim, arguments.output)
-    for task, reports in done:
-        print(_text(task, reports, sweep=layers is not None and len(layers) > 1), end="\n\n", flush=True)
 
 
 def _text(task: EvaluationTask, reports: list[Report], sweep: bool) -> str:

@@ -41,14 +41,12 @@ def add_settings(parser: Any, title: str, *kinds: type, prefix: str = "", hidden
 
 def one_source(arguments: argparse.Namespace, **links: Any) -> BitextSource:
     """Return the one file of pairs that ``pairs``, ``--language`` and ``--columns`` name."""
+    from hf_xsent.data.readers.columns import parse_columns
     from hf_xsent.data.readers.sources import resolve_sources
     from hf_xsent.errors import RecipeError
 
-    columns = None
-    if arguments.columns:
-        left, right = (int(one) if one.isdecimal() else one for one in arguments.columns)
-        columns = (left, right)
-    sources = resolve_sources({arguments.language: arguments.pairs}, columns=columns, **links)[arguments.language]
+    data, columns = {arguments.language: arguments.pairs}, parse_columns(arguments.columns)
+    sources = resolve_sources(data, columns=columns, **links)[arguments.language]
     if len(sources) > 1:
         raise RecipeError(f"{arguments.pairs} matches {len(sources)} files: give one file per run")
     return sources[0]

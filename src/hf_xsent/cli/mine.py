@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     directions = ("max", "forward", "backward", "intersection")
     add("--candidates", default="max", choices=directions, help="Take the pairs of these directions of search.")
     add("--threshold", type=float, help="Minimum score of a pair; 1.06 is usual for ratio. (default: none)")
-    gold = "Choose the threshold with the best F1 on this TSV of all gold pairs (texts or line numbers)."
+    gold = "Choose the threshold with the best F1 on this TSV of some gold pairs (texts or line numbers)."
     add("--calibrate", metavar="GOLD", help=gold)
     add("--top", type=int, help="Write the N best pairs. (default: all)")
     add("--plot", metavar="FILE", help="Plot the histogram of scores to this SVG file.")

@@ -25,9 +25,9 @@ from hf_xsent.evaluation.report import render_table
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
 from hf_xsent.files import write_json
 from hf_xsent.logs import quiet_logs
-from hf_xsent.models.dap import XlmrWithRTLHead
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import load_config, load_tokenizer, quiet_loading
+from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.pages.charts import bar_chart, curve_chart
 from hf_xsent.pages.html import Cell, Table, legend, page
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
@@ -41,6 +41,7 @@ OBJECTIVES = {"translation_ranking": {"symmetric": True}}  # works without a mas
 NEW_ENCODER: dict[str, Any] = {"max_steps": 300, "learning_rate": 2e-3, "per_device_train_batch_size": 128}
 PRETRAINED_ENCODER: dict[str, Any] = {"max_steps": 100, "learning_rate": 5e-5, "per_device_train_batch_size": 32}
 SHORT = 5  # --short trains a fifth of the steps
+EXAMPLE_LENGTH = 40
 BEFORE_AND_AFTER = "before training", "after training"
 
 
@@ -62,7 +63,9 @@ def run_quickstart(arguments: argparse.Namespace) -> dict[str, Any]:
 
     _heading("2. Preparing the encoder")
     start = arguments.model or new_encoder(train, output / "start")
-    model = XlmrWithRTLHead.from_backbone(start, pooling=POOLING, max_length=MAX_LENGTH, objectives=OBJECTIVES)
+    model = SentenceEncoderForPreTraining.from_backbone(
+        start, pooling=POOLING, max_length=MAX_LENGTH, objectives=OBJECTIVES
+    )
     tokenizer = load_tokenizer(start)
     print(f"{start}: {model.num_parameters() / 1e6:.1f} million parameters")
 
@@ -79,7 +82,7 @@ def run_quickstart(arguments: argparse.Namespace) -> dict[str, Any]:
     with quiet_loading():
         plain = SentenceTransformer(str(exported), device="cpu", local_files_only=True)
     search = search_examples(plain, pairs)
-    print(render_table(["query", "nearest neighbour", "cosine"], search))
+    print(render_table(["query", "nearest neighbour", "cosine", ""], _marked(search)))
 
     results = {
         "model": start,
@@ -158,11 +161,33 @@ def accuracy_table(before: dict[str, RetrievalAccuracy], after: dict[str, Retrie
 
 
 def search_examples(model: SentenceTransformer, pairs: dict[str, tuple[list[str], list[str]]]) -> list[list[Any]]:
-    """Find the nearest held-out target sentence for one held-out sentence per language."""
+    """Find the nearest held-out target for one held-out sentence per language: query, found, cosine, translation."""
     targets = sorted({target for _, targets in pairs.values() for target in targets})
-    queries = [max(sources, key=lambda text: (len(text) < 60, len(text))) for sources, _ in pairs.values()]
-    scores = model.similarity(model.encode(queries), model.encode(targets))
-    return [[query, targets[int(row.argmax())], float(row.max())] for query, row in zip(queries, scores, strict=True)]
+    queries = list(_different_pairs(pairs))
+    scores = model.similarity(model.encode([query for query, _ in queries]), model.encode(targets))
+    return [
+        [query, targets[int(row.argmax())], float(row.max()), translation]
+        for (query, translation), row in zip(queries, scores, strict=True)
+    ]
+
+
+def _different_pairs(pairs: dict[str, tuple[list[str], list[str]]]) -> Iterator[tuple[str, str]]:
+    """Yield a pair per language, of about 40 characters, whose target no earlier language has, if there is one."""
+    used: set[str] = set()
+    for sources, targets in pairs.values():
+        both = list(zip(sources, targets, strict=True))
+        unused = [pair for pair in both if pair[1] not in used] or both
+        chosen = min(unused, key=lambda pair: abs(len(pair[0]) - EXAMPLE_LENGTH))
+        used.add(chosen[1])
+        yield chosen
+
+
+def _marked(search: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    return [[query, found, cosine, _mark(found == translation)] for query, found, cosine, translation in search]
+
+
+def _mark(right: bool) -> str:
+    return "✓ right" if right else "✗ wrong"
 
 
 def write_report(path: Path, results: Mapping[str, Any]) -> None:
@@ -174,7 +199,15 @@ def write_report(path: Path, results: Mapping[str, Any]) -> None:
     curve = "<p>Too few steps for a curve.</p>"
     if len(losses) > 1:
         curve = curve_chart("Training loss by step", {"loss": (1, losses)}, "step", from_zero=True)
-    search = [[Cell(query), Cell(found), Cell(f"{cosine:.2f}", cosine)] for query, found, cosine in results["search"]]
+    search = [
+        [
+            Cell(query),
+            Cell(found),
+            Cell(f"{cosine:.2f}", cosine),
+            Cell(_mark(found == translation) + ("" if found == translation else f": {translation}")),
+        ]
+        for query, found, cosine, translation in results["search"]
+    ]
     body = template.substitute(
         before=f"{before:.1f}",
         after=f"{after:.1f}",
@@ -187,7 +220,7 @@ def write_report(path: Path, results: Mapping[str, Any]) -> None:
         key=legend({name: number for number, name in enumerate(BEFORE_AND_AFTER)}),
         bars=bar_chart("Accuracy before and after training, by language", bars, BEFORE_AND_AFTER),
         curve=curve,
-        search=Table(["Query", "Nearest", "Cosine"], search).html(sortable=False),
+        search=Table(["Query", "Nearest", "Cosine", "Translation"], search).html(sortable=False),
     )
     path.write_text(page("hf-xsent quickstart", body, ":root { --s0: #98a3ae; --s1: #3d7be6; }\n"), encoding="utf-8")
 
@@ -196,7 +229,9 @@ def _name(code: str) -> str:
     return "your pairs" if code == "und" else find_language(code).name
 
 
-def _train(arguments: argparse.Namespace, model: XlmrWithRTLHead, train: Bitext, tokenizer: Any) -> AlignmentTrainer:
+def _train(
+    arguments: argparse.Namespace, model: SentenceEncoderForPreTraining, train: Bitext, tokenizer: Any
+) -> AlignmentTrainer:
     settings = dict(PRETRAINED_ENCODER if arguments.model else NEW_ENCODER)
     steps = arguments.steps or settings["max_steps"]
     settings["max_steps"] = max(1, steps // SHORT) if arguments.short else steps

@@ -12,6 +12,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import torch
 import yaml
 
@@ -21,7 +22,7 @@ from hf_xsent.comparison.tasks import read_task
 from hf_xsent.errors import HfXsentError
 from hf_xsent.evaluation.report import versions
 from hf_xsent.evaluation.runner import describe
-from hf_xsent.files import lock, write_json
+from hf_xsent.files import lock, write_json, writing
 from hf_xsent.logs import quiet_logs
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -72,7 +73,7 @@ def measure(run: Run) -> None:
     for name in missing:
         task = read_task(name, run.tasks[name], run.folder.parents[1] / "cache")
         started, cpu_started = time.perf_counter(), time.process_time()
-        scores = task.score(encoder.encode)
+        scores, outcomes = task.measure(encoder.encode)
         content = {
             "task": name,
             "protocol": task.protocol,
@@ -81,10 +82,13 @@ def measure(run: Run) -> None:
             "identity": task.fingerprint,
             "settings": settings,
             **asdict(scores),
+            "members": outcomes.groups,
             "seconds": round(time.perf_counter() - started, 3),
             "cpu_seconds": round(time.process_time() - cpu_started, 3),
             "versions": versions(),
         }
+        with writing(run.outcomes_file(name)) as part, part.open("wb") as file:
+            np.savez_compressed(file, **outcomes.rows)  # type: ignore[arg-type]  # the names of the arrays
         write_json(run.scores_file(name), content)
 
 

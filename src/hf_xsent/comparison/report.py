@@ -14,10 +14,13 @@ from hf_xsent.comparison.tables import (
     Results,
     column_name,
     cost_table,
+    difference_table,
     finished,
     mean_and_sd_of,
+    name_of,
     state_table,
     task_table,
+    winners,
 )
 from hf_xsent.data.languages import find_language
 from hf_xsent.errors import HfXsentError
@@ -45,6 +48,9 @@ def render_markdown(results: Results) -> str:
             note = f" {PUBLISHED_NOTE}" if task in results["published"] else ""
             about_task = f"{markdown_text(about['protocol'])}.{note}"
             parts += [f"## {markdown_text(task)}", about_task, task_table(results, task).markdown()]
+            parts += [verdict(results, task)] + [
+                table.markdown() for table in [difference_table(results, task)] if table.rows
+            ]
     for title, table in (("Cost of training", cost_table(results)), ("Unfinished runs", state_table(results))):
         if table.rows:
             parts += [f"## {title}", table.markdown()]
@@ -81,13 +87,12 @@ def describe(results: Results) -> str:
 
 def _summary(results: Results) -> str:
     """Render the description, the best method of each task, and the cost of all runs."""
-    best = []
+    best: list[str] = []
     for task, about in results["tasks"].items():
-        scored = {name_of(row): _headline(results, row, task)[0] for row in finished(results)}
-        if scored:
-            name = max(scored, key=lambda name: scored[name])
-            words = f"{task}, {column_name(about, about['columns'][0])}: best method, {name}"
-            best.append(f"<div><strong>{scored[name]:.2f}</strong><span>{escape(words)}</span></div>")
+        scores = [_headline(results, row, task)[0] for row in finished(results)]
+        if scores:
+            words = f"{task}, {column_name(about, about['columns'][0])}. {verdict(results, task)}"
+            best.append(f"<div><strong>{max(scores):.2f}</strong><span>{escape(words)}</span></div>")
     runs = results["runs"]
     done = sum(run["state"] == "finished" for run in runs)
     minutes = sum(run["cost"].get("cpu_seconds", 0) for run in runs) / 60
@@ -99,9 +104,17 @@ def _summary(results: Results) -> str:
     return f'<p>{escape(describe(results))}</p>\n<div class="figures">\n{"".join(best)}\n{counts}\n</div>'
 
 
-def name_of(row: Mapping[str, Any]) -> str:
-    """Name a method with its pooling."""
-    return f"{row['method']}, {row['pooling']}"
+def verdict(results: Results, task: str) -> str:
+    """Name the best method, or say that the noise does not allow it."""
+    names, known = winners(results, task)
+    if not names:
+        return ""
+    first, *others = names
+    if not others:
+        return f"Best: {first}."
+    if known:
+        return f"No clear winner: {'; '.join((first, *others))} differ by no more than noise."
+    return f"Highest: {first}. Its noise is not known: train more seeds."
 
 
 def _headline(results: Results, row: Mapping[str, Any], task: str) -> tuple[float, float]:
@@ -128,12 +141,23 @@ def _task_section(results: Results, task: str, methods: Mapping[str, int]) -> st
     parts = [
         f"<p>{escape(about['protocol'])}.{' ' + PUBLISHED_NOTE if task in results['published'] else ''}</p>",
         task_table(results, task).html(),
+        _differences(results, task),
         f"<h3>Cost against accuracy: {escape(first)}</h3>",
         point_chart(f"{task}: cost against accuracy", marks, "CPU minutes of training"),
         _plot(results, task),
         *_bars(rows, task, about["main"], methods),
     ]
     return _section(task, "\n".join(parts))
+
+
+def _differences(results: Results, task: str) -> str:
+    """Render the differences to the best method."""
+    table = difference_table(results, task)
+    if not table.rows:
+        return ""
+    best = name_of(results["differences"][task]["best"])
+    note = "The interval covers the noise of test items (paired bootstrap) and of seeds."
+    return f"<h3>Differences to {escape(best)}</h3>\n<p>{escape(verdict(results, task))} {note}</p>\n{table.html()}"
 
 
 def _plot(results: Results, task: str) -> str:

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from hf_xsent.comparison.differences import differences_to_best
 from hf_xsent.comparison.runs import LOCATION_KEYS, Run
 from hf_xsent.comparison.study import Study
 from hf_xsent.comparison.tasks import MEASURED
@@ -18,13 +19,19 @@ def collect(study: Study, runs: Sequence[Run]) -> dict[str, Any]:
     """Return the content of a report as data."""
     records = [_record(run) for run in runs]
     summary = [_summary(some) for some in _by_seed(records)]
+    tasks = {name: _task(name, study.tasks[name], records) for name in study.tasks}
     return {
         "title": study.title,
         "model": study.model,
         "budget": {study.budget.unit: study.budget.amount},
-        "tasks": {name: _task(name, study.tasks[name], records) for name in study.tasks},
+        "tasks": tasks,
         "summary": summary,
         "published": _published(study.tasks, records),
+        "differences": {
+            name: differences_to_best(name, about["columns"][0], summary, runs)
+            for name, about in tasks.items()
+            if about["columns"]
+        },
         "runs": records,
         "plot": study.plot,
         "versions": versions(),

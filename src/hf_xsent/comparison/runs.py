@@ -9,8 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hf_xsent.data.bitext import resolve_sources
 from hf_xsent.data.readers.sources import source_files
+from hf_xsent.evaluation.task import Outcomes
 from hf_xsent.files import digest, file_digest, is_local, write_json
 from hf_xsent.training.callbacks import METRICS_FILE
 
@@ -81,6 +84,18 @@ class Run:
         """Read the scores on a task, if they were measured on the task's current sentences."""
         content = _read_json(self.scores_file(task))
         return content if content is not None and content["identity"] == self.identities[task] else None
+
+    def outcomes_file(self, task: str) -> Path:
+        """Return the file of the outcomes of all test items."""
+        return self.folder / "scores" / f"{task}.npz"
+
+    def outcomes(self, task: str) -> Outcomes | None:
+        """Read the outcomes of all test items, if they were saved with the scores."""
+        scores = self.scores(task)
+        if scores is None or "members" not in scores or not self.outcomes_file(task).is_file():
+            return None
+        with np.load(self.outcomes_file(task), allow_pickle=False) as file:
+            return Outcomes({name: file[name] for name in file.files}, scores["members"])
 
     def metrics(self) -> list[dict[str, Any]]:
         """Read the lines that training has logged."""

@@ -32,6 +32,32 @@ def task_table(results: Results, task: str) -> Table:
     return Table(["method", "pooling", "seeds", *headings], [*ours, *quoted], len(quoted))
 
 
+def difference_table(results: Results, task: str) -> Table:
+    """List the difference of each method to the best one, with its 95% interval."""
+    rows = []
+    for one in results["differences"].get(task, {}).get("others", []):
+        interval = one["interval"]
+        shown = "not known" if interval is None else f"{interval[0]:+.2f} to {interval[1]:+.2f}"
+        verdict = "" if interval is None else "worse" if interval[1] < 0 else "within the noise"
+        difference = Cell(f"{one['difference']:+.2f}", one["difference"])
+        rows.append([Cell(one["method"]), Cell(one["pooling"]), difference, Cell(shown), Cell(verdict)])
+    return Table(["method", "pooling", "difference", "95% interval", "verdict"], rows)
+
+
+def winners(results: Results, task: str) -> tuple[list[str], bool]:
+    """Name the best method and those within its noise; return whether the noise of all differences is known."""
+    found = results["differences"].get(task)
+    if not found:
+        return [], True
+    near = [one for one in found["others"] if one["interval"] is None or one["interval"][1] >= 0]
+    return [name_of(one) for one in (found["best"], *near)], all(one["interval"] is not None for one in near)
+
+
+def name_of(row: Mapping[str, Any]) -> str:
+    """Name a method with its pooling."""
+    return f"{row['method']}, {row['pooling']}"
+
+
 def column_name(about: Mapping[str, Any], column: Sequence[str]) -> str:
     """Name a column, such as: mean of 36."""
     group, name = column

@@ -29,6 +29,11 @@ class RetrievalTask(TatoebaTask):
     title: ClassVar[str] = "Retrieval"
 
 
+def task_class(name: str) -> type[EvaluationTask]:
+    """Return the class of a task."""
+    return RetrievalTask if name == RetrievalTask.name else TASKS[name]
+
+
 def read_task(name: str, options: Mapping[str, Any], cache_dir: Path) -> EvaluationTask:
     """Load a task's test set; ``check_tasks`` has checked the options."""
     if name == "retrieval":

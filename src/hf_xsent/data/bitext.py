@@ -14,9 +14,11 @@ import numpy.typing as npt
 from hf_xsent.data import cache
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.cleaning.rules import CleaningReport, CleaningRules
+from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.formats import OnError, check_source, read_pairs
 from hf_xsent.data.readers.negatives import parse_negatives
 from hf_xsent.data.readers.sources import Bitexts, BitextSource, resolve_sources
+from hf_xsent.data.swapped_columns import warn_of_swapped_columns
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest
 
@@ -33,7 +35,7 @@ def load_bitext(
     data: Bitexts,
     *,
     target_language: str = "en",
-    columns: tuple[int | str, int | str] | None = None,
+    columns: Columns | Mapping[str, Columns] | None = None,
     cleaning: CleaningRules | None = CleaningRules(),  # noqa: B008 - frozen
     on_error: OnError = "raise",
     cache_dir: str | PathLike[str] | None = None,
@@ -50,7 +52,7 @@ def load_bitext(
         the files of all language codes. Other paths without a language get the code ``und`` (undetermined). All files
         and codes are checked before any pair is read.
     columns: source and target column, as names or as numbers from 0; by default they are found by name, or are the
-        first two of a TSV.
+        first two of a TSV. A mapping from language or file name to such columns gives each file its own.
     cleaning: rules that remove pairs; None removes none.
     on_error: ``raise`` the error of the first bad row, or ``skip`` and count bad rows.
     max_pairs: retain N pairs of each language that pass cleaning.
@@ -76,9 +78,15 @@ def load_bitext(
     folders = {language: entry.folder(root) for language, entry in entries.items()}
     counts = {name: found for name, folder in folders.items() if (found := cache.read_counts(folder)) is not None}
     missing = [language for language in folders if language not in counts]
+    for source in sources.get("und", []):
+        logger.info(
+            "%s: no language is stated, so its code is und; write de=%s if it is German", source.path, source.path
+        )
     for language in missing:
         for source in sources[language]:
             check_source(source, on_error)
+    for source in (one for found in sources.values() for one in found):
+        warn_of_swapped_columns(source)
     for language in missing:
         counts[language] = cache.build(entries[language], folders[language])
     report = CleaningReport({language: counts[language] for language in folders})

@@ -48,6 +48,22 @@ def identify_language(texts: Iterable[str]) -> str | None:
     return code if most and sure else None
 
 
+def has_frequent_words(code: str) -> bool:
+    """Return whether the frequent words of a language are known."""
+    return code in _frequent_words()
+
+
+def frequent_word_share(texts: Iterable[str], code: str) -> float:
+    """Return the share of words that are frequent words of a language.
+
+    >>> round(frequent_word_share(["The dog is in the garden."], "en"), 2)
+    0.67
+    """
+    words = [word.casefold() for word in _WORD.findall(_beginning(texts))]
+    frequent = _frequent_words()[code]
+    return sum(word in frequent for word in words) / max(1, len(words))
+
+
 def _beginning(texts: Iterable[str]) -> str:
     parts, length = [], 0
     for text in texts:

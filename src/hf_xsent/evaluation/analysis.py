@@ -84,6 +84,11 @@ class WordVectors:
     sentences: np.ndarray  # index of the sentence of each
     vectors: np.ndarray
 
+    def without_punctuation(self) -> WordVectors:
+        """Return the words that have a letter or a digit."""
+        named = [place for place, text in enumerate(self.texts) if any(map(str.isalnum, text))]
+        return WordVectors([self.texts[place] for place in named], self.sentences[named], self.vectors[named])
+
 
 def sample_words(sentences: Iterable[str], count: int) -> list[str]:
     """Sample distinct words, at most all, in proportion to their frequency in the sentences (WACSE, figure 1)."""

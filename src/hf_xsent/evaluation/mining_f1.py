@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from hf_xsent.data.benchmarks.bucc import TRAINING_SPLITS, BuccSet, find_bucc, split_order
 from hf_xsent.errors import DataError
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Figures, Scores, means
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Figures, Outcomes, Scores, means
 from hf_xsent.mining.calibration import at_threshold, best_threshold
 from hf_xsent.mining.margin import MinedPairs, mine_bitext
 
@@ -47,7 +49,7 @@ class BuccTask(EvaluationTask):
         """Return sentences and gold pairs."""
         return one.pair, one.split, *one.sources, *one.targets, *map(str, sorted(one.gold))
 
-    def score(self, encode: Encode) -> Scores:
+    def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure F1 of each set at its pair's threshold and, with several pairs, at those of the other pairs."""
         mined = [mine_bitext(encode(one.sources), encode(one.targets), _K) for one in self.sets]
         chosen = self._thresholds(mined)
@@ -55,14 +57,16 @@ class BuccTask(EvaluationTask):
         own: dict[str, Figures] = {}
         transferred: dict[str, Figures] = {}
         groups: dict[str, list[str]] = {}
+        rows: dict[str, np.ndarray] = {}
         for one, pairs in zip(self.sets, mined, strict=True):
             for pair, (split, threshold) in chosen.items():
-                measured = at_threshold(pairs, one.gold, threshold)
+                measured, outcomes = at_threshold(pairs, one.gold, threshold), _outcomes(one, pairs.above(threshold))
                 figures = {key: len(one.gold) if key == "gold" else getattr(measured, key) for key in self.headings}
                 name = f"{one.pair} {one.split}"
                 if pair != one.pair:
-                    transferred[f"{name} ({pair})"] = figures
-                    groups.setdefault(f"others, {one.split} ({pair})", []).append(f"{name} ({pair})")
+                    name += f" ({pair})"
+                    transferred[name] = figures
+                    groups.setdefault(f"others, {one.split} ({pair})", []).append(name)
                 else:
                     name += "" if split == one.split else f" ({split})"
                     own[name] = figures
@@ -70,7 +74,14 @@ class BuccTask(EvaluationTask):
                         groups.setdefault(f"4 pairs, {one.split}", []).append(name)
                     if one.split == last:
                         groups.setdefault("measured", []).append(name)
-        return Scores(own | transferred, means(own | transferred, groups))
+                rows[name] = outcomes
+        return Scores(own | transferred, means(own | transferred, groups)), Outcomes(rows, groups)
+
+    @staticmethod
+    def figure(rows: np.ndarray) -> np.ndarray:
+        """Compute F1 from the correct, found and gold pairs of source sentences."""
+        correct, found, gold = np.moveaxis(rows.sum(-2), -1, 0)
+        return 200 * correct / np.maximum(1, found + gold)
 
     def _thresholds(self, mined: Sequence[MinedPairs]) -> dict[str, tuple[str, float]]:
         """Return each pair's training split (without one, its earliest) and the best threshold on it."""
@@ -83,3 +94,14 @@ class BuccTask(EvaluationTask):
             if one.pair not in chosen:
                 chosen[one.pair] = one.split, best_threshold(pairs, one.gold).threshold
         return {one.pair: chosen[one.pair] for one in self.sets}
+
+
+def _outcomes(one: BuccSet, found: MinedPairs) -> np.ndarray:
+    """Return the number of correct, found and gold pairs of each source sentence."""
+    rows = np.zeros((len(one.sources), 3), dtype=np.int64)
+    for source, target in found.rows("source", "target"):
+        rows[source, 0] += (source, target) in one.gold
+        rows[source, 1] += 1
+    for source, _ in one.gold:
+        rows[source, 2] += 1
+    return rows

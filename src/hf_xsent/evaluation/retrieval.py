@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from hf_xsent.data.benchmarks.tatoeba import TatoebaSet, load_tatoeba, tatoeba_groups
 from hf_xsent.errors import DataError
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Figures, Scores, means
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Figures, Outcomes, Scores, means, measured_groups
 from hf_xsent.mining.neighbours import nearest_both_ways
 from hf_xsent.models.encodes import SupportsEncode
 
@@ -26,6 +26,12 @@ class RetrievalAccuracy:
     backward: float  # target → source, en→xx
     pairs: int
 
+    @classmethod
+    def of(cls, hits: np.ndarray) -> RetrievalAccuracy:
+        """Average the hits of each direction (N × 2)."""
+        forward, backward = (100 * float(side.sum() / len(side)) for side in hits.T)
+        return cls(forward, backward, len(hits))
+
     @property
     def mean(self) -> float:
         """Return the mean of both directions."""
@@ -34,19 +40,23 @@ class RetrievalAccuracy:
 
 def accuracy_at_1(source: np.ndarray, target: np.ndarray) -> RetrievalAccuracy:
     """Measure how often the nearest neighbour of ``source[i]`` is ``target[i]``, and the reverse."""
+    return RetrievalAccuracy.of(translations_found(source, target))
+
+
+def translations_found(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Return for each pair whether source finds target, and whether target finds source (N × 2)."""
     if len(source) != len(target) or len(source) == 0:
         raise DataError(f"retrieval needs pairs: got {len(source)} source and {len(target)} target vectors")
     source, target = (np.asarray(side, dtype=np.float32) for side in (source, target))
     lines = [np.flatnonzero(side.any(1)) for side in (source, target)]  # zero vectors have no cosine and count as wrong
+    hits = np.zeros((len(source), 2), dtype=bool)
     if not all(map(len, lines)):
-        return RetrievalAccuracy(0.0, 0.0, len(source))
+        return hits
     of_source, of_target = nearest_both_ways(source[lines[0]], target[lines[1]], k=1)
     nearest_target, nearest_source = lines[1][of_source.indices[:, 0]], lines[0][of_target.indices[:, 0]]
-    return RetrievalAccuracy(
-        forward=100 * float((_first_equal(target)[nearest_target] == lines[0]).sum() / len(source)),
-        backward=100 * float((_first_equal(source)[nearest_source] == lines[1]).sum() / len(target)),
-        pairs=len(source),
-    )
+    hits[lines[0], 0] = _first_equal(target)[nearest_target] == lines[0]
+    hits[lines[1], 1] = _first_equal(source)[nearest_source] == lines[1]
+    return hits
 
 
 def _first_equal(vectors: np.ndarray) -> np.ndarray:
@@ -99,10 +109,18 @@ class TatoebaTask(EvaluationTask):
         """Return language and sentences."""
         return one.language, *one.sources, *one.targets
 
-    def score(self, encode: Encode) -> Scores:
+    def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure accuracy@1 in both directions, and its means over the groups of languages that papers report."""
         languages: dict[str, Figures] = {}
+        hits: dict[str, np.ndarray] = {}
         for one in self.sets:
-            found = accuracy_at_1(encode(one.sources), encode(one.targets))
+            hits[one.language] = translations_found(encode(one.sources), encode(one.targets))
+            found = RetrievalAccuracy.of(hits[one.language])
             languages[one.language] = {key: getattr(found, key) for key in self.headings}
-        return Scores(languages, means(languages, tatoeba_groups() | {"measured": list(languages)}))
+        groups = measured_groups(languages, tatoeba_groups() | {"measured": list(languages)})
+        return Scores(languages, means(languages, groups)), Outcomes(hits, groups)
+
+    @staticmethod
+    def figure(rows: np.ndarray) -> np.ndarray:
+        """Compute the mean accuracy@1 of both directions."""
+        return 100 * np.asarray(rows.mean(axis=(-2, -1)))

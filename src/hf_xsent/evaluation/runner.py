@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from hf_xsent.errors import ModelError, OutputError
 from hf_xsent.evaluation.report import Report, read_reports
-from hf_xsent.evaluation.task import Encode, EvaluationTask
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes
 from hf_xsent.files import check_free_space, check_writable, write_json
 from hf_xsent.models.encodes import check_finite
 from hf_xsent.models.fingerprint import fingerprint_model
@@ -41,11 +41,13 @@ def evaluate_tasks(
     views: Sequence[View] | None = None,
     dims: Sequence[int] | None = None,
     output: str | Path | None = None,
+    outcomes: dict[str, Outcomes] | None = None,
 ) -> Iterator[tuple[EvaluationTask, list[Report]]]:
     """Yield each task with its reports, one per view and dimension, as soon as it is measured.
 
     ``settings`` describe the model (``describe``). ``output`` is a JSON file of one model, written after each task. A
     task whose reports are in it, with equal settings, data and versions, is not measured again; other reports stay.
+    ``outcomes`` is filled with the outcomes of each measured task, in the last view and dimension.
     """
     views = [embedder.view] if views is None else views
     dims = [embedder.width] if dims is None else dims
@@ -68,7 +70,12 @@ def evaluate_tasks(
         if task.name not in found:
             vectors.add(task.sentences())
             bar = tqdm(measured, desc=f"scoring {task.name}", unit=" views", delay=2, disable=None)
-            found[task.name] = [Report.of(task, stated, task.score(vectors.of(view, dim))) for view, dim, stated in bar]
+            found[task.name] = []
+            for view, dim, stated in bar:
+                scores, details = task.measure(vectors.of(view, dim))
+                found[task.name].append(Report.of(task, stated, scores))
+                if outcomes is not None:
+                    outcomes[task.name] = details
         if output is not None:
             done = [report for one in tasks for report in found.get(one.name, [])]
             replaced = {report.subject for report in done}

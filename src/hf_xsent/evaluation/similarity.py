@@ -12,17 +12,22 @@ from scipy import stats
 from hf_xsent.data.benchmarks.sts import STS17_TRACKS, STS22_PAIRS, StsSet, load_sts17, load_sts22
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.retrieval import unit
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Figures, Scores, means
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Figures, Outcomes, Scores, means, measured_groups
 
 
 def spearman(scores: Sequence[float] | np.ndarray, gold: Sequence[float] | np.ndarray) -> float:
     """Return the rank correlation × 100; ties share their mean rank, and constant scores give 0."""
     if len(scores) != len(gold) or len(gold) < 2:
         raise DataError(f"a rank correlation needs at least two pairs: got {len(scores)} scores and {len(gold)} gold")
-    ranks = [stats.rankdata(side) for side in (scores, gold)]
-    if any(side.min() == side.max() for side in ranks):
-        return 0.0
-    return 100 * float(np.corrcoef(*ranks)[0, 1])
+    return float(_rank_correlation(np.asarray(scores), np.asarray(gold)))
+
+
+def _rank_correlation(scores: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    """Correlate the ranks along the last axis."""
+    first, second = (stats.rankdata(side, axis=-1) for side in (scores, gold))
+    first, second = (side - side.mean(-1, keepdims=True) for side in (first, second))
+    scale = np.sqrt((first**2).sum(-1) * (second**2).sum(-1))
+    return 100 * np.divide((first * second).sum(-1), scale, out=np.zeros_like(scale), where=scale > 0)
 
 
 def cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -49,13 +54,20 @@ class _StsTask(EvaluationTask):
         """Return languages, sentences and gold scores."""
         return one.pair, *one.first, *one.second, *map(repr, one.gold)
 
-    def score(self, encode: Encode) -> Scores:
+    def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure Spearman's correlation of each pair of languages."""
         languages: dict[str, Figures] = {}
+        rows: dict[str, np.ndarray] = {}
         for one in self.sets:
-            correlation = spearman(cosines(encode(one.first), encode(one.second)), one.gold)
-            languages[one.pair] = {"pairs": len(one.gold), "spearman": correlation}
-        return Scores(languages, means(languages, {**self.groups, "measured": list(languages)}))
+            rows[one.pair] = np.stack([cosines(encode(one.first), encode(one.second)), one.gold], axis=1)
+            languages[one.pair] = {"pairs": len(one.gold), "spearman": float(self.figure(rows[one.pair]))}
+        groups = measured_groups(languages, {**self.groups, "measured": list(languages)})
+        return Scores(languages, means(languages, groups)), Outcomes(rows, groups)
+
+    @staticmethod
+    def figure(rows: np.ndarray) -> np.ndarray:
+        """Compute Spearman's correlation of cosines with gold scores."""
+        return _rank_correlation(rows[..., 0], rows[..., 1])
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -27,6 +27,18 @@ class Scores:
 
     languages: dict[str, Figures]
     groups: dict[str, Figures]
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """The outcome of each test item, by language: a row of numbers, from which a task computes its main figure.
+
+    Items are in the order of the records, so that rows of two models can be compared. ``groups`` are means over
+    languages.
+    """
+
+    rows: dict[str, np.ndarray]
+    groups: dict[str, list[str]]
 
 
 @dataclass(frozen=True)
@@ -70,18 +82,31 @@ class EvaluationTask(ABC):
     def texts(self, one: Any) -> Iterable[str]:
         """Return all texts of a set that determine its figures, for the fingerprint."""
 
-    @abstractmethod
     def score(self, encode: Encode) -> Scores:
         """Measure a model by its ``encode``, which is called with parts of ``sentences``."""
+        return self.measure(encode)[0]
+
+    @abstractmethod
+    def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
+        """Measure a model like ``score``; return the outcome of each item too."""
+
+    @staticmethod
+    @abstractmethod
+    def figure(rows: np.ndarray) -> np.ndarray:
+        """Compute the main figure of a language from some of its outcomes (… × items × columns)."""
 
 
 def means(languages: Mapping[str, Figures], groups: Mapping[str, Sequence[str]]) -> dict[str, Figures]:
     """Average figures over each group of which all members were measured; sum ``pairs``."""
     return {
         name: {key: _mean(key, [languages[one][key] for one in members]) for key in languages[members[0]]}
-        for name, members in groups.items()
-        if members and set(members) <= set(languages)
+        for name, members in measured_groups(languages, groups).items()
     }
+
+
+def measured_groups(languages: Collection[str], groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Select the groups of which all members were measured."""
+    return {name: list(some) for name, some in groups.items() if some and set(some) <= set(languages)}
 
 
 def _mean(key: str, values: list[float]) -> float:

@@ -31,33 +31,53 @@ class MiningF1:
     recall: float
     f1: float
     found: int
+    judged: int  # the found pairs that precision counts
 
 
-def best_threshold(mined: MinedPairs, gold: Gold) -> MiningF1:
+def best_threshold(mined: MinedPairs, gold: Gold, complete: bool = True) -> MiningF1:
     """Return the threshold with the best F1, midway between two consecutive scores, and the figures there.
 
-    ``gold`` must have all correct pairs: a mined pair that it lacks counts as an error. Of several thresholds with
-    equal F1 the highest is returned.
+    Of several thresholds with equal F1 the highest is returned. ``complete``: see `at_threshold`.
     """
     if not gold:
         raise DataError("there are no gold pairs, so no threshold can be chosen: give gold pairs or a threshold")
     if not len(mined):
         raise DataError("no pairs were mined, so no threshold can be chosen")
-    correct = np.cumsum([pair in gold for pair in mined.rows("source", "target")])
-    f1 = 2 * correct / (np.arange(1, len(mined) + 1) + len(gold))
+    correct, wrong = (np.cumsum(one) for one in _judge(mined, gold, complete))
+    f1 = 2 * correct / (correct + wrong + len(gold))
     last_of_equal_scores = np.append(mined.score[:-1] != mined.score[1:], True)
     best = int(np.where(last_of_equal_scores, f1, -1.0).argmax())
     below = mined.score[best + 1] if best + 1 < len(mined) else mined.score[best]
-    return at_threshold(mined, gold, (float(mined.score[best]) + float(below)) / 2)
+    return at_threshold(mined, gold, (float(mined.score[best]) + float(below)) / 2, complete)
 
 
-def at_threshold(mined: MinedPairs, gold: Gold, threshold: float) -> MiningF1:
-    """Measure the pairs whose score is at least ``threshold``."""
+def at_threshold(mined: MinedPairs, gold: Gold, threshold: float, complete: bool = True) -> MiningF1:
+    """Measure the pairs whose score is at least ``threshold``.
+
+    If ``gold`` is ``complete``, each found pair that it lacks is an error. Otherwise only the sentences of the gold
+    pairs are judged: precision is the share of the found ones that are found with their translation.
+    """
     found = mined.above(threshold)
-    correct = sum(pair in gold for pair in found.rows("source", "target"))
-    precision, recall = correct / max(1, len(found)), correct / max(1, len(gold))
-    f1 = 2 * correct / max(1, len(found) + len(gold))
-    return MiningF1(threshold, 100 * precision, 100 * recall, 100 * f1, len(found))
+    right, wrong = _judge(found, gold, complete)
+    correct, errors = float(right.sum()), float(wrong.sum())
+    precision, recall = correct / max(1.0, correct + errors), correct / max(1, len(gold))
+    f1 = 2 * correct / max(1.0, correct + errors + len(gold))
+    judged = int(np.count_nonzero(right + wrong))
+    return MiningF1(threshold, 100 * precision, 100 * recall, 100 * f1, len(found), judged)
+
+
+def _judge(mined: MinedPairs, gold: Gold, complete: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each pair whether it is correct, and its weight as an error.
+
+    A wrong pair joins sentences of two true pairs, so that a part of all true pairs mentions it about twice as often as
+    a correct pair. Each mentioned sentence therefore counts half.
+    """
+    correct = np.array([pair in gold for pair in mined.rows("source", "target")], dtype=bool)
+    if complete:
+        return correct, ~correct * 1.0
+    sides = [np.unique([pair[place] for pair in gold]) for place in range(2)]
+    mentioned = np.isin(mined.source, sides[0]) * 0.5 + np.isin(mined.target, sides[1]) * 0.5
+    return correct, mentioned * ~correct
 
 
 def read_gold(

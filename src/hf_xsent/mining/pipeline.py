@@ -14,7 +14,7 @@ import torch
 from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.errors import DataError
 from hf_xsent.files import check_free_space, check_writable
-from hf_xsent.mining.calibration import best_threshold, read_gold
+from hf_xsent.mining.calibration import Gold, at_threshold, best_threshold, read_gold
 from hf_xsent.mining.index import import_faiss, index_memory, nearest_by_index
 from hf_xsent.mining.margin import MinedPairs, check_choices, mine_bitext, pairs_of_neighbours
 from hf_xsent.mining.neighbours import bfloat16_gain
@@ -47,7 +47,7 @@ class MiningSettings:
     vector_dtype: str = "float32"  # of the stored embeddings
     index: str | None = None
     probes: int = 32  # of an IVF index
-    calibrate: str | None = None  # file of all gold pairs, to choose the threshold
+    calibrate: str | None = None  # file of gold pairs, to choose the threshold
     plot: str | None = None
     device: str = "cpu"
 
@@ -135,11 +135,7 @@ def mine_files(
     mined = pairs_of_neighbours(of_source, of_target, settings.margin, settings.candidates)
     threshold = settings.threshold
     if gold is not None:
-        best = best_threshold(mined, gold)
-        logger.info(
-            "threshold %.4f: precision %.1f, recall %.1f, F1 %.1f", best.threshold, best.precision, best.recall, best.f1
-        )
-        threshold = best.threshold
+        threshold = _calibrate(mined, gold)
     if settings.plot is not None:
         write_histogram(settings.plot, mined.score, threshold, f"{len(mined):,} pairs by {settings.margin} margin")
     if threshold is not None:
@@ -148,6 +144,24 @@ def mine_files(
         mined = mined.first(settings.top)
     write_table(output, COLUMNS, _rows(mined, sides[0], sides[1]))
     return mined
+
+
+def _calibrate(mined: MinedPairs, gold: Gold) -> float:
+    """Choose the threshold on the sentences of the gold pairs; log the figures and what they assume."""
+    best = best_threshold(mined, gold, complete=False)
+    logger.info(
+        "threshold %.4f: precision %.1f, recall %.1f, F1 %.1f, judged on the %d of %d pairs that have a sentence of "
+        "the gold pairs. This assumes that each of these sentences has no translation but its gold one, and that the "
+        "other sentences are like them. If the gold pairs are all translations in these files, the precision is %.1f.",
+        best.threshold,
+        best.precision,
+        best.recall,
+        best.f1,
+        best.judged,
+        best.found,
+        at_threshold(mined, gold, best.threshold).precision,
+    )
+    return best.threshold
 
 
 def _check_outputs(output: str | Path, work: Path, settings: MiningSettings, inputs: list[str | Path]) -> None:

@@ -35,7 +35,7 @@ class SentenceEmbedder:
         layer: int | None = None,
         tokens_per_batch: int = 8192,
         dim: int | None = None,
-        prompt: str = "",
+        prompt: str | None = None,
     ) -> None:
         self.longest_input: int = family(model.config.encoder_config).max_length(model.config.encoder_config)
         if max_length is not None and not 2 <= max_length <= self.longest_input:
@@ -49,7 +49,7 @@ class SentenceEmbedder:
         self.max_length = max_length or model.config.max_length
         self.tokens_per_batch = tokens_per_batch
         self.width: int = dim or width
-        self.prompt = prompt  # prepended to each sentence
+        self.prompt: str = model.config.default_prompt if prompt is None else prompt  # prepended to each sentence
         self.view = View(model.default_layer if layer is None else layer, model.config.pooling)
         self.check_views([self.view])
 
@@ -70,7 +70,6 @@ class SentenceEmbedder:
         truncates embeddings, like ``truncate_dim`` of sentence-transformers.
         """
         device = _device(device)
-        prompt = ""
         config = load_config(name_or_path)
         if isinstance(config, SentenceEncoderConfig):
             if pooling is not None:
@@ -79,7 +78,7 @@ class SentenceEmbedder:
                 model = AutoModel.from_pretrained(name_or_path, config=config, dtype=dtype)
         else:
             stated = sentence_transformer_settings(name_or_path)
-            default_dim, prompt = stated.pop("dim", None), stated.pop("prompt", "")
+            default_dim = stated.pop("dim", None)
             dim = default_dim if dim is None else dim
             if pooling is not None and "extraction" in stated:
                 raise ModelError(f"{name_or_path!r} mixes its layers and has no pooling {pooling!r}: omit it")
@@ -88,7 +87,7 @@ class SentenceEmbedder:
             stated["max_length"] = min(max_length or stated.get("max_length", 512), longest)
             model = open_exported(name_or_path, dtype, stated)
         check_weights(model, name_or_path)
-        return cls(model.to(device).eval(), load_tokenizer(name_or_path), max_length, layer, dim=dim, prompt=prompt)
+        return cls(model.to(device).eval(), load_tokenizer(name_or_path), max_length, layer, dim=dim)
 
     @property
     def pooling(self) -> str:

@@ -74,8 +74,10 @@ def sentence_transformer_settings(name_or_path: str) -> dict[str, Any]:
         return {}
     settings: dict[str, Any] = {}
     common = _read_json(name_or_path, "config_sentence_transformers.json")
-    if prompt := common.get("prompts", {}).get(common.get("default_prompt_name")):
-        settings["prompt"] = prompt
+    prompts = common.get("prompts") or {}
+    if prompts:
+        settings |= {"prompts": prompts, "default_prompt_name": common.get("default_prompt_name")}
+    prompt = prompts.get(common.get("default_prompt_name"))
     for module in modules:
         kind = module["type"].rsplit(".", 1)[-1]
         if kind == "Pooling":

@@ -46,6 +46,9 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
             self.encoder_config = AutoConfig.for_model(**self.encoder_config)
         super().__post_init__(**kwargs)
         check_settings(self)
+        if self.default_prompt_name is not None and self.default_prompt_name not in (self.prompts or {}):
+            known = ", ".join(self.prompts or {}) or "none"
+            raise RecipeError(f"default_prompt_name {self.default_prompt_name!r} is not among the prompts: {known}")
         if self.lora_rank is None and (self.lora_alpha is not None or self.lora_targets):
             raise RecipeError("lora_alpha and lora_targets need adapters: set lora_rank too")
         if self.encoder_config is not None:
@@ -54,6 +57,11 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
                 raise RecipeError(
                     f"max_length {self.max_length} does not fit: this encoder takes 2 to {longest} tokens per sentence"
                 )
+
+    @property
+    def default_prompt(self) -> str:
+        """The text that is prepended to each sentence."""
+        return (self.prompts or {}).get(self.default_prompt_name or "", "")
 
     @classmethod
     def setting_names(cls) -> list[str]:

@@ -72,7 +72,7 @@ class RepresentationTranslationSettings(VocabularySettings):
         "language. Default: all languages of the data.",
     )
     restrict_vocabulary: bool = setting(
-        False,
+        True,
         "Predict only word pieces that occur on the predicted side of the training data, not the full vocabulary.",
     )
     vocabulary_size: int | None = derived()  # of a restricted vocabulary; None: all tokens
@@ -222,6 +222,8 @@ class RepresentationTranslation(TokenObjective):
         ids = self.settings.vocabulary_ids
         vocabulary = None if ids is None else torch.tensor(ids)
         self.prediction.start_from(start.masked_language_head, start.word_embeddings, vocabulary)
+        if ids is None and self.settings.restrict_vocabulary:
+            logger.info("the RTL head predicts all word pieces; config.fit(bitext, tokenizer) restricts it to fewer")
 
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
         """Build the head's rows; with both directions, a hash of the target sentence chooses one."""

@@ -22,7 +22,7 @@ _SMALLEST = 1e-300  # below it, divisions underflow
 _NOT_IN_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 Points = Sequence[tuple[float, float]]
-_Box = tuple[float, float, float, float]  # left, top, right, bottom
+Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 @dataclass(frozen=True)
@@ -76,15 +76,17 @@ def curve_chart(
     points = [point for _, some in curves.values() for point in some]
     axes = _Axes.around(points, from_zero)
     parts = axes.draw(across)
+    taken: list[Box] = []
     for name, (series, some) in curves.items():
         line = " ".join(f"{axes.x(x):.1f},{axes.y(y):.1f}" for x, y in some)
         parts.append(
             f'<polyline class="curve s{series % SERIES}" points="{line}"><title>{escape(name)}</title></polyline>'
         )
         if named:
-            x, y = some[-1]
-            place = f'x="{axes.x(x):.1f}" y="{axes.y(y) - 5:.1f}" text-anchor="end"'
-            parts.append(f'<text class="name" {place}>{escape(name)}</text>')
+            x, y, width = axes.x(some[-1][0]), axes.y(some[-1][1]), _LETTER * len(name)
+            left, top = _free_place(x, y, width, taken)
+            taken.append((left, top, left + width, top + _LINE))
+            parts.append(f'<text class="name" x="{left:.1f}" y="{top + 10:.1f}">{escape(name)}</text>')
     return _svg(title, _HEIGHT, parts)
 
 
@@ -110,19 +112,20 @@ def point_chart(title: str, marks: Sequence[Mark], across: str) -> str:
     return _svg(title, lowest, parts)
 
 
-def _free_place(x: float, y: float, width: float, taken: Sequence[_Box]) -> tuple[float, float]:
+def _free_place(x: float, y: float, width: float, taken: Sequence[Box]) -> tuple[float, float]:
     """Return where a name can start: right or left of its point, or increasingly far above and below."""
     for away in range(0, _HEIGHT, 5):
         for down in (away, -away):
             for left in (x + 9, x - 9 - width, x - width / 2):
                 top = y - 7 + down
                 box = (left, top, left + width, top + _LINE)
-                if left > _LEFT and box[2] < WIDTH and top > 0 and not any(_overlap(box, other) for other in taken):
+                if left > _LEFT and box[2] < WIDTH and top > 0 and not any(overlap(box, other) for other in taken):
                     return left, top
     return x + 9, y
 
 
-def _overlap(one: _Box, other: _Box) -> bool:
+def overlap(one: Box, other: Box) -> bool:
+    """Return whether two boxes share an area."""
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 

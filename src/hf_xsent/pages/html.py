@@ -10,6 +10,7 @@ from importlib.resources import files
 
 from hf_xsent.pages.charts import SERIES
 
+_FEW_COLUMNS = 7  # tables with more use a smaller font, so that a page of 1280 pixels shows all columns
 _NUMBER = ' class="number"'
 
 
@@ -74,12 +75,13 @@ class Table:
         for name, number in zip(self.header, numbers, strict=True):
             heads += f'<th scope="col"{_NUMBER if number else ""}>{escape(name)}</th>'
         for index, row in enumerate(self.rows):
-            cells = "".join(_html(cell, number) for cell, number in zip(row, numbers, strict=True))
+            cells = "".join(map(_html, row, numbers, self.header))
             quoted = ' class="quoted"' if index >= len(self.rows) - self.quoted else ""
             lines += f"<tr{quoted}>{cells}</tr>\n"
         kind = ' class="sortable"' if sortable else ""
         body = f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{lines}</tbody>"
-        return f'<div class="wide"><table{kind}>\n{body}</table></div>'
+        wide = "wide many" if len(self.header) > _FEW_COLUMNS else "wide"
+        return f'<div class="{wide}"><table{kind}>\n{body}</table></div>'
 
     def markdown(self) -> str:
         """Return Markdown."""
@@ -92,7 +94,8 @@ class Table:
         return [any(row[place].number is not None for row in self.rows) for place in range(len(self.header))]
 
 
-def _html(cell: Cell, number: bool) -> str:
+def _html(cell: Cell, number: bool, heading: str) -> str:
+    """Return a cell; narrow screens show the heading in each cell, as every row is a block there."""
     sort_key = "" if cell.number is None else f' data-number="{cell.number:.6g}"'
     kind = _NUMBER if number else ' dir="auto"'
-    return f"<td{kind}{sort_key}>{escape(cell.text)}</td>"
+    return f'<td{kind}{sort_key} data-label="{escape(heading)}">{escape(cell.text)}</td>'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from hf_xsent.models.families import family
 from hf_xsent.models.linear_map import LinearMap
 from hf_xsent.models.loading import load_tokenizer, quiet_loading
 from hf_xsent.models.sentence_encoder import SentenceEncoder
+
+logger = logging.getLogger(__name__)
 
 _SAMPLE = ("A sentence to compare.", "Ein zweiter Satz.", "第三句话。", "Третье предложение, немного длиннее.")
 _LARGEST_DIFFERENCE = {torch.float32: 1e-5, torch.float16: 5e-3}
@@ -65,6 +68,9 @@ def export_sentence_transformer(
             "the tokenizer has more pieces than the encoder has embeddings: give the model's own tokenizer"
         )
 
+    if isinstance(embedder.model, DualPivotForSentenceEmbedding) or config.pooling == "max":
+        kind = "max pooling" if config.pooling == "max" else "a mix of layers"
+        logger.warning("text-embeddings-inference and vLLM cannot serve %s: use sentence-transformers", kind)
     with writing(folder, folder=True) as part:
         _write(embedder, part, dtype)
         if verify:
@@ -93,7 +99,8 @@ def _write(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> None
         model.encoder.save_pretrained(folder, state_dict=weights)
     plain = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     plain.pop("_name_or_path", None)
-    write_json(folder / "config.json", plain | {"dtype": str(dtype).removeprefix("torch.")})
+    plain |= {"dtype": str(dtype).removeprefix("torch."), **_matryoshka(config, embedder.width)}
+    write_json(folder / "config.json", plain)
 
     longest, embedder.tokenizer.model_max_length = embedder.tokenizer.model_max_length, config.max_length
     try:
@@ -110,10 +117,19 @@ def _write(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> None
     arguments = family(config.encoder_config).arguments
     transformer = {"max_seq_length": config.max_length, "do_lower_case": False, "model_args": arguments}
     write_json(folder / "sentence_bert_config.json", transformer)
-    general: dict[str, Any] = {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"}
+    prompts = {"prompts": config.prompts or {}, "default_prompt_name": config.default_prompt_name}
+    general: dict[str, Any] = {**prompts, "similarity_fn_name": "cosine"}
     cut = {} if embedder.width == config.encoder_config.hidden_size else {"truncate_dim": embedder.width}
     write_json(folder / "config_sentence_transformers.json", general | cut)
     (folder / "README.md").write_text(_card(config, embedder.width), encoding="utf-8")
+
+
+def _matryoshka(config: Any, width: int) -> dict[str, Any]:
+    """Return what vLLM reads to accept the parameter ``dimensions``: the widths that embeddings may be truncated to."""
+    objective = getattr(config, "objectives", {}).get("matryoshka")
+    full = config.encoder_config.hidden_size
+    dims = {full, width, *(objective.dims or [] if objective else [])}
+    return {"is_matryoshka": True, "matryoshka_dimensions": sorted(dims)} if len(dims) > 1 else {}
 
 
 def _write_modules(model: SentenceEncoder, folder: Path) -> dict[str, str]:
@@ -132,6 +148,7 @@ def _write_modules(model: SentenceEncoder, folder: Path) -> dict[str, str]:
     pooling.mkdir()
     stated = "mean" if config.pooling == "sum" else config.pooling  # the same direction; cosines ignore the length
     flags = {flag: mode == stated for mode, flag in _POOLING_FLAGS.items()}
+    flags["pooling_mode_mean_sqrt_len_tokens"] = False  # text-embeddings-inference up to 1.2 reads four flags
     write_json(pooling / "config.json", {"word_embedding_dimension": config.encoder_config.hidden_size, **flags})
     if isinstance(model, DualPivotForSentenceEmbedding) and model.linear_map is not None:
         _write_dense(model.linear_map, add(_DENSE))

@@ -21,6 +21,12 @@ class EncoderSettings:
     max_length: int = setting(
         128, "Truncate sentences to this many tokens: 32 trains fastest, 128 truncates few sentences.", at_least=2
     )
+    prompts: dict[str, str] | None = setting(
+        None, "Prompts by name, as sentence-transformers stores them in an export: {query: 'query: '}."
+    )
+    default_prompt_name: str | None = setting(
+        None, "Prepend this prompt to each sentence, in training and afterwards; without it, none."
+    )
     dropout: float | None = setting(
         None, "Dropout of the encoder in training; without it, the checkpoint's dropout.", at_least=0, below=1
     )

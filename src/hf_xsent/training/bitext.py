@@ -10,6 +10,7 @@ from hf_xsent.data.bitext import Bitext, load_bitext, resolve_sources
 from hf_xsent.data.cache import default_cache_dir
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.pivot import PivotBitext, add_pivot_pairs
+from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.training.recipe import DataSettings
@@ -22,7 +23,7 @@ def check_bitext(arguments: DataSettings) -> None:
     if not arguments.data:
         raise RecipeError("no bitext to train on: give --data, such as de=pairs.tsv")
     CleaningRules.parse(arguments.rules, arguments.clean).files()
-    options: Any = {"target_language": arguments.target_language, "columns": _columns(arguments.columns)}
+    options: Any = {"target_language": arguments.target_language, "columns": parse_columns(arguments.columns)}
     resolve_sources(arguments.data, links=arguments.links, link_words=arguments.link_words, **options)
     if arguments.dev:
         resolve_sources(arguments.dev, **options)
@@ -42,7 +43,7 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | PivotBitext | 
     """Read the training data, and the dev bitext: that of ``dev``, or pairs held out of the training bitext."""
     options: dict[str, Any] = {
         "target_language": arguments.target_language,
-        "columns": _columns(arguments.columns),
+        "columns": parse_columns(arguments.columns),
         "on_error": arguments.on_error,
         "cache_dir": arguments.cache_dir,
     }
@@ -66,13 +67,3 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | PivotBitext | 
         return train, dev
     root = Path(arguments.cache_dir) if arguments.cache_dir else default_cache_dir()
     return add_pivot_pairs(train, root), dev
-
-
-def _columns(columns: Sequence[str] | None) -> tuple[int | str, int | str] | None:
-    """Convert the source column and the target column, names or numbers."""
-    if columns is None:
-        return None
-    if len(columns) != 2:
-        raise RecipeError(f"columns takes two names or numbers, source and target, not {len(columns)}")
-    source, target = (int(column) if str(column).isdecimal() else column for column in columns)
-    return source, target

@@ -27,6 +27,7 @@ from hf_xsent.training.callbacks import peak_memory_mib
 
 if TYPE_CHECKING:
     from hf_xsent.data.bitext import Pair
+    from hf_xsent.objectives.base import Corpus
 
 _STEPS = 3  # of a dry run; the first one is warm-up
 _OBJECTIVES = {  # names for objectives of weight 1, measured besides the methods
@@ -76,10 +77,15 @@ def training_cost(
     max_length: int = 32,
     repeats: int = 5,
     device: str | torch.device = "cpu",
+    corpus: Corpus | None = None,
 ) -> list[TrainingCost]:
-    """Measure each method on the same batch of pairs: medians over ``repeats`` steps after one warm-up step."""
+    """Measure each method on the same batch of pairs: medians over ``repeats`` steps after one warm-up step.
+
+    ``corpus`` is the bitext whose word pieces the RTL head predicts, as in training; without it, the head predicts all.
+    """
     check_methods(methods, pairs)
-    collate = PairCollator(load_tokenizer(name_or_path), max_length, links=any(map(_needs_links, methods)))
+    tokenizer = load_tokenizer(name_or_path)
+    collate = PairCollator(tokenizer, max_length, links=any(map(_needs_links, methods)))
     batch = {
         name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in collate(pairs).items()
     }
@@ -87,7 +93,10 @@ def training_cost(
     for method in tqdm(methods, desc="measuring", unit=" methods", disable=None):
         settings = {"objectives": dict.fromkeys(_OBJECTIVES[method], 1.0)} if method in _OBJECTIVES else {}
         kind: Any = METHODS["alignment" if method in _OBJECTIVES else method][1]
-        model = kind.from_backbone(name_or_path, max_length=max_length, **settings).to(device)
+        config = kind.config_of(None, {"max_length": max_length, **settings})
+        if corpus is not None:
+            config = config.fit(corpus, tokenizer)
+        model = kind.from_backbone(name_or_path, config=config).to(device)
         with torch.random.fork_rng():
             torch.manual_seed(0)  # random masks change the number of operations
             costs.append(_cost(method, model, batch, len(pairs), repeats))

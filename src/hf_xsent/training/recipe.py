@@ -43,7 +43,9 @@ class DataSettings:
     )
     target_language: str = setting("en", "Language of the target side.")
     columns: list[str] | None = setting(
-        None, "Source column and target column, by name or number (from 0): 0 1 or text_de text_en."
+        None,
+        "Source column and target column, by name or number (from 0): 0 1 or text_de text_en. "
+        "Per language or file: de=0,1 mined.tsv=source,target.",
     )
     pivot: bool = setting(
         False,

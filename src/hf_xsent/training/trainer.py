@@ -80,6 +80,7 @@ class AlignmentTrainer(SavingTrainer):
         collator = kwargs.pop("data_collator", None) or PairCollator(
             processing_class, config.max_length, config.embedded_languages, target_language,
             target_texts=teacher is not None, links=config.needs.links, negatives=config.hard_negatives,
+            prompt=config.default_prompt,
         )  # fmt: skip
         if config.needs.momentum_encoder:
             check_momentum_contrast(args)

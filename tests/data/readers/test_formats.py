@@ -135,7 +135,7 @@ def test_parquet_and_datasets_flat_and_in_opus_style(tmp_path: Path) -> None:
 def test_tsv_columns_by_number_and_name(tmp_path: Path) -> None:
     path = _file(tmp_path, "x.tsv", "\ufeffid\tenglish\tgerman\r\n7\tday\t Tag \r\n")
     assert list(read_pairs(_source(path, source_column="german", target_column="english"))) == [("Tag", "day")]
-    assert list(read_pairs(_source(path, source_column=2, target_column=1))) == [("german", "english"), ("Tag", "day")]
+    assert list(read_pairs(_source(path, source_column=2, target_column=1))) == [("Tag", "day")]
     with pytest.raises(DataError, match=r"x\.tsv:1: the header has no column 'germann'.*'german'"):
         check_source(_source(path, source_column="germann", target_column="english"))
 
@@ -310,10 +310,51 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, kind: str) -> None:
     assert peak(60_000) < 1.5 * peak(3_000) + 200_000
 
 
-def test_tables_of_scored_pairs_are_read_by_their_header(tmp_path: Path) -> None:
-    path = tmp_path / "pairs.tsv"
-    path.write_text("score\tdocument\tsource\ttarget\n0.9\ta.txt\tein Hund\ta dog\n")
-    assert list(read_pairs(BitextSource("de", str(path)))) == [("ein Hund", "a dog")]
-    assert list(read_pairs(BitextSource("de", str(path), source_column=2, target_column=3)))[1] == ("ein Hund", "a dog")
-    path.write_text("score\tresult\nzwei\ttwo\n")
-    assert len(list(read_pairs(BitextSource("de", str(path))))) == 2
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ("score\tdocument\tsource\ttarget", "0.9\ta.txt\tein Hund\ta dog"),  # align-documents
+        ("score\tcosine\ttarget_rank\tsource_rank\tsource_line\ttarget_line\tsource\ttarget",
+         "1.1\t0.9\t1\t1\t7\t8\tein Hund\ta dog"),  # mine
+        ("source\ttarget\tnegative_1\tnegative_2", "ein Hund\ta dog\ta cat\ta fox"),  # mine-negatives
+        ("target\tsource\tnegatives", "a dog\tein Hund\ta cat"),
+        ("de\ten", "ein Hund\ta dog"),
+        ("English\tGerman", "a dog\tein Hund"),
+        ("id\ttext_deu\ttext_eng", "17\tein Hund\ta dog"),
+        ("sentence1\tsentence2\tscore", "ein Hund\ta dog\t0.9"),
+    ],
+)  # fmt: skip
+def test_a_header_row_names_the_columns_and_is_not_a_pair(tmp_path: Path, header: str, row: str) -> None:
+    path = _file(tmp_path, "pairs.tsv", f"{header}\n{row}\n{row}\n")
+    assert list(read_pairs(_source(path))) == [("ein Hund", "a dog")] * 2
+    columns = {"source_column": row.split("\t").index("ein Hund"), "target_column": row.split("\t").index("a dog")}
+    assert list(read_pairs(_source(path, **columns))) == [("ein Hund", "a dog")] * 2
+
+
+def test_a_first_row_that_is_a_pair_is_not_a_header(tmp_path: Path) -> None:
+    for row in ("score\tresult", "Quelle\tSource", "Text\tThe text", "1\tone"):
+        path = _file(tmp_path, "pairs.tsv", f"{row}\nzwei\ttwo\n")
+        assert len(list(read_pairs(_source(path)))) == 2, row
+
+
+def test_a_header_whose_columns_are_not_clear_asks_for_them(tmp_path: Path) -> None:
+    path = _file(tmp_path, "pairs.tsv", "id\tfr\ten\n1\tun chien\ta dog\n")
+    with pytest.raises(DataError, match=r"pairs.tsv:1: .* columns id, fr, en; state source_column"):
+        list(read_pairs(_source(path)))
+
+
+@pytest.mark.parametrize("kind", ["tsv", "jsonl"])
+def test_columns_without_letters_are_refused(tmp_path: Path, kind: str) -> None:
+    pairs = [(f"0.{number}", f"ein Satz {number}") for number in range(10)]
+    path = _file(tmp_path, f"scored.{kind}", WRITERS[kind](pairs))
+    with pytest.raises(DataError, match=r"the source column has no letters .*'0.0', '0.1'.* state the columns"):
+        check_source(_source(path))
+    assert len(list(read_pairs(_source(_file(tmp_path, "few.tsv", "1\teins\n10. 12.\tam 10.\n"))))) == 2
+
+
+def test_links_of_align_words_open_as_pairs(tmp_path: Path) -> None:
+    record = {"source": "ein Hund", "target": "a dog", "links": "0-0 1-1"}
+    path = _file(tmp_path, "links.jsonl", json.dumps(record) + "\n")
+    assert list(read_pairs(_source(path))) == [("ein Hund", "a dog")]
+    path = _file(tmp_path, "negatives.jsonl", json.dumps(record | {"negatives": ["a cat"]}) + "\n")
+    assert list(read_pairs(_source(path))) == [("ein Hund", "a dog")]

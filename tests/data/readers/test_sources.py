@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.formats import check_source
 from hf_xsent.data.readers.sources import BitextSource, resolve_sources
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, RecipeError
 
 
 @pytest.fixture
@@ -66,3 +67,16 @@ def test_a_name_that_is_neither_file_nor_data_set_raises(folder: Path) -> None:
         DataError, match=r"owner/none: not a file, and split 'train' of the data set cannot be opened \(.+\)"
     ):
         check_source(BitextSource("de", "owner/none"))  # the tests run offline
+
+
+def test_columns_are_given_per_language_and_per_file(folder: Path) -> None:
+    (folder / "mined.tsv").write_text("0.9\tHund\tdog\n")
+    data = {"de": str(folder / "mined.tsv")}
+    for key in ("de", "mined.tsv", str(folder / "mined.tsv")):
+        columns = parse_columns([f"{key}=1,2"])
+        ((source,),) = resolve_sources(data, columns=columns).values()
+        assert (source.source_column, source.target_column) == (1, 2)
+    with pytest.raises(DataError, match="columns are given for 'sw', which is no language or file"):
+        resolve_sources(data, columns=parse_columns(["sw=1,2"]))
+    with pytest.raises(RecipeError, match="two names or numbers"):
+        parse_columns(["de=1"])

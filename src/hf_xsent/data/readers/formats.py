@@ -14,6 +14,7 @@ from typing import Any, Literal, cast
 
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.catalogs import read_mo, read_po
+from hf_xsent.data.readers.columns import is_header, require_letters, usual_columns
 from hf_xsent.data.readers.compression import lines_or_errors, parse_json
 from hf_xsent.data.readers.hub import hub_errors, hub_rows
 from hf_xsent.data.readers.negatives import check_negatives, negatives_of
@@ -56,6 +57,10 @@ def check_source(source: BitextSource, on_error: OnError = "raise") -> None:
 def read_linked_pairs(source: BitextSource) -> Iterator[LinkedPair | DataError]:
     """Stream pairs with their word links and negatives, and a `DataError` in place of each bad row."""
     source_files(source)
+    yield from require_letters(_linked_pairs(source), source.path)
+
+
+def _linked_pairs(source: BitextSource) -> Iterator[LinkedPair | DataError]:
     rows = _READERS[source_format(source)](source)
     for row in rows if source.links is None else with_links(rows, source.links, source.path):
         if isinstance(row, DataError):
@@ -90,23 +95,17 @@ def _read_tsv(source: BitextSource) -> Iterator[RawRow | DataError]:
     path = Path(source.path)
     stated = (source.source_column, source.target_column)
     columns = [number if column is None else column for number, column in enumerate(stated)]
-    header = any(isinstance(column, str) for column in columns)
+    named = any(isinstance(column, str) for column in columns)
     for number, line in lines_or_errors(path):
-        if number == 1 and stated == (None, None) and _is_header_of_scored_pairs(line):
-            columns, header = ["source", "target"], True
         if isinstance(line, DataError):
-            if header:
+            if named:
                 raise line
             yield line
             continue
         cells = line.split("\t")
-        if header:
-            names = [cell.strip() for cell in cells]
-            for name in (column for column in columns if isinstance(column, str) and column not in names):
-                raise DataError(f"{path}:{number}: the header has no column {name!r}, only {', '.join(names)}"
-                                f"{nearest(name, names)}")  # fmt: skip
-            columns = [column if isinstance(column, int) else names.index(column) for column in columns]
-            header = False
+        if number == 1 and (named or is_header(cells)):
+            columns = _header_columns(source, f"{path}:{number}", [cell.strip() for cell in cells])
+            named = False
             continue
         first, second = cast("list[int]", columns)
         if len(cells) <= max(first, second):
@@ -117,10 +116,19 @@ def _read_tsv(source: BitextSource) -> Iterator[RawRow | DataError]:
             yield number, cells[first], cells[second]
 
 
-def _is_header_of_scored_pairs(line: str | DataError) -> bool:
-    """Return whether a line is the header that ``mine``, ``score`` and ``align-documents`` write."""
-    cells = [] if isinstance(line, DataError) else line.split("\t")
-    return cells[:1] == ["score"] and {"source", "target"} <= {*cells}
+def _header_columns(source: BitextSource, place: str, names: list[str]) -> list[int | str]:
+    """Return the numbers of the stated columns, or of those with the usual names; of two columns, both."""
+    stated = (source.source_column, source.target_column)
+    for name in (column for column in stated if isinstance(column, str) and column not in names):
+        raise DataError(f"{place}: the header has no column {name!r}, only {', '.join(names)}{nearest(name, names)}")
+    usual = usual_columns(names, source.language, source.target_language)
+    if len(names) == 2 and None in usual:
+        usual = (0, 1)
+    for side, column, found in zip(("source", "target"), stated, usual, strict=True):
+        if column is None and found is None:
+            raise DataError(f"{place}: cannot choose among the columns {', '.join(names)}; state {side}_column")
+    chosen = (found if column is None else column for column, found in zip(stated, usual, strict=True))
+    return [names.index(column) if isinstance(column, str) else cast("int", column) for column in chosen]
 
 
 def _too_few_columns(stated: tuple[int | str | None, ...], columns: list[Any], count: int) -> str:

@@ -11,6 +11,7 @@ from os.path import exists, isdir, isfile, islink  # unlike Path's, they do not 
 from pathlib import Path
 
 from hf_xsent.data.languages import find_language
+from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.compression import strip_compression
 from hf_xsent.data.words.splitting import SPLITTERS
 from hf_xsent.errors import DataError, nearest
@@ -138,7 +139,7 @@ def resolve_sources(
     data: Bitexts,
     *,
     target_language: str = "en",
-    columns: tuple[int | str, int | str] | None = None,
+    columns: Columns | Mapping[str, Columns] | None = None,
     split: str = "train",
     links: Bitexts | None = None,
     link_words: str = "script",
@@ -149,14 +150,23 @@ def resolve_sources(
     """
     if link_words not in SPLITTERS:
         raise DataError(f"unknown link_words {link_words!r}: use {' or '.join(SPLITTERS)}")
-    source_column, target_column = columns or (None, None)
+    per_file = columns if isinstance(columns, Mapping) else {}
+    source_column, target_column = (None, None) if isinstance(columns, Mapping) else columns or (None, None)
     template = BitextSource("und", "", target_language, source_column, target_column, split=split)
     resolved: dict[str, list[BitextSource]] = {}
+    unused = set(per_file)
     for source in _named_sources(data, template):
         source_files(source)
+        key = next((one for one in (source.path, Path(source.path).name, source.language) if one in per_file), None)
+        if key is not None:
+            unused.discard(key)
+            source = replace(source, source_column=per_file[key][0], target_column=per_file[key][1])  # noqa: PLW2901
         resolved.setdefault(source.language, []).append(source)
     if not resolved:
         raise DataError("no bitext given; give a path, or language=path")
+    for key in unused:
+        raise DataError(f"columns are given for {key!r}, which is no language or file of the data; "
+                        f"use one of {', '.join(resolved)}, or a file name")  # fmt: skip
     found: dict[str, list[str]] = {}
     for source in _named_sources(links or [], BitextSource("und", "")):
         found.setdefault(source.language, []).append(source.path)

@@ -28,6 +28,7 @@ class PairCollator:
         ``target_negative_`` sentences, and the row of the pair that each belongs to.
     links: the batch has the unit of each token (``source_words``, ``target_words``; see `word_units`) and ``links``
         between units, padded with -1.
+    prompt: prepended to each sentence.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -37,6 +38,7 @@ class PairCollator:
     target_texts: bool = False
     links: bool = False
     negatives: Mapping[str, int] = field(default_factory=dict)
+    prompt: str = ""
 
     def __call__(self, examples: Sequence[Pair]) -> dict[str, Any]:
         """Return one batch."""
@@ -45,13 +47,12 @@ class PairCollator:
         for side in ("source", "target"):
             sentences = [example[side] for example in examples]
             options = {"truncation": True, "padding": True, "return_tensors": "pt"}
-            encoded = self.tokenizer(
-                sentences, max_length=self.max_length, return_offsets_mapping=self.links, **options
-            )
+            texts = [self.prompt + sentence for sentence in sentences]
+            encoded = self.tokenizer(texts, max_length=self.max_length, return_offsets_mapping=self.links, **options)
             batch[f"{side}_input_ids"] = encoded["input_ids"]
             batch[f"{side}_attention_mask"] = encoded["attention_mask"]
             if self.links:
-                offsets = encoded["offset_mapping"].tolist()
+                offsets = (encoded["offset_mapping"] - len(self.prompt)).clamp(min=0).tolist()
                 found = [word_units(split_words(text), spans) for text, spans in zip(sentences, offsets, strict=True)]
                 batch[f"{side}_words"] = torch.tensor([of_pieces for of_pieces, _ in found])
                 unit_of_word.append([of_words for _, of_words in found])

@@ -88,7 +88,8 @@ class FeatureCache:
         self.embedder = LayerSumEmbedder(model, tokenizer)
         self.dtype = np.dtype(dtype)
         encoder, max_length = model.config.encoder_fingerprint, model.config.max_length
-        self.stamp = {"encoder": encoder, "max_length": max_length, "dtype": dtype}
+        prompt = {"prompt": model.config.default_prompt} if model.config.default_prompt else {}
+        self.stamp = {"encoder": encoder, "max_length": max_length, "dtype": dtype, **prompt}
         claim(self.folder, self.stamp, "features", "give another folder for features")
 
     def layer_sums(self, sentences: Sequence[str]) -> LayerSums:

@@ -1,0 +1,80 @@
+"""Compare each method with the best one of a study: the difference, and whether noise explains it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hf_xsent.comparison.runs import Run
+from hf_xsent.comparison.tasks import task_class
+from hf_xsent.evaluation.significance import Difference, paired_differences
+from hf_xsent.evaluation.task import Outcomes
+
+_Z = 1.96  # half the width of a 95% interval, in standard errors
+
+
+def differences_to_best(
+    task: str, column: Sequence[str], summary: Sequence[Mapping[str, Any]], runs: Sequence[Run]
+) -> dict[str, Any]:
+    """Return the best row of a column of scores, and the difference of every other row to it.
+
+    The 95% interval combines the noise of test items (paired bootstrap) and of seeds (standard error of their means).
+    It is None if neither is known: one seed, and scores without outcomes of items.
+    """
+    group, name = column
+    scored = [(row["groups"][task][group][name], row) for row in summary if _has(row, task, group, name)]
+    if not scored:
+        return {}
+    scored.sort(key=lambda one: -one[0][0])
+    (best, winner), *rest = scored
+    outcomes = {_key(row): _outcomes(runs, row, task, group) for _, row in scored}
+    others = []
+    for score, row in rest:
+        found = _difference(task, group, outcomes[_key(winner)], outcomes[_key(row)], (best, winner), (score, row))
+        interval = None if found is None else [round(found.low, 4), round(found.high, 4)]
+        value = round(score[0] - best[0], 4)
+        others.append({"method": row["method"], "pooling": row["pooling"], "difference": value, "interval": interval})
+    return {"best": {"method": winner["method"], "pooling": winner["pooling"]}, "others": others}
+
+
+def _has(row: Mapping[str, Any], task: str, group: str, name: str) -> bool:
+    return name in row["groups"].get(task, {}).get(group, {})
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, str]:
+    return row["method"], row["pooling"]
+
+
+def _outcomes(runs: Sequence[Run], row: Mapping[str, Any], task: str, group: str) -> list[Outcomes]:
+    """Read the outcomes of a row's finished runs; return none if a run has none."""
+    mine = [run for run in runs if (run.method, run.pooling) == _key(row) and run.finished]
+    found = [run.outcomes(task) for run in mine]
+    some = [one for one in found if one is not None and group in one.groups]
+    if len(some) < len(mine):
+        return []
+    return [Outcomes({key: one.rows[key] for key in one.groups[group]}, {group: one.groups[group]}) for one in some]
+
+
+def _difference(
+    task: str, group: str, best: Sequence[Outcomes], other: Sequence[Outcomes], *rows: tuple[Any, Mapping[str, Any]]
+) -> Difference | None:
+    """Return other - best with the interval of all known noise."""
+    value = rows[1][0][0] - rows[0][0][0]
+    seeds = [_standard_error(score, row) for score, row in rows]
+    if best and other:
+        items = paired_differences(task_class(task).figure, best, other)[group]
+        error = _Z * math.hypot(*(one or 0.0 for one in seeds))
+        low, high = (math.hypot(items.value - end, error) for end in (items.low, items.high))
+        return Difference(value, value - low, value + high)
+    if None in seeds:
+        return None
+    error = _Z * math.hypot(*(one or 0.0 for one in seeds))
+    return Difference(value, value - error, value + error)
+
+
+def _standard_error(score: Sequence[float | None], row: Mapping[str, Any]) -> float | None:
+    """Return the standard error of a mean over seeds: 0 for an untrained encoder, None for a single seed."""
+    if score[1] is not None:
+        return score[1] / math.sqrt(len(row["seeds"]))
+    return None if row["seeds"] else 0.0

@@ -1,0 +1,122 @@
+"""Recognise the header row of a table, choose its columns, and refuse columns without letters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import TypeVar
+
+from hf_xsent.data.languages import find_language, known_languages
+from hf_xsent.errors import DataError, RecipeError
+
+Columns = tuple["int | str", "int | str"]
+
+_SOURCE = {"source", "src"}
+_TARGET = {"target", "tgt", "trg", "translation"}
+_TEXT = {"text", "sentence", "segment", "string", "side"}
+_OTHER = {
+    "score", "cosine", "similarity", "margin", "rank", "line", "row", "id", "index", "key", "links", "label",
+    "language", "lang", "code", "negative", "negatives", "original", "url", "domain", "corpus", "comment",
+    "sentence1", "sentence2", "text1", "text2",
+}  # fmt: skip
+_FIRST, _SECOND = {"sentence1", "text1", "original"}, {"sentence2", "text2"}
+_LONGEST_NAME = 40
+_MIN_PAIRS, _MAX_PAIRS = 6, 100  # to decide that a column has no letters
+_EXAMPLES = 3
+
+Row = TypeVar("Row")
+
+
+def is_header(cells: Sequence[str]) -> bool:
+    """Return whether a row has the cells source and target, or only usual names such as score, de, text_en or English.
+
+    >>> is_header(["score", "source", "target"]), is_header(["Hallo", "Hello"])
+    (True, False)
+    """
+    if {"source", "target"} <= {cell.strip().lower() for cell in cells}:
+        return True
+    names = [_words(cell) for cell in cells]
+    known = _SOURCE | _TARGET | _TEXT | _OTHER
+    known |= _language_names()
+    return len(cells) > 1 and all(
+        known & {*some} and all(word in known or word.isdecimal() for word in some) for some in names
+    )
+
+
+def usual_columns(names: Sequence[str], language: str, target_language: str) -> tuple[int | None, int | None]:
+    """Return the places of the source and the target column in a header, None if a name is not clear.
+
+    >>> usual_columns(["id", "text_de", "text_en"], "de", "en")
+    (1, 2)
+    """
+    words = [_words(name) for name in names]
+    ours, theirs = ({one.code, one.iso3, one.name.lower()} for one in map(find_language, (language, target_language)))
+    target = _place(words, theirs, _TARGET, _SECOND)
+    if language == "und":
+        ours = {name for some in words for name in some} & (_language_names() - theirs)
+    return _place(words, ours, _SOURCE, _FIRST), target
+
+
+def _place(names: Sequence[Sequence[str]], *kinds: set[str]) -> int | None:
+    """Return the one column that is named after the first kind for which there is one."""
+    for kind in kinds:
+        exact = [place for place, words in enumerate(names) if len(words) == 1 and words[0] in kind]
+        loose = [place for place, words in enumerate(names) if kind & {*words} and {*words} <= kind | _TEXT]
+        for found in (exact, loose):
+            if len(found) == 1:
+                return found[0]
+    return None
+
+
+def _words(cell: str) -> list[str]:
+    return re.findall(r"[^\W_]+", cell.lower()) if len(cell) <= _LONGEST_NAME else []
+
+
+@cache
+def _language_names() -> set[str]:
+    return {name for one in known_languages() for name in (one.code, one.iso3, one.name.lower())}
+
+
+def require_letters(rows: Iterator[Row | DataError], path: str) -> Iterator[Row | DataError]:
+    """Yield all rows; raise an error if the first pairs have no letter on one side, as columns of numbers."""
+    first: list[Row | DataError] = []
+    pairs: list[tuple[str, str]] = []
+    missing = {"source": 0, "target": 1}
+    for row in rows:
+        first.append(row)
+        if not isinstance(row, DataError):
+            pairs.append(row[:2])  # type: ignore[index]
+            missing = {side: place for side, place in missing.items() if not any(map(str.isalpha, pairs[-1][place]))}
+        if not missing or len(pairs) == _MAX_PAIRS:
+            break
+    if missing and len(pairs) >= _MIN_PAIRS:
+        side, place = next(iter(missing.items()))
+        examples = ", ".join(repr(pair[place]) for pair in pairs[:_EXAMPLES])
+        raise DataError(
+            f"{path}: the {side} column has no letters in the first {len(pairs)} pairs ({examples}): "
+            "state the columns of the sentences, such as columns source target"
+        )
+    yield from first
+    yield from rows
+
+
+def parse_columns(values: Sequence[str] | None) -> Columns | Mapping[str, Columns] | None:
+    """Read two columns for all files, or ``KEY=SOURCE,TARGET`` for each language or file that the key names.
+
+    >>> parse_columns(["6", "7"]), parse_columns(["fr=source,target"])
+    ((6, 7), {'fr': ('source', 'target')})
+    """
+    if not values:
+        return None
+    if not any("=" in str(value) for value in values):
+        return _two(list(values), "columns")
+    named = [str(value).rpartition("=") for value in values]
+    return {key: _two(columns.split(","), f"columns {key}=…") for key, _, columns in named}
+
+
+def _two(values: Sequence[str], name: str) -> Columns:
+    if len(values) != 2:
+        raise RecipeError(f"{name} takes two names or numbers, source and target, not {len(values)}")
+    source, target = (int(value) if str(value).isdecimal() else value for value in values)
+    return source, target

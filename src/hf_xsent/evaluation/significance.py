@@ -1,0 +1,65 @@
+"""Compare the outcomes of two models on the same items: differences with confidence intervals (paired bootstrap).
+
+Koehn (2004): resample the test items with replacement, the same items for both models, and measure the difference on
+each resampled set. The interval holds the middle 95% of these differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hf_xsent.evaluation.task import Outcomes
+
+SAMPLES = 1000
+CONFIDENCE = 0.95
+_NUMBERS_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference of a figure between two models, and its 95% confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval excludes 0, so that noise in the test items does not explain the difference."""
+        return self.low > 0 or self.high < 0
+
+    def __str__(self) -> str:
+        return f"{self.value:+.2f} ({self.low:+.2f} to {self.high:+.2f})"
+
+
+def paired_differences(
+    figure: Callable[[np.ndarray], np.ndarray],
+    first: Sequence[Outcomes],
+    second: Sequence[Outcomes],
+    samples: int = SAMPLES,
+    seed: int = 0,
+) -> dict[str, Difference]:
+    """Return second - first for each language and group; several outcomes of a model are runs that are averaged."""
+    rng = np.random.default_rng(seed)
+    measured: dict[str, float] = {}
+    resampled: dict[str, np.ndarray] = {}
+    for language, rows in first[0].rows.items():
+        sides = [[one.rows[language] for one in runs] for runs in (first, second)]
+
+        def difference(items: np.ndarray, sides: list[list[np.ndarray]] = sides) -> np.ndarray:
+            before, after = (np.mean([figure(one[items]) for one in runs], axis=0) for runs in sides)
+            return np.asarray(after - before)
+
+        count = len(rows)
+        measured[language] = float(difference(np.arange(count)))
+        at_once = max(1, _NUMBERS_AT_ONCE // count)
+        sizes = [min(at_once, samples - start) for start in range(0, samples, at_once)]
+        resampled[language] = np.concatenate([difference(rng.integers(count, size=(size, count))) for size in sizes])
+    for group, members in first[0].groups.items():
+        measured[group] = float(np.mean([measured[one] for one in members]))
+        resampled[group] = np.mean([resampled[one] for one in members], axis=0)
+    tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+    return {name: Difference(value, *np.quantile(resampled[name], tails).tolist()) for name, value in measured.items()}

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hf_xsent.data.benchmarks.sts import StsSet
+from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
+from hf_xsent.errors import RecipeError
+from hf_xsent.evaluation.comparing import Comparison, short_names
+from hf_xsent.evaluation.report import Report
+from hf_xsent.evaluation.retrieval import TatoebaTask
+from hf_xsent.evaluation.significance import paired_differences
+from hf_xsent.evaluation.similarity import Sts17Task
+from hf_xsent.evaluation.task import Outcomes
+
+COUNT = 400
+TASK = TatoebaTask(
+    [
+        TatoebaSet(code, code, [f"{code}{i}" for i in range(COUNT)], [f"en{i}" for i in range(COUNT)])
+        for code in ("deu", "fra")
+    ]
+)
+
+
+class Noisy:
+    """A model whose vectors of translations are equal up to noise."""
+
+    def __init__(self, noise: float, seed: int = 0) -> None:
+        self.noise, self.seed = noise, seed
+
+    def encode(self, sentences: list[str]) -> np.ndarray:
+        rows = []
+        for one in sentences:
+            number = int(one.lstrip("abcdefghijklmnopqrstuvwxyz"))
+            noise = np.random.default_rng([self.seed, number, *one.encode()]).standard_normal(8)
+            rows.append(np.random.default_rng(number).standard_normal(8) + self.noise * noise)
+        return np.array(rows, dtype=np.float32)
+
+
+def _comparison(*models: Noisy) -> Comparison:
+    reports, outcomes = {}, {}
+    for number, model in enumerate(models):
+        name = f"model {number}"
+        scores, outcomes[name] = TASK.measure(model.encode)
+        reports[name] = Report.of(TASK, {"model": name}, scores)
+    return Comparison.of(TASK, reports, outcomes)
+
+
+def test_differences_are_those_of_the_figures_and_intervals_hold_them() -> None:
+    compared = _comparison(Noisy(0.5), Noisy(0.3), Noisy(0.5, seed=1))
+    first = compared.reports["model 0"]
+    for name, differences in compared.differences.items():
+        other = compared.reports[name]
+        assert set(differences) == {"deu", "fra", "measured"}
+        for key, found in differences.items():
+            figures = [(one.groups | one.languages)[key]["mean"] for one in (other, first)]
+            assert found.value == pytest.approx(figures[0] - figures[1], abs=1e-3)
+            assert found.low < found.value < found.high
+    assert compared.differences["model 1"]["measured"].clear
+    assert not compared.differences["model 2"]["measured"].clear
+
+
+def test_the_table_marks_clear_differences_and_names_no_winner_within_the_noise() -> None:
+    text = _comparison(Noisy(0.5), Noisy(0.3), Noisy(0.5, seed=1)).table()
+    lines = text.splitlines()
+    assert lines[0].split("  ")[0] == "Tatoeba, mean" and "model 0" in lines[0] and "95% interval" in lines[0]
+    (mean,) = (line for line in lines if line.startswith("mean of measured"))
+    assert mean.count("*") == 1
+    assert "model 1 is better than model 0 on measured: +" in text
+    assert "no clear difference between model 0 and model 2 on measured" in text
+
+
+def test_an_interval_is_as_wide_as_theory_says() -> None:
+    """The mean of n independent 0/1 differences has the standard error of its variance / n."""
+    rng = np.random.default_rng(0)
+    sides = [{"deu": rng.random((2000, 1)) < share} for share in (0.5, 0.6)]
+    first, second = (Outcomes(rows, {"measured": ["deu"]}) for rows in sides)
+    found = paired_differences(TASK.figure, [first], [second])["measured"]
+    error = 100 * (sides[1]["deu"] * 1.0 - sides[0]["deu"]).std() / np.sqrt(2000)
+    assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.1)
+    assert found == paired_differences(TASK.figure, [first], [second])["measured"]  # the same seed
+
+
+def test_equal_models_differ_by_nothing() -> None:
+    task = Sts17Task([StsSet("en-en", [f"a{i}" for i in range(30)], [f"b{i}" for i in range(30)], list(range(30)))])
+    outcomes = task.measure(Noisy(1.0).encode)[1]
+    found = paired_differences(task.figure, [outcomes], [outcomes, outcomes])["measured"]
+    assert (found.value, found.low, found.high) == (0, 0, 0) and not found.clear
+
+
+def test_names_drop_shared_folders() -> None:
+    assert short_names(["runs/a", "runs/b"]) == {"runs/a": "a", "runs/b": "b"}
+    assert short_names(["a", "runs/a"]) == {"a": "a", "runs/a": "runs/a"}
+    with pytest.raises(RecipeError, match="given twice"):
+        short_names(["a", "a"])
