@@ -68,8 +68,6 @@ PRIVATE_PARTS = tuple(
          "delete old checkpoints after the new one is complete", "save_total_limit deletes no or wrong checkpoints"),
         (_TRAINER, "_get_grad_norm", ("model", "grad_norm"),
          "check gradients before the optimizer's step; no public hook runs there", "NaN gradients reach the weights"),
-        (_TRAINER, "_get_train_sampler", ("train_dataset",),
-         "sample by temperature, where get_train_dataloader would have to shard too", "alpha has no effect"),
         (_TRAINER, "_prepare_inputs", ("inputs",),
          "move the critic's batch to the device", "dual pivot's critic reads tensors on another device"),
         (_TRAINER, "_save_optimizer_and_scheduler", ("output_dir",), "save the critic", "--resume resets its state"),

@@ -30,6 +30,11 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
         check_settings(self)
         _check_sharding(self)
         self._check_compilation()
+        if self.auto_find_batch_size:
+            raise RecipeError(
+                "auto_find_batch_size changes the batch, and so the negatives: use --pairs_per_chunk, which needs less "
+                "memory and changes no gradient"
+            )
         if self.early_stopping_patience is not None:
             if self.eval_strategy == "no":
                 raise RecipeError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import resource
 import signal
 import threading
@@ -17,6 +18,7 @@ import torch
 from tqdm import tqdm
 from transformers import TrainerCallback
 
+from hf_xsent.data.sampling.batches import ProcessBatches
 from hf_xsent.files import write_text
 
 logger = logging.getLogger(__name__)
@@ -44,15 +46,18 @@ class MetricsFile(TrainerCallback):
                 file.write(json.dumps({"step": state.global_step, **logs}) + "\n")
 
 
-class EpochOfSampler(TrainerCallback):
-    """Set the sampler's epoch, which the Trainer does not do in a resumed run of several processes."""
+class StartOfEpoch(TrainerCallback):
+    """Tell the batches their epoch, and how many of them a resumed run skips, in place of the Trainer's loop."""
 
-    sampler: Any = None
+    batches: ProcessBatches | None = None
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Set the epoch before its first pair is sampled."""
-        if self.sampler is not None:
-            self.sampler.set_epoch(int(state.epoch or 0))
+        """Set both before the first pair is sampled."""
+        if self.batches is not None:
+            accumulated = args.gradient_accumulation_steps
+            epoch, steps = divmod(state.global_step, math.ceil(len(self.batches) / accumulated))
+            self.batches.sampler.set_epoch(epoch)
+            self.batches.skipped = 0 if args.ignore_data_skip else steps * accumulated
 
 
 class EndOfStep(TrainerCallback):
