@@ -29,6 +29,7 @@ from hf_xsent.cli import (
     trim_vocab,
 )
 from hf_xsent.errors import HfXsentError
+from hf_xsent.files import failure_of_disk
 
 COMMANDS: tuple[ModuleType, ...] = (quickstart, pretrain, align_words, finetune, evaluate, analyse, cost, compare)
 COMMANDS += (mine, align_documents, score, export, trim_vocab, onnx, card, publish)
@@ -82,6 +83,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except HfXsentError as error:
         print(f"hf-xsent: {error}", file=sys.stderr)
         return error.exit_code
+    except OSError as error:
+        if (failure := failure_of_disk(error)) is None:
+            raise
+        print(f"hf-xsent: {failure}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("hf-xsent: stopped", file=sys.stderr)
         return 130

@@ -5,16 +5,18 @@ docs/distributed_training.md lists all combinations.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import TrainingArguments
+from transformers.integrations import is_deepspeed_available
 
 from hf_xsent.errors import MissingExtraError, RecipeError
 from hf_xsent.settings.declaring import check_settings
@@ -43,8 +45,9 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
             self.restore_callback_states_from_checkpoint = True  # a resumed run continues counting
         if "no" in (self.eval_strategy, self.save_strategy):
             self.load_best_model_at_end = False
-        super().__post_init__()
-        check_one_device(self)
+        with bf16_without_gpu(self):
+            super().__post_init__()
+            check_one_device(self)
         if self.device.type == "cpu" and self.fp16:
             raise RecipeError("fp16 needs a GPU; on a CPU use --bf16 or neither")
         if self.device.type == "cpu":
@@ -61,6 +64,16 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
             raise RecipeError("compile_layers has no effect with activation checkpointing: drop one of the two")
         if shutil.which(os.environ.get("CXX", "g++")) is None:
             raise RecipeError("compile_layers needs a C++ compiler: install g++, or drop --compile_layers")
+
+
+@contextmanager
+def bf16_without_gpu(arguments: TrainingArguments) -> Iterator[None]:
+    """Choose the CPU for bf16 on a machine without a GPU, where transformers asks for use_cpu."""
+    chosen = arguments.bf16 and not arguments.use_cpu and not torch.accelerator.is_available()
+    arguments.use_cpu = arguments.use_cpu or chosen
+    yield
+    if chosen:
+        arguments.use_cpu = False  # the recipe of this run may be repeated on a GPU
 
 
 def check_one_device(arguments: TrainingArguments) -> None:
@@ -99,7 +112,7 @@ def _check_sharding(arguments: AlignmentTrainingArguments) -> None:
                 f"accelerate launch enables {flag}, but the script does not: also pass --{flag} to the script"
             )
     if arguments.deepspeed:
-        if importlib.util.find_spec("deepspeed") is None:
+        if not is_deepspeed_available():  # a folder named deepspeed beside the script can be imported, too
             raise MissingExtraError("--deepspeed needs DeepSpeed: DS_BUILD_OPS=0 pip install 'hf-xsent[deepspeed]'")
         if int(_read_settings(arguments.deepspeed).get("zero_optimization", {}).get("stage", 0)) == 3:
             raise RecipeError(
