@@ -66,6 +66,8 @@ PRIVATE_PARTS = tuple(
         ("transformers.trainer_utils", "rotate_checkpoints",
          ("output_dir", "save_total_limit", "best_model_checkpoint", "use_mtime"),
          "delete old checkpoints after the new one is complete", "save_total_limit deletes no or wrong checkpoints"),
+        (_TRAINER, "set_initial_training_values", ("args", "dataloader"),
+         "end a resumed run whose checkpoint has all steps", "--resume of such a run trains another step"),
         (_TRAINER, "_get_grad_norm", ("model", "grad_norm"),
          "check gradients before the optimizer's step; no public hook runs there", "NaN gradients reach the weights"),
         (_TRAINER, "_prepare_inputs", ("inputs",),

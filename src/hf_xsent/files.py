@@ -214,7 +214,9 @@ def hold(folder: str | Path) -> Iterator[None]:
         try:
             yield
         finally:
-            (folder / HOLDER_FILE).unlink(missing_ok=True)
+            for name in (HOLDER_FILE, LOCK_FILE):
+                with suppress(OSError):
+                    (folder / name).unlink()
 
 
 def check_not_held(folder: str | Path) -> None:
