@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_xsent.errors import OutputError
+from hf_xsent.errors import HfXsentError, OutputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -98,6 +98,15 @@ def create_folder(path: str | Path) -> Path:
     return path
 
 
+def check_can_create(folder: str | Path) -> None:
+    """Raise an error if a folder cannot be created, or files in it; create nothing."""
+    folder = Path(folder).absolute()
+    parent = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        why = "is read-only" if parent.is_dir() else "is not a folder"
+        raise OutputError(f"{folder} cannot be written ({parent} {why}): use a folder where you may write")
+
+
 def reserve_space(path: str | Path) -> None:
     """Allocate the disk space of a sparse file; writing to its memory map on a full disk would end the process."""
     path = Path(path)
@@ -138,13 +147,24 @@ def _write_errors(path: Path, part: Path) -> Iterator[None]:
     """Raise ``OutputError`` if ``path`` cannot be written; do not catch other errors."""
     try:
         yield
-    except OSError as error:
-        named = None if error.filename is None else Path(os.fsdecode(error.filename))
+    except Exception as error:
+        filename = getattr(error, "filename", None)
+        named = (
+            Path(os.fsdecode(filename)) if isinstance(error, OSError) and isinstance(filename, str | bytes) else None
+        )
         places = (part, path, *path.parents)
-        if error.errno in _FULL_DISK or (named is not None and (named in places or part in named.parents)):
-            cause = error.strerror or error
+        if errno_of(error) in _FULL_DISK or (named is not None and (named in places or part in named.parents)):
+            cause = getattr(error, "strerror", None) or error
             raise OutputError(f"{path} cannot be written ({cause}): free disk space or use another folder") from error
         raise
+
+
+def errno_of(error: BaseException) -> int | None:
+    """Return the system's number of an error, also of one from safetensors or tokenizers, whose text states it."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno
+    stated = None if isinstance(error, HfXsentError) else re.search(r"\(os error (\d+)\)", str(error))
+    return int(stated[1]) if stated else None
 
 
 def failure_of_disk(error: OSError) -> str | None:

@@ -57,6 +57,12 @@ def test_bf16_without_a_gpu_runs_on_the_cpu(kind: type[Any], tmp_path: Path, mon
     assert not arguments.use_cpu, "the run's recipe runs on a GPU elsewhere"
 
 
+def test_a_backend_for_several_processes_does_not_stop_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, ddp_backend="gloo")
+    assert arguments.world_size == 1 and arguments.ddp_backend == "gloo"
+
+
 def test_a_batch_size_that_changes_by_itself_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HfXsentError, match="auto_find_batch_size changes the batch.*use --pairs_per_chunk"):
         AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, auto_find_batch_size=True)

@@ -57,7 +57,7 @@ def read_counts(folder: Path) -> CleaningCounts | None:
     """Read the cleaning counts of a complete cache folder; return None if there is none."""
     try:
         counts = json.loads((folder / "info.json").read_text(encoding="utf-8"))["counts"]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return CleaningCounts(**counts)
 

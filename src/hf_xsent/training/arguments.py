@@ -22,6 +22,8 @@ from hf_xsent.errors import MissingExtraError, RecipeError
 from hf_xsent.settings.declaring import check_settings
 from hf_xsent.training.recipe import TrainingSettings
 
+_LAUNCHED = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")  # set by launchers
+
 
 @dataclass
 class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
@@ -45,7 +47,7 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
             self.restore_callback_states_from_checkpoint = True  # a resumed run continues counting
         if "no" in (self.eval_strategy, self.save_strategy):
             self.load_best_model_at_end = False
-        with bf16_without_gpu(self):
+        with fitted_to_machine(self):
             super().__post_init__()
             check_one_device(self)
         if self.device.type == "cpu" and self.fp16:
@@ -67,13 +69,18 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
 
 
 @contextmanager
-def bf16_without_gpu(arguments: TrainingArguments) -> Iterator[None]:
-    """Choose the CPU for bf16 on a machine without a GPU, where transformers asks for use_cpu."""
-    chosen = arguments.bf16 and not arguments.use_cpu and not torch.accelerator.is_available()
-    arguments.use_cpu = arguments.use_cpu or chosen
+def fitted_to_machine(arguments: TrainingArguments) -> Iterator[None]:
+    """Within the block, choose the CPU for bf16 without a GPU, and no backend for one process without a launcher.
+
+    transformers fails on both. Afterwards the settings are as stated: their recipe may run on another machine.
+    """
+    stated = {name: getattr(arguments, name) for name in ("use_cpu", "ddp_backend")}
+    arguments.use_cpu = arguments.use_cpu or (arguments.bf16 and not torch.accelerator.is_available())
+    if not any(name in os.environ for name in _LAUNCHED):
+        arguments.ddp_backend = None
     yield
-    if chosen:
-        arguments.use_cpu = False  # the recipe of this run may be repeated on a GPU
+    for name, value in stated.items():
+        setattr(arguments, name, value)
 
 
 def check_one_device(arguments: TrainingArguments) -> None:

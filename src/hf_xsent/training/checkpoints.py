@@ -21,9 +21,11 @@ from hf_xsent.errors import OutputError
 from hf_xsent.files import (
     HOLDER_FILE,
     LOCK_FILE,
+    check_can_create,
     check_free_space,
     check_not_held,
     create_folder,
+    errno_of,
     hold,
     move_into_place,
     remove,
@@ -53,6 +55,7 @@ def prepare_output_folder(folder: str | Path, resume: bool = False, overwrite: b
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"the output folder {folder} is a file: choose another name")
+    check_can_create(folder)
     check_not_held(folder)
     return _choose_checkpoint(folder, resume, overwrite)
 
@@ -140,8 +143,9 @@ def _write_errors(folder: str, what: str) -> Iterator[None]:
     """Raise an OutputError for a full disk or a missing folder, and delete incomplete files."""
     try:
         yield
-    except (OSError, SafetensorError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "write" not in str(error):  # torch.save raises RuntimeError
+    except Exception as error:
+        failed = errno_of(error) is not None or isinstance(error, SafetensorError)
+        if not failed and not (isinstance(error, RuntimeError) and "write" in str(error)):  # of torch.save
             raise
         remove(Path(folder) / UNFINISHED)
         raise OutputError(
