@@ -33,14 +33,14 @@ def sample_pairs(data: str, number: int) -> Pairs:
 
 def ours(turn: Turn, options: argparse.Namespace, pairs: Pairs) -> None:
     """Train with AlignmentTrainer and translation ranking."""
-    from torch.utils.data import SequentialSampler
+    from torch.utils.data import DataLoader
 
     from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead
     from hf_xsent.models.loading import load_tokenizer
 
     class InOrder(AlignmentTrainer):
-        def _get_train_sampler(self, train_dataset: Any = None) -> Any:
-            return SequentialSampler(self.train_dataset)
+        def get_train_dataloader(self) -> Any:
+            return DataLoader(self.train_dataset, self.args.train_batch_size, collate_fn=self.data_collator)
 
     examples: Any = [{"source": source, "target": target, "language": "und"} for source, target in pairs]
     model = XlmrWithRTLHead.from_backbone(

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hf_xsent import files
+from hf_xsent.cli.main import main
 from hf_xsent.errors import OutputError
 
 NAMES = st.text(
@@ -181,6 +185,101 @@ def test_a_lock_that_is_held_is_told(tmp_path: Path) -> None:
         refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "OutputError: taken: wait" in refused.stderr
     assert subprocess.run(command, check=False).returncode == 0
+
+
+HOLD = """
+import sys
+import hf_xsent_cli  # without torch
+from hf_xsent.files import hold
+with hold(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_folder_that_is_held_names_its_process_until_that_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+    said = rf"in use by process {holder.pid} on {re.escape(socket.gethostname())}, since \d{{4}}-.*: wait until it ends"
+    with pytest.raises(OutputError, match=said), files.hold(tmp_path):
+        pass
+    with pytest.raises(OutputError, match=said):
+        files.check_not_held(tmp_path)
+    holder.kill()
+    holder.communicate()
+    files.check_not_held(tmp_path)
+    with files.hold(tmp_path):
+        pass
+    assert not any(tmp_path.iterdir())
+
+
+def test_looking_whether_a_folder_is_held_creates_nothing(tmp_path: Path) -> None:
+    files.check_not_held(tmp_path)
+    files.check_not_held(tmp_path / "none")
+    assert not any(tmp_path.iterdir())
+
+
+# Full and read-only disks
+
+
+def test_appending_to_a_full_disk_is_one_sentence(tmp_path: Path, full_disk: None) -> None:
+    path = tmp_path / "log.jsonl"
+    files.append_text(path, "a\n")
+    files.append_text(path, "b\n")
+    assert path.read_text() == "a\nb\n"
+    with pytest.raises(OutputError, match=r"log.jsonl cannot be written \(File too large\): free disk space"):
+        files.append_text(path, "c" * (1 << 17))
+
+
+def test_space_is_reserved_before_a_memory_map_needs_it(tmp_path: Path, full_disk: None) -> None:
+    path = tmp_path / "map.npy"
+    np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(8,)).flush()
+    files.reserve_space(path)
+
+    def full(file: int, start: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", full)
+        with pytest.raises(OutputError, match="map.npy cannot be written .No space left"):
+            files.reserve_space(path)
+
+
+@pytest.mark.parametrize("error", ["I/O error: No space left on device (os error 28)", "disk quota (os error 122)"])
+def test_a_full_disk_is_also_known_by_the_text_of_other_libraries(tmp_path: Path, error: str) -> None:
+    with pytest.raises(OutputError, match="out cannot be written .*os error"), files.writing(tmp_path / "out"):
+        raise RuntimeError(error)
+    with pytest.raises(RuntimeError), files.writing(tmp_path / "out"):
+        raise RuntimeError("another reason (os error 2)")
+
+
+@pytest.mark.parametrize("prepare", [files.create_folder, files.check_can_create])
+def test_a_folder_where_nothing_can_be_written_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepare: Callable[[Path], object]
+) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OutputError, match="run cannot be written .*: .*use a"):
+        prepare(tmp_path / "file" / "run")
+    prepare(tmp_path / "new")
+    monkeypatch.setattr(os, "access", lambda *_: False)  # as of a read-only disk; root may write anywhere else
+    with pytest.raises(OutputError, match="run cannot be written"):
+        prepare(tmp_path / "run")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT])
+def test_the_command_line_ends_with_one_sentence(
+    number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number), "/some/file")
+
+    monkeypatch.setattr("hf_xsent.cli.pretrain.run", fail)
+    assert main(["pretrain"]) == 2
+    assert capsys.readouterr().err.startswith(f"hf-xsent: /some/file: {os.strerror(number)}: ")
+    monkeypatch.setattr("hf_xsent.cli.pretrain.run", lambda _: Path("/none/at/all").read_text())
+    with pytest.raises(FileNotFoundError):
+        main(["pretrain"])
 
 
 STAMPS = st.dictionaries(st.sampled_from(["model", "length", "dtype"]), st.integers(0, 2) | st.text(max_size=2))

@@ -49,6 +49,12 @@ class Stopped(HfXsentError):
     exit_code = 143  # 128 + SIGTERM, so that schedulers restart the run
 
 
+class Interrupted(Stopped):
+    """Ctrl-C ended the run; its checkpoint is saved, and --resume continues it."""
+
+    exit_code = 130  # 128 + SIGINT
+
+
 class MissingExtraError(HfXsentError):
     """An optional dependency is not installed."""
 

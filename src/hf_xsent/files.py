@@ -14,16 +14,18 @@ import shutil
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_xsent.errors import OutputError
+from hf_xsent.errors import HfXsentError, OutputError
 
 if TYPE_CHECKING:
     import numpy as np
 
 STAMP_FILE = "made-from.json"
+LOCK_FILE, HOLDER_FILE = "_lock", "_lock.json"  # of a folder that one process at a time may write to
 _FULL_DISK = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 _HUB_ID = re.compile(r"(?P<owner>[\w-][\w.-]*/)?[\w-][\w.-]*(:[\w.-]+)?(@[\w./-]+)?")
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
@@ -80,6 +82,39 @@ def write_arrays(path: str | Path, arrays: np.ndarray | Mapping[str, Any]) -> No
             raise OSError(error.errno or errno.ENOSPC, str(error)) from error
 
 
+def append_text(path: str | Path, text: str) -> None:
+    """Append to a text file."""
+    with _write_errors(Path(path), Path(path)), Path(path).open("a", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+
+
+def create_folder(path: str | Path) -> Path:
+    """Create a folder if it does not exist; raise an error if no file can be written into it."""
+    path = Path(path)
+    with _write_errors(path, path):
+        path.mkdir(parents=True, exist_ok=True)
+    if not os.access(path, os.W_OK):
+        raise OutputError(f"{path} cannot be written: use a folder where you may write")
+    return path
+
+
+def check_can_create(folder: str | Path) -> None:
+    """Raise an error if a folder cannot be created, or files in it; create nothing."""
+    folder = Path(folder).absolute()
+    parent = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        why = "is read-only" if parent.is_dir() else "is not a folder"
+        raise OutputError(f"{folder} cannot be written ({parent} {why}): use a folder where you may write")
+
+
+def reserve_space(path: str | Path) -> None:
+    """Allocate the disk space of a sparse file; writing to its memory map on a full disk would end the process."""
+    path = Path(path)
+    if hasattr(os, "posix_fallocate"):
+        with _write_errors(path, path), path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, max(1, path.stat().st_size))
+
+
 def move_into_place(part: Path, path: Path) -> None:
     """Rename a finished file or folder to its final name, and replace an existing one."""
     with _write_errors(path, part):
@@ -113,13 +148,34 @@ def _write_errors(path: Path, part: Path) -> Iterator[None]:
     """Raise ``OutputError`` if ``path`` cannot be written; do not catch other errors."""
     try:
         yield
-    except OSError as error:
-        named = None if error.filename is None else Path(os.fsdecode(error.filename))
+    except Exception as error:
+        filename = getattr(error, "filename", None)
+        named = (
+            Path(os.fsdecode(filename)) if isinstance(error, OSError) and isinstance(filename, str | bytes) else None
+        )
         places = (part, path, *path.parents)
-        if error.errno in _FULL_DISK or (named is not None and (named in places or part in named.parents)):
-            cause = error.strerror or error
+        if errno_of(error) in _FULL_DISK or (named is not None and (named in places or part in named.parents)):
+            cause = getattr(error, "strerror", None) or error
             raise OutputError(f"{path} cannot be written ({cause}): free disk space or use another folder") from error
         raise
+
+
+def errno_of(error: BaseException) -> int | None:
+    """Return the system's number of an error, also of one from safetensors or tokenizers, whose text states it."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno
+    stated = None if isinstance(error, HfXsentError) else re.search(r"\(os error (\d+)\)", str(error))
+    return int(stated[1]) if stated else None
+
+
+def failure_of_disk(error: OSError) -> str | None:
+    """Describe a full or read-only disk or a missing permission in a sentence; None for other errors."""
+    where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+    if error.errno in _FULL_DISK:
+        return f"{where}{error.strerror}: free disk space or use another folder"
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return f"{where}{error.strerror}: check its permissions or use another folder"
+    return None
 
 
 def _remove_leftovers(path: Path) -> None:
@@ -156,13 +212,49 @@ def lock(path: str | Path, busy: str | None = None) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
     held = FileLock(path, timeout=-1 if busy is None else 0)
     try:
-        held.acquire()
+        with _write_errors(path, path):
+            held.acquire()
     except Timeout as error:
         raise OutputError(busy or str(error)) from error
     try:
         yield
     finally:
         held.release()
+
+
+@contextmanager
+def hold(folder: str | Path) -> Iterator[None]:
+    """Lock a folder for this process; raise an error that names the process that holds it.
+
+    The system releases the lock of a process that ends or is killed.
+    """
+    folder = Path(folder)
+    with lock(folder / LOCK_FILE, busy=_in_use(folder)):
+        now = datetime.now().astimezone().isoformat(" ", "seconds")
+        write_json(folder / HOLDER_FILE, {"process": os.getpid(), "host": socket.gethostname(), "since": now})
+        try:
+            yield
+        finally:
+            for name in (HOLDER_FILE, LOCK_FILE):
+                with suppress(OSError):
+                    (folder / name).unlink()
+
+
+def check_not_held(folder: str | Path) -> None:
+    """Raise an error if another process holds a folder; create no file."""
+    if (Path(folder) / LOCK_FILE).is_file():
+        with lock(Path(folder) / LOCK_FILE, busy=_in_use(Path(folder))):
+            pass
+
+
+def _in_use(folder: Path) -> str:
+    """Describe who holds a folder, if it is held."""
+    try:
+        holder = json.loads((folder / HOLDER_FILE).read_text(encoding="utf-8"))
+        who = f"process {holder['process']} on {holder['host']}, since {holder['since']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        who = "another process"
+    return f"{folder} is in use by {who}: wait until it ends, stop it, or use another folder"
 
 
 def claim(folder: Path, stamp: Mapping[str, Any], holds: str, cure: str) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers.integrations import is_deepspeed_available
 
 from hf_xsent import AlignmentTrainingArguments
 from hf_xsent.errors import HfXsentError
@@ -16,7 +17,7 @@ ZERO_3 = {"zero_optimization": {"stage": 3}}
 
 @pytest.fixture
 def _deepspeed_seems_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.setattr("hf_xsent.training.arguments.is_deepspeed_available", lambda: True)
 
 
 @pytest.mark.parametrize("form", ["file", "text", "mapping"])
@@ -33,9 +34,38 @@ def test_settings_of_deepspeed_that_cannot_be_read(tmp_path: Path, _deepspeed_se
 
 
 def test_missing_deepspeed_names_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("hf_xsent.training.arguments.is_deepspeed_available", lambda: False)
     with pytest.raises(HfXsentError, match=r"pip install 'hf-xsent\[deepspeed\]'"):
         AlignmentTrainingArguments(output_dir=str(tmp_path), deepspeed=ZERO_3)
+
+
+@pytest.mark.skipif(is_deepspeed_available(), reason="DeepSpeed is installed")
+def test_a_folder_named_deepspeed_beside_the_script_is_not_deepspeed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "trainer_scripts")  # as python does for a script there
+    with pytest.raises(HfXsentError, match=r"pip install 'hf-xsent\[deepspeed\]'"):
+        AlignmentTrainingArguments(output_dir=str(tmp_path), deepspeed=ZERO_3)
+
+
+@pytest.mark.parametrize("kind", [AlignmentTrainingArguments, FineTuningArguments])
+def test_bf16_without_a_gpu_runs_on_the_cpu(kind: type[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
+    arguments = kind(output_dir=str(tmp_path), bf16=True)
+    assert arguments.device.type == "cpu" and not arguments.dataloader_pin_memory
+    assert not arguments.use_cpu, "the run's recipe runs on a GPU elsewhere"
+
+
+def test_a_backend_for_several_processes_does_not_stop_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, ddp_backend="gloo")
+    assert arguments.world_size == 1 and arguments.ddp_backend == "gloo"
+
+
+def test_a_batch_size_that_changes_by_itself_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HfXsentError, match="auto_find_batch_size changes the batch.*use --pairs_per_chunk"):
+        AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, auto_find_batch_size=True)
 
 
 def test_fsdp_on_a_cpu_would_quietly_be_ddp_and_is_refused(tmp_path: Path) -> None:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+from types import SimpleNamespace
 
+import pytest
 from training_run import Run
+
+from hf_xsent.errors import Interrupted, Stopped
+from hf_xsent.training.callbacks import StopOnSignal
 
 
 def test_the_log_counts_seconds_and_memory_up(run: Run):
@@ -32,3 +39,42 @@ def test_a_run_that_goes_on_counts_from_its_checkpoint(run: Run):
     after = [line for line in run.metrics if line["step"] > 3 and "loss" in line]
     assert all(1000 < log["cpu_seconds"] < 1100 and 2000 < log["seconds"] < 2100 for log in after)
     assert {log["peak_mib"] for log in after} == {77_777}
+
+
+# Signals
+
+ARGUMENTS, STATE = SimpleNamespace(world_size=1), SimpleNamespace()
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "exit_code"), [(signal.SIGTERM, Stopped, 143), (signal.SIGINT, Interrupted, 130)]
+)
+def test_a_signal_requests_a_checkpoint_at_the_end_of_the_step(
+    number: int, error: type[Stopped], exit_code: int
+) -> None:
+    before = signal.getsignal(number)
+    stop, control = StopOnSignal(), SimpleNamespace(should_save=False)
+    stop.on_train_begin(ARGUMENTS, STATE, control)
+    stop.on_step_end(ARGUMENTS, STATE, control)
+    assert not control.should_save
+    os.kill(os.getpid(), number)
+    stop.on_step_end(ARGUMENTS, STATE, control)
+    stop.on_train_end(ARGUMENTS, STATE, control)
+    assert control.should_save and stop.requested == number
+    assert type(stop.error("after step 3")) is error and stop.error("").exit_code == exit_code
+    assert signal.getsignal(number) == before
+
+
+def test_a_second_ctrl_c_stops_at_once_but_an_echo_of_the_first_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop, now = StopOnSignal(), 100.0
+    monkeypatch.setattr("hf_xsent.training.callbacks.time.monotonic", lambda: now)
+    stop.on_train_begin(ARGUMENTS, STATE, SimpleNamespace())
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        now += 0.5
+        os.kill(os.getpid(), signal.SIGINT)  # as torchrun sends after the terminal did
+        now += 1
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        stop.on_train_end(ARGUMENTS, STATE, SimpleNamespace())

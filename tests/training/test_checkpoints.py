@@ -3,7 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
+from safetensors.torch import save_file
 from transformers import TrainingArguments
 
 from hf_xsent.errors import OutputError
@@ -13,7 +15,8 @@ from hf_xsent.training.checkpoints import RECIPE_FILE, prepare_output_folder, re
 def _run(folder: Path, *checkpoints: int) -> Path:
     for step in checkpoints:
         (folder / f"checkpoint-{step}").mkdir(parents=True)
-        (folder / f"checkpoint-{step}" / "model.safetensors").write_text("weights")
+        save_file({"weights": torch.zeros(3)}, folder / f"checkpoint-{step}" / "model.safetensors")
+        (folder / f"checkpoint-{step}" / "trainer_state.json").write_text(f'{{"global_step": {step}}}')
     folder.mkdir(exist_ok=True)
     (folder / "recipe.yaml").write_text("model: m")
     (folder / "metrics.jsonl").write_text("{}\n")

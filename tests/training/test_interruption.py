@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import subprocess
 from typing import Any
@@ -13,8 +14,8 @@ from safetensors.torch import load_file
 from training_process import TORCHRUN, assert_same, assert_survives_kills, begin, end, losses, steps, wait
 from training_run import Run
 
-from hf_xsent import AlignmentTrainer
-from hf_xsent.errors import OutputError, TrainingError
+from hf_xsent import AlignmentTrainer, load_bitext
+from hf_xsent.errors import ModelError, OutputError, TrainingError
 
 DAP = {"objectives": {"translation_ranking": 1, "representation_translation": 0.8}, "pairs_per_chunk": 2}
 
@@ -57,6 +58,75 @@ def test_sigterm_saves_says_so_and_the_run_goes_on(run: Run) -> None:
     assert_same(run, weights, uninterrupted)
 
 
+def test_ctrl_c_saves_and_says_how_to_go_on_and_a_second_run_is_refused_meanwhile(run: Run) -> None:
+    settings = {"max_steps": 400, "eval_strategy": "no", "save_strategy": "no"}
+    process = begin(run, **settings)
+    wait(process, lambda: 3 <= steps(run) < 400)
+    for flag in ("--overwrite", "--resume"):
+        with pytest.raises(OutputError, match=f"out is in use by process {process.pid} on .*, since "):
+            run.start(flag, **settings)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "Ctrl-C again stops at once" in said
+    assert "stopped by Ctrl-C after step" in said and "continue with --resume" in said
+    assert "Traceback" not in said
+    (checkpoint,) = run.out.glob("checkpoint-*")
+    step = int(checkpoint.name.split("-")[1])
+    trainer = run.start("--resume_with_changes", **settings | {"max_steps": step + 2})
+    assert trainer is not None and trainer.state.global_step == step + 2
+
+
+def test_a_full_disk_in_the_metrics_is_one_sentence(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"eval_strategy": "no", "save_steps": 2, "load_best_model_at_end": False}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    step = AlignmentTrainer.training_step
+
+    def full_after_three(trainer: AlignmentTrainer, *args: Any, **kwargs: Any) -> Any:
+        if trainer.state.global_step == 3:
+            resource.setrlimit(resource.RLIMIT_FSIZE, ((run.out / "metrics.jsonl").stat().st_size, limits[1]))
+        return step(trainer, *args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(AlignmentTrainer, "training_step", full_after_three)
+        try:
+            with pytest.raises(OutputError, match="metrics.jsonl cannot be written .*: free disk space"):
+                run.start(**settings)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    trainer = run.start("--resume", **settings)
+    assert trainer is not None
+    assert [step for step, _ in losses(run)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_an_output_folder_that_cannot_be_written_is_refused_before_any_work(run: Run) -> None:
+    (run.folder / "file").write_text("x")
+    with pytest.raises(OutputError, match="file/out cannot be written .*file is not a folder"):
+        run.start(output_dir=str(run.folder / "file" / "out"))
+
+
+def test_a_cache_that_cannot_be_written_is_one_sentence(run: Run) -> None:
+    (run.folder / "file").write_text("x")
+    with pytest.raises(OutputError, match="file/cache.* cannot be written"):
+        run.start(cache_dir=str(run.folder / "file" / "cache"))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(OutputError, match="new/de.* cannot be written .*File too large"):
+            load_bitext({"de": str(run.folder / "de.tsv")}, cache_dir=run.folder / "new")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_damaged_starting_weights_are_one_sentence(run: Run) -> None:
+    start = run.folder / "start"
+    shutil.copytree(run.settings["model"], start)
+    weights = start / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(ModelError, match=r"start' has no readable weights \(model.safetensors\)"):
+        run.start(model=str(start))
+
+
 def test_a_full_disk_costs_no_checkpoint_that_was_whole(run: Run) -> None:
     run.start(max_steps=3)
     smaller = (run.out / "checkpoint-3/model.safetensors").stat().st_size // 2
@@ -64,7 +134,7 @@ def test_a_full_disk_costs_no_checkpoint_that_was_whole(run: Run) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (smaller, limits[1]))
     try:
         with pytest.raises(OutputError, match="cannot write checkpoint-6 into .*make room.*--resume"):
-            run.start("--resume")
+            run.start("--resume_with_changes")  # more steps
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert [one.name for one in run.out.glob("*checkpoint*")] == ["checkpoint-3"]

@@ -49,6 +49,7 @@ def test_a_run_leaves_all_that_is_needed_and_nothing_else(run: Run) -> None:
         "metrics.jsonl",
         "model.safetensors",
         "recipe.yaml",
+        "run_state.json",
         "tokenizer.json",
         "tokenizer_config.json",
     ]

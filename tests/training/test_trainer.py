@@ -128,7 +128,7 @@ def test_accumulated_half_batches_are_averaged_not_added(
     }
     trainer = _without_dropout(_trainer(encoder_folders["bert"], bitext, _arguments(tmp_path / "run", **descent)))
     model = trainer.model
-    halves = [[bitext[i] for i in rows] for rows in torch.tensor(list(trainer._get_train_sampler()))[:8].split(4)]
+    halves = [[bitext[i] for i in rows] for rows in torch.tensor(list(trainer.train_sampler()))[:8].split(4)]
     collator = PairCollator(trainer.tokenizer, model.config.max_length)
     weights = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     losses = [model(**collator(half)).loss for half in halves]
@@ -269,7 +269,7 @@ def test_every_language_is_drawn_as_its_share_says(
     for alpha, german in ((1.0, 10), (0.0, 8)):
         trainer = _trainer(encoder_folders["bert"], bitext, arguments)
         trainer.alpha = alpha
-        assert sum(bitext[row]["language"] == "de" for row in trainer._get_train_sampler()) == german
+        assert sum(bitext[row]["language"] == "de" for row in trainer.train_sampler()) == german
 
 
 def test_sentences_are_cut_at_the_models_length(
@@ -346,7 +346,7 @@ def test_frozen_word_embeddings_stay_and_the_rest_learns(
 def test_batches_of_one_language(encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext) -> None:
     arguments = _arguments(tmp_path / "run", one_language_batches=True, per_device_train_batch_size=2)
     trainer = _trainer(encoder_folders["bert"], bitext, arguments)
-    rows = list(trainer._get_train_sampler())
+    rows = list(trainer.train_sampler())
     languages = [bitext[row]["language"] for row in rows]
     assert len(set(languages)) > 1
     assert all(languages[start] == languages[start + 1] for start in range(0, len(rows) - 1, 2))

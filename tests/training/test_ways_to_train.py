@@ -86,7 +86,7 @@ def test_distinct_batches_go_on_exactly_where_they_stopped(run: Run) -> None:
     (run.folder / "de.tsv").write_text(text, encoding="utf-8")
     settings: dict[str, Any] = {"distinct_batches": True, "dev_pairs": 0, "data": [f"de={run.folder}/de.tsv"]}
     trainer = run.start(**settings)
-    rows = list(trainer._get_train_sampler())
+    rows = list(trainer.train_sampler())
     for start in range(0, len(rows), 4):
         assert len({trainer.train_dataset[row]["target"] for row in rows[start : start + 4]}) == 4
     run.assert_goes_on_exactly(**settings)

@@ -20,7 +20,7 @@ from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.data.words.links import format_links
 from hf_xsent.data.words.splitting import split_words
 from hf_xsent.errors import DataError, OutputError
-from hf_xsent.files import check_writable, digest, file_stamp, write_text
+from hf_xsent.files import check_writable, create_folder, digest, file_stamp, write_text
 from hf_xsent.models.fingerprint import fingerprint_model
 
 Pairs = list[tuple[str, str]]
@@ -46,8 +46,7 @@ def align_file(
     for _ in tqdm(read_pairs(source), desc="checking", unit=" pairs", delay=2, disable=None):
         pass  # a bad line raises before hours of work
     aligner = settings.build(device)
-    folder = Path(work or f"{output}.work") / _fingerprint(source, settings)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = create_folder(Path(work or f"{output}.work") / _fingerprint(source, settings))
     missing = (
         (folder / f"{number:06d}.links", pairs)
         for number, pairs in enumerate(_parts(source, aligner.needs_all_pairs))

@@ -31,6 +31,7 @@ from hf_xsent.cli import (
     trim_vocab,
 )
 from hf_xsent.errors import HfXsentError, shortened
+from hf_xsent.files import failure_of_disk
 
 COMMANDS: tuple[ModuleType, ...] = (quickstart, pretrain, align_words, finetune, evaluate, analyse, cost, compare)
 COMMANDS += (mine, mine_negatives, align_documents, score, export, trim_vocab, onnx, card, publish)
@@ -85,9 +86,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"hf-xsent: {error}", file=sys.stderr)
         return error.exit_code
     except OSError as error:
-        if error.errno not in (errno.ENAMETOOLONG, errno.ELOOP):
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            failure: str | None = f"{shortened(error.filename)}: {error.strerror}; give another path"
+        else:
+            failure = failure_of_disk(error)
+        if failure is None:
             raise
-        print(f"hf-xsent: {shortened(error.filename)}: {error.strerror}; give another path", file=sys.stderr)
+        print(f"hf-xsent: {failure}", file=sys.stderr)
         return HfXsentError.exit_code
     except KeyboardInterrupt:
         print("hf-xsent: stopped", file=sys.stderr)

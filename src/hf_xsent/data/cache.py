@@ -21,7 +21,7 @@ from hf_xsent.data.readers.formats import LinkedPair, OnError, read_linked_pairs
 from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.data.sampling.choosing import RandomChoice
 from hf_xsent.errors import DataError
-from hf_xsent.files import digest, file_digest, file_stamp, lock, move_into_place, write_json, writing
+from hf_xsent.files import digest, file_digest, file_stamp, lock, move_into_place, reserve_space, write_json, writing
 
 logger = logging.getLogger(__name__)
 
@@ -238,6 +238,7 @@ def side_hashes(pairs: Path) -> npt.NDArray[np.uint64]:
         if (known := _load_hashes(path, shape)) is None:
             with writing(path) as part:
                 hashes, row = np.lib.format.open_memmap(part, mode="w+", dtype=np.uint64, shape=shape), 0
+                reserve_space(part)
                 for batch in tqdm(batches, desc="hashing sentences", unit=" batches", delay=2, disable=None):
                     for side in range(2):
                         texts = batch.column(side).to_pylist()

@@ -18,7 +18,7 @@ from hf_xsent.logs import quiet_logs
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer, quiet_loading
 from hf_xsent.models.task_model import task_model, without_padding
-from hf_xsent.training.checkpoints import RECIPE_FILE, prepare_output_folder, remove_old_run, write_recipe
+from hf_xsent.training.checkpoints import RECIPE_FILE, output_folder, prepare_output_folder, write_recipe
 from hf_xsent.training.reading import read_dataclasses
 
 logger = logging.getLogger(__name__)
@@ -124,25 +124,25 @@ def run(
     tuner = FineTuner(model, training, task, train, dev, tokenizer)
     folder, setting = Path(str(training.output_dir)), _setting(options)
     tuner.accelerator.wait_for_everyone()  # until each process has checked the folder
-    if training.should_save:
-        folder.mkdir(parents=True, exist_ok=True)
-        if checkpoint is None:
-            remove_old_run(folder)
-            for name in (RESULTS, TABLE):
-                (folder / name).unlink(missing_ok=True)
-        stated = {key: value for key, value in asdict(options).items() if key not in ("resume", "overwrite", "verbose")}
-        write_recipe(folder, f"finetune {options.task}", stated, training)
-    if train:
-        tuner.train(resume_from_checkpoint=checkpoint)
-        tuner.save_model()
-    reports = [FineTuningReport(name, setting, tuner.measure(sets)) for name, sets in tests.items()]
-    if not training.should_save:
-        return []
-    if reports:
-        settings = {**asdict(options), "seed": training.seed, "steps": tuner.state.global_step}
-        write_reports(folder, reports, settings)
-        logger.info("the results are in %s", folder)
-    return reports
+    with output_folder(training, checkpoint, options.resume, options.overwrite):
+        if training.should_save:
+            if checkpoint is None:
+                for name in (RESULTS, TABLE):
+                    (folder / name).unlink(missing_ok=True)
+            not_stated = ("resume", "overwrite", "verbose")
+            stated = {key: value for key, value in asdict(options).items() if key not in not_stated}
+            write_recipe(folder, f"finetune {options.task}", stated, training)
+        if train:
+            tuner.train(resume_from_checkpoint=checkpoint)
+            tuner.save_model()
+        reports = [FineTuningReport(name, setting, tuner.measure(sets)) for name, sets in tests.items()]
+        if not training.should_save:
+            return []
+        if reports:
+            settings = {**asdict(options), "seed": training.seed, "steps": tuner.state.global_step}
+            write_reports(folder, reports, settings)
+            logger.info("the results are in %s", folder)
+        return reports
 
 
 def _setting(options: Any) -> str:

@@ -17,7 +17,7 @@ from transformers.trainer_utils import IntervalStrategy, TrainOutput
 from hf_xsent.compat import keep_freed_memory
 from hf_xsent.files import is_local
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
-from hf_xsent.training.arguments import check_one_device
+from hf_xsent.training.arguments import check_one_device, fitted_to_machine
 from hf_xsent.training.checkpoints import SavingTrainer
 
 Scores = dict[str, dict[str, float]]  # of each test set, by name
@@ -54,8 +54,9 @@ class FineTuningArguments(TrainingArguments):
 
     def __post_init__(self) -> None:
         """Refuse several GPUs in one process, and pin no memory without a GPU."""
-        super().__post_init__()
-        check_one_device(self)
+        with fitted_to_machine(self):
+            super().__post_init__()
+            check_one_device(self)
         if self.device.type == "cpu":
             self.dataloader_pin_memory = False
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError
+from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -104,7 +105,7 @@ def loading_errors(name_or_path: str, what: str) -> Iterator[None]:
     """Convert errors of several libraries into one that says what a folder or Hub id lacks."""
     try:
         yield
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         if is_local(name_or_path):
             raise ModelError(f"the model folder {name_or_path!r} has no {what}: {reason}") from error

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.errors import ModelError, OutputError
-from hf_xsent.files import write_json, writing
+from hf_xsent.files import check_can_create, write_json, writing
 from hf_xsent.models.adapters import plain_weights
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -57,6 +57,7 @@ def export_sentence_transformer(
             raise OutputError(f"{folder} exists already: choose another folder or overwrite it")
         if not (folder / "modules.json").is_file():
             raise OutputError(f"{folder} contains files but is not an export: choose another folder")
+    check_can_create(folder)
     embedder = _embedder(model, tokenizer, dim)
     config = embedder.model.config
     if config.languages:

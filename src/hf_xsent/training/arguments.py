@@ -5,20 +5,24 @@ docs/distributed_training.md lists all combinations.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import TrainingArguments
+from transformers.integrations import is_deepspeed_available
 
 from hf_xsent.errors import MissingExtraError, RecipeError
 from hf_xsent.settings.declaring import check_settings
 from hf_xsent.training.recipe import TrainingSettings
+
+_LAUNCHED = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")  # set by launchers
 
 
 @dataclass
@@ -30,6 +34,11 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
         check_settings(self)
         _check_sharding(self)
         self._check_compilation()
+        if self.auto_find_batch_size:
+            raise RecipeError(
+                "auto_find_batch_size changes the batch, and so the negatives: use --pairs_per_chunk, which needs less "
+                "memory and changes no gradient"
+            )
         if self.early_stopping_patience is not None:
             if self.eval_strategy == "no":
                 raise RecipeError(
@@ -39,8 +48,9 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
         self._check_averages()
         if "no" in (self.eval_strategy, self.save_strategy) or self.average_checkpoints is not None:
             self.load_best_model_at_end = False
-        super().__post_init__()
-        check_one_device(self)
+        with fitted_to_machine(self):
+            super().__post_init__()
+            check_one_device(self)
         if self.device.type == "cpu" and self.fp16:
             raise RecipeError("fp16 needs a GPU; on a CPU use --bf16 or neither")
         if self.device.type == "cpu":
@@ -75,6 +85,21 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
             raise RecipeError("compile_layers has no effect with activation checkpointing: drop one of the two")
         if shutil.which(os.environ.get("CXX", "g++")) is None:
             raise RecipeError("compile_layers needs a C++ compiler: install g++, or drop --compile_layers")
+
+
+@contextmanager
+def fitted_to_machine(arguments: TrainingArguments) -> Iterator[None]:
+    """Within the block, choose the CPU for bf16 without a GPU, and no backend for one process without a launcher.
+
+    transformers fails on both. Afterwards the settings are as stated: their recipe may run on another machine.
+    """
+    stated = {name: getattr(arguments, name) for name in ("use_cpu", "ddp_backend")}
+    arguments.use_cpu = arguments.use_cpu or (arguments.bf16 and not torch.accelerator.is_available())
+    if not any(name in os.environ for name in _LAUNCHED):
+        arguments.ddp_backend = None
+    yield
+    for name, value in stated.items():
+        setattr(arguments, name, value)
 
 
 def check_one_device(arguments: TrainingArguments) -> None:
@@ -113,7 +138,7 @@ def _check_sharding(arguments: AlignmentTrainingArguments) -> None:
                 f"accelerate launch enables {flag}, but the script does not: also pass --{flag} to the script"
             )
     if arguments.deepspeed:
-        if importlib.util.find_spec("deepspeed") is None:
+        if not is_deepspeed_available():  # a folder named deepspeed beside the script can be imported, too
             raise MissingExtraError("--deepspeed needs DeepSpeed: DS_BUILD_OPS=0 pip install 'hf-xsent[deepspeed]'")
         if int(_read_settings(arguments.deepspeed).get("zero_optimization", {}).get("stage", 0)) == 3:
             raise RecipeError(

@@ -1,9 +1,10 @@
-"""Callbacks of training: progress bar, metrics file, cost, and a checkpoint on SIGTERM."""
+"""Callbacks of training: progress bar, metrics file, cost, and a checkpoint on SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import resource
 import signal
 import threading
@@ -17,11 +18,14 @@ import torch
 from tqdm import tqdm
 from transformers import TrainerCallback
 
-from hf_xsent.files import write_text
+from hf_xsent.data.sampling.batches import ProcessBatches
+from hf_xsent.errors import Interrupted, Stopped
+from hf_xsent.files import append_text, write_text
 
 logger = logging.getLogger(__name__)
 
 METRICS_FILE = "metrics.jsonl"
+_ONE_CTRL_C = 1.0  # seconds: torchrun repeats the signal that the terminal has sent to all processes already
 _SHOWN = ("loss", "eval_accuracy", "eval_f1", "pairs_per_second")
 
 
@@ -40,19 +44,22 @@ class MetricsFile(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Append one line, with the step first."""
         if state.is_world_process_zero and logs:
-            with (Path(args.output_dir) / METRICS_FILE).open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"step": state.global_step, **logs}) + "\n")
+            line = json.dumps({"step": state.global_step, **logs}) + "\n"
+            append_text(Path(args.output_dir) / METRICS_FILE, line)
 
 
-class EpochOfSampler(TrainerCallback):
-    """Set the sampler's epoch, which the Trainer does not do in a resumed run of several processes."""
+class StartOfEpoch(TrainerCallback):
+    """Tell the batches their epoch, and how many of them a resumed run skips, in place of the Trainer's loop."""
 
-    sampler: Any = None
+    batches: ProcessBatches | None = None
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Set the epoch before its first pair is sampled."""
-        if self.sampler is not None:
-            self.sampler.set_epoch(int(state.epoch or 0))
+        """Set both before the first pair is sampled."""
+        if self.batches is not None:
+            accumulated = args.gradient_accumulation_steps
+            epoch, steps = divmod(state.global_step, math.ceil(len(self.batches) / accumulated))
+            self.batches.sampler.set_epoch(epoch)
+            self.batches.skipped = 0 if args.ignore_data_skip else steps * accumulated
 
 
 class EndOfStep(TrainerCallback):
@@ -96,39 +103,54 @@ class ProgressBar(TrainerCallback):
             self.bar.close()
 
 
-class StopOnSigterm(TrainerCallback):
-    """On SIGTERM, which spot machines send, finish the step and save a checkpoint.
+class StopOnSignal(TrainerCallback):
+    """On SIGTERM, which spot machines send, and on Ctrl-C, finish the step and save a checkpoint; then stop.
 
-    One process may receive the signal; ``requested`` is then true in all processes.
+    One process may receive the signal; ``requested`` is then true in all processes. A second Ctrl-C stops at once.
     """
 
-    received = requested = False
-    _previous_handler: Any = None
+    def __init__(self) -> None:
+        self.received = self.requested = 0  # number of the signal
+        self._received_at = 0.0
+        self._previous: dict[int, Any] = {}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Install the signal handler, if this is the main thread; others cannot."""
-        self.received = self.requested = False
+        """Install the signal handlers, if this is the main thread; others cannot."""
+        self.received = self.requested = 0
         if threading.current_thread() is threading.main_thread():
-            self._previous_handler = signal.signal(signal.SIGTERM, self._receive)
+            self._previous = {one: signal.signal(one, self._receive) for one in (signal.SIGTERM, signal.SIGINT)}
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Request a checkpoint in all processes if one of them received the signal."""
-        received = self.received
+        """Request a checkpoint in all processes if one of them received a signal."""
+        received = int(self.received)
         if args.world_size > 1:
-            flag = torch.tensor(int(received), device=args.device)
+            flag = torch.tensor(received, device=args.device)
             torch.distributed.all_reduce(flag, torch.distributed.ReduceOp.MAX)
-            received = bool(flag)
+            received = int(flag)
         if received:
-            self.requested = control.should_save = True
+            self.requested = received
+            control.should_save = True
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Restore the earlier signal handler."""
-        if self._previous_handler is not None:
-            signal.signal(signal.SIGTERM, self._previous_handler)
-            self._previous_handler = None
+        """Restore the earlier signal handlers."""
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous = {}
+
+    def error(self, what: str) -> Stopped:
+        """Return the error that ends the run."""
+        if self.requested == signal.SIGINT:
+            return Interrupted(f"stopped by Ctrl-C {what}")
+        return Stopped(f"stopped by SIGTERM {what}")
 
     def _receive(self, number: int, frame: Any) -> None:
-        self.received = True
+        if number == signal.SIGINT and not self.received:
+            logger.warning("finishing this step and saving a checkpoint; Ctrl-C again stops at once")
+        elif number == signal.SIGINT and time.monotonic() - self._received_at > _ONE_CTRL_C:
+            signal.default_int_handler(number, frame)
+        if not self.received:
+            self._received_at = time.monotonic()
+        self.received = number
 
 
 class CostCounter(TrainerCallback):

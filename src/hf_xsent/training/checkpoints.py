@@ -14,40 +14,89 @@ import yaml
 from safetensors import SafetensorError
 from transformers import PreTrainedModel, Trainer, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
-from transformers.trainer_callback import PrinterCallback, ProgressCallback
-from transformers.trainer_utils import SaveStrategy, get_last_checkpoint, rotate_checkpoints
+from transformers.trainer_callback import PrinterCallback, ProgressCallback, TrainerState
+from transformers.trainer_utils import SaveStrategy, TrainOutput, rotate_checkpoints
 
-from hf_xsent.errors import OutputError, Stopped
-from hf_xsent.files import check_free_space, move_into_place, remove, write_text
+from hf_xsent.errors import OutputError
+from hf_xsent.files import (
+    HOLDER_FILE,
+    LOCK_FILE,
+    check_can_create,
+    check_free_space,
+    check_not_held,
+    create_folder,
+    errno_of,
+    hold,
+    move_into_place,
+    remove,
+    write_text,
+)
 from hf_xsent.publishing.model_card import CardFacts, facts_of_run, render_card
-from hf_xsent.training.callbacks import METRICS_FILE, MetricsFile, ProgressBar, StopOnSigterm
+from hf_xsent.training.callbacks import METRICS_FILE, MetricsFile, ProgressBar, StopOnSignal
+from hf_xsent.training.identity import RUN_STATE_FILE, RunState
+from hf_xsent.training.resuming import (
+    DAMAGED,
+    check_fits,
+    checkpoints_of,
+    newest_whole_checkpoint,
+    set_damaged_aside,
+)
 
 RECIPE_FILE = "recipe.yaml"
+WEIGHTS_FILE = "model.safetensors"
 UNFINISHED = "_unfinished"  # written here, then renamed when complete, so that a kill leaves no incomplete file
 
 
 def prepare_output_folder(folder: str | Path, resume: bool = False, overwrite: bool = False) -> str | None:
     """Check the folder before any work, and return the checkpoint to resume from, if there is one.
 
-    The folder must be empty, or hold a run of hf-xsent to resume or overwrite.
+    The folder must be empty, or hold a run of hf-xsent to resume or overwrite, which no other process is training.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"the output folder {folder} is a file: choose another name")
-    if not folder.is_dir() or not any(folder.iterdir()):
+    check_can_create(folder)
+    check_not_held(folder)
+    return _choose_checkpoint(folder, resume, overwrite)
+
+
+def _choose_checkpoint(folder: Path, resume: bool, overwrite: bool) -> str | None:
+    if not folder.is_dir() or not any(path.name not in (LOCK_FILE, HOLDER_FILE) for path in folder.iterdir()):
         return None
     if not (folder / RECIPE_FILE).is_file():
         raise OutputError(f"the output folder {folder} holds files that hf-xsent did not write: choose an empty folder")
     if resume:
-        checkpoint = get_last_checkpoint(str(folder))
-        if checkpoint is None and (folder / "model.safetensors").is_file():
+        checkpoint = newest_whole_checkpoint(folder)
+        if checkpoint is None and (folder / WEIGHTS_FILE).is_file() and RunState.read(folder) is None:
             raise OutputError(f"the run in {folder} is finished and left no checkpoint: replace it with --overwrite")
-        return checkpoint
+        return None if checkpoint is None else str(checkpoint)
     if not overwrite:
         raise OutputError(
             f"the output folder {folder} holds another run: continue it with --resume or replace it with --overwrite"
         )
     return None
+
+
+@contextmanager
+def output_folder(
+    training: TrainingArguments, checkpoint: str | None, resume: bool = False, overwrite: bool = False
+) -> Iterator[Path]:
+    """Create the output folder and hold it while this process, the one that saves, writes into it.
+
+    ``checkpoint`` is what ``prepare_output_folder`` returned. Without one, delete what an earlier run left.
+    """
+    folder = Path(str(training.output_dir))
+    if not training.should_save:
+        yield folder
+        return
+    with hold(create_folder(folder)):
+        if _choose_checkpoint(folder, resume, overwrite) != checkpoint:
+            raise OutputError(f"another process has just trained in {folder}: run the command again")
+        if checkpoint is None:
+            remove_old_run(folder)
+        else:
+            set_damaged_aside(folder, checkpoint)
+        yield folder
 
 
 def write_recipe(folder: str | Path, command: str, options: Mapping[str, Any], training: TrainingArguments) -> None:
@@ -63,12 +112,13 @@ def write_recipe(folder: str | Path, command: str, options: Mapping[str, Any], t
 
 
 def remove_old_run(folder: str | Path) -> None:
-    """Delete an earlier run's checkpoints and metrics, and nothing else."""
-    for checkpoint in Path(folder).glob("checkpoint-*"):
-        if checkpoint.name.removeprefix("checkpoint-").isdecimal() and checkpoint.is_dir():
-            shutil.rmtree(checkpoint)
-    (Path(folder) / METRICS_FILE).unlink(missing_ok=True)
-    remove(Path(folder) / UNFINISHED)
+    """Delete an earlier run's checkpoints, metrics and state, and nothing else."""
+    folder = Path(folder)
+    for checkpoint in [*checkpoints_of(folder), *folder.glob(f"{DAMAGED}checkpoint-*")]:
+        shutil.rmtree(checkpoint)
+    for name in (METRICS_FILE, RUN_STATE_FILE):
+        (folder / name).unlink(missing_ok=True)
+    remove(folder / UNFINISHED)
 
 
 def check_space(folder: str | Path, model: PreTrainedModel, arguments: TrainingArguments) -> None:
@@ -94,8 +144,9 @@ def _write_errors(folder: str, what: str) -> Iterator[None]:
     """Raise an OutputError for a full disk or a missing folder, and delete incomplete files."""
     try:
         yield
-    except (OSError, SafetensorError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "write" not in str(error):  # torch.save raises RuntimeError
+    except Exception as error:
+        failed = errno_of(error) is not None or isinstance(error, SafetensorError)
+        if not failed and not (isinstance(error, RuntimeError) and "write" in str(error)):  # of torch.save
             raise
         remove(Path(folder) / UNFINISHED)
         raise OutputError(
@@ -105,21 +156,52 @@ def _write_errors(folder: str, what: str) -> Iterator[None]:
 
 
 class SavingTrainer(Trainer):
-    """Rename checkpoints and the final model into place when they are complete; on SIGTERM, save and stop.
+    """Rename checkpoints and the final model into place when they are complete; on SIGTERM or Ctrl-C, save and stop.
 
     Logs go to a progress bar and a file of metrics.
     """
 
     _writing = False  # whether a checkpoint is being written
+    _resumed: TrainerState | None = None  # of the checkpoint to resume from
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._stop = StopOnSigterm()
+        self._stop = StopOnSignal()
         self.add_callback(self._stop)
         for default in (PrinterCallback, ProgressCallback):
             self.remove_callback(default)
         self.add_callback(ProgressBar)
         self.add_callback(MetricsFile)
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> TrainOutput:
+        """Train, or resume from a checkpoint of this model; True is the newest whole one in the output folder."""
+        checkpoint: Any = resume_from_checkpoint or None
+        if checkpoint is True:
+            checkpoint = newest_whole_checkpoint(str(self.args.output_dir)) or True
+        self._resumed = None
+        if isinstance(checkpoint, str | Path):
+            checkpoint = str(checkpoint)
+            model: Any = self.model
+            check_fits(checkpoint, model)
+            self._resumed = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE_NAME))
+        return super().train(checkpoint, *args, **kwargs)
+
+    def set_initial_training_values(self, args: TrainingArguments, dataloader: Any) -> tuple[Any, ...]:
+        """Return the number of epochs and of steps; a checkpoint of a run's last step leaves no epoch to train."""
+        epochs, *others, max_steps = super().set_initial_training_values(args, dataloader)
+        return (
+            (0 if self._resumed is not None and self._has_ended(self._resumed, max_steps) else epochs),
+            *others,
+            max_steps,
+        )
+
+    def _has_ended(self, state: TrainerState, max_steps: int) -> bool:
+        """Return whether a checkpoint is that of the last step, or of the step of an early stop."""
+        patience = getattr(self.args, "early_stopping_patience", None)
+        callbacks: Any = state.stateful_callbacks or {}
+        stopping = callbacks.get("EarlyStoppingCallback", {})
+        waited = stopping.get("attributes", {}).get("early_stopping_patience_counter", 0)
+        return state.global_step >= max_steps or (patience is not None and waited >= patience)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Save into ``output_dir``; without it, save the final model and move it into place when complete."""
@@ -145,7 +227,7 @@ class SavingTrainer(Trainer):
             write_run_card(self, stated.get("model_name"), stated.get("license"), stated.get("finetuned_from"))
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
-        """Save, rename the folder when all processes have written their part, and raise ``Stopped`` after SIGTERM."""
+        """Save, rename the folder when all processes have written their part, and raise ``Stopped`` after a signal."""
         folder, name = self._get_output_dir(trial), f"checkpoint-{self.state.global_step}"
         unfinished = Path(folder) / UNFINISHED
         if self.args.should_save:
@@ -171,7 +253,18 @@ class SavingTrainer(Trainer):
             super()._push_from_checkpoint(str(Path(folder) / name))
         if self._stop.requested:
             self.callback_handler.on_train_end(self.args, self.state, self.control)
-            raise Stopped(f"stopped by SIGTERM after step {self.state.global_step}: continue with --resume")
+            raise self._stop.error(f"after step {self.state.global_step}: continue with --resume")
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """Load the optimizer's state; raise an error if it is of other weights or settings."""
+        try:
+            super()._load_optimizer_and_scheduler(checkpoint)
+        except (ValueError, KeyError, RuntimeError, TypeError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise OutputError(
+                f"the optimizer's state in {checkpoint} does not fit this run ({reason}): resume with the settings of "
+                "that run, or train again with --overwrite"
+            ) from error
 
     def _get_output_dir(self, trial: Any) -> str:
         folder = super()._get_output_dir(trial)

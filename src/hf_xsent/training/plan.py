@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from accelerate.utils import broadcast_object_list
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_xsent.data.bitext import Bitext
@@ -47,7 +48,7 @@ class Plan:
         check_bitext(recipe.data)
         if training.output_dir in (None, "trainer_output"):
             raise RecipeError("no output folder: give --output_dir, a folder for this run")
-        checkpoint = prepare_output_folder(training.output_dir, recipe.run.resume, recipe.run.overwrite)
+        checkpoint = _chosen_by_main_process(recipe)
         encoder_config = load_encoder_config(encoder)
         if recipe.config.encoder_layers is not None:
             if recipe.config.freezes_encoder:
@@ -126,6 +127,17 @@ class TrainingCorpus:
     def sentences(self, side: str) -> Iterable[str]:
         """Return all sentences of one side, source or target."""
         return self.bitext.sentences(side)
+
+
+def _chosen_by_main_process(recipe: Recipe) -> str | None:
+    """Return the checkpoint to resume from, which one process chooses before it writes into the folder."""
+    training, run = recipe.training, recipe.run
+    chosen: list[str | None] = [None]
+    if training.process_index == 0:
+        chosen = [prepare_output_folder(str(training.output_dir), run.resumes, run.overwrite)]
+    if training.world_size > 1:
+        broadcast_object_list(chosen)
+    return chosen[0]
 
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, name: str) -> None:

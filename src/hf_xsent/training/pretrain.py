@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from transformers import set_seed
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.pivot import PivotBitext
 from hf_xsent.data.sides import TextSides
+from hf_xsent.errors import OutputError
 from hf_xsent.files import write_json
 from hf_xsent.logs import quiet_logs
 from hf_xsent.models import METHODS
@@ -23,9 +25,10 @@ from hf_xsent.models.loading import load_encoder
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.training.bitext import load_train_and_dev
-from hf_xsent.training.checkpoints import check_space, remove_old_run, write_recipe
+from hf_xsent.training.checkpoints import WEIGHTS_FILE, check_space, output_folder, write_recipe
 from hf_xsent.training.dual_pivot.features import FeatureCache
 from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
+from hf_xsent.training.identity import RUN_STATE_FILE, RunState, identify
 from hf_xsent.training.measuring import StepTimes, count_steps, forecast, short_run
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.reading import Recipe, read_recipe
@@ -37,16 +40,19 @@ logger = logging.getLogger(__name__)
 _SENTENCES_OF_DRY_RUN = 256  # of each side of each language; a full run encodes all sentences before the first step
 
 
-def main(arguments: Sequence[str]) -> AlignmentTrainer:
+def main(arguments: Sequence[str]) -> AlignmentTrainer | None:
     """Train from ``[recipe.yaml] [--flag value …]``; mistakes raise an ``HfXsentError`` before training starts."""
     recipe = read_recipe(arguments)
     quiet_logs(recipe.run.verbose)
     return pretrain(recipe)
 
 
-def pretrain(recipe: Recipe) -> AlignmentTrainer:
-    """Train, and save the model, its tokenizer, the recipe and the reports in the output folder."""
-    training = recipe.training
+def pretrain(recipe: Recipe) -> AlignmentTrainer | None:
+    """Train, and save the model, its tokenizer, the recipe and the reports in the output folder.
+
+    Return None if the run to resume is finished.
+    """
+    training, run = recipe.training, recipe.run
     plan = Plan.of(recipe)
     parts: dict[str, Any] = {"processing_class": plan.tokenizer}
     if plan.recipe.config.teacher is not None:
@@ -55,31 +61,57 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
     train, dev = load_train_and_dev(recipe.data)  # one process fills the cache, the others wait
     plan = plan.fitted(train, dev)
     recipe = plan.recipe
+    state = None if run.dry_run else resumed_state(plan, identify(recipe, train, dev))
+    if state is not None and state.finished_at_step is not None:
+        logger.info("the run in %s is finished, at step %d: nothing to do", training.output_dir, state.finished_at_step)
+        return None
     set_seed(training.seed)
     model = METHODS[recipe.start.method][1].from_backbone(plan.encoder, config=recipe.config)
-    if recipe.run.dry_run:
+    if state is None:
         return dry_run(recipe, model, train, **parts)
-    if training.should_save:
-        folder = Path(str(training.output_dir))
-        folder.mkdir(parents=True, exist_ok=True)
-        if plan.checkpoint is None:
-            check_space(folder, model, training)
-            remove_old_run(folder)
-        write_recipe(folder, "pretrain", recipe.to_dict(), training)
-        write_json(folder / "bitext.json", train.report.to_dict())
-    if plan.checkpoint is not None:
-        training.eval_on_start = False  # the checkpoint was already measured
-    trainer = build_trainer(recipe, model, train_dataset=train, eval_dataset=dev, **parts)
-    trainer.train(resume_from_checkpoint=plan.checkpoint)
-    model.merge_adapters()
-    if training.share_of_start:
-        average_with_starting_encoder(model, plan.encoder, training.share_of_start, recipe.config.encoder_layers)
-    if dev is not None and (training.share_of_start or training.average_checkpoints):
-        trainer.evaluate()
-    trainer.save_model()
-    if training.should_save:
-        logger.info("the trained model is in %s", training.output_dir)
+    if plan.checkpoint is None:
+        check_space(str(training.output_dir), model, training)
+    with output_folder(training, plan.checkpoint, run.resumes, run.overwrite) as folder:
+        if training.should_save:
+            write_recipe(folder, "pretrain", recipe.to_dict(), training)
+            write_json(folder / "bitext.json", train.report.to_dict())
+            state.write(folder)
+        if plan.checkpoint is not None:
+            training.eval_on_start = False  # the checkpoint was already measured
+        trainer = build_trainer(recipe, model, train_dataset=train, eval_dataset=dev, **parts)
+        trainer.train(resume_from_checkpoint=plan.checkpoint)
+        model.merge_adapters()
+        if training.share_of_start:
+            average_with_starting_encoder(model, plan.encoder, training.share_of_start, recipe.config.encoder_layers)
+        if dev is not None and (training.share_of_start or training.average_checkpoints):
+            trainer.evaluate()
+        trainer.save_model()
+        if training.should_save:
+            replace(state, finished_at_step=trainer.state.global_step).write(folder)
+            logger.info("the trained model is in %s", folder)
     return trainer
+
+
+def resumed_state(plan: Plan, identity: dict[str, Any]) -> RunState:
+    """Return the state of a new run, or that of the run to resume if its settings and data are these."""
+    folder, run = Path(str(plan.recipe.training.output_dir)), plan.recipe.run
+    earlier = RunState.read(folder) if run.resumes else None
+    finished = None
+    if earlier is not None and (folder / WEIGHTS_FILE).is_file():
+        finished = earlier.finished_at_step
+    if plan.checkpoint is None and finished is None:
+        return RunState(identity)
+    if earlier is None:
+        logger.warning("%s does not say how its run was started: settings and data are not compared", folder)
+        return RunState(identity)
+    step = int(str(plan.checkpoint or finished).rpartition("-")[2])
+    state = earlier.resumed(identity, step, run.resume_with_changes)
+    if state.changes == earlier.changes:
+        return replace(state, finished_at_step=finished)
+    if plan.checkpoint is None:
+        raise OutputError(f"the run in {folder} is finished and left no checkpoint: replace it with --overwrite")
+    logger.warning("the run resumes with changes, which %s lists", folder / RUN_STATE_FILE)
+    return state
 
 
 def build_trainer(recipe: Recipe, model: SentenceEncoderForPreTraining, **parts: Any) -> AlignmentTrainer:

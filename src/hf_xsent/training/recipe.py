@@ -96,11 +96,19 @@ class RunSettings:
     """What to do with the output folder, and what to log."""
 
     resume: bool = setting(False, "Resume from the last checkpoint in the output folder.")
+    resume_with_changes: bool = setting(
+        False, "Resume although settings or data that decide the results have changed; run_state.json records them."
+    )
     overwrite: bool = setting(False, "Replace the earlier run in the output folder.")
     dry_run: bool = setting(
         False, "Load everything, run three steps, and estimate the time and memory of the full run."
     )
     verbose: bool = setting(False, "Also log the messages of transformers and other libraries.")
+
+    @property
+    def resumes(self) -> bool:
+        """Whether to continue the run in the output folder."""
+        return self.resume or self.resume_with_changes
 
 
 @dataclass(repr=False, eq=False)

@@ -13,12 +13,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import Sampler
+from torch.utils.data import DataLoader
 from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase
 from transformers.trainer_utils import IntervalStrategy, TrainOutput, get_last_checkpoint
 
 from hf_xsent.compat import keep_freed_memory
 from hf_xsent.data.bitext import Bitext
+from hf_xsent.data.sampling.batches import ProcessBatches
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.data.sampling.distinct import DistinctSampler
 from hf_xsent.data.sampling.mixing import TemperatureSampler
@@ -30,7 +31,7 @@ from hf_xsent.models.encodes import SupportsEncode
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_momentum_contrast
 from hf_xsent.training.averaging import MovingAverage, average_last_checkpoints
-from hf_xsent.training.callbacks import CostCounter, EndOfStep, EpochOfSampler
+from hf_xsent.training.callbacks import CostCounter, EndOfStep, StartOfEpoch
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.teacher import Teacher
@@ -97,7 +98,7 @@ class AlignmentTrainer(SavingTrainer):
         self._average = None if args.ema_decay is None else MovingAverage(args.ema_decay)
         if self._average is not None:
             self.add_callback(self._average)
-        self._epochs = EpochOfSampler()
+        self._epochs = StartOfEpoch()
         self.add_callback(self._epochs)
         if args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(args.early_stopping_patience))
@@ -241,17 +242,35 @@ class AlignmentTrainer(SavingTrainer):
             "and --resume the last checkpoint"
         )
 
-    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
-        dataset: Any = self.train_dataset if train_dataset is None else train_dataset
+    def train_sampler(self) -> TemperatureSampler:
+        """Return the sampler of the rows of an epoch, the same on all processes."""
+        dataset: Any = self.train_dataset
         batch = self.args.train_batch_size * self.args.world_size
+        if len(dataset) < batch and self.args.world_size > 1:
+            raise RecipeError(
+                f"{len(dataset)} training pairs are fewer than one batch of {batch} pairs over {self.args.world_size} "
+                "processes: lower per_device_train_batch_size"
+            )
         group = batch if self.args.one_language_batches else 1
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
         if self.args.distinct_batches:
-            sampler: Any = DistinctSampler(dataset.ranges, dataset.side_hashes, batch, self.alpha, seed, group=group)
-        else:
-            sampler = TemperatureSampler(dataset.ranges, self.alpha, seed, group=group)
-        self._epochs.sampler = sampler
-        return sampler
+            return DistinctSampler(dataset.ranges, dataset.side_hashes, batch, self.alpha, seed, group=group)
+        return TemperatureSampler(dataset.ranges, self.alpha, seed, group=group, batch=batch)
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Return the batches of this process; a resumed run skips those before its checkpoint in constant time."""
+        args = self.args
+        batches: Any = ProcessBatches(self.train_sampler(), args.train_batch_size, args.process_index, args.world_size)
+        self._epochs.batches = batches
+        return DataLoader(
+            self.train_dataset,  # type: ignore[arg-type]
+            batch_sampler=batches,
+            collate_fn=self.data_collator,
+            num_workers=args.dataloader_num_workers,
+            pin_memory=args.dataloader_pin_memory,
+            persistent_workers=args.dataloader_persistent_workers,
+            prefetch_factor=args.dataloader_prefetch_factor,
+        )
 
 
 @torch.no_grad()

@@ -5,8 +5,12 @@ import time
 from collections import Counter
 from itertools import islice
 
+import numpy as np
 import pytest
 
+from hf_xsent.data.sampling import mixing
+from hf_xsent.data.sampling.batches import ProcessBatches
+from hf_xsent.data.sampling.distinct import DistinctSampler
 from hf_xsent.data.sampling.mixing import TemperatureSampler, mixing_probabilities
 from hf_xsent.errors import DataError
 
@@ -96,3 +100,67 @@ def test_grouped_draws_are_of_one_language_and_mix_as_before(alpha: float) -> No
 def test_groups_larger_than_an_epoch_are_refused() -> None:
     with pytest.raises(DataError, match="50 pairs per epoch are fewer than one batch of 99 pairs"):
         TemperatureSampler(RANGES, num_samples=50, group=99)
+
+
+@pytest.mark.parametrize("group", [1, 7])
+def test_rows_from_a_position_are_those_of_the_whole_epoch(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mixing, "CHUNK_ROWS", 500)
+    sampler = TemperatureSampler(RANGES, 0.3, seed=5, group=group, batch=42)
+    sampler.set_epoch(2)
+    rows = list(sampler)
+    for start in range(0, len(rows), 42 * 13):
+        assert list(islice(sampler.rows_from(start), 100)) == rows[start : start + 100]
+
+
+def test_each_block_has_its_share_of_each_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mixing, "CHUNK_ROWS", 500)
+    rows = list(TemperatureSampler(RANGES, 1.0, seed=3))
+    assert sorted(rows) == list(range(9990))
+    for start in range(0, 9000, 1000):
+        assert sum(row in RANGES["fr"] for row in rows[start : start + 1000]) == pytest.approx(90, abs=30)
+    rare = [place for place, row in enumerate(rows) if row in RANGES["tl"]]
+    assert max(np.diff(rare)) < 1500
+
+
+def test_a_position_among_a_hundred_million_pairs_is_found_at_once() -> None:
+    sampler = TemperatureSampler({str(n): range(n * 10**6, (n + 1) * 10**6) for n in range(100)}, 0.5, batch=512)
+    batches = ProcessBatches(sampler, 64, process=3, processes=8)
+    batches.skipped = len(batches) - 10
+    start = time.perf_counter()
+    last = [batch for batch in batches if batch]
+    assert time.perf_counter() - start < 2
+    assert [len(batch) for batch in last] == [64] * 10
+
+
+@pytest.mark.parametrize("distinct", [False, True])
+def test_the_pairs_of_a_step_are_the_same_for_any_number_of_processes(distinct: bool) -> None:
+    ranges = {"de": range(0, 30), "fr": range(30, 37)}
+    hashes = np.stack((np.arange(37), np.arange(37) % 11), 1).astype(np.uint64)
+
+    def steps(processes: int, skipped: int = 0) -> list[list[int]]:
+        sampler = (
+            DistinctSampler(ranges, lambda rows: hashes[rows], 8) if distinct else TemperatureSampler(ranges, batch=8)
+        )
+        of_each = [ProcessBatches(sampler, 8 // processes, one, processes) for one in range(processes)]
+        for one in of_each:
+            one.skipped = skipped
+        return [sum(parts, []) for parts in zip(*of_each, strict=True)]
+
+    whole = steps(1)
+    assert [len(step) for step in whole] == [8] * 4, "37 pairs are four full batches; the next epoch draws the others"
+    assert whole == steps(2) == steps(4)
+    assert steps(4, skipped=2) == [[], [], *whole[2:]]
+
+
+def test_the_pairs_that_do_not_fill_a_batch_come_in_the_next_epoch() -> None:
+    sampler = TemperatureSampler({"de": range(37)}, batch=8)
+    rows: list[int] = []
+    for epoch in range(37):
+        sampler.set_epoch(epoch)
+        rows += sampler
+    assert set(Counter(rows).values()) == {32}
+
+
+def test_fewer_pairs_than_a_batch_are_one_batch_of_all() -> None:
+    sampler = TemperatureSampler({"de": range(5)}, batch=8)
+    assert [sorted(batch) for batch in ProcessBatches(sampler, 8)] == [[0, 1, 2, 3, 4]]

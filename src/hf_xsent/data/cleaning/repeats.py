@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hf_xsent.files import reserve_space
+
 BUCKETS = 64
 
 
@@ -52,6 +54,7 @@ class RepeatFinder:
         if not self.rows:
             return np.empty(0, dtype=np.bool_)
         first = np.memmap(self.folder / "first-rows", dtype=np.bool_, mode="w+", shape=(self.rows,))
+        reserve_space(self.folder / "first-rows")
         first[:] = True
         for file, path in zip(self._buckets, self._paths, strict=True):
             file.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -14,7 +15,7 @@ from hf_xsent.errors import DataError
 
 logger = logging.getLogger(__name__)
 
-CHUNK_ROWS = 1 << 16
+CHUNK_ROWS = 1 << 16  # rows of a block
 
 
 def mixing_probabilities(sizes: Sequence[int], alpha: float) -> npt.NDArray[np.float64]:
@@ -30,10 +31,11 @@ def mixing_probabilities(sizes: Sequence[int], alpha: float) -> npt.NDArray[np.f
 class TemperatureSampler(Sampler[int]):
     """Yield row numbers, each language in proportion to its share.
 
-    An epoch has a fixed number of draws from each language, in random order. A language is reshuffled after each pass
-    over its pairs; the next epoch continues the pass. The rows depend on seed and epoch only, so a resumed run draws
-    the same ones. Each ``group`` of consecutive draws is from one language, for batches of one language on all
-    processes.
+    An epoch has a fixed number of draws from each language, in random order, spread evenly over blocks of about
+    ``CHUNK_ROWS`` rows. A language is reshuffled after each pass over its pairs; the next epoch continues the pass. The
+    rows depend on seed and epoch only, so a resumed run draws the same ones, and any position is found in constant
+    time. Each ``group`` of consecutive draws is from one language, for batches of one language on all processes. An
+    epoch is a whole number of batches of ``batch`` rows if it has enough for one; the next epoch draws the others.
     """
 
     def __init__(
@@ -43,11 +45,11 @@ class TemperatureSampler(Sampler[int]):
         seed: int = 0,
         num_samples: int | None = None,
         group: int = 1,
+        batch: int = 1,
     ) -> None:
         self.ranges = dict(ranges)
         self.seed = seed
         self.epoch = 0
-        self.chunk_rows = CHUNK_ROWS
         sizes = [len(rows) for rows in self.ranges.values()]
         probabilities = mixing_probabilities(sizes, alpha)
         self.num_samples = sum(sizes) if num_samples is None else num_samples
@@ -58,8 +60,10 @@ class TemperatureSampler(Sampler[int]):
                 f"{self.num_samples} pairs per epoch are fewer than one batch of {group} pairs of a language"
             )
         self.group = group
-        self.num_samples -= self.num_samples % group
+        self.batch = batch
+        self.num_samples -= self.num_samples % (batch if batch <= self.num_samples else group)
         self.draws = group * _apportion(probabilities, self.num_samples // group)
+        self._blocks = max(1, self.num_samples // CHUNK_ROWS)
         logger.info("sampling %d pairs per epoch (alpha=%g)\n%s", self.num_samples, alpha, self._table(probabilities))
 
     def _table(self, probabilities: npt.NDArray[np.float64]) -> str:
@@ -76,26 +80,46 @@ class TemperatureSampler(Sampler[int]):
         return self.num_samples
 
     def __iter__(self) -> Iterator[int]:
-        for rows in self._chunks():
+        return self.rows_from(0)
+
+    def rows_from(self, start: int) -> Iterator[int]:
+        """Yield the rows of the epoch from position ``start``, the start of a batch, without drawing earlier ones."""
+        for rows in self._chunks(start):
             yield from rows.tolist()
 
-    def _chunks(self) -> Iterator[npt.NDArray[np.int64]]:
-        """Yield the rows of the epoch in chunks."""
-        order = Permutation(self.num_samples // self.group, (self.seed, self.epoch))
-        bounds = np.cumsum(self.draws // self.group)
+    def _chunks(self, start: int) -> Iterator[npt.NDArray[np.int64]]:
+        """Yield the rows from a position on in chunks of whole batches."""
+        first = bisect_right(range(self._blocks), start, key=lambda block: int(self._drawn_before(block).sum())) - 1
+        skipped = start - int(self._drawn_before(first).sum())
+        rest = np.empty(0, dtype=np.int64)
+        for number in range(first, self._blocks):
+            rows = np.concatenate((rest, self._block(number)[skipped:]))
+            whole = len(rows) - len(rows) % self.batch
+            yield rows[:whole]
+            rest, skipped = rows[whole:], 0
+        yield rest  # empty, unless the epoch is shorter than a batch
+
+    def _drawn_before(self, block: int) -> npt.NDArray[np.int64]:
+        """Return how many draws from each language the epoch has before a block: proportional, from a random phase."""
+        phases = np.random.default_rng((self.seed, self.epoch)).integers(self._blocks, size=len(self.draws))
+        return self.group * np.asarray((self.draws // self.group * block + phases) // self._blocks)
+
+    def _block(self, number: int) -> npt.NDArray[np.int64]:
+        """Return the rows of a block: its draws from each language, in random order."""
+        drawn = self._drawn_before(number)
+        counts = self._drawn_before(number + 1) - drawn
+        order = Permutation(int(counts.sum()) // self.group, (self.seed, self.epoch, number))
+        draws = order[np.arange(len(order))]
+        languages = np.searchsorted(np.cumsum(counts // self.group), draws, side="right").repeat(self.group)
         streams = [
-            RowStream(rows, (self.seed, number), self.epoch * int(draws))
-            for number, (rows, draws) in enumerate(zip(self.ranges.values(), self.draws, strict=True))
+            RowStream(rows, (self.seed, language), self.epoch * int(draws) + int(before))
+            for language, (rows, draws, before) in enumerate(zip(self.ranges.values(), self.draws, drawn, strict=True))
         ]
-        step = max(1, self.chunk_rows // self.group)
-        for start in range(0, len(order), step):
-            draws = order[np.arange(start, min(start + step, len(order)))]
-            languages = np.repeat(np.searchsorted(bounds, draws, side="right"), self.group)
-            by_language = np.argsort(languages, kind="stable")
-            counts = np.bincount(languages, minlength=len(streams)).tolist()
-            rows = np.empty_like(languages)
-            rows[by_language] = np.concatenate([stream.take(n) for stream, n in zip(streams, counts, strict=True)])
-            yield rows
+        rows = np.empty_like(languages)
+        rows[np.argsort(languages, kind="stable")] = np.concatenate(
+            [stream.take(count) for stream, count in zip(streams, counts.tolist(), strict=True)]
+        )
+        return rows
 
 
 class RowStream:

@@ -21,7 +21,7 @@ from transformers import PreTrainedTokenizerBase
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, ModelError, RecipeError
-from hf_xsent.files import check_free_space, claim, digest, lock, move_into_place
+from hf_xsent.files import check_free_space, claim, digest, lock, move_into_place, reserve_space, write_text
 from hf_xsent.models.batching import evaluating
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -113,6 +113,7 @@ class FeatureCache:
             cure = "give another folder or float16, or train through the encoder (--features none)"
             check_free_space(self.folder, int(np.prod(shape)) * self.dtype.itemsize, "these features", cure)
             np.lib.format.open_memmap(part, mode="w+", dtype=self.dtype, shape=shape).flush()
+            reserve_space(part)
         sums = np.lib.format.open_memmap(part, mode="r+")
         logger.info("encoding %d sentences into the feature cache %s", len(sentences) - done, self.folder)
         with tqdm(total=len(sentences), initial=done, desc="encoding", unit=" sentences", delay=2, disable=None) as bar:
@@ -122,7 +123,7 @@ class FeatureCache:
                 self._check_finite(found, block)
                 sums[start : start + len(block)] = found
                 sums.flush()
-                progress.write_text(str(start + len(block)))
+                write_text(progress, str(start + len(block)))
                 bar.update(len(block))
         move_into_place(part, path)
         progress.unlink()

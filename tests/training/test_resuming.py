@@ -1,0 +1,267 @@
+"""What --resume continues, and what it refuses: finished runs, changed settings and data, damaged checkpoints."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from training_run import Run
+
+from hf_xsent import AlignmentTrainer
+from hf_xsent.errors import OutputError, RecipeError
+from hf_xsent.training.identity import RUN_STATE_FILE
+from hf_xsent.training.resuming import find_damage
+
+CONSTANT = {"lr_scheduler_type": "constant", "warmup_steps": 0, "load_best_model_at_end": False}
+
+
+def _weights(run: Run) -> dict[str, torch.Tensor]:
+    return load_file(run.out / "model.safetensors")
+
+
+def _assert_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert [name for name in one if not torch.equal(one[name], other[name])] == []
+
+
+def _unfinish(run: Run) -> None:
+    """As if the run had been killed between its last checkpoint and its final model."""
+    (run.out / "model.safetensors").unlink()
+    state = json.loads((run.out / RUN_STATE_FILE).read_text())
+    (run.out / RUN_STATE_FILE).write_text(json.dumps(state | {"finished_at_step": None}))
+
+
+def _state(run: Run) -> dict[str, Any]:
+    return dict(json.loads((run.out / RUN_STATE_FILE).read_text()))
+
+
+# Finished runs
+
+
+def test_a_finished_run_is_not_trained_further(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    run.start(**CONSTANT)
+    before = {path: path.stat().st_mtime_ns for path in run.out.rglob("*")}
+    with caplog.at_level("INFO", logger="hf_xsent"):
+        assert run.start("--resume", **CONSTANT) is None
+    assert f"the run in {run.out} is finished, at step 6: nothing to do" in caplog.messages
+    assert before == {path: path.stat().st_mtime_ns for path in run.out.rglob("*")}
+
+
+def test_a_finished_run_without_checkpoints_has_nothing_to_do_but_cannot_change(run: Run) -> None:
+    settings = {"save_strategy": "no", "eval_strategy": "no"}
+    run.start(**settings)
+    assert run.start("--resume", **settings) is None
+    with pytest.raises(OutputError, match="is finished and left no checkpoint"):
+        run.start("--resume_with_changes", max_steps=9, **settings)
+
+
+@pytest.mark.parametrize("settings", [CONSTANT, {}, {"max_steps": None, "num_train_epochs": 2}])
+def test_a_run_killed_before_its_final_model_ends_with_its_last_step(run: Run, settings: dict[str, Any]) -> None:
+    run.start(**settings)
+    whole = _weights(run)
+    _unfinish(run)
+    trainer = run.start("--resume", **settings)
+    assert trainer is not None and trainer.state.global_step == 6
+    _assert_equal(_weights(run), whole)
+    assert max(int(path.name.split("-")[1]) for path in run.out.glob("checkpoint-*")) == 6
+    assert _state(run)["finished_at_step"] == 6
+    assert [line["step"] for line in run.metrics if "loss" in line] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_run_that_stopped_early_does_not_go_on(run: Run) -> None:
+    settings = {"early_stopping_patience": 1, "learning_rate": "1e-9", "max_steps": 30}
+    run.start(**settings)
+    assert _state(run)["finished_at_step"] == 6, "the second measurement is no better"
+    whole = _weights(run)
+    _unfinish(run)
+    trainer = run.start("--resume", **settings)
+    assert trainer is not None and trainer.state.global_step == 6
+    _assert_equal(_weights(run), whole)
+
+
+def test_an_overwritten_run_that_was_killed_at_once_is_not_taken_for_finished(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.start(max_steps=3)
+    with monkeypatch.context() as patched:
+        patched.setattr(AlignmentTrainer, "train", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run.start("--overwrite", seed=7)
+    assert (run.out / "model.safetensors").is_file()
+    trainer = run.start("--resume", seed=7)
+    assert trainer is not None and trainer.state.global_step == 6
+
+
+# Changes
+
+
+CHANGES: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"learning_rate": "1e-4"}, "learning_rate 0.001, now 0.0001"),
+    ({"seed": 1}, "seed 42, now 1"),
+    ({"per_device_train_batch_size": 2}, "pairs per batch, over all processes 4, now 2"),
+    ({"max_steps": 9}, "max_steps 6, now 9"),
+    ({"alpha": 1}, "alpha 0.5, now 1.0"),
+    ({"pooling": "mean"}, "pooling cls, now mean"),
+    ({"objectives": {"translation_ranking": 0.5}}, "objectives.translation_ranking"),
+    ({"method": "alignment"}, "method dap, now alignment"),
+    ({"data": ["de={folder}/de.tsv"]}, r"training pairs of fr 4 \(\w+\), now none"),
+    ({"data": ["fr={folder}/fr.tsv", "de={folder}/de.tsv"]}, "languages of training pairs"),
+    ({"dev_pairs": 3}, "dev pairs of de"),
+)
+
+
+def test_a_run_that_changed_is_refused_with_the_difference(run: Run) -> None:
+    run.start()
+    _unfinish(run)
+    before = {path: path.stat().st_mtime_ns for path in run.out.rglob("*")}
+    for changes, shown in CHANGES:
+        stated = changes | {
+            key: [one.format(folder=run.folder) for one in changes[key]] for key in changes if key == "data"
+        }
+        with pytest.raises(OutputError, match=rf"since its checkpoint of step 6: .*{shown}.*--resume_with_changes"):
+            run.start("--resume", **stated)
+    assert before == {path: path.stat().st_mtime_ns for path in run.out.rglob("*")}
+
+
+def test_another_text_of_the_same_length_is_a_change(run: Run) -> None:
+    run.start()
+    _unfinish(run)
+    data = run.folder / "fr.tsv"
+    data.write_text(data.read_text("utf-8").swapcase(), encoding="utf-8")
+    with pytest.raises(OutputError, match="training pairs of fr"):
+        run.start("--resume")
+
+
+def test_files_may_move_and_logs_and_chunks_change(run: Run) -> None:
+    settings = {"max_steps": 6, "save_steps": 3}
+    run.start(**settings)
+    whole = _weights(run)
+    shutil.rmtree(run.out / "checkpoint-6")
+    _unfinish(run)
+    (run.folder / "de.tsv").rename(run.folder / "moved.tsv")
+    data = [f"de={run.folder}/moved.tsv", f"fr={run.folder}/fr.tsv"]
+    run.start("--resume", data=data, logging_steps=2, save_total_limit=1, **settings)
+    _assert_equal(_weights(run), whole)
+
+
+def test_changes_that_are_allowed_are_recorded(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    run.start(max_steps=3)
+    run.start("--resume_with_changes", max_steps=6, learning_rate="2e-3")
+    assert "the run resumes with changes" in caplog.text
+    (change,) = _state(run)["changes"]
+    assert change == {"step": 3, "changed": {"learning_rate": [0.001, 0.002], "max_steps": [3, 6]}}
+    assert _state(run)["finished_at_step"] == 6
+    assert run.start("--resume", max_steps=6, learning_rate="2e-3") is None
+    run.start("--resume_with_changes", max_steps=9, learning_rate="2e-3")
+    assert [one["step"] for one in _state(run)["changes"]] == [3, 6]
+
+
+def test_a_change_that_the_optimizer_cannot_take_is_one_sentence(run: Run) -> None:
+    run.start(max_steps=3)
+    with pytest.raises(OutputError, match="the optimizer's state in .*checkpoint-3 does not fit this run"):
+        run.start("--resume_with_changes", frozen_layers=1, max_steps=3, seed=5)
+
+
+def test_a_run_of_an_earlier_version_resumes_with_a_warning(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    run.start(max_steps=3)
+    (run.out / RUN_STATE_FILE).unlink()
+    trainer = run.start("--resume")
+    assert trainer is not None and trainer.state.global_step == 6
+    assert "settings and data are not compared" in caplog.text
+
+
+# Damage
+
+
+def _truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def _flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    for place in range(len(content) // 4, len(content) // 2, 997):
+        content[place] ^= 0xFF
+    path.write_bytes(content)
+
+
+def _empty(path: Path) -> None:
+    shutil.rmtree(path.parent)
+    path.parent.mkdir()
+
+
+HARMS: tuple[tuple[str, Callable[[Path], None]], ...] = (
+    ("model.safetensors", _truncate),
+    ("model.safetensors", Path.unlink),
+    ("optimizer.pt", _truncate),
+    ("optimizer.pt", _flip),
+    ("optimizer.pt", Path.unlink),
+    ("scheduler.pt", _truncate),
+    ("rng_state.pth", _truncate),
+    ("trainer_state.json", _truncate),
+    ("trainer_state.json", Path.unlink),
+    ("all", _empty),
+)
+
+
+def test_damage_of_each_file_is_found(run: Run) -> None:
+    run.start(max_steps=3)
+    checkpoint = run.folder / "copies" / "checkpoint-3"
+    for file, harm in HARMS:
+        shutil.copytree(run.out / "checkpoint-3", checkpoint)
+        assert find_damage(checkpoint) is None
+        harm(checkpoint / file)
+        damage = find_damage(checkpoint)
+        assert damage is not None and (file in damage or file == "all"), (file, damage)
+        shutil.rmtree(checkpoint)
+    shutil.copytree(run.out / "checkpoint-3", run.folder / "copies" / "checkpoint-4")
+    assert find_damage(run.folder / "copies" / "checkpoint-4") == "trainer_state.json is of step 3"
+
+
+def test_a_damaged_checkpoint_is_passed_over(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    run.start()
+    whole = _weights(run)
+    _unfinish(run)
+    _truncate(run.out / "checkpoint-6" / "optimizer.pt")
+    run.start("--resume")
+    assert "checkpoint-6 is damaged: optimizer.pt" in caplog.text and "from checkpoint-3 instead" in caplog.text
+    _assert_equal(_weights(run), whole)
+    assert (run.out / "_damaged-checkpoint-6").is_dir()
+    run.start("--overwrite", max_steps=1)
+    assert not list(run.out.glob("*checkpoint-6"))
+
+
+def test_without_a_whole_checkpoint_each_damage_is_named(run: Run) -> None:
+    run.start()
+    _unfinish(run)
+    for step in (3, 6):
+        _truncate(run.out / f"checkpoint-{step}" / "model.safetensors")
+    with pytest.raises(
+        OutputError, match=r"no checkpoint .* is whole \(checkpoint-6 is damaged: .*; checkpoint-3 .*--ov"
+    ):
+        run.start("--resume")
+
+
+def test_a_checkpoint_of_another_model_is_one_sentence(run: Run) -> None:
+    run.start(max_steps=3)
+    file = run.out / "checkpoint-3" / "model.safetensors"
+    whole = load_file(file)
+    name = next(name for name in whole if name.endswith("LayerNorm.weight"))
+    for weights, difference in (
+        (whole | {name: torch.ones(48)}, "has shape"),
+        (whole | {"objectives.other.weight": torch.ones(3)}, "it has weights objectives.other.weight"),
+        ({one: weight for one, weight in whole.items() if one != name}, f"it lacks the weights {name}"),
+    ):
+        save_file(weights, file, {"format": "pt"})
+        with pytest.raises(OutputError, match=f"checkpoint-3 is of another model: .*{difference}"):
+            run.start("--resume_with_changes", max_steps=4)
+
+
+def test_resume_with_changes_needs_no_second_flag_and_starts_a_new_run_without_one(run: Run) -> None:
+    assert run.start("--resume_with_changes", max_steps=1) is not None
+    with pytest.raises(RecipeError):
+        run.start("--resume_with_changes", "perhaps")
