@@ -29,6 +29,7 @@ from hf_xsent.cli import (
     trim_vocab,
 )
 from hf_xsent.errors import HfXsentError
+from hf_xsent.settings.secrets import refuse_secret_arguments
 
 COMMANDS: tuple[ModuleType, ...] = (quickstart, pretrain, align_words, finetune, evaluate, analyse, cost, compare)
 COMMANDS += (mine, align_documents, score, export, trim_vocab, onnx, card, publish)
@@ -74,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        refuse_secret_arguments(arguments)
         if arguments and arguments[0] in TRAINING and not {"-h", "--help"} & set(arguments):
             TRAINING[arguments[0]].run(arguments[1:])
         else:

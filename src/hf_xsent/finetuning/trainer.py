@@ -17,6 +17,7 @@ from transformers.trainer_utils import IntervalStrategy, TrainOutput
 from hf_xsent.compat import keep_freed_memory
 from hf_xsent.files import is_local
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
+from hf_xsent.settings.secrets import refuse_secrets
 from hf_xsent.training.arguments import check_one_device
 from hf_xsent.training.checkpoints import SavingTrainer
 
@@ -53,7 +54,8 @@ class FineTuningArguments(TrainingArguments):
     ddp_find_unused_parameters: bool | None = field(default=False, metadata={"help": "Every weight takes part."})
 
     def __post_init__(self) -> None:
-        """Refuse several GPUs in one process, and pin no memory without a GPU."""
+        """Refuse a Hub token and several GPUs in one process, and pin no memory without a GPU."""
+        refuse_secrets({"hub_token": self.hub_token})  # checkpoints hold the arguments
         super().__post_init__()
         check_one_device(self)
         if self.device.type == "cpu":

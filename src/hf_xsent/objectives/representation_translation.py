@@ -233,14 +233,19 @@ class RepresentationTranslation(TokenObjective):
             parts = [(target, source)]
         start = self.max_length if self.settings.positions == "fixed" else pairs.padded_length
         share = self.settings.masked_share
-        rows = [translation_rows(pairs, known, predicted, start, share) for known, predicted in parts]
+        rows = [
+            translation_rows(pairs, known, predicted, start, share)
+            if len(known)
+            else translation_rows(
+                pairs, source[:1], target[:1], start, share=0
+            )  # each process runs the head equally often
+            for known, predicted in parts
+        ]
         return [SampledTargets(one, torch.tensor(len(one.labels), device=source.device)) for one in rows]
 
     def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:
         """Sum the cross entropy of one direction's masked tokens (eq. 6)."""
         rows: TranslationRows = sampled.rows
-        if not len(rows.packed.lengths):  # all pairs of a small batch have the other direction
-            return states.states.sum() * 0
         masks = self.layers.mask_embeddings(rows.packed.with_positions(rows.own_positions))
         if self.language_embeddings is not None:
             if rows.languages is None:

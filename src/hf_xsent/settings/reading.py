@@ -16,12 +16,14 @@ from typing import Any, Union, cast, get_args, get_origin
 import yaml
 
 from hf_xsent.errors import RecipeError, nearest
+from hf_xsent.settings.secrets import refuse_secret_arguments, refuse_secrets
 
 _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[str | None, dict[str, list[str]]]:
     """Split a command line into the recipe's path, if the first argument is one, and the values of each flag."""
+    refuse_secret_arguments(arguments)
     rest = list(arguments)
     path = rest.pop(0) if rest and not rest[0].startswith("-") else None
     flags: dict[str, list[str]] = {}
@@ -44,10 +46,19 @@ def read_mapping(path: str | Path, what: str = "recipe") -> dict[str, Any]:
     except OSError as error:
         raise RecipeError(f"cannot read the {what} {path}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RecipeError(f"the {what} {path} is not valid YAML: {' '.join(str(error).split())}") from error
+        raise RecipeError(f"the {what} {path} is not valid YAML: {_problem(error)}") from error
     if not isinstance(content, Mapping):
         raise RecipeError(f"the {what} {path} holds no settings: write lines such as 'model: xlm-roberta-base'")
+    refuse_secrets(content, f"{path}: ")
     return dict(cast(Mapping[str, Any], content))
+
+
+def _problem(error: Exception) -> str:
+    """Describe a YAML error without the text around it, which may hold a token."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        what = ": ".join(filter(None, (error.context, error.problem)))
+        return f"{what}, line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}"
+    return " ".join(str(error).split())
 
 
 def check_known(keys: Iterable[Any], known: Collection[str], where: str) -> None:

@@ -18,6 +18,7 @@ from transformers import TrainingArguments
 
 from hf_xsent.errors import MissingExtraError, RecipeError
 from hf_xsent.settings.declaring import check_settings
+from hf_xsent.settings.secrets import refuse_secrets
 from hf_xsent.training.recipe import TrainingSettings
 
 
@@ -28,6 +29,7 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
     def __post_init__(self) -> None:
         """Check the values; turn off the best checkpoint without dev or checkpoints, and pinned memory on a CPU."""
         check_settings(self)
+        refuse_secrets({"hub_token": self.hub_token})  # checkpoints hold the arguments
         _check_sharding(self)
         self._check_compilation()
         if self.early_stopping_patience is not None:
