@@ -29,9 +29,8 @@ def test_no_file_of_a_finished_run_holds_the_token(
     assert not run.out.exists()
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     run.start()
-    assert {"recipe.yaml", "README.md", "training_args.bin", "metrics.jsonl"} <= {
-        file.name for file in run.out.rglob("*")
-    }
+    written = {file.name for file in run.out.rglob("*")}
+    assert {"recipe.yaml", "training_args.bin", "metrics.jsonl", "config.json"} <= written
     assert files_with(TOKEN, run.folder) == []
     assert files_with("sesame", run.out) == []
     assert TOKEN not in caplog.text
@@ -50,7 +49,7 @@ def test_a_study_with_a_token_is_refused_before_anything_is_written(tmp_path: Pa
         "settings: {hub_token: sesame}\nmodel: m",
         "methods: {TR: {hub_token: sesame}}",
         f"title: {TOKEN}",
-        "recipe: recipe.yaml\nmodel: m\ndata: d\nbudget: {steps: 1}\nmethods: {TR: null}\ntasks: {retrieval: {data: d}}",
+        "{recipe: recipe.yaml, model: m, data: d, budget: {steps: 1}, methods: {TR: null}, tasks: {retrieval: {}}}",
     ):
         study.write_text(content)
         (tmp_path / "recipe.yaml").write_text("hub_token: sesame\n")

@@ -134,6 +134,9 @@ class TrainingSettings:
         at_least=0,
         below=1,
     )
+    ddp_timeout: int = setting(
+        600, "End the run with an error if a process waits this many seconds for another one.", at_least=1
+    )
     ddp_find_unused_parameters: bool | None = setting(False, "Every step uses every weight.")
     ddp_broadcast_buffers: bool | None = setting(False, "All processes hold equal queues.")
 

@@ -27,6 +27,7 @@ from hf_xsent.files import write_text
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.encodes import SupportsEncode
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
+from hf_xsent.tensors.gathering import naming_lost_processes
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_momentum_contrast
 from hf_xsent.training.callbacks import CostCounter, EndOfStep, EpochOfSampler
 from hf_xsent.training.checkpoints import SavingTrainer
@@ -112,7 +113,8 @@ class AlignmentTrainer(SavingTrainer):
         if self.args.device.type == "cpu":
             keep_freed_memory()
         self._clock = time.perf_counter()
-        return super().train(*args, **kwargs)
+        with naming_lost_processes(self.args.ddp_timeout):
+            return super().train(*args, **kwargs)
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
