@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArgum
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
 from hf_xsent.compat import keep_freed_memory
-from hf_xsent.files import is_local
+from hf_xsent.files import is_local, write_text
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
 from hf_xsent.settings.secrets import refuse_secrets
 from hf_xsent.training.arguments import check_one_device
@@ -148,7 +148,7 @@ class FineTuner(SavingTrainer):
             text = _CARD.format(
                 metadata=data.to_yaml(), name=stated.get("model_name") or folder.name, kind=type(model).__name__
             )
-            (folder / "README.md").write_text(text, encoding="utf-8")
+            write_text(folder / "README.md", text)
 
     def measure(self, sets: Mapping[str, Sequence[Any]]) -> Scores:
         """Measure all sets in each process."""

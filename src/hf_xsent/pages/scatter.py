@@ -9,6 +9,8 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
+from hf_xsent.files import write_text
+
 _SIZE, _EDGE, _HEAD = 360, 24, 40
 _COLOURS = ("#2166ac", "#d6604d", "#1b7837", "#762a83", "#b8860b", "#35978f", "#c51b7d", "#666666")
 
@@ -41,7 +43,7 @@ def write_scatter(path: str | Path, panels: Sequence[Panel]) -> None:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
         f'font-size="8"><rect width="{width}" height="{height}" fill="#fff"/>{"".join(parts)}</svg>\n'
     )
-    Path(path).write_text(picture, encoding="utf-8")
+    write_text(path, picture)
 
 
 def _panel(panel: Panel, colours: dict[str, str]) -> str:
