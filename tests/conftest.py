@@ -190,7 +190,7 @@ def bert_encoder(tokenizer: PreTrainedTokenizerFast, mlm: bool) -> PreTrainedMod
     return BertForMaskedLM(config) if mlm else BertModel(config)
 
 
-def _xlm_roberta(tokenizer: PreTrainedTokenizerFast, mlm: bool) -> PreTrainedModel:
+def xlm_roberta_encoder(tokenizer: PreTrainedTokenizerFast, mlm: bool) -> PreTrainedModel:
     from transformers import XLMRobertaConfig, XLMRobertaForMaskedLM, XLMRobertaModel
 
     config = XLMRobertaConfig(
@@ -234,7 +234,7 @@ def encoder_folders(
     """Folders as the Hub has them: three families, each bare and (``…-mlm``) with its MLM head."""
     families: dict[str, tuple[Callable[..., PreTrainedModel], PreTrainedTokenizerFast]] = {
         "bert": (bert_encoder, wordpiece_tokenizer),
-        "xlm-roberta": (_xlm_roberta, unigram_tokenizer),
+        "xlm-roberta": (xlm_roberta_encoder, unigram_tokenizer),
         "modernbert": (_modernbert, wordpiece_tokenizer),
     }
     root = tmp_path_factory.mktemp("encoders")

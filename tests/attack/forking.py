@@ -8,10 +8,14 @@ import pkgutil
 import shutil
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -126,7 +130,7 @@ def _child(work: Callable[[], int | None], folder: Path, log: Path, counted: Pat
 
 def _count_changes(counted: Path, kill: Kill | None) -> None:
     """Count renames, deletions and files opened for writing; send the signal before the chosen one."""
-    file, count, parent = os.open(counted, os.O_RDWR), 0, os.getpid()
+    file, count, parent = os.open(counted, os.O_RDWR | os.O_CREAT), 0, os.getpid()
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal count
@@ -150,55 +154,85 @@ def _fork_processes_of_studies() -> None:
     """Let a comparison fork the processes of its runs; a new interpreter would import for seconds."""
     from hf_xsent.comparison import pipeline
 
-    class Forked:
-        """What a comparison uses of ``subprocess.Popen``."""
-
-        def __init__(self, arguments: Sequence[str], stdout: Any, **_: Any) -> None:
-            self.returncode: int | None = None
-            self.process = os.fork()
-            if self.process == 0:
-                code = 1
-                try:
-                    os.setsid()
-                    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                    os.dup2(stdout.fileno(), 1)
-                    os.dup2(stdout.fileno(), 2)
-                    from hf_xsent.comparison.process import main
-
-                    code = main(arguments[-1])
-                except BaseException:  # the log of the run shows it
-                    traceback.print_exc()
-                finally:
-                    sys.stderr.flush()
-                    os._exit(code)
-
-        def poll(self) -> int | None:
-            if self.returncode is None:
-                self.returncode = _wait(self.process, 0)
-            return self.returncode
-
-        def wait(self) -> int:
-            while self.poll() is None:
-                time.sleep(0.01)
-            return self.returncode or 0
-
-        def terminate(self) -> None:
-            if self.poll() is None:
-                os.kill(self.process, signal.SIGTERM)
-
-        def kill(self) -> None:
-            if self.poll() is None:
-                os.kill(self.process, signal.SIGKILL)
-
-        def __enter__(self) -> Forked:
-            return self
-
-        def __exit__(self, *_: Any) -> None:
-            self.wait()
-
     real: Any = pipeline.subprocess
     names = {name: getattr(real, name) for name in ("DEVNULL", "STDOUT", "PIPE")}
-    pipeline.subprocess = SimpleNamespace(Popen=Forked, **names)  # type: ignore[assignment]
+    pipeline.subprocess = SimpleNamespace(Popen=_ForkedRun, **names)  # type: ignore[assignment]
+
+
+class _ForkedRun:
+    """What a comparison uses of ``subprocess.Popen``."""
+
+    def __init__(self, arguments: Sequence[str], stdout: Any, **_: Any) -> None:
+        self.returncode: int | None = None
+        self.process = os.fork()
+        if self.process:
+            return
+        code = 1
+        try:
+            os.setsid()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.dup2(stdout.fileno(), 1)
+            os.dup2(stdout.fileno(), 2)
+            code = importlib.import_module("hf_xsent.comparison.process").main(arguments[-1])
+        except BaseException:  # the log of the run shows it
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            self.returncode = _wait(self.process, 0)
+        return self.returncode
+
+    def wait(self) -> int:
+        while self.poll() is None:
+            time.sleep(0.01)
+        return self.returncode or 0
+
+    def terminate(self) -> None:
+        if self.poll() is None:
+            os.kill(self.process, signal.SIGTERM)
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            os.kill(self.process, signal.SIGKILL)
+
+    def __enter__(self) -> _ForkedRun:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.wait()
+
+
+def answers_of(world: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """Return what ``work(rank, *arguments)`` returns in each of ``world`` forks, which form a process group."""
+    import torch
+    import torch.distributed as dist
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+
+        def join(rank: int) -> int:
+            meeting, limit = f"file://{folder}/meeting", timedelta(seconds=LONGEST)
+            dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=world, timeout=limit)
+            torch.save(work(rank, *arguments), folder / f"{rank}.pt")
+            dist.barrier()
+            return 0
+
+        processes = []
+        for rank in range(world):
+            processes.append(os.fork())
+            if processes[-1] == 0:
+                _child(partial(join, rank), folder, folder / f"{rank}.log", folder / f"{rank}.changes", None)
+        for rank, process in enumerate(processes):
+            if _wait(process, LONGEST) != 0:
+                said = (folder / f"{rank}.log").read_text(errors="replace")
+                for other in processes[rank:]:
+                    with suppress(OSError):
+                        os.kill(other, signal.SIGKILL)
+                raise AssertionError(f"process {rank} of {world} failed: {said[-3000:]}")
+        return [torch.load(folder / f"{rank}.pt") for rank in range(world)]
 
 
 def empty(folder: Path) -> None:
