@@ -17,6 +17,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,22 @@ from safetensors import safe_open
 from .forking import Ended, Kill, command, empty, preload, run
 from .world import World
 
-VOLATILE = ("second", "runtime", "peak_mib", "versions", "total_flos", "cost", "time", "pace")  # in keys of JSON
+VOLATILE = (
+    "train_loss",
+    "resume",
+    "second",
+    "runtime",
+    "peak_mib",
+    "versions",
+    "total_flos",
+    "cost",
+    "time",
+    "pace",
+    "truncation",
+    "padding",
+)  # in keys of JSON
 NOT_COMPARED = {".bin", ".pt", ".pth", ".html", ".log"}  # pickles; pages with seconds
+NAMES_NOT_COMPARED = {"log.txt", "report.md", "README.md"}  # with seconds or paths
 UNFINISHED = (".part", "_unfinished", ".lock", ".progress")
 GROWING = ("metrics.jsonl", "log.txt")
 MOST_KILLS = 3  # in a row, before the command may end
@@ -90,12 +105,16 @@ def attack(seed: int, count: int, seconds: float = 3600) -> dict[str, int]:
         world = World(root / "world")
         built = run(lambda: world.build(), root / "building")
         assert built.code == 0, built.said
-        known = {one.name: _Reference.of(one, root / "trial", world) for one in commands(world)}
+        known = {one.name: one for one in commands(world)}
+        references: dict[str, _Reference] = {}
         rng = random.Random(seed)
         names: list[str] = []
         while counts["kills"] < count and time.monotonic() < until:
             names = names or rng.sample(sorted(known), len(known))
-            trial = _Trial(known[names.pop()], root / "trial", world, rng)
+            chosen = names.pop()
+            if chosen not in references:
+                references[chosen] = _Reference.of(known[chosen], root / "trial", world)
+            trial = _Trial(references[chosen], root / "trial", world, rng)
             findings += trial.findings()
             counts += trial.counts
             counts["trials"] += 1
@@ -193,27 +212,30 @@ class _Trial:
             elif name not in found:
                 self._tell(f"{name} is missing")
             elif expected[name] and found[name] != expected[name]:
-                self._tell(f"{name} differs from that of the uninterrupted run")
+                self._tell(f"{name} has {_first_difference(found[name], expected[name])}")
 
 
 def _output(folder: Path) -> dict[str, str]:
-    """Return a hash of each file's content, without figures that differ from run to run; of pickles, no hash."""
+    """Return each file's content, JSON without figures that differ from run to run; of pickles and pages, nothing."""
     found = {}
     for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
         if path.is_dir():
             if not any(path.iterdir()):
-                found[f"{path.relative_to(folder)}/"] = ""
-            continue
-        content = path.read_bytes()
-        if path.suffix in NOT_COMPARED or path.name in ("log.txt", "report.md", "README.md"):
-            content = b""
-        elif path.suffix == ".json":
-            content = json.dumps(_constant(json.loads(content))).encode()
-        elif path.suffix == ".jsonl":
-            lines = [json.dumps(_constant(json.loads(line))) for line in content.splitlines()]
-            content = "\n".join(lines).encode()
-        found[str(path.relative_to(folder))] = hashlib.sha256(content).hexdigest() if content else ""
+                found[f"{name}/"] = ""
+        elif path.suffix in NOT_COMPARED or path.name in NAMES_NOT_COMPARED:
+            found[name] = ""
+        elif path.suffix in (".json", ".jsonl"):
+            lines = [path.read_bytes()] if path.suffix == ".json" else path.read_bytes().splitlines()
+            found[name] = "\n".join(json.dumps(_constant(json.loads(line)), indent=1) for line in lines)
+        else:
+            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found
+
+
+def _first_difference(found: str, expected: str) -> str:
+    lines = zip_longest(found.splitlines(), expected.splitlines(), fillvalue="nothing")
+    return next((f"{one.strip()[:200]!r}, not {other.strip()[:200]!r}" for one, other in lines if one != other), "")
 
 
 def _constant(value: Any) -> Any:
