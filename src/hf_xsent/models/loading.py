@@ -22,7 +22,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from hf_xsent.errors import ModelError
+from hf_xsent.errors import HfXsentError, ModelError
 from hf_xsent.files import is_local
 from hf_xsent.models.families import family
 
@@ -89,11 +89,18 @@ def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
 
 @contextmanager
 def loading_errors(name_or_path: str, what: str) -> Iterator[None]:
-    """Convert errors of several libraries into one that says what a folder or Hub id lacks."""
+    """Convert errors of several libraries into one that says what a folder or Hub id lacks.
+
+    Damaged files raise many types: tokenizers even raises plain exceptions.
+    """
     try:
         yield
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
+    except HfXsentError:
+        raise
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), "")
+        if not isinstance(error, OSError | ValueError):
+            reason = f"{type(error).__name__} {reason}"
         if is_local(name_or_path):
             raise ModelError(f"the model folder {name_or_path!r} has no {what}: {reason}") from error
         raise ModelError(f"{name_or_path!r} is not a folder, and as a Hub id it has no {what}: {reason}") from error
