@@ -39,8 +39,6 @@ VOLATILE = (
     "cost",
     "time",
     "pace",
-    "truncation",
-    "padding",
 )  # in keys of JSON
 NOT_COMPARED = {".bin", ".pt", ".pth", ".html", ".log"}  # pickles; pages with seconds
 NAMES_NOT_COMPARED = {"log.txt", "report.md", "README.md"}  # with seconds or paths
@@ -227,7 +225,8 @@ def _output(folder: Path) -> dict[str, str]:
             found[name] = ""
         elif path.suffix in (".json", ".jsonl"):
             lines = [path.read_bytes()] if path.suffix == ".json" else path.read_bytes().splitlines()
-            found[name] = "\n".join(json.dumps(_constant(json.loads(line)), indent=1) for line in lines)
+            values = [json.loads(line) for line in lines if b'"train_runtime"' not in line]  # each start ends with one
+            found[name] = "\n".join(json.dumps(_constant(value), indent=1) for value in values)
         else:
             found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found

@@ -50,7 +50,7 @@ def _walk(settings: Mapping[Any, Any]) -> Iterator[tuple[str, str, Any]]:
 
     Each container is visited once, so that aliases of YAML, which may be recursive, do not multiply the work.
     """
-    seen, waiting = set[int](), [("", "", settings)]
+    seen, waiting = set[int](), list[tuple[str, str, Any]]([("", "", settings)])
     while waiting:
         path, name, value = waiting.pop()
         if not isinstance(value, Mapping):
