@@ -21,7 +21,7 @@ PACKAGE = SOURCE / "hf_xsent"
 MOST_LINES = 350
 
 # A room (file or folder right below hf_xsent) may import itself and these rooms of ours.
-GROUND = {"errors", "logs", "compat", "files", "settings"}  # any room may import these
+GROUND = {"errors", "logs", "compat", "files", "settings", "stopping"}  # any room may import these
 MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(GROUND, {"errors", "settings"}),
     "tensors": set(),  # fast tensor work: how a batch lies in memory, kernels, gathering
@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "documents": {"data", "models", "mining"},
     "alignment": {"tensors", "data", "models"},  # aligners read words as data has them, with states of models
     "evaluation": {"tensors", "data", "models", "mining"},
-    "publishing": {"models"},
+    "publishing": {"pages", "models"},
     "training": {"tensors", "data", "models", "objectives", "evaluation", "publishing"},
     "finetuning": {"tensors", "data", "models", "evaluation", "training"},
     "comparison": {"tensors", "pages", "data", "models", "objectives", "evaluation", "training"},

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NOT_RUN = {  # reason: blocks that say so
     "make": 1,  # make quickstart and make test are what CI runs
-    "hours": 2,  # tests/comparison runs smaller studies, training/test_further_stage.py smaller stages
+    "hours": 5,  # tests/comparison runs smaller studies, training/test_further_stage.py smaller stages
     "network": 2,
     "hardware": 3,  # GPUs, a Ray cluster
     "hub": 1,

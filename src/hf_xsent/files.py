@@ -99,11 +99,12 @@ def remove(path: Path) -> None:
 def check_writable(path: str | Path, others: Iterable[str | Path] = ()) -> None:
     """Raise an error if a file cannot be written or is one of ``others``; create its folder."""
     path = Path(path)
-    with _write_errors(path, path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
+    if os.path.isdir(path):
         raise OutputError(f"{path} cannot be written: name a file in a folder where you may write")
-    if path.resolve() in [Path(one).resolve() for one in others]:
+    with writing(path) as part:  # shows more than permissions: the name may be too long, the folder not on a disk
+        part.touch()
+        part.unlink()
+    if os.path.realpath(path) in [os.path.realpath(one) for one in others]:
         raise OutputError(f"{path} would overwrite an input or another output: choose another name")
 
 
@@ -209,9 +210,9 @@ def _unchanged_file_digest(path: str, _size: int, _changed: int) -> str:
 
 def file_stamp(path: str | Path) -> tuple[str, int, int]:
     """Return path, size and modification time, which show without reading whether a file has changed."""
-    path = Path(path).resolve()
-    stat = path.stat()
-    return str(path), stat.st_size, stat.st_mtime_ns
+    path = os.path.realpath(path)  # Path.resolve raises an error for circles of links
+    stat = os.stat(path)
+    return path, stat.st_size, stat.st_mtime_ns
 
 
 # Free space
@@ -244,7 +245,7 @@ def readable_size(size: float) -> str:
 
 def is_local(name: str | Path) -> bool:
     """Return whether the name of a model or data set is a local file or folder."""
-    return Path(name).exists()
+    return os.path.exists(name)  # Path.exists raises an error for names that are too long
 
 
 def is_hub_id(name: str, owner: bool = False) -> bool:

@@ -235,3 +235,13 @@ leave(3)
 def test_one_of_several_processes_ends_the_threads_of_its_group_before_python_ends(processes: str, said: str):
     done = subprocess.run([sys.executable, "-c", _LEAVING, processes], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (3, said + "upload ended\ngloo: False\n"), done.stderr
+
+
+@pytest.mark.parametrize("command", ["mine {0} {0} -o out --model m", "align-documents {0} {0} -o out --model m"])
+def test_names_that_are_too_long_are_refused_in_one_sentence(
+    command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(command.format("x" * 300).split()) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("hf-xsent: ") and len(line) < 700

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import os
+import signal
+import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -48,3 +52,27 @@ def test_the_model_is_opened_on_the_gpu_of_the_process(
     monkeypatch.setenv("LOCAL_RANK", "3")
     assert main(["mine", "a", "b", "--model", "x", "-o", str(tmp_path / "o.tsv"), *flags]) == 2
     assert devices == [device]
+
+
+@pytest.mark.parametrize("command", ["mine", "align-words", "align-documents"])
+def test_sigterm_says_what_remains_and_how_to_continue(
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+
+    for target in ("mining.pipeline.mine_files", "alignment.pipeline.align_file", "documents.pipeline.align_files"):
+        monkeypatch.setattr(f"hf_xsent.{target}", stop)
+    for target in ("models.embedder.SentenceEmbedder.from_pretrained", "documents.alignment.open_model"):
+        monkeypatch.setattr(f"hf_xsent.{target}", lambda *_, **__: Mock())
+    monkeypatch.setattr("hf_xsent.mining.vectors.identify_model", lambda *_: {})
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("one\tein\n")
+    files = [str(tmp_path / "a.txt"), *([] if command == "align-words" else [str(tmp_path / "b.txt")])]
+    before = signal.getsignal(signal.SIGTERM)
+    assert main([command, *files, "--model", "x", "-o", str(tmp_path / "o.tsv")]) == 143
+    message = capsys.readouterr().err
+    assert message.startswith("hf-xsent: stopped by SIGTERM: finished ") and message.count("\n") == 1
+    assert f"{tmp_path / 'o.tsv.work'}, from which the same command continues" in message
+    assert signal.getsignal(signal.SIGTERM) is before

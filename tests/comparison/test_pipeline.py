@@ -16,9 +16,10 @@ from study_file import StudyFile
 
 from hf_xsent.cli.main import main
 from hf_xsent.comparison import pipeline
-from hf_xsent.comparison.pipeline import compare, list_runs, raising_on_sigterm, train_and_measure
+from hf_xsent.comparison.pipeline import compare, list_runs, train_and_measure
 from hf_xsent.comparison.runs import Run
 from hf_xsent.errors import OutputError, Stopped
+from hf_xsent.stopping import raising_on_sigterm
 
 BROKEN = {"learning_rate": 1e38, "max_grad_norm": 0, "warmup_steps": 0}
 
@@ -140,7 +141,10 @@ def test_a_budget_of_minutes_is_turned_into_steps_by_the_pace_of_each_method(stu
 
 def test_sigterm_stops_with_the_exit_code_of_schedulers_and_is_given_back():
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(Stopped, match="the same command resumes") as raised, raising_on_sigterm():
+    with (
+        pytest.raises(Stopped, match="the same command resumes") as raised,
+        raising_on_sigterm("the same command resumes"),
+    ):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
     assert raised.value.exit_code == 143

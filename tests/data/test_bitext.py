@@ -97,6 +97,59 @@ def test_max_pairs_are_the_first_retained_ones(tmp_path: Path, repeats: int) -> 
     assert counts.read == counts.retained + sum(counts.removed.values()) < 2 * 1000 * repeats
 
 
+@pytest.mark.parametrize("repeated", [True, False])
+def test_a_random_cap_takes_pairs_from_the_whole_file(tmp_path: Path, repeated: bool) -> None:
+    pairs = _sentences("de", 20_000)
+    _write(tmp_path / "de.tsv", [*pairs, *pairs[:5000]])
+    rules = CleaningRules(repeated=repeated)
+    options = {"cache_dir": tmp_path / "cache", "cleaning": rules, "max_pairs": 1000}
+    chosen = load_bitext({"de": str(tmp_path / "de.tsv")}, max_pairs_choice="random", **options)
+    rows = [int(pair["target"].split()[1]) for pair in chosen]
+    assert len(chosen) == 1000
+    assert 8000 < sum(rows) / 1000 < 12_000
+    assert sum(row < 1000 for row in rows) < 130
+    assert rows == sorted(rows) or not repeated
+    assert len(set(rows)) == 1000 or not repeated
+    counts = chosen.report.languages["de"]
+    assert counts.read == 25_000 == counts.retained + sum(counts.removed.values())
+    again = load_bitext(
+        {"de": str(tmp_path / "de.tsv")}, max_pairs_choice="random", **options | {"cache_dir": tmp_path / "b"}
+    )
+    assert list(again) == list(chosen), "the choice is the same in every run"
+    first = load_bitext({"de": str(tmp_path / "de.tsv")}, **options)
+    assert [int(pair["target"].split()[1]) for pair in first] == list(range(1000))
+
+
+def test_an_unknown_cap_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="max_pairs_choice must be 'first' or 'random', not 'last'"):
+        load_bitext({"de": str(_write(tmp_path / "de.tsv", _sentences("de", 9)))}, max_pairs_choice="last")
+
+
+def test_small_languages_hold_out_a_share_of_their_pairs(tmp_path: Path) -> None:
+    """WACSE's table 1: 10,000 dev pairs of a language, but 2,021 of the 20,211 of Kazakh."""
+    _write(tmp_path / "de.tsv", _sentences("de", 1000))
+    _write(tmp_path / "kk.tsv", _sentences("kk", 199, start=5000))
+    bitext = load_bitext(str(tmp_path / "{language}.tsv"), cache_dir=tmp_path / "cache", cleaning=None)
+    train, dev = bitext.train_dev_split(40, share=0.1)
+    assert dev.languages == {"de": 40, "kk": 19}
+    assert train.languages == {"de": 960, "kk": 180}
+
+
+def test_sentences_of_test_sets_are_excluded_and_counted(tmp_path: Path) -> None:
+    _write(tmp_path / "de.tsv", _sentences("de", 50))
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    (tests / "tatoeba.deu-eng.deu").write_text("DE  Satz 7\nnirgends\n", encoding="utf-8")
+    (tests / "de-en.test.en").write_text("en-01\tsentence 8\n", encoding="utf-8")
+    rules = CleaningRules.parse([f"exclude={tests}/*.deu", f"exclude={tests}/*.en"], clean=False)
+    options = {"cache_dir": tmp_path / "cache", "cleaning": rules}
+    found = load_bitext({"de": str(tmp_path / "de.tsv")}, **options)
+    assert [pair["target"] for pair in found if pair["target"] in ("sentence 7", "sentence 8")] == []
+    assert found.report.languages["de"].removed == {"exclude": 2}
+    (tests / "de-en.test.en").write_text("en-01\tsentence 8\nen-02\tsentence 9\n", encoding="utf-8")
+    assert len(load_bitext({"de": str(tmp_path / "de.tsv")}, **options)) == 47, "a changed test set is read again"
+
+
 def test_the_cache_is_used_until_something_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _write(tmp_path / "a.tsv", _sentences("de", 10))
     built: list[str] = []

@@ -11,7 +11,7 @@ from transformers import AutoModel
 from hf_xsent import SentenceEmbedder
 from hf_xsent.cli.main import main
 from hf_xsent.errors import DataError, RecipeError
-from hf_xsent.evaluation.analysis import alignment_gap, project, word_vectors
+from hf_xsent.evaluation.analysis import alignment_gap, project, sample_words, word_vectors
 
 
 def test_the_gap_is_between_translations_and_all_others() -> None:
@@ -69,6 +69,40 @@ def test_bad_projections_raise() -> None:
         project(np.ones((9, 3)), "tsn")
     with pytest.raises(DataError, match="at least four vectors, not 3"):
         project(np.ones((3, 3)))
+
+
+def test_words_are_sampled_by_their_frequency() -> None:
+    rare = [f"{left}{right}" for left in "abcdefghij" for right in "klmnopqrst"]
+    sentences = [*["und die"] * 500, *rare, "हिन्दी 1998 !"] * 2
+    words = sample_words(sentences, 20)
+    assert len({*words}) == 20 and {"und", "die"} <= {*words}
+    assert sample_words(sentences, 20) == words
+    assert {*sample_words(sentences, 999)} == {"und", "die", "हिन्दी", *rare}, "numbers and punctuation are no words"
+    with pytest.raises(DataError, match="no words to sample"):
+        sample_words(["1998 !"], 5)
+
+
+@pytest.mark.parametrize("from_bitext", [False, True])
+def test_the_command_plots_words_of_the_training_data(
+    encoder_folders: dict[str, Path], pairs: list[tuple[str, str]], tmp_path: Path, from_bitext: bool
+) -> None:
+    for side, name in enumerate(("deu", "eng")):
+        text = "".join(f"{pair[side]}\n" for pair in pairs)
+        (tmp_path / f"tatoeba.deu-eng.{name}").write_text(text, encoding="utf-8")
+    (tmp_path / "train.tsv").write_text("Zucker Salz\tsugar salt\n" * 3, encoding="utf-8")
+    command = ["analyse", str(encoder_folders["bert"]), "--device", "cpu", "--tatoeba", str(tmp_path), "--languages"]
+    command += ["de", "--output", str(tmp_path / "out"), "--layer", "0", "--words", "12"]
+    if from_bitext:
+        command += ["--data", f"de={tmp_path / 'train.tsv'}"]
+    assert main(command) == 0
+    picture = (tmp_path / "out" / "words.svg").read_text("utf-8")
+    assert ("Zucker" in picture and "salt" in picture) == from_bitext
+
+
+def test_bitext_alone_is_no_analysis(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["analyse", "model", "--tatoeba", str(tmp_path), "--languages", "de", "--output", str(tmp_path / "out")]
+    assert main([*command, "--data", "de=train.tsv"]) == 2
+    assert "give --words N" in capsys.readouterr().err
 
 
 def test_the_command_writes_gaps_and_a_picture(

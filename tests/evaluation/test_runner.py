@@ -299,3 +299,21 @@ def test_published_figures_stand_beside_the_groups_they_are_of():
     lines = published_lines(TatoebaTask([TatoebaSet("deu", "de", ["a"], ["b"])]), ["36", "measured"])
     assert "published, 36: mBERT + DAP xx→en 90.9, en→xx 91.2, mean 91.05 (DAP (arXiv:2305.09148))" in lines
     assert not any("published, 4:" in line for line in lines)
+
+
+def test_published_figures_of_dual_pivot_have_their_direction_and_tasks():
+    """Its section 5.3 searches the translations of English sentences; table 2 is BUCC, 6 the thresholds, 7 STS."""
+    found = {
+        (one["task"], one["group"], one["model"].rpartition(", ")[2]): one
+        for one in published_figures()
+        if one["paper"].startswith("dual pivot")
+    }
+    tatoeba = found["tatoeba", "36", "supervised de-en"]
+    assert tatoeba["backward"] == 80.4 and not {"mean", "forward"} & {*tatoeba}
+    assert TASKS["tatoeba"].headings["backward"] == "en→xx"
+    assert found["bucc", "4 pairs, training", "unsupervised de-en"]["f1"] == 82.4
+    assert found["bucc", "others, training (de-en)", "unsupervised de-en"]["f1"] == pytest.approx(78.07)
+    assert found["sts17", "6 tracks, without es-en-wmt", "supervised de-en"]["spearman"] == pytest.approx(52.45)
+    for task, group, _ in found:
+        if task == "sts17":
+            assert group in TASKS["sts17"].groups

@@ -254,13 +254,15 @@ def test_wrong_settings_raise_at_once(settings: dict[str, Any], message: str) ->
         MiningSettings(**settings)
 
 
-def test_slow_bfloat16_is_warned_of(
-    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("gain", "precision"), [(0.25, "float32"), (4.0, "bfloat16")])
+def test_the_faster_precision_is_chosen_and_the_pairs_are_the_same(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gain: float, precision: str
 ) -> None:
-    monkeypatch.setattr(pipeline, "bfloat16_gain", lambda *_: 0.25)
-    mine_files(*files, tmp_path / "a.tsv", Words(), IDENTITY, tmp_path / "a", MiningSettings(precision="bfloat16"))
-    assert "bfloat16 is 4.0 times slower than float32" in caplog.text
-    mine_files(*files, tmp_path / "b.tsv", Words(), IDENTITY, tmp_path / "b")
+    monkeypatch.setattr(pipeline, "bfloat16_gain", lambda *_: gain)
+    assert MiningSettings().with_precision().precision == precision
+    assert MiningSettings(precision="float32").with_precision().precision == "float32"
+    mine_files(*files, tmp_path / "a.tsv", Words(), IDENTITY, tmp_path / "a")
+    mine_files(*files, tmp_path / "b.tsv", Words(), IDENTITY, tmp_path / "b", MiningSettings(precision="float32"))
     scores = [[round(float(row["score"]), 4) for row in _rows(tmp_path / name)] for name in ("a.tsv", "b.tsv")]
     assert scores[0] == scores[1]
 
@@ -276,6 +278,8 @@ def test_slow_bfloat16_is_warned_of(
         ("out.tsv", {"plot": "a.txt/scores.svg"}, "scores.svg cannot be written"),
         ("out.tsv", {"plot": "out.tsv"}, "out.tsv would overwrite an input"),
         ("out.tsv", {"work": "b.txt"}, "b.txt/sentences/lock cannot be written"),
+        ("out.tsv", {"plot": "/proc/scores.svg"}, "/proc/scores.svg cannot be written"),
+        ("x" * 300 + ".tsv", {}, "cannot be written .*too long"),
     ],
 )
 def test_an_unwritable_output_raises_before_the_work_and_inputs_stay(

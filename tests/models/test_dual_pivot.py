@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
-from hf_xsent import DualPivotForPreTraining, DualPivotForSentenceEmbedding, SentenceEmbedder
+from hf_xsent import DualPivotConfig, DualPivotForPreTraining, DualPivotForSentenceEmbedding, SentenceEmbedder
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
@@ -151,7 +151,7 @@ def test_another_or_no_encoder_in_its_place_is_told(tiny_encoders: Path, tmp_pat
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"pooling": "mean"}, "^pooling 'mean' is unknown: use sum"),
+        ({"pooling": "cls"}, "^pooling 'cls' is unknown: use sum, mean"),
         (
             {"objectives": {"representation_translation": 1.0}},
             "^dual pivot freezes the encoder, which representation_translation trains: use objectives over sentences",
@@ -174,3 +174,99 @@ def test_settings_that_cannot_be_are_told(
 def test_objectives_over_a_frozen_encoder_need_dual_pivot(encoder_folders: dict[str, Path]) -> None:
     with pytest.raises(RecipeError, match="^adversarial trains over a frozen encoder: use method dual-pivot"):
         SentenceEncoderForPreTraining.from_backbone(str(encoder_folders["bert"]), objectives=UNSUPERVISED)
+
+
+# The variant of the authors; test_dual_pivot_parity.py has its numbers
+
+AUTHORS = {"pooling": "mean", "dropout": 0.1, "layer_norm": True, "map_bias": True, "map_start": "random"}
+AUTHORS_COSTS = {"hinge": False, "random_negatives": "coin", "mask_repeated": False}
+
+
+def test_a_variant_is_the_default_of_settings_that_are_not_stated() -> None:
+    paper, authors = DualPivotConfig(), DualPivotConfig(variant="authors")
+    for name, value in AUTHORS.items():
+        assert getattr(authors, name) == value != getattr(paper, name), name
+    assert authors.paired_rows and not paper.paired_rows
+    for name, value in AUTHORS_COSTS.items():
+        assert getattr(authors.objectives["triplet_ranking"], name) == value, name
+        assert getattr(paper.objectives["triplet_ranking"], name) != value, name
+    stated = DualPivotConfig(
+        variant="authors", layer_norm=False, dropout=0.0, objectives={"cycle": {"hinge": True, "negatives": 2}}
+    )
+    assert not stated.layer_norm and stated.dropout == 0 and stated.map_bias
+    cycle = stated.objectives["cycle"]
+    assert cycle.hinge and cycle.negatives == 2 and cycle.random_negatives == "coin"
+    with pytest.raises(RecipeError, match="variant 'author' is unknown: use paper, authors"):
+        DualPivotConfig(variant="author")
+
+
+@pytest.mark.parametrize("variant", ["paper", "authors"])
+def test_a_variant_comes_back_whole(
+    variant: str, encoder_folders: dict[str, Path], sentences: list[str], tmp_path: Path
+) -> None:
+    folder = encoder_folders["bert"]
+    model = _model(folder, variant=variant, objectives=UNSUPERVISED)
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForPreTraining.from_pretrained(tmp_path)
+    assert loaded.config.recipe() == model.config.recipe()
+    assert loaded.encoder.config.hidden_dropout_prob == model.encoder.config.hidden_dropout_prob > 0
+    for name, weight in model.named_parameters():
+        assert torch.equal(loaded.get_parameter(name), weight), name
+    embedded = AutoModel.from_pretrained(tmp_path)
+    assert (embedded.layer_norm is None) == (variant == "paper")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    before, after = (SentenceEmbedder(one, tokenizer).encode(sentences) for one in (model, embedded))
+    assert abs(before - after).max() < 1e-6
+
+
+def test_the_authors_vector_is_the_mapped_mean_of_each_token_s_normed_mix(
+    tiny_encoders: Path, sentences: list[str]
+) -> None:
+    model = _model(tiny_encoders, variant="authors", normalize=False).eval()
+    with torch.no_grad():
+        for weight in (*model.layer_norm.parameters(), model.linear_map.bias):
+            weight.add_(torch.randn_like(weight))
+    batch = AutoTokenizer.from_pretrained(tiny_encoders)(sentences, padding=True, return_tensors="pt")
+    ours = model.embed([batch["input_ids"]], [batch["attention_mask"]])
+    for row, (ids, mask) in enumerate(zip(batch["input_ids"], batch["attention_mask"], strict=True)):
+        states = model.encoder(ids[mask.bool()][None], output_hidden_states=True).hidden_states
+        weights = model.layer_scores.softmax(0)
+        mixed = sum(weight * state[0] for weight, state in zip(weights, states, strict=True))
+        expected = model.linear_map(model.layer_norm(mixed).mean(0))
+        torch.testing.assert_close(ours[row], expected, atol=2e-4, rtol=1e-4)
+
+
+def test_dropout_is_of_training_alone_and_of_each_step(tiny_encoders: Path, pairs: Pairs) -> None:
+    model = _model(tiny_encoders, variant="authors", objectives=UNSUPERVISED)
+    batch = model.encoded(_batch(tiny_encoders, pairs))
+    model.eval()
+    assert torch.equal(model.sentence_pairs(batch).source, model.sentence_pairs(batch).source)
+    model.train()
+    assert not torch.equal(model.sentence_pairs(batch).source, model.sentence_pairs(batch).source)
+
+
+@pytest.mark.parametrize("variant", ["paper", "authors"])
+def test_the_extraction_computes_in_the_dtype_of_the_model(
+    variant: str, encoder_folders: dict[str, Path], sentences: list[str]
+) -> None:
+    model = _model(encoder_folders["bert"], variant=variant, layer_mix=variant == "authors").double().eval()
+    batch = AutoTokenizer.from_pretrained(encoder_folders["bert"])(sentences, padding=True, return_tensors="pt")
+    vectors = model.embed([batch["input_ids"]], [batch["attention_mask"]])
+    assert vectors.dtype == torch.float64
+    if variant == "paper":
+        sums = model.layer_sums([batch["input_ids"]], [batch["attention_mask"]])
+        expected = torch.nn.functional.normalize(sums.mean(1) @ model.linear_map.weight.T, dim=-1)
+        torch.testing.assert_close(model.extract(sums), expected, atol=1e-14, rtol=1e-14)
+    assert model.half().embed([batch["input_ids"]], [batch["attention_mask"]]).dtype == torch.float16
+
+
+def test_maps_start_as_the_identity_or_at_random(encoder_folders: dict[str, Path]) -> None:
+    models = [
+        DualPivotForPreTraining.from_backbone(str(encoder_folders["bert"]), variant=variant, objectives=UNSUPERVISED)
+        for variant in ("paper", "authors")
+    ]
+    identity, random = (one.linear_map.weight for one in models)
+    width = len(identity)
+    assert torch.equal(identity, torch.eye(width))
+    for weight in (random, models[0].objectives["cycle"].to_target.weight, models[1].linear_map.bias):
+        assert weight.std() > 0 and weight.abs().max() <= width**-0.5  # as torch starts a linear layer

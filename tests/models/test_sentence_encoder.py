@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
-from hf_xsent import DapConfig, DapForSentenceEmbedding, XlmrWithRTLHead
+from hf_xsent import DapConfig, DapForSentenceEmbedding, WacseForSentenceEmbedding, XlmrWithRTLHead
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.families import backbone_of
@@ -95,6 +95,7 @@ def test_every_setting_survives_the_round_trip(encoder_folders: dict[str, Path],
         "max_length": 17,
         "dropout": 0.2,
         "languages": ["de", "en"],
+        "language_std": 0.1,
         "objectives": {
             "translation_ranking": {"weight": 0.5, "temperature": 0.1, "margin": 0.3, "symmetric": True},
             "representation_translation": {
@@ -150,6 +151,17 @@ def test_new_language_embeddings_change_nothing(tiny_encoders: Path, sentences: 
     ids = torch.arange(len(sentences)) % 2
     with torch.no_grad():
         assert torch.equal(model(**batch, language_ids=ids).sentence_embedding, plain(**batch).sentence_embedding)
+
+
+@pytest.mark.parametrize(("settings", "spread"), [({}, 0.02), ({"language_std": 1.0}, 1.0)])
+def test_language_embeddings_of_wacse_start_random(
+    encoder_folders: dict[str, Path], settings: dict[str, Any], spread: float
+) -> None:
+    languages = [f"l{number}" for number in range(30)]
+    torch.manual_seed(0)
+    model = WacseForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), languages=languages, **settings)
+    assert model.language_embeddings.weight.std().item() == pytest.approx(spread, rel=0.1)
+    assert model.language_embeddings.weight.mean().abs() < spread / 5
 
 
 def test_saved_language_embeddings_are_loaded(tiny_encoders: Path, tmp_path: Path) -> None:

@@ -77,18 +77,20 @@ def _encode(model: Any, batch: Batch, side: str, number: int, ids: Tensor | None
     return model.encoder(inputs_embeds=words[None]).last_hidden_state[0]
 
 
-def _awp(model: Any, batch: Batch) -> Tensor:
+def _awp(model: Any, batch: Batch, together: bool = True) -> Tensor:
+    """Mask all linked words of a sentence together, or one after the other."""
     head = model.objectives[AWP].head
     total = torch.zeros(())
     for number, side, other, links, words, theirs in _directions(batch):
-        ids = batch[f"{side}_input_ids"][number].clone()
-        for word in links:
-            ids[words[word]] = model.config.mask_token_id
-        states = _encode(model, batch, side, number, ids, language=int(side == "target"))
-        scores = head.transform(states) @ model.encoder.get_input_embeddings().weight.T + head.bias
-        for word, translation in links.items():
-            for place, answer in zip(words[word], theirs[translation], strict=False):
-                total = total - scores[place].log_softmax(0)[batch[f"{other}_input_ids"][number, answer]]
+        for masked in [links] if together else [{word: translation} for word, translation in links.items()]:
+            ids = batch[f"{side}_input_ids"][number].clone()
+            for word in masked:
+                ids[words[word]] = model.config.mask_token_id
+            states = _encode(model, batch, side, number, ids, language=int(side == "target"))
+            scores = head.transform(states) @ model.encoder.get_input_embeddings().weight.T + head.bias
+            for word, translation in masked.items():
+                for place, answer in zip(words[word], theirs[translation], strict=False):
+                    total = total - scores[place].log_softmax(0)[batch[f"{other}_input_ids"][number, answer]]
     return total / (2 * len(batch["links"]))
 
 
@@ -216,6 +218,22 @@ def test_a_share_of_the_sentences_is_right_on_average(encoder_folders: dict[str,
     some = torch.stack([model(**batch).losses[AWP] for _ in range(60)])
     assert some.std() > 0.05 * whole
     assert abs(some.mean() - whole) < 4 * some.std() / 60**0.5
+
+
+def test_a_share_of_the_words_leaves_the_others_as_context(encoder_folders: dict[str, Path]) -> None:
+    """With a small share hardly two words of a sentence are masked together: eq. 4, which masks one."""
+    model = _model(encoder_folders["bert"], objectives={AWP: {"weight": 1.0, "word_share": 0.3}})
+    batch = _batch(pairs=20)
+    encoded = model.encode_pairs(batch)
+    (sampled,) = encoded.sampled[AWP]
+    masked = int((sampled.rows.packed.input_ids == model.config.mask_token_id).sum())
+    together = _model(encoder_folders["bert"], objectives={AWP: 1.0}).encode_pairs(batch).sampled[AWP][0]
+    assert masked < 0.6 * int((together.rows.packed.input_ids == model.config.mask_token_id).sum())
+    assert sampled.count == pytest.approx(0.3 * 40)
+    one_by_one = _awp(model, batch, together=False)
+    some = torch.stack([model(**batch).losses[AWP] for _ in range(60)])
+    assert some.std() > 0.05 * one_by_one
+    assert abs(some.mean() - one_by_one) < 4 * some.std() / 60**0.5 + 0.02 * one_by_one
 
 
 def test_only_sentences_with_a_masked_word_are_encoded_again(encoder_folders: dict[str, Path]) -> None:

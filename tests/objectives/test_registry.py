@@ -27,9 +27,10 @@ from hf_xsent.objectives.registry import (
 from hf_xsent.objectives.settings import ObjectiveSettings
 from hf_xsent.settings.declaring import declared, default_of, help_of, is_derived, range_of
 
+RANKING = {"temperature": 0.1, "margin": 0.3, "symmetric": True, "mask_repeated": False, "hard_negatives": 2}
 OTHER_VALUES: dict[str, dict[str, Any]] = {  # of each setting, one that is not its default
-    "translation_ranking": {"temperature": 0.1, "margin": 0.3, "symmetric": True, "mask_repeated": False},
-    "matryoshka": {"temperature": 0.1, "margin": 0.3, "symmetric": True, "mask_repeated": False, "dims": [32, 8]},
+    "translation_ranking": RANKING,
+    "matryoshka": RANKING | {"dims": [32, 8]},
     "representation_translation": {
         "sampled_pieces": 9,
         "head_layers": 1,
@@ -54,7 +55,7 @@ OTHER_VALUES: dict[str, dict[str, Any]] = {  # of each setting, one that is not 
         "reset_positions": False,
     },
     "masked_language_modeling": {"sampled_pieces": 9, "masked_share": 0.2, "own_words": True},
-    "aligned_word_prediction": {"sampled_pieces": 9, "masked_share": 0.5},
+    "aligned_word_prediction": {"sampled_pieces": 9, "masked_share": 0.5, "word_share": 0.4},
     "word_translation_ranking": {"temperature": 0.1},
     "distillation": {"teacher": "some/model"},
     "mexma": {
@@ -64,9 +65,15 @@ OTHER_VALUES: dict[str, dict[str, Any]] = {  # of each setting, one that is not 
         "alignment_weight": 3.0,
         "koleo_weight": 0.1,
     },
-    "triplet_ranking": {"margin": 0.2, "negatives": 3},
+    "triplet_ranking": {
+        "margin": 0.2,
+        "negatives": 3,
+        "hinge": False,
+        "random_negatives": "coin",
+        "mask_repeated": False,
+    },
     "adversarial": {"critic_steps": 4, "clip": 0.01},
-    "cycle": {"margin": 0.2, "negatives": 3},
+    "cycle": {"margin": 0.2, "negatives": 3, "hinge": False, "random_negatives": "coin", "mask_repeated": False},
 }
 UNSAVED = {"teacher", "vocabulary_ids"}
 

@@ -202,3 +202,41 @@ def test_the_objective_passes_on_its_settings(mask_repeated: bool) -> None:
 
 def test_repeated_sentences_are_masked_by_default() -> None:
     assert TranslationRanking.Settings().mask_repeated
+
+
+def _with_negatives_by_loop(
+    source: Tensor, target: Tensor, negatives: Tensor, identity: list[int], own: list[int], temperature: float
+) -> float:
+    """One direction, term by term: all negatives are candidates of all queries, except copies of the translation."""
+    sources, targets, losses = source.tolist(), target.tolist(), []
+    for i, query in enumerate(sources):
+        others = [one for j, one in enumerate(targets) if j == i or own[j] != own[i]]
+        others += [one for one, same in zip(negatives.tolist(), identity, strict=True) if same != own[i]]
+        logits = [_cosine(query, one) / temperature for one in others]
+        losses.append(math.log(sum(map(math.exp, logits))) - _cosine(query, targets[i]) / temperature)
+    return sum(losses) / len(losses)
+
+
+@pytest.mark.parametrize("logits_at_once", [0, 1 << 21])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_mined_negatives_are_candidates_of_all_queries(
+    symmetric: bool, logits_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = torch.randn(2, 6, 5, dtype=torch.float64)
+    of_source, of_target = torch.randn(3, 5, dtype=torch.float64), torch.randn(7, 5, dtype=torch.float64)
+    own = [[1, 2, 3, 4, 5, 6], [11, 12, 13, 14, 15, 16]]
+    identity = [[2, 70, 71], [80, 81, 14, 82, 14, 83, 2]]  # copies of own sentences; 2 is a source, not a target
+    monkeypatch.setattr(translation_ranking, "LOGITS_AT_ONCE", logits_at_once)
+    objective = TranslationRanking(
+        TranslationRanking.Settings(temperature=0.3, symmetric=symmetric, hard_negatives=2), cast(Parts, None)
+    )
+    identities = [torch.tensor(one) for one in own]
+    pairs = SentencePairs(
+        source, target, *identities, None, None, of_source, of_target, *(torch.tensor(one) for one in identity)
+    )
+    expected = _with_negatives_by_loop(source, target, of_target, identity[1], own[1], 0.3)
+    if symmetric:
+        expected = (expected + _with_negatives_by_loop(target, source, of_source, identity[0], own[0], 0.3)) / 2
+    assert objective.sentence_loss(pairs).item() == pytest.approx(expected, rel=1e-10)
+    plain = TranslationRanking(TranslationRanking.Settings(temperature=0.3, symmetric=symmetric), cast(Parts, None))
+    assert plain.sentence_loss(pairs).item() < expected

@@ -6,12 +6,14 @@ import math
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hf_xsent.pages.charts import WIDTH, Mark, bar_chart, curve_chart, histogram, point_chart, standalone, ticks
 from hf_xsent.pages.html import Cell, Table
+from hf_xsent.pages.scatter import Panel, write_scatter
 
 VALUES = st.floats(-1e6, 1e6, allow_nan=False)
 
@@ -72,12 +74,35 @@ def test_ticks_are_few_round_and_within(low: float, span: float):
     assert all(math.isfinite(value) for value in some)
 
 
+def test_names_with_control_characters_give_well_formed_charts(tmp_path: Path):
+    name = "a\x00\x1b[31m\ud800\ufffe<b>&\tc"
+    charts = [
+        bar_chart(name, {name: [1.0]}, [name]),
+        curve_chart(name, {name: (0, [(0.0, 1.0), (1.0, 2.0)])}, name, named=True),
+        point_chart(name, [Mark(1.0, 2.0, 0, name)], name),
+        histogram(name, [1, 2], [0.0, 0.5, 1.0]),
+    ]
+    for chart in charts:
+        assert "a[31m<b>&" in "".join(ElementTree.fromstring(chart).itertext())
+    write_scatter(tmp_path / "s.svg", [Panel(name, np.zeros((1, 2)), [name], [name])])
+    assert "a[31m<b>&" in "".join(ElementTree.parse(tmp_path / "s.svg").getroot().itertext())
+
+
+def test_names_stay_text_in_markdown():
+    table = Table(["<i>x</i>"], [[Cell("<script>alert(1)</script>\n`x`|y\\")]])
+    assert table.markdown().splitlines() == [
+        "| &lt;i&gt;x&lt;/i&gt; |",
+        "| --- |",
+        "| &lt;script&gt;alert(1)&lt;/script&gt; \\`x\\`\\|y\\\\ |",
+    ]
+
+
 def test_a_table_is_the_same_as_html_and_as_markdown():
     table = Table(["name", "score"], [[Cell("a|b <"), Cell("1.50 ± 0.10", 1.5)], [Cell("paper"), Cell("")]], quoted=1)
     assert table.markdown().splitlines() == [
         "| name | score |",
         "| --- | ---: |",
-        "| a\\|b < | 1.50 ± 0.10 |",
+        "| a\\|b &lt; | 1.50 ± 0.10 |",
         "| paper |  |",
     ]
     html = ElementTree.fromstring(table.html())

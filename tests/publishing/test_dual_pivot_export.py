@@ -28,14 +28,23 @@ np.save(sys.argv[2], model.encode(open(sys.argv[3], encoding="utf-8").read().spl
 def _model(folder: Path, **settings: object) -> DualPivotForPreTraining:
     model = DualPivotForPreTraining.from_backbone(str(folder), max_length=64, **settings)
     with torch.no_grad():
-        for weight in (model.layer_scores, None if model.linear_map is None else model.linear_map.weight):
+        for weight in (model.layer_scores, *(model.linear_map.parameters() if model.linear_map is not None else ())):
             if weight is not None:
                 weight.add_(torch.randn_like(weight))
     return model
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"layers": [1, 2]}, {"layer_mix": False}, {"linear_map": False}], ids=lambda one: str([*one])
+    "settings",
+    [
+        {},
+        {"layers": [1, 2]},
+        {"layer_mix": False},
+        {"linear_map": False},
+        {"variant": "authors", "layer_norm": False},
+        {"variant": "authors", "layer_mix": False},
+    ],
+    ids=lambda one: str([*one]),
 )
 def test_exported_vectors_are_the_model_s(
     settings: dict[str, object], tiny_encoders: Path, sentences: list[str], tmp_path: Path
@@ -61,6 +70,22 @@ def test_an_exported_extraction_has_no_other_pooling(tiny_encoders: Path, tmp_pa
     exported = export_sentence_transformer(_model(tiny_encoders), tmp_path / "exported", tokenizer)
     with pytest.raises(ModelError, match="mixes its layers"):
         SentenceEmbedder.from_pretrained(str(exported), pooling="cls")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"variant": "authors"}, "no module for a layer norm of each token: .*train with layer_norm: false"),
+        ({"map_bias": True}, "no module for the sum over tokens, which a bias needs: .*train with pooling: mean"),
+    ],
+)
+def test_what_sentence_transformers_cannot_compute_is_not_exported(
+    settings: dict[str, object], message: str, encoder_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(encoder_folders["bert"])
+    with pytest.raises(ModelError, match=message):
+        export_sentence_transformer(_model(encoder_folders["bert"], **settings), tmp_path / "exported", tokenizer)
+    assert not (tmp_path / "exported").exists()
 
 
 def test_without_normalising_the_cosines_are_the_model_s(tiny_encoders: Path, tmp_path: Path) -> None:

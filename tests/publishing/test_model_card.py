@@ -102,6 +102,36 @@ def test_a_card_of_ranking_alone_names_translation_ranking(settings: Any) -> Non
     assert "It was trained with the objectives in the recipe" in str(render_card(card_facts(recipe=mixed)))
 
 
+def test_a_recipe_with_backticks_stays_within_its_block() -> None:
+    text = str(render_card(card_facts(recipe={"method": "dap", "run": "x\n```\n# Hacked\n````\n"})))
+    fenced = text.partition("The recipe of the run:\n\n")[2]
+    fence = fenced[: len(fenced) - len(fenced.lstrip("`"))]
+    inside = fenced.removeprefix(fence).partition(f"\n{fence}\n")[0]
+    assert len(fence) == 5 and "# Hacked" in inside and "## Results" not in inside
+
+
+def test_names_in_a_card_stay_text() -> None:
+    pairs = {"<img src=x>": 3}
+    text = str(render_card(card_facts(name="a\n# b <script>", pairs=pairs, repository="", languages=["<b>"])))
+    body = text.split("---\n", 2)[2]
+    assert "# a # b &lt;script&gt;" in body and "<script>" not in body and "<img" not in body and "<b>" not in body
+    assert 'SentenceTransformer("path/to/this/folder")' in body
+
+
+@pytest.mark.parametrize("repository", ['a")\nimport os #', "a/b/c", "a b", "<b>", "../x"])
+def test_a_repository_that_is_no_hub_id_does_not_reach_the_example(repository: str) -> None:
+    with pytest.raises(OutputError, match="is not a Hub id: give it as owner/name"):
+        render_card(card_facts(repository=repository))
+
+
+@pytest.mark.parametrize("name", ["recipe.yaml", "config.json", "bitext.json", "checkpoint-8/trainer_state.json"])
+@pytest.mark.parametrize("content", ["", "{", "[" * 100_000, "[1]", "\xff"])
+def test_a_damaged_file_of_a_run_is_named(run_folder: Path, name: str, content: str) -> None:
+    (run_folder / name).write_text(content, "latin-1")
+    with pytest.raises(ModelError, match=rf"{run_folder.name} .*{Path(name).name}"):
+        render_card(card_facts(**facts_of_run(run_folder)))
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_of_evaluate_has_a_table(task: str, tmp_path: Path) -> None:
     figures = dict.fromkeys(TASKS[task].headings, 50.0) | {TASKS[task].main: 71.234}

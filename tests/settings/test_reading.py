@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -252,3 +253,53 @@ def test_a_file_that_is_no_recipe_is_one_sentence(tmp_path: Path, content: bytes
 def test_a_bare_no_of_yaml_is_explained(value: Any) -> None:
     with pytest.raises(RecipeError, match="languages takes a list, not .*False.*; quote it: YAML reads a bare no"):
         typed("languages", value, list[str] | None)
+
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 20)
+)
+MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 20))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BOMB, "more than 100,000 values"),
+        (MERGES, "more than 100,000 values"),
+        ("a: &a [*a]", "an alias of itself"),
+        ("a: 2020-99-99", "not a valid timestamp, line 1, column 4"),
+        ("a: 0x_", "not a valid int"),
+        ("x: 1\na: !!bool x", "not a valid bool, line 2, column 4"),
+        ("a: !!timestamp x", "not a valid timestamp"),
+        ("a: 1" + ":59" * 3000, "not a valid int"),
+        ("a: " + "[" * 20_000, "nested too deep"),
+        ("- " * 20_000, "nested too deep"),
+        ('a: "\\ud800"', "lone surrogate"),
+        ('a: "\\0"', "NUL character"),
+        ('a: "\\UFFFFFFFF"', "not valid YAML"),
+        ("a: !!python/object/apply:os.system [id]", "could not determine a constructor"),
+        ("# \n" * 100_000, "larger than 256 KiB"),
+    ],
+)
+def test_yaml_made_to_do_harm_is_refused_in_one_short_sentence(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "recipe.yaml").write_text(text)
+    with pytest.raises(RecipeError, match=message) as raises:
+        read_mapping(tmp_path / "recipe.yaml")
+    assert len(_error(raises)) < 400
+
+
+def test_aliases_and_merges_are_read(tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text("a: &a {x: 1}\nb: {<<: *a, y: 2}\nc: *a\n")
+    assert read_mapping(tmp_path / "recipe.yaml") == {"a": {"x": 1}, "b": {"x": 1, "y": 2}, "c": {"x": 1}}
+
+
+def test_pipes_and_devices_are_refused_without_reading(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(RecipeError, match="not a regular file"):
+            read_mapping(path)
+
+
+@pytest.mark.parametrize("text", ["2020-99-99", "0x_", "!!bool x", "[" * 20_000, "&a [*a]"])
+def test_values_of_flags_that_are_no_yaml_stay_text(text: str) -> None:
+    assert value_of_flag("name", [text], str) == text

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hf_xsent.errors import ModelError
-from hf_xsent.tensors.packing import PackedSentences, hash_sentences, pack, packed_attention, pool, unpack
+from hf_xsent.tensors.packing import PackedSentences, fast_dropout, hash_sentences, pack, packed_attention, pool, unpack
 
 SETTINGS = settings(max_examples=60, deadline=None)
 
@@ -181,6 +181,35 @@ def test_attention_dropout_drops_weights_and_keeps_the_mean() -> None:
     draws = packed_attention(q, k, v, [(copies, 3)], 0.5, dropout=0.3).unflatten(0, (copies, 3))
     assert not torch.equal(draws[0], draws[1])
     torch.testing.assert_close(draws.mean(0), whole, atol=0.05, rtol=0)
+
+
+def test_attention_in_bfloat16_trains_without_the_slow_kernel_and_within_rounding() -> None:
+    q, k, v = (x.requires_grad_() for x in torch.randn(3, 12, 2, 4).unbind())
+    packed_attention(q, k, v, [(2, 6)], 0.5).square().sum().backward()
+    halves = [x.detach().bfloat16().requires_grad_() for x in (q, k, v)]
+    context = packed_attention(*halves, [(2, 6)], 0.5)
+    nodes, pending = set(), [context.grad_fn]
+    while pending:
+        node = pending.pop()
+        nodes.add(node.name())
+        pending += [before for before, _ in node.next_functions if before is not None]
+    assert not any("Flash" in name for name in nodes)
+    context.float().square().sum().backward()
+    for exact, half in zip((q, k, v), halves, strict=True):
+        assert exact.grad is not None and half.grad is not None
+        torch.testing.assert_close(half.grad.float(), exact.grad, atol=0.05, rtol=0.05)
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.1, 0.5, 1.0])
+def test_fast_dropout_drops_the_share_and_scales_the_rest(probability: float) -> None:
+    x = torch.ones(401, 999, requires_grad=True)
+    dropped = fast_dropout(x, probability)
+    assert (dropped == 0).float().mean().item() == pytest.approx(probability, abs=0.005)
+    if probability < 1:
+        assert dropped.max().item() == pytest.approx(1 / (1 - probability), rel=1e-4)
+        assert dropped.mean().item() == pytest.approx(1, abs=0.01)
+    dropped.sum().backward()
+    torch.testing.assert_close(x.grad, dropped.detach())
 
 
 def test_attention_with_dropout_keeps_no_scores_and_draws_the_same_again() -> None:

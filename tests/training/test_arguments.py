@@ -49,6 +49,7 @@ def test_fsdp_on_a_cpu_would_quietly_be_ddp_and_is_refused(tmp_path: Path) -> No
         ({"pairs_per_chunk": 8}, "drop --pairs_per_chunk"),
         ({"fsdp_config": {"version": 1}}, "use version 2"),
         ({"share_of_start": 0.2}, "drop it, or use DDP"),
+        ({"ema_decay": 0.9}, "ema_decay averages full weights"),
     ],
 )
 def test_fsdp_is_refused_where_it_cannot_be_right(

@@ -22,6 +22,7 @@ RANKING = {"symmetric": True, "margin": 0.2}
 BOTH = {"weight": 0.8, "direction": "both", "predicted_languages": ["de", "en"]}
 MIXES: dict[str, dict[str, Any]] = {
     "TR": {"translation_ranking": RANKING},
+    "TR with hard negatives": {"translation_ranking": RANKING | {"hard_negatives": 2}},
     "TR of several widths": {"matryoshka": RANKING | {"dims": [32, 8]}},
     "TR + distillation": {"translation_ranking": RANKING, "distillation": 5.0},
     "DAP": {"translation_ranking": RANKING, "representation_translation": BOTH},
@@ -44,8 +45,14 @@ def _model(folder: str, mix: str) -> XlmrWithRTLHead:
 
 def _batch(folder: str, pairs: Pairs) -> dict[str, Tensor]:
     """Some of the pairs have word links."""
-    collator = PairCollator(AutoTokenizer.from_pretrained(folder), 64, ["de", "en"], links=True)
-    examples = [{"source": source, "target": target, "language": "de"} for source, target in pairs]
+    counts = {"source": 2, "target": 2}
+    collator = PairCollator(AutoTokenizer.from_pretrained(folder), 64, ["de", "en"], links=True, negatives=counts)
+    examples: list[dict[str, Any]] = [
+        {"source": source, "target": target, "language": "de"} for source, target in pairs
+    ]
+    for pair in examples:  # some processes and chunks have none
+        if pair["source"].startswith(("D", "L")):
+            pair |= {"source_negatives": [pair["source"][:9], "Le pain"], "target_negatives": ["The cat drinks bread."]}
     linked = [example | {"links": "0-1 1-0 2-2 2-1"} if "e" in example["source"] else example for example in examples]
     table = torch.randn(64, 32, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     return collator(linked) | {"teacher_vectors": table[[len(target) for _, target in pairs]]}

@@ -12,6 +12,7 @@ from transformers import AutoTokenizer
 
 from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead
 from hf_xsent.data.sampling.collators import PairCollator
+from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.training.large_batch import split_batch
 
@@ -25,6 +26,8 @@ MIXES: dict[str, dict[str, Any]] = {
     "DAP, both directions, partial": TR | {"representation_translation": BOTH | {"masked_share": 0.6}},
     "DAP, padded positions": TR | {"representation_translation": {"weight": 0.8, "positions": "padded"}},
     "TR + TLM": TR | {"translation_language_modeling": {"weight": 0.5, "masked_share": 0.4}},
+    "TR with hard negatives": {"translation_ranking": {"symmetric": True, "hard_negatives": 2}},
+    "TR of several widths and negatives": {"matryoshka": {"hard_negatives": 3, "dims": [32, 8]}},
     "TR of several widths": {"matryoshka": {"symmetric": True, "dims": [32, 8]}},
     "TR + distillation": TR | {"distillation": 5.0},
     "RTL alone": {"representation_translation": 1.0},
@@ -61,8 +64,14 @@ def _batch(folder: Path, pairs: Pairs, mix: str) -> dict[str, Tensor]:
     """Every second pair has word links where an objective reads them."""
     links = "aligned_word_prediction" in MIXES[mix]
     languages = _settings_of(mix, "representation_translation").get("predicted_languages")
-    collator = PairCollator(AutoTokenizer.from_pretrained(folder), 64, languages, links=links)
-    examples = [{"source": source, "target": target, "language": "de"} for source, target in pairs]
+    negatives = AlignmentConfig(objectives=MIXES[mix]).hard_negatives
+    collator = PairCollator(AutoTokenizer.from_pretrained(folder), 64, languages, links=links, negatives=negatives)
+    examples: list[dict[str, Any]] = [
+        {"source": source, "target": target, "language": "de"} for source, target in pairs
+    ]
+    for row in (0, 1, 5, 7):  # the others have none, and one has fewer than requested
+        some = [pairs[row - number] for number in range(2, 4 if row < 7 else 3)]
+        examples[row] |= {f"{side}_negatives": [one[n] for one in some] for n, side in enumerate(("source", "target"))}
     batch = collator([example | {"links": "0-1 1-0 2-2 2-1"} for example in examples[::2]] + examples[1::2])
     if "distillation" in MIXES[mix]:
         batch["teacher_vectors"] = torch.randn(len(pairs), 32, generator=torch.Generator().manual_seed(3))

@@ -12,6 +12,10 @@ from training_run import Pairs, Run
 from transformers import AutoModel
 
 from hf_xsent import SentenceEmbedder
+from hf_xsent.cli.main import main
+from hf_xsent.errors import RecipeError
+from hf_xsent.models.loading import load_config
+from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.training.reading import read_recipe
 
 STEPS = ("max_steps", "eval_steps", "save_steps")
@@ -86,3 +90,61 @@ def test_distinct_batches_go_on_exactly_where_they_stopped(run: Run) -> None:
     for start in range(0, len(rows), 4):
         assert len({trainer.train_dataset[row]["target"] for row in rows[start : start + 4]}) == 4
     run.assert_goes_on_exactly(**settings)
+
+
+@pytest.mark.parametrize("settings", [{}, {"languages": ["de", "en", "fr"], "objectives": DAP}])
+def test_pairs_through_english_are_trained_on_and_go_on_exactly(
+    run: Run, settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    for language, words in (("de", "Hund Katze Milch Brot Buch"), ("fr", "chien chat lait pain livre")):
+        english = ["dog", "cat", "milk", "bread", "book"]
+        rows = "".join(f"{word}\tThe {one}.\n" for word, one in zip(words.split(), english, strict=True))
+        (run.folder / f"{language}.tsv").write_text(rows, encoding="utf-8")
+    settings = settings | {"pivot": True, "dev_pairs": 1, "distinct_batches": True, "dataloader_num_workers": 1}
+    with caplog.at_level("INFO", logger="hf_xsent"):
+        trainer = run.start(**settings)
+    assert "pairs of two languages share a target; pairs of each language: de 4, fr 4" in caplog.text
+    assert len(trainer.train_dataset) == 12
+    run.assert_goes_on_exactly(**settings)
+
+
+def test_pairs_through_english_need_an_encoder_that_trains(run: Run) -> None:
+    with pytest.raises(RecipeError, match="drop --pivot"):
+        run.start(method="dual-pivot", objectives={"triplet_ranking": 1}, pivot=True)
+
+
+def test_a_student_of_fewer_layers_learns_from_its_teacher_with_a_trimmed_vocabulary(
+    run: Run, encoder_folders: dict[str, Path], pairs: Pairs
+) -> None:
+    teacher, trimmed = run.settings["model"], run.folder / "trimmed"
+    assert main(["trim-vocab", teacher, str(trimmed), "--corpus", *run.settings["data"]]) == 0
+    objectives = {"distillation": {"teacher": teacher, "weight": 10}, "translation_ranking": 1}
+    settings = {"model": str(trimmed), "encoder_layers": 2, "share_of_start": 0.1, "pooling": "mean"}
+    run.start(objectives=objectives, **settings, **dict.fromkeys(STEPS, 30))
+    student = SentenceEmbedder.from_pretrained(str(run.out), device="cpu")
+    assert len(student.model.backbone.layers) == 2
+    assert student.model.config.encoder_config.vocab_size < load_config(teacher).vocab_size
+    wanted = torch.tensor(SentenceEmbedder.from_pretrained(teacher, "mean", device="cpu").encode([y for _, y in pairs]))
+    began = SentenceEmbedder(
+        SentenceEncoderForPreTraining.from_backbone(str(trimmed), encoder_layers=2, pooling="mean"), student.tokenizer
+    )
+    before, after = (
+        torch.cosine_similarity(torch.tensor(one.encode([y for _, y in pairs])), wanted).mean()
+        for one in (began, student)
+    )
+    assert after > before
+    run.assert_goes_on_exactly(objectives=objectives, **settings)
+    assert read_recipe([str(run.out / "recipe.yaml")]).config.encoder_layers == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"encoder_layers": 4}, "encoder_layers 4 does not fit: this encoder has 3 layers"),
+        ({"encoder_layers": 2, "frozen_layers": 3}, "frozen_layers 3 does not fit: this encoder has 2 layers"),
+        ({"encoder_layers": 2, "method": "dual-pivot", "objectives": {"triplet_ranking": 1}}, "drop it"),
+    ],
+)
+def test_layers_that_a_student_cannot_have_are_refused(run: Run, settings: dict[str, Any], reason: str) -> None:
+    with pytest.raises(RecipeError, match=reason):
+        run.start(**settings)

@@ -12,7 +12,7 @@ from hf_xsent.data.words.links import Link, best_first
 from hf_xsent.data.words.splitting import Words
 from hf_xsent.errors import ModelError
 from hf_xsent.models.batching import batches_by_length
-from hf_xsent.models.loading import load_tokenizer, quiet_loading
+from hf_xsent.models.loading import check_weights, load_tokenizer, quiet_loading
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -27,7 +27,8 @@ class SpanAligner:
     """An aligner that predicts a span for each word of both sides.
 
     The score of a link is the sum of both directions' probabilities, at most 2; a span of several words divides its
-    probability among them. The WACSE paper uses ``threshold`` 0.9.
+    probability among them. As in WSPAlign's code, the source words' spans propose the links, and the target words'
+    spans only raise their scores. The WACSE paper uses ``threshold`` 0.9.
     """
 
     needs_all_pairs = False
@@ -47,6 +48,7 @@ class SpanAligner:
             model, report = AutoModelForQuestionAnswering.from_pretrained(name_or_path, output_loading_info=True)
         if report["missing_keys"]:
             raise ModelError(f"{name_or_path!r} was not trained to answer questions: use a WSPAlign checkpoint")
+        check_weights(model, name_or_path)
         if device is None:
             device = "cuda" if torch.cuda.is_available() else "cpu"
         return cls(model.to(device), tokenizer, threshold)
@@ -62,7 +64,8 @@ class SpanAligner:
                 inside = [k for k, (a, b) in enumerate(translations[pair].spans) if start <= a and b <= end]
                 for other in inside:
                     link = (other, word) if backward else (word, other)
-                    scores[pair][link] = scores[pair].get(link, 0.0) + probability / len(inside)
+                    if not backward or link in scores[pair]:
+                        scores[pair][link] = scores[pair].get(link, 0.0) + probability / len(inside)
         return [
             best_first({link: score for link, score in of_pair.items() if score >= self.threshold})
             for of_pair in scores

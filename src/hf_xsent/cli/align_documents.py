@@ -43,6 +43,7 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.logs import quiet_logs
     from hf_xsent.mining.shards import Processes, default_device
     from hf_xsent.mining.vectors import identify_model
+    from hf_xsent.stopping import raising_on_sigterm
 
     quiet_logs()
     languages = tuple(arguments.languages) if arguments.languages else None
@@ -51,16 +52,18 @@ def run(arguments: argparse.Namespace) -> None:
     check_writable(arguments.output, [file for _, *both in pairs for file in both])
     device = arguments.device or default_device(int(os.environ.get("LOCAL_RANK", 0)))
     embedder = open_model(arguments.model, arguments.pooling, arguments.max_length, device)
-    count = align_files(
-        arguments.source,
-        arguments.target,
-        arguments.output,
-        embedder,
-        identify_model(arguments.model, embedder),
-        arguments.work or f"{arguments.output}.work",
-        settings,
-        Processes(int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))),
-    )
+    work = arguments.work or f"{arguments.output}.work"
+    with raising_on_sigterm(f"finished documents are in {work}, from which the same command continues"):
+        count = align_files(
+            arguments.source,
+            arguments.target,
+            arguments.output,
+            embedder,
+            identify_model(arguments.model, embedder),
+            work,
+            settings,
+            Processes(int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))),
+        )
     if count is not None:
         documents = f"{len(pairs):,} documents" if len(pairs) > 1 else "1 document"
         print(f"{count:,} pairs of {documents} are in {arguments.output}")

@@ -36,6 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.alignment.aligners import AlignerSettings
     from hf_xsent.alignment.pipeline import align_file, convert_links
     from hf_xsent.errors import RecipeError
+    from hf_xsent.stopping import raising_on_sigterm
 
     if arguments.processes < 1:
         raise RecipeError(f"--processes {arguments.processes} is not positive")
@@ -48,5 +49,7 @@ def run(arguments: argparse.Namespace) -> None:
             arguments.aligner, arguments.model, arguments.layer, arguments.method, arguments.threshold
         )
         settings.check()
-        linked = align_file(source, arguments.output, settings, arguments.work, arguments.processes, arguments.device)
+        work = arguments.work or f"{arguments.output}.work"
+        with raising_on_sigterm(f"finished shards are in {work}, from which the same command continues"):
+            linked = align_file(source, arguments.output, settings, work, arguments.processes, arguments.device)
     print(f"{linked:,} pairs with links are in {arguments.output}")

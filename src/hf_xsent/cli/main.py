@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from hf_xsent.cli import (
     export,
     finetune,
     mine,
+    mine_negatives,
     onnx,
     pretrain,
     publish,
@@ -28,11 +30,11 @@ from hf_xsent.cli import (
     score,
     trim_vocab,
 )
-from hf_xsent.errors import HfXsentError
+from hf_xsent.errors import HfXsentError, shortened
 from hf_xsent.settings.secrets import refuse_secret_arguments
 
 COMMANDS: tuple[ModuleType, ...] = (quickstart, pretrain, align_words, finetune, evaluate, analyse, cost, compare)
-COMMANDS += (mine, align_documents, score, export, trim_vocab, onnx, card, publish)
+COMMANDS += (mine, mine_negatives, align_documents, score, export, trim_vocab, onnx, card, publish)
 # Every field of TrainingArguments is also a flag of these, too many to declare: they parse their flags themselves.
 TRAINING = {"pretrain": pretrain, "finetune": finetune}
 
@@ -84,6 +86,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except HfXsentError as error:
         print(f"hf-xsent: {error}", file=sys.stderr)
         return error.exit_code
+    except OSError as error:
+        if error.errno not in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise
+        print(f"hf-xsent: {shortened(error.filename)}: {error.strerror}; give another path", file=sys.stderr)
+        return HfXsentError.exit_code
     except KeyboardInterrupt:
         print("hf-xsent: stopped", file=sys.stderr)
         return 130

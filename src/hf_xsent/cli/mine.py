@@ -32,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--top", type=int, help="Write the N best pairs. (default: all)")
     add("--plot", metavar="FILE", help="Plot the histogram of scores to this SVG file.")
     add("--memory_mib", type=int, default=512, help="Memory of a block of cosines, in MiB.")
-    precision = "Multiply in this precision; the pairs are the same."
-    add("--precision", choices=("float32", "bfloat16"), default="float32", help=precision)
+    precision = "Multiply in this precision; the pairs are the same. auto: bfloat16 where it is faster."
+    add("--precision", choices=("auto", "float32", "bfloat16"), default="auto", help=precision)
     stored = "Store embeddings in this precision."
     add("--vectors", dest="vector_dtype", choices=("float32", "float16"), default="float32", help=stored)
     add("--index", help="Search a faiss index such as IVF4096,Flat instead of all sentences. (default: exact search)")
@@ -56,6 +56,7 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.mining.shards import Processes, default_device
     from hf_xsent.mining.vectors import identify_model
     from hf_xsent.models.embedder import SentenceEmbedder
+    from hf_xsent.stopping import raising_on_sigterm
 
     quiet_logs()
     stated = {field.name: getattr(arguments, field.name) for field in fields(MiningSettings) if field.name != "device"}
@@ -66,15 +67,17 @@ def run(arguments: argparse.Namespace) -> None:
     embedder = SentenceEmbedder.from_pretrained(
         arguments.model, pooling=arguments.pooling, max_length=arguments.max_length, device=here
     )
-    mined = mine_files(
-        arguments.source,
-        arguments.target,
-        arguments.output,
-        embedder,
-        identify_model(arguments.model, embedder),
-        arguments.work or f"{arguments.output}.work",
-        replace(settings, device=str(embedder.model.device)),
-        engine or Processes(int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))),
-    )
+    work = arguments.work or f"{arguments.output}.work"
+    with raising_on_sigterm(f"finished shards are in {work}, from which the same command continues"):
+        mined = mine_files(
+            arguments.source,
+            arguments.target,
+            arguments.output,
+            embedder,
+            identify_model(arguments.model, embedder),
+            work,
+            replace(settings, device=str(embedder.model.device)),
+            engine or Processes(int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))),
+        )
     if mined is not None:
         print(f"{len(mined):,} pairs, best first, are in {arguments.output}")

@@ -6,7 +6,6 @@ import logging
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,8 +20,9 @@ from hf_xsent.comparison.results import collect
 from hf_xsent.comparison.runs import LOG_FILE, Run
 from hf_xsent.comparison.study import Study, read_study
 from hf_xsent.comparison.tasks import read_task
-from hf_xsent.errors import OutputError, Stopped, TrainingError
+from hf_xsent.errors import OutputError, TrainingError
 from hf_xsent.files import lock
+from hf_xsent.stopping import raising_on_sigterm
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def compare(file: str | Path, output: str | Path, changes: Sequence[str] = ()) -
     The report lists failed runs; the other runs continue, and the next call tries failed runs again.
     """
     study, output = read_study(file, changes), Path(output)
-    with _locked(output), raising_on_sigterm():
+    with _locked(output), raising_on_sigterm("the same command resumes the study"):
         runs = _prepare(study, output)
         _run_all(study, runs, output)
         results = collect(study, runs)
@@ -151,20 +151,3 @@ def _reason(code: int, text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     ours = [line.partition("hf-xsent: ")[2] for line in lines if "hf-xsent: " in line]
     return (ours or lines or ["the log is empty"])[-1]
-
-
-@contextmanager
-def raising_on_sigterm() -> Iterator[None]:
-    """Raise ``Stopped`` on SIGTERM, which spot machines send, so that the current run saves a checkpoint."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: Any) -> None:
-        raise Stopped("stopped by SIGTERM: the same command resumes the study")
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

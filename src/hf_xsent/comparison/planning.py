@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -38,11 +38,13 @@ class Variant:
 def check_methods(study: Study, cache_dir: Path) -> list[Variant]:
     """Check each recipe by the checks of training, before data is read."""
     family(load_encoder_config(study.model))
-    load_tokenizer(study.model)
-    return [_check(study, method, pooling, cache_dir) for method in study.methods for pooling in method.poolings]
+    tokenizer = load_tokenizer(study.model)  # one for all: that of XLM-R takes 240 MB
+    return [
+        _check(study, method, pooling, cache_dir, tokenizer) for method in study.methods for pooling in method.poolings
+    ]
 
 
-def _check(study: Study, method: Method, pooling: str, cache_dir: Path) -> Variant:
+def _check(study: Study, method: Method, pooling: str, cache_dir: Path, tokenizer: Any) -> Variant:
     if not method.trained:
         if method.settings.get("method") == "dual-pivot":
             _check_untrained_pivot(study.model, method, pooling)
@@ -53,7 +55,8 @@ def _check(study: Study, method: Method, pooling: str, cache_dir: Path) -> Varia
         stated = settings | {"model": study.model, "pooling": pooling, "output_dir": f"{folder}/none", "max_steps": 1}
         file.write_text(yaml.safe_dump(stated), encoding="utf-8")
         try:
-            return Variant(method, pooling, settings, Plan.of(read_recipe([str(file)])))
+            plan = replace(Plan.of(read_recipe([str(file)])), tokenizer=tokenizer)
+            return Variant(method, pooling, settings, plan)
         except HfXsentError as error:
             raise type(error)(f"methods.{method.name}: {str(error).removeprefix(f'{file}: ')}") from error
 

@@ -104,7 +104,7 @@ def with_features(run: Run, embedder: SentenceEmbedder) -> SupportsEncode:
     """Return an encoder that reads the feature cache, if the recipe of a dual pivot names its folder."""
     folder, model = run.recipe.get("features"), embedder.model
     if folder in (None, "none") or not isinstance(model, DualPivotForSentenceEmbedding):
-        return embedder
+        return embedder  # a recipe whose extraction reads each token names no folder
     return CachedEncoder(FeatureCache(folder, model, embedder.tokenizer), model)
 
 

@@ -23,7 +23,7 @@ from hf_xsent.data.languages import find_language
 from hf_xsent.errors import HfXsentError
 from hf_xsent.files import write_json, write_text
 from hf_xsent.pages.charts import Mark, bar_chart, curve_chart, point_chart
-from hf_xsent.pages.html import legend, page
+from hf_xsent.pages.html import legend, markdown_text, page
 
 DEV_ACCURACY = "eval_accuracy"
 _COST_NOTE = "<p>Cost of training, without loading and without measurements on dev and on the tasks.</p>\n"
@@ -39,11 +39,12 @@ def write_reports(output: Path, results: Results) -> None:
 
 def render_markdown(results: Results) -> str:
     """Render the tables for a README or a terminal."""
-    parts = [f"# {results['title']}", describe(results)]
+    parts = [f"# {markdown_text(results['title'])}", markdown_text(describe(results))]
     for task, about in results["tasks"].items():
         if about["columns"]:
             note = f" {PUBLISHED_NOTE}" if task in results["published"] else ""
-            parts += [f"## {task}", f"{about['protocol']}.{note}", task_table(results, task).markdown()]
+            about_task = f"{markdown_text(about['protocol'])}.{note}"
+            parts += [f"## {markdown_text(task)}", about_task, task_table(results, task).markdown()]
     for title, table in (("Cost of training", cost_table(results)), ("Unfinished runs", state_table(results))):
         if table.rows:
             parts += [f"## {title}", table.markdown()]

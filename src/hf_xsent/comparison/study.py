@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from hf_xsent.comparison.tasks import check_tasks
-from hf_xsent.errors import RecipeError
+from hf_xsent.errors import RecipeError, shortened
 from hf_xsent.objectives.registry import merge_objectives
-from hf_xsent.settings.reading import check_known, read_mapping
+from hf_xsent.settings.reading import check_known, parse_yaml, read_mapping
 from hf_xsent.settings.secrets import refuse_secrets
 from hf_xsent.tensors.packing import POOLINGS
 from hf_xsent.training.reading import recipe_keys
@@ -97,8 +95,8 @@ def _change(content: dict[str, Any], change: str) -> None:
             inner = {"weight": inner}
         place[part] = place = dict(inner) if isinstance(inner, Mapping) else {}
     try:
-        place[last] = yaml.safe_load(value)
-    except yaml.YAMLError as error:
+        place[last] = parse_yaml(value)
+    except ValueError as error:
         raise RecipeError(f"--set {key}: the value is not valid YAML") from error
 
 
@@ -172,29 +170,31 @@ def _check_settings(at: str, settings: Mapping[str, Any], known: Sequence[str]) 
 
 def _budget(stated: Mapping[str, Any]) -> Budget:
     if len(stated) != 1 or next(iter(stated)) not in BUDGETS:
-        raise RecipeError(f"budget takes one of {', '.join(BUDGETS)}, such as {{steps: 100}}, not {dict(stated)}")
+        raise RecipeError(
+            f"budget takes one of {', '.join(BUDGETS)}, such as {{steps: 100}}, not {shortened(dict(stated))}"
+        )
     ((unit, amount),) = stated.items()
     if isinstance(amount, bool) or not isinstance(amount, int | float) or amount <= 0:
-        raise RecipeError(f"budget.{unit} takes a number above 0, not {amount!r}")
+        raise RecipeError(f"budget.{unit} takes a number above 0, not {shortened(amount)}")
     if unit != "minutes" and amount != int(amount):
-        raise RecipeError(f"budget.{unit} takes a whole number, not {amount!r}")
+        raise RecipeError(f"budget.{unit} takes a whole number, not {shortened(amount)}")
     return Budget(unit, amount)
 
 
 def _mapping(at: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise RecipeError(f"{at} takes keys with values, not {value!r}")
+        raise RecipeError(f"{at} takes keys with values, not {shortened(value)}")
     return dict(value)
 
 
 def _distinct(at: str, value: Any) -> tuple[Any, ...]:
     some = tuple(value) if isinstance(value, list) else (value,)
     if not some or len(set(map(str, some))) != len(some):
-        raise RecipeError(f"{at} takes one or more different values, not {value!r}")
+        raise RecipeError(f"{at} takes one or more different values, not {shortened(value)}")
     return some
 
 
 def _is(at: str, value: Any, kind: type) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise RecipeError(f"{at} takes {kind.__name__}, not {value!r}")
+        raise RecipeError(f"{at} takes {kind.__name__}, not {shortened(value)}")
     return value

@@ -15,14 +15,16 @@ from hf_xsent.data import cache
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.cleaning.rules import CleaningReport, CleaningRules
 from hf_xsent.data.readers.formats import OnError, check_source, read_pairs
+from hf_xsent.data.readers.negatives import parse_negatives
 from hf_xsent.data.readers.sources import Bitexts, BitextSource, resolve_sources
 from hf_xsent.errors import DataError
+from hf_xsent.files import digest
 
 __all__ = ["Bitext", "BitextSource", "check_source", "load_bitext", "read_pairs", "resolve_sources"]
 
 logger = logging.getLogger(__name__)
 
-Pair = dict[str, str]
+Pair = dict[str, Any]  # texts; lists of texts for negatives
 
 _HASHES_PER_LANGUAGE = 10_000
 
@@ -36,6 +38,7 @@ def load_bitext(
     on_error: OnError = "raise",
     cache_dir: str | PathLike[str] | None = None,
     max_pairs: int | None = None,
+    max_pairs_choice: str = "first",
     split: str = "train",
     links: Bitexts | None = None,
     link_words: str = "script",
@@ -50,20 +53,23 @@ def load_bitext(
         first two of a TSV.
     cleaning: rules that remove pairs; None removes none.
     on_error: ``raise`` the error of the first bad row, or ``skip`` and count bad rows.
-    max_pairs: retain the first N pairs of each language that pass cleaning.
+    max_pairs: retain N pairs of each language that pass cleaning.
+    max_pairs_choice: which ones: the ``first``, or a ``random`` choice, the same in every run.
     split: split of data sets.
     links: files of word links, named like ``data``, for all or some languages. A link is two word positions, counted
         from 0, as `split_words` finds them, or of whitespace tokens with ``link_words="spaces"``.
     """
     if max_pairs is not None and max_pairs < 1:
         raise DataError(f"max_pairs must be at least 1, not {max_pairs}")
+    if max_pairs_choice not in ("first", "random"):
+        raise DataError(f"max_pairs_choice must be 'first' or 'random', not {max_pairs_choice!r}")
     if on_error not in ("raise", "skip"):
         raise DataError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
     sources = resolve_sources(
         data, target_language=target_language, columns=columns, split=split, links=links, link_words=link_words
     )
     entries = {
-        language: cache.CacheEntry(language, tuple(found), cleaning, on_error, max_pairs)
+        language: cache.CacheEntry(language, tuple(found), cleaning, on_error, max_pairs, max_pairs_choice)
         for language, found in sources.items()
     }
     root = Path(cache_dir) if cache_dir is not None else cache.default_cache_dir()
@@ -83,7 +89,8 @@ def load_bitext(
 class Bitext:
     """Pairs of all languages as one sequence of ``{"source", "target", "language"}``, read from memory-mapped files.
 
-    A pair with word links also has ``links``, such as ``0-0 1-2``. A bitext has all rows of its files, only the rows
+    A pair with word links also has ``links``, such as ``0-0 1-2``; a pair with mined negatives has the lists
+    ``source_negatives`` and ``target_negatives``. A bitext has all rows of its files, only the rows
     ``selected``, or all but those ``excluded``: sorted row numbers over all files.
     """
 
@@ -101,7 +108,7 @@ class Bitext:
         self._open()
 
     def _open(self) -> None:
-        self._batches: list[tuple[Any, Any, Any, str]] = []
+        self._batches: list[tuple[Any, Any, Any, Any, str]] = []
         starts, bounds = [0], [0]
         for language, path in self.files.items():
             for batch in cache.read_batches(path):
@@ -138,9 +145,19 @@ class Bitext:
         return {language: len(rows) for language, rows in self.ranges.items()}
 
     @property
+    def selection(self) -> str:
+        """Return a hash of the rows that are selected or excluded."""
+        return digest(b"".join(b"" if one is None else one.tobytes() for one in (self._selected, self._excluded)))
+
+    @property
     def linked(self) -> int:
         """Return the number of pairs with word links in the files, held-out pairs included."""
-        return sum(len(links) - links.null_count for _, _, links, _ in self._batches)
+        return sum(len(links) - links.null_count for _, _, links, *_ in self._batches)
+
+    @property
+    def with_negatives(self) -> int:
+        """Return the number of pairs with mined negatives in the files, held-out pairs included."""
+        return sum(len(negatives) - negatives.null_count for *_, negatives, _ in self._batches)
 
     def __len__(self) -> int:
         return sum(self.languages.values())
@@ -158,10 +175,12 @@ class Bitext:
         numbers = np.searchsorted(self._starts, rows, side="right") - 1
         pairs = []
         for number, row in zip(numbers.tolist(), (rows - self._starts[numbers]).tolist(), strict=True):
-            sources, targets, links, language = self._batches[number]
-            pair = {"source": sources[row].as_py(), "target": targets[row].as_py(), "language": language}
+            sources, targets, links, negatives, language = self._batches[number]
+            pair: Pair = {"source": sources[row].as_py(), "target": targets[row].as_py(), "language": language}
             if links[row].is_valid:
                 pair["links"] = links[row].as_py()
+            if negatives[row].is_valid:
+                pair |= parse_negatives(negatives[row].as_py())
             pairs.append(pair)
         return pairs
 
@@ -197,9 +216,10 @@ class Bitext:
         for _, _, source, target in self._iterate(f"reading the {side} side"):
             yield source if side == "source" else target
 
-    def train_dev_split(self, dev_size: int, seed: int = 0) -> tuple[Bitext, Bitext]:
+    def train_dev_split(self, dev_size: int, seed: int = 0, share: float | None = None) -> tuple[Bitext, Bitext]:
         """Hold out ``dev_size`` pairs of each language; no training pair of any language shares a sentence with them.
 
+        With ``share``, at most this fraction of a language's pairs is held out.
         Pairs are chosen by the hash of their target, so languages that share targets hold out the same ones, and few
         training pairs are dropped. Sentences are compared without case and whitespace. Memory grows with the rows that
         are held out or dropped only.
@@ -208,6 +228,9 @@ class Bitext:
             raise DataError("the bitext is already a train or dev split; split the complete bitext")
         if dev_size < 1:
             raise DataError(f"dev_size must be at least 1, not {dev_size}")
+        sizes = dict.fromkeys(self.files, dev_size)
+        if share is not None:
+            sizes = {language: max(1, min(dev_size, int(share * count))) for language, count in self.languages.items()}
         chosen: dict[str, dict[int, int]] = {language: {} for language in self.files}  # hash of the target → row
         for row, language, _, target in self._iterate("choosing held-out pairs"):
             hashes = chosen[language]
@@ -215,10 +238,11 @@ class Bitext:
             if len(hashes) > max(2 * dev_size, _HASHES_PER_LANGUAGE):
                 chosen[language] = dict(sorted(hashes.items())[:dev_size])
         for language, hashes in chosen.items():
-            if len(hashes) <= dev_size:
-                raise DataError(f"{language} has {len(hashes)} different targets, too few to hold out {dev_size}; "
-                                "lower dev_size or give a dev set")  # fmt: skip
-        dev_rows = np.sort([row for hashes in chosen.values() for _, row in sorted(hashes.items())[:dev_size]])
+            if len(hashes) <= sizes[language]:
+                raise DataError(f"{language} has {len(hashes)} different targets, too few to hold out "
+                                f"{sizes[language]}; lower dev_size or give a dev set")  # fmt: skip
+        held = [(sizes[language], sorted(hashes.items())) for language, hashes in chosen.items()]
+        dev_rows = np.sort([row for size, hashes in held for _, row in hashes[:size]])
         dev_pairs = self.__getitems__(dev_rows.tolist())
         held_out = {hash_texts(pair[side]) for pair in dev_pairs for side in ("source", "target")}
         excluded = [
@@ -237,7 +261,8 @@ class Bitext:
         from tqdm import tqdm
 
         row = 0
-        for sources, targets, _, language in tqdm(self._batches, desc=progress, unit=" batches", delay=2, disable=None):
+        batches = tqdm(self._batches, desc=progress, unit=" batches", delay=2, disable=None)
+        for sources, targets, *_, language in batches:
             for source, target in zip(sources.to_pylist(), targets.to_pylist(), strict=True):
                 yield row, language, source, target
                 row += 1

@@ -19,13 +19,15 @@ from hf_xsent.data.cleaning.repeats import RepeatFinder, hash_texts
 from hf_xsent.data.cleaning.rules import CleaningCounts, CleaningRules
 from hf_xsent.data.readers.formats import LinkedPair, OnError, read_linked_pairs
 from hf_xsent.data.readers.sources import BitextSource, source_files
+from hf_xsent.data.sampling.choosing import RandomChoice
 from hf_xsent.errors import DataError
-from hf_xsent.files import digest, file_stamp, lock, move_into_place, write_json, writing
+from hf_xsent.files import digest, file_digest, file_stamp, lock, move_into_place, write_json, writing
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 3  # increase it when cached pairs or their counts change
+FORMAT_VERSION = 6  # increase it when cached pairs or their counts change
 BATCH_ROWS = 10_000
+_LARGEST_HASHED = 1 << 28  # bytes; hashing larger files would delay each start by seconds
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,13 @@ class CacheEntry:
     cleaning: CleaningRules | None
     on_error: OnError
     max_pairs: int | None
+    max_pairs_choice: str = "first"
 
     def folder(self, cache_dir: Path) -> Path:
         """Return the folder of the pairs; its name hashes this entry and the sizes and times of its local files."""
         files = [path for source in self.sources for path in source_files(source)]
         files += [Path(source.links) for source in self.sources if source.links is not None]
+        files += [] if self.cleaning is None else self.cleaning.files()
         fingerprint = digest([FORMAT_VERSION, asdict(self), [file_stamp(path) for path in files]])
         return cache_dir / f"{re.sub(r'[^A-Za-z0-9-]', '_', self.language)}-{fingerprint}"
 
@@ -54,12 +58,21 @@ def default_cache_dir() -> Path:
 
 
 def read_counts(folder: Path) -> CleaningCounts | None:
-    """Read the cleaning counts of a complete cache folder; return None if there is none."""
+    """Read the cleaning counts of a complete cache folder; return None if there is none, or if it is damaged."""
     try:
-        counts = json.loads((folder / "info.json").read_text(encoding="utf-8"))["counts"]
-    except FileNotFoundError:
+        info = json.loads((folder / "info.json").read_bytes())
+        if info["digest"] != digest_with_file(info["counts"], folder / "pairs.arrow"):
+            return None
+        counts = CleaningCounts(**info["counts"])
+        return counts if sum(map(len, read_batches(folder / "pairs.arrow"))) == counts.retained else None
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
-    return CleaningCounts(**counts)
+
+
+def digest_with_file(content: Any, path: Path) -> str:
+    """Hash content together with a file's size, and with its bytes unless it is large."""
+    size = path.stat().st_size
+    return digest([content, size, file_digest(path) if size <= _LARGEST_HASHED else None])
 
 
 def build(entry: CacheEntry, folder: Path) -> CleaningCounts:
@@ -67,10 +80,13 @@ def build(entry: CacheEntry, folder: Path) -> CleaningCounts:
     with lock(f"{folder}.lock"):
         if (known := read_counts(folder)) is not None:
             return known
+        if folder.exists():
+            logger.warning("the cache %s is damaged: its pairs are read again from their files", folder)
         with writing(folder, folder=True) as part:
             counts = _write_pairs(entry, part)
             counts.require_pairs(" and ".join(source.path for source in entry.sources))
-            write_json(part / "info.json", {"counts": asdict(counts), "entry": asdict(entry)})
+            checked = {"counts": asdict(counts), "digest": digest_with_file(asdict(counts), part / "pairs.arrow")}
+            write_json(part / "info.json", {**checked, "entry": asdict(entry)})
     return counts
 
 
@@ -79,12 +95,19 @@ def _write_pairs(entry: CacheEntry, part: Path) -> CleaningCounts:
     counts = CleaningCounts()
     pairs = _passing_pairs(entry, counts)
     drop_repeats = entry.cleaning is not None and entry.cleaning.repeated
+    choice, limit = None, entry.max_pairs
+    if limit is not None and entry.max_pairs_choice == "random":
+        choice, limit = RandomChoice(limit), None
+        pairs = _accepted(pairs, choice, drop_repeats, counts)
     candidates = part / "candidates.arrow"
     with closing(RepeatFinder(part)) if drop_repeats else nullcontext() as repeats:
         with PairWriter(candidates, repeats) as writer:
-            first = _write_until(entry.max_pairs, pairs, writer, repeats)
+            first = _write_until(limit, pairs, writer, repeats)
         distinct = writer.rows if first is None else int(np.count_nonzero(first))
-        counts.retained = distinct if entry.max_pairs is None else min(distinct, entry.max_pairs)
+        if choice is not None:
+            first = choice.chosen() if first is None else first & choice.chosen()
+            limit = int(np.count_nonzero(first))
+        counts.retained = distinct if limit is None else min(distinct, limit)
         counts.remove("repeated", writer.rows - distinct)
         counts.remove("max_pairs", distinct - counts.retained)
         if counts.retained == writer.rows:
@@ -93,6 +116,17 @@ def _write_pairs(entry: CacheEntry, part: Path) -> CleaningCounts:
             _copy_first_occurrences(candidates, part / "pairs.arrow", first, counts.retained)
     candidates.unlink(missing_ok=True)
     return counts
+
+
+def _accepted(
+    pairs: Iterator[LinkedPair], choice: RandomChoice, by_text: bool, counts: CleaningCounts
+) -> Iterator[LinkedPair]:
+    """Yield the pairs that the choice accepts; equal pairs are one item if ``by_text``, and otherwise each row is."""
+    for row, item in enumerate(pairs):
+        if choice.accept(hash_texts("max_pairs", *(item[:2] if by_text else (str(row),)))):
+            yield item
+        else:
+            counts.remove("max_pairs")
 
 
 def _passing_pairs(entry: CacheEntry, counts: CleaningCounts) -> Iterator[LinkedPair]:
@@ -142,7 +176,7 @@ class PairWriter:
 
         self.rows = 0
         self._repeats = repeats
-        self._schema = pa.schema([("source", pa.string()), ("target", pa.string()), ("links", pa.string())])
+        self._schema = pa.schema([(name, pa.string()) for name in ("source", "target", "links", "negatives")])
         self._file = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_file(self._file, self._schema)
 
@@ -198,11 +232,11 @@ def side_hashes(pairs: Path) -> npt.NDArray[np.uint64]:
     from tqdm import tqdm
 
     path = pairs.with_name("sides.npy")
+    batches = read_batches(pairs)
+    shape = (sum(map(len, batches)), 2)
     with lock(f"{path}.lock"):
-        if not path.is_file():
-            batches = read_batches(pairs)
+        if (known := _load_hashes(path, shape)) is None:
             with writing(path) as part:
-                shape = (sum(map(len, batches)), 2)
                 hashes, row = np.lib.format.open_memmap(part, mode="w+", dtype=np.uint64, shape=shape), 0
                 for batch in tqdm(batches, desc="hashing sentences", unit=" batches", delay=2, disable=None):
                     for side in range(2):
@@ -210,4 +244,17 @@ def side_hashes(pairs: Path) -> npt.NDArray[np.uint64]:
                         hashes[row : row + len(batch), side] = [hash_texts(text) for text in texts]
                     row += len(batch)
                 hashes.flush()
-    return cast("npt.NDArray[np.uint64]", np.load(path, mmap_mode="r"))
+            known = cast("npt.NDArray[np.uint64]", np.load(path, mmap_mode="r"))
+    return known
+
+
+def _load_hashes(path: Path, shape: tuple[int, int]) -> npt.NDArray[np.uint64] | None:
+    """Memory-map an array of hashes; return None if there is none of this shape, or if it is damaged."""
+    if not path.is_file():
+        return None
+    try:
+        hashes = np.load(path, mmap_mode="r")
+    except Exception as error:  # numpy raises errors of many types for damaged headers
+        logger.warning("%s is damaged (%s): it is computed again", path, type(error).__name__)
+        return None
+    return hashes if hashes.shape == shape and hashes.dtype == np.uint64 else None

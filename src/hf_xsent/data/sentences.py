@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -14,12 +15,14 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from hf_xsent.data.cache import read_batches
+from hf_xsent.data.cache import digest_with_file, read_batches
 from hf_xsent.data.cleaning.repeats import RepeatFinder, hash_texts
 from hf_xsent.data.cleaning.rules import CleaningCounts
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, file_stamp, lock, write_json, writing
+
+logger = logging.getLogger(__name__)
 
 FORMAT_VERSION = 2  # increase it when stored sentences or counts change
 ROWS_PER_BATCH = 1 << 16
@@ -99,13 +102,28 @@ def load_sentences(path: str | Path, folder: Path, max_characters: int = 1000) -
     fingerprint = digest([*file_stamp(path), max_characters, FORMAT_VERSION])
     info, table = folder / f"{fingerprint}.json", folder / f"{fingerprint}.arrow"
     with lock(folder / "lock"):  # one process reads, the others wait
-        if not info.is_file():
+        counts = _read_counts(info, table)
+        if counts is None:
+            if info.is_file():
+                logger.warning("%s is damaged: %s is read again", table, path)
             counts = _write(path, table, max_characters)
             if not counts.retained:
                 table.unlink()
                 raise DataError(f"{path} has no sentences: {counts.lines} lines, {counts.empty} of them empty")
-            write_json(info, asdict(counts))
-    return Sentences(table, SentenceCounts(**json.loads(info.read_text(encoding="utf-8"))), fingerprint)
+            write_json(info, {"counts": asdict(counts), "digest": digest_with_file(asdict(counts), table)})
+    return Sentences(table, counts, fingerprint)
+
+
+def _read_counts(info: Path, table: Path) -> SentenceCounts | None:
+    """Read the counts of stored sentences; return None if there are none, or if a file is damaged."""
+    try:
+        content = json.loads(info.read_bytes())
+        if content["digest"] != digest_with_file(content["counts"], table):
+            return None
+        counts = SentenceCounts(**content["counts"])
+        return counts if sum(map(len, read_batches(table))) == counts.retained else None
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
 
 
 def _write(path: Path, table: Path, max_characters: int) -> SentenceCounts:

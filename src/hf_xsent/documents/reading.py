@@ -7,11 +7,12 @@ import re
 from pathlib import Path
 
 from hf_xsent.data.identification import identify_language
-from hf_xsent.data.readers.compression import open_file, strip_compression
+from hf_xsent.data.readers.compression import check_line_ends, read_bytes, strip_compression
 from hf_xsent.documents.splitting import Document, split_lines, split_text
 from hf_xsent.errors import DataError, nearest
 
 SPLITS = ("lines", "text")
+_LARGEST_FILE = 1 << 28  # bytes
 
 
 def read_document(path: Path, split: str = "lines", language: str | None = None) -> Document:
@@ -23,10 +24,10 @@ def read_document(path: Path, split: str = "lines", language: str | None = None)
         raise DataError(f"unknown split {split!r}: use {' or '.join(SPLITS)}")
     if not path.is_file():
         raise DataError(f"no such file: {path}")
-    with open_file(path) as file:
-        content = file.read()
+    content = read_bytes(path, _LARGEST_FILE)
     if b"\0" in content:
         raise DataError(f"{path} is a binary file: convert it to plain text in UTF-8 first")
+    check_line_ends(path, content)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -82,6 +83,18 @@ class WordVectors:
     texts: list[str]
     sentences: np.ndarray  # index of the sentence of each
     vectors: np.ndarray
+
+
+def sample_words(sentences: Iterable[str], count: int) -> list[str]:
+    """Sample distinct words, at most all, in proportion to their frequency in the sentences (WACSE, figure 1)."""
+    found = Counter(word for text in sentences for word in split_words(text).strings if any(map(str.isalpha, word)))
+    if not found:
+        raise DataError("there are no words to sample: the sentences have no letters")
+    words, frequencies = list(found), np.array([*found.values()], dtype=np.float64)
+    chosen = np.random.default_rng(0).choice(
+        len(words), min(count, len(words)), replace=False, p=frequencies / frequencies.sum()
+    )
+    return [words[number] for number in chosen]
 
 
 @torch.inference_mode()

@@ -66,6 +66,7 @@ class Sts17Task(_StsTask):
     title: ClassVar[str] = "STS 2017"
     groups: ClassVar[Mapping[str, Sequence[str]]] = {
         "7 tracks": tuple(STS17_TRACKS),
+        "6 tracks, without es-en-wmt": tuple(one for one in STS17_TRACKS if one != "es-en-wmt"),
         "4 cross-lingual tracks": ("ar-en", "es-en", "es-en-wmt", "tr-en"),
         "3 monolingual tracks": ("ar-ar", "es-es", "en-en"),
     }

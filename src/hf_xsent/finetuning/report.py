@@ -35,19 +35,23 @@ class FineTuningReport:
         return {kind: sum(one[kind] for one in some) / len(some) for kind in some[0]}
 
     def table(self) -> str:
-        """Render one row per test set, and the means over all sets and over those that papers report."""
+        """Render one row per test set with the means, then one row per published model on the same test sets."""
         published = self.published()
-        reported = [name for name in next(iter(published.values()), {}) if name != "mean"]
-        body: list[list[object]] = [
-            [name, *scores.values(), *(model.get(name, "") for model in published.values())]
-            for name, scores in self.scores.items()
+        reported = {name: [one for one in model if one != "mean"] for name, model in published.items()}
+        body: list[list[object]] = [[name, *scores.values()] for name, scores in self.scores.items()]
+        body.append([f"mean of {len(self.scores)}", *self.means().values()])
+        for names in {tuple(sorted(some)): some for some in reported.values()}.values():
+            if {*names} < {*self.scores}:
+                body.append([f"mean of their {len(names)}", *self.means(names).values()])
+        measured = render_table([f"{self.benchmark}, {self.setting}", *next(iter(self.scores.values()))], body)
+        if not published:
+            return measured
+        some = [name for name in self.scores if any(name in model for model in published.values())]
+        rows: list[list[object]] = [
+            [name, *(model.get(one, "") for one in some), model["mean"], f"of {len(reported[name])}"]
+            for name, model in published.items()
         ]
-        body.append([f"mean of {len(self.scores)}", *self.means().values(), *("" for _ in published)])
-        if reported and {*reported} <= {*self.scores}:
-            means = (model["mean"] for model in published.values())
-            body.append([f"mean of their {len(reported)}", *self.means(reported).values(), *means])
-        kinds = next(iter(self.scores.values()))
-        return render_table([f"{self.benchmark}, {self.setting}", *kinds, *published], body)
+        return f"{measured}\n\n{render_table(['published', *some, 'mean', ''], rows)}"
 
 
 def write_reports(folder: Path, reports: list[FineTuningReport], settings: Mapping[str, Any]) -> None:

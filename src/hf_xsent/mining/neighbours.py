@@ -22,7 +22,6 @@ from hf_xsent.mining.vectors import ShardedVectors
 Vectors = np.ndarray | Tensor | ShardedVectors
 _LARGEST_TILE = 4096
 _TILES_IN_STRIP = 8
-_SPARE = 16  # candidates beyond k if cosines are rounded
 # Upper bound on the error of a bfloat16 cosine: rounding changes both vectors and the result by 2^-9 each.
 _BFLOAT16_ERROR = 0.006
 
@@ -42,20 +41,14 @@ def nearest_both_ways(
     ``memory_mib``, more if 32 sentences per side need more; the result takes 12 k bytes per sentence. With
     ``allow_fewer``, a sentence with fewer than k candidates gets all of them.
 
-    With bfloat16 as ``dtype`` the neighbours are the same up to float32 rounding. It is faster if the processor
-    supports it (``bfloat16_gain``). The k + 16 best candidates are scored again in float32; if the last of these is
-    too close to the k-th, the sentence is compared with all candidates in float32.
+    With bfloat16 as ``dtype`` the neighbours are the same up to float32 rounding: cosines that may be among the k best
+    are computed again in float32. It is faster if the processor supports it (``bfloat16_gain``).
     """
     check_vectors(source, target, 1 if allow_fewer else k)
-    candidates = k if dtype is torch.float32 else k + _SPARE
-    rows = TopK(len(source), min(candidates, len(target)), device)
-    columns = TopK(len(target), min(candidates, len(source)), device)
+    rows = TopK(len(source), min(k, len(target)), device)
+    columns = TopK(len(target), min(k, len(source)), device)
     _compare(source, target, rows, columns, memory_mib, device, dtype)
-    of_source, of_target = rows.result(), columns.result()
-    if dtype is not torch.float32:
-        of_source = _refine(of_source, source, target, min(k, len(target)), memory_mib, device)
-        of_target = _refine(of_target, target, source, min(k, len(source)), memory_mib, device)
-    return of_source, of_target
+    return rows.result(), columns.result()
 
 
 def nearest_one_way(
@@ -103,20 +96,6 @@ def _vectors_per_block(memory_mib: int, width: int) -> int:
     return max(32, (memory_mib << 20) // (16 * width))
 
 
-def _refine(
-    rounded: Neighbours, queries: Vectors, candidates: Vectors, k: int, memory_mib: int, device: str | torch.device
-) -> Neighbours:
-    """Return the k nearest by float32 cosines; compare with all candidates if a neighbour may be missing."""
-    scored = exact_cosines(rounded.indices, queries, candidates, memory_mib, device)
-    cosines, indices = scored.cosines[:, :k].contiguous(), scored.indices[:, :k].contiguous()
-    if rounded.indices.shape[1] < len(candidates):
-        doubtful = (cosines[:, -1] < rounded.cosines[:, -1] + _BFLOAT16_ERROR).nonzero().squeeze(1)
-        for rows in doubtful.split(_vectors_per_block(memory_mib, queries.shape[1])) if len(doubtful) else ():
-            exact = nearest_one_way(queries[rows.numpy()], candidates, k, memory_mib // 2, device)
-            cosines[rows], indices[rows] = exact.cosines, exact.indices
-    return Neighbours(cosines, indices)
-
-
 def _compare(
     source: Vectors,
     target: Vectors,
@@ -130,26 +109,53 @@ def _compare(
     """Compute all cosines tile by tile, and update the neighbours of ``rows`` and of ``columns``."""
     tile, strip = block_sizes(memory_mib, source.shape[1], rows.k)
     buffer = torch.empty(tile * tile, device=device, dtype=dtype)
+    error = 0.0 if dtype is torch.float32 else _BFLOAT16_ERROR
     total = len(source) * len(target)
     with tqdm(total=total, desc="comparing", unit=" cosines", unit_scale=True, delay=2, disable=None) as bar:
-        for left, sources in _strips(source, strip, device, dtype, names[0]):
-            for right, targets in _strips(target, strip, device, dtype, names[1]):
+        for left, sources in _strips(source, strip, device, names[0]):
+            rounded_sources = sources.to(dtype)
+            for right, targets in _strips(target, strip, device, names[1]):
+                rounded_targets = targets.to(dtype)
                 for i in range(0, len(sources), tile):
                     for j in range(0, len(targets), tile):
-                        a, b = sources[i : i + tile], targets[j : j + tile]
-                        cosines = _multiply(a, b, buffer)
-                        maxima = cosines[: len(a)].unflatten(1, (-1, GROUP)).amax(2)
-                        rows.update(left + i, right + j, cosines[: len(a)], maxima)
+                        block = slice(i, i + tile), slice(j, j + tile)
+                        vectors = sources[block[0]], targets[block[1]]
+                        cosines = _multiply(rounded_sources[block[0]], rounded_targets[block[1]], buffer)
+                        _update(rows, left + i, right + j, cosines[: len(vectors[0])], vectors, error)
                         if columns is not None:
-                            # Transpose after taking the maxima: the reverse order takes 10 times as long.
-                            maxima = cosines[:, : len(b)].unflatten(0, (-1, GROUP)).amax(1).T
-                            columns.update(right + j, left + i, cosines[:, : len(b)].T, maxima)
-                    bar.update(len(a) * len(targets))
+                            _update(columns, right + j, left + i, cosines[:, : len(vectors[1])].T, vectors[::-1], error)
+                    bar.update(len(sources[i : i + tile]) * len(targets))
 
 
-def _multiply(a: Tensor, b: Tensor, buffer: Tensor) -> Tensor:
-    """Write the cosines of all vectors of a and b to the buffer, padded to complete groups with ``-inf``."""
+def _update(
+    best: TopK, start: int, first_index: int, tile: Tensor, vectors: tuple[Tensor, Tensor], error: float
+) -> None:
+    """Update the neighbours of a tile's rows; compute the tile again in float32 if rounded cosines exclude too few."""
+    sentences, candidates = vectors
+    piece = max(1, tile.numel() // (4 * candidates.shape[1]))
+
+    def exact(rows: Tensor, columns: Tensor) -> Tensor:
+        """Compute cosines in float32, a piece at a time, because the vectors are copied."""
+        pieces = zip(rows.split(piece), columns.split(piece), strict=True)
+        return torch.cat([sentences[row].mul_(candidates[column]).sum(1) for row, column in pieces])
+
+    if not best.update(start, first_index, tile, _maxima(tile), error, exact if error else None):
+        tile = _multiply(sentences, candidates)[: len(sentences)]
+        best.update(start, first_index, tile, _maxima(tile))
+
+
+def _maxima(tile: Tensor) -> Tensor:
+    """Return the maxima of a tile's groups, rows × groups."""
+    if tile.stride(1) == 1:
+        return tile.unflatten(1, (GROUP, -1)).amax(1)
+    # Transpose after taking the maxima: the reverse order takes 10 times as long.
+    return tile.T.unflatten(0, (GROUP, -1)).amax(0).T
+
+
+def _multiply(a: Tensor, b: Tensor, buffer: Tensor | None = None) -> Tensor:
+    """Return the cosines of all vectors of a and b, padded to complete groups with ``-inf``."""
     height, width = (-(-len(side) // GROUP) * GROUP for side in (a, b))
+    buffer = a.new_empty(height * width) if buffer is None else buffer
     cosines = buffer[: height * width].view(height, width)
     torch.mm(a, b.T, out=cosines[: len(a), : len(b)])
     cosines[len(a) :] = -torch.inf
@@ -157,12 +163,10 @@ def _multiply(a: Tensor, b: Tensor, buffer: Tensor) -> Tensor:
     return cosines
 
 
-def _strips(
-    vectors: Vectors, strip: int, device: str | torch.device, dtype: torch.dtype, name: str
-) -> Iterator[tuple[int, Tensor]]:
+def _strips(vectors: Vectors, strip: int, device: str | torch.device, name: str) -> Iterator[tuple[int, Tensor]]:
     """Yield strips of unit vectors, each with the row of its first vector."""
     for start in range(0, len(vectors), strip):
-        yield start, unit_vectors(vectors[start : start + strip], name, range(start, start + strip), device).to(dtype)
+        yield start, unit_vectors(vectors[start : start + strip], name, range(start, start + strip), device)
 
 
 def unit_vectors(

@@ -31,8 +31,12 @@ def write_lines(output: str | Path, lines: Iterable[str]) -> int:
 
 
 def one_line(text: str) -> str:
-    """Replace tabs and line breaks by spaces."""
-    return " ".join(text.split())
+    r"""Replace tabs and line separators by spaces; other whitespace, such as a no-break space, stays.
+
+    >>> one_line("a\u2028b\tc\u00a0d")
+    'a b c\xa0d'
+    """
+    return " ".join(text.splitlines()).replace("\t", " ")
 
 
 def write_histogram(path: str | Path, scores: np.ndarray, threshold: float | None, title: str) -> None:

@@ -16,7 +16,7 @@ from hf_xsent.files import check_writable
 from hf_xsent.mining.margin import margin_score
 from hf_xsent.mining.neighbours import Vectors, nearest_one_way
 from hf_xsent.mining.output import one_line, write_table
-from hf_xsent.models.encodes import SupportsEncode
+from hf_xsent.models.encodes import SupportsEncode, check_finite
 
 COLUMNS = ("score", "cosine", "source", "target")
 _PAIRS_PER_BLOCK = 1 << 14
@@ -57,7 +57,7 @@ def _rows(
     margin: str,
     device: str | torch.device,
 ) -> Iterator[tuple[str, ...]]:
-    sides = [torch.from_numpy(np.asarray(model.encode(list(side)))).float() for side in zip(*pairs, strict=True)]
+    sides = [_embed(model, list(side)) for side in zip(*pairs, strict=True)]
     source, target = (torch.nn.functional.normalize(side, dim=1) for side in sides)
     cosines = (source * target).sum(1)
     scores = cosines
@@ -69,3 +69,9 @@ def _rows(
         scores = margin_score(cosines, averages[0], averages[1], margin)
     for (text, translation), score, cosine in zip(pairs, scores.tolist(), cosines.tolist(), strict=True):
         yield f"{score:.6f}", f"{cosine:.6f}", one_line(text), one_line(translation)
+
+
+def _embed(model: SupportsEncode, texts: list[str]) -> torch.Tensor:
+    vectors = np.asarray(model.encode(texts))
+    check_finite(vectors, str(vectors.dtype), lambda row: repr(texts[row][:40]))
+    return torch.from_numpy(vectors).float()

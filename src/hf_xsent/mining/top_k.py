@@ -1,10 +1,12 @@
 """Update the k nearest candidates of every sentence, one block of cosines at a time.
 
-A tile is a block of the matrix of cosines, sentences by candidates. A group is ``GROUP`` adjacent candidates of a tile.
+A tile is a block of the matrix of cosines, sentences by candidates. A group is ``GROUP`` candidates of a tile at equal
+distances, so that maxima of groups are maxima of contiguous blocks, which processors compute fast.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +14,7 @@ from torch import Tensor
 
 GROUP = 32  # candidates
 _NO_INDEX = torch.iinfo(torch.long).max
+Exact = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -33,21 +36,34 @@ class TopK:
         self.cosines = torch.full((count, k), -torch.inf, device=device)
         self.indices = torch.full((count, k), _NO_INDEX, device=device)
 
-    def update(self, start: int, first_index: int, tile: Tensor, maxima: Tensor) -> None:
+    def update(
+        self, start: int, first_index: int, tile: Tensor, maxima: Tensor, error: float = 0.0, exact: Exact | None = None
+    ) -> bool:
         """Add a tile: sentences from ``start`` (rows) by candidates from ``first_index`` (columns).
 
-        Columns are padded to complete groups with ``-inf``; ``maxima`` (rows × groups) are the groups' maxima. Tiles of
-        a sentence must arrive in ascending order of candidates.
+        Columns are padded to complete groups with ``-inf``; ``maxima`` (rows × groups) are the groups' maxima: group i
+        of n has the columns i, i + n, i + 2n and so on. If cosines are rounded, ``error`` bounds their error and
+        ``exact`` computes cosines of rows and columns of the tile. Return False, and add nothing, if so many of them
+        would be needed that computing the whole tile in float32 is faster.
         """
-        groups = tile.unflatten(1, (-1, GROUP))
+        groups = tile.unflatten(1, (GROUP, -1))
         maxima = maxima.float().contiguous()
-        bound = self._bound(self.cosines[start : start + len(tile), -1], maxima)
-        for hits in (maxima > bound[:, None]).nonzero().split(max(GROUP, tile.numel() // (2 * GROUP**2))):
-            rows, group = hits.unbind(1)
-            cosines = groups[rows, group].float()
-            found, column = (cosines > bound[rows, None]).nonzero(as_tuple=True)
-            indices = first_index + group[found] * GROUP + column
-            self._merge(start + rows[found], indices, cosines[found, column])
+        bound = self._bound(self.cosines[start : start + len(tile), -1], maxima - error if error else maxima)
+        lowest = bound - error
+        hits = (maxima > lowest[:, None]).nonzero()
+        if error and 4 * len(hits) > maxima.numel():
+            return False
+        for piece in hits.split(max(GROUP, tile.numel() // (2 * GROUP**2))):
+            rows, group = piece.unbind(1)
+            cosines = groups[rows, :, group]
+            found, place = (cosines > lowest[rows, None]).nonzero(as_tuple=True)
+            sentences, columns, values = rows[found], place * maxima.shape[1] + group[found], cosines[found, place]
+            if exact is not None:
+                values = exact(sentences, columns)
+                entering = values > bound[sentences]
+                sentences, columns, values = sentences[entering], columns[entering], values[entering]
+            self._merge(start + sentences, first_index + columns, values)
+        return True
 
     def _bound(self, kth: Tensor, maxima: Tensor) -> Tensor:
         """Return what a candidate's cosine must exceed to enter the top k.
@@ -62,10 +78,10 @@ class TopK:
         return bound
 
     def _merge(self, sentences: Tensor, indices: Tensor, cosines: Tensor) -> None:
-        """Insert candidates that are sorted by sentence, then by index."""
+        """Insert candidates that are sorted by sentence."""
         distinct, row, rank = _ranks(sentences)
         if len(rank) and int(rank.max()) >= self.k:
-            order = cosines.argsort(descending=True, stable=True)
+            order = _nearest_first(cosines, indices)
             # Still sorted by sentence: row and rank stay valid after reordering within a sentence.
             order = order[sentences[order].argsort(stable=True)][rank < self.k]
             row, rank, indices, cosines = row[rank < self.k], rank[rank < self.k], indices[order], cosines[order]
@@ -82,10 +98,17 @@ class TopK:
 
 
 def merge_neighbours(first: Neighbours, second: Neighbours, k: int) -> Neighbours:
-    """Return the k nearest candidates of both; every index in ``first`` must be lower than those in ``second``."""
-    cosines, order = torch.cat((first.cosines, second.cosines), 1).sort(dim=1, descending=True, stable=True)
-    indices = torch.cat((first.indices, second.indices), 1).gather(1, order)
-    return Neighbours(cosines[:, :k].contiguous(), indices[:, :k].contiguous())
+    """Return the k nearest candidates of both."""
+    cosines = torch.cat((first.cosines, second.cosines), 1)
+    indices = torch.cat((first.indices, second.indices), 1)
+    order = _nearest_first(cosines, indices)[:, :k]
+    return Neighbours(cosines.gather(1, order), indices.gather(1, order))
+
+
+def _nearest_first(cosines: Tensor, indices: Tensor) -> Tensor:
+    """Return the order along the last dimension by descending cosine, then by index."""
+    by_index = indices.argsort(dim=-1)
+    return by_index.gather(-1, cosines.gather(-1, by_index).argsort(dim=-1, descending=True, stable=True))
 
 
 def _ranks(sentences: Tensor) -> tuple[Tensor, Tensor, Tensor]:

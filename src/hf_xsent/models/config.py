@@ -45,8 +45,23 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
     def __post_init__(self, **kwargs: Any) -> None:
         """Read the objectives' settings and validate each value."""
         super().__post_init__(**kwargs)
-        preset: Any = next(one.default_factory for one in fields(self) if one.name == "objectives")
-        self.objectives = read_objectives(self.objectives, preset())
+        self.objectives = read_objectives(self.objectives, self.default_objectives() | self.objective_defaults)
+
+    @classmethod
+    def default_objectives(cls) -> dict[str, Any]:
+        """Return the objectives of the method, as a recipe would state them."""
+        factory: Any = next(one.default_factory for one in fields(cls) if one.name == "objectives")
+        return dict(factory())
+
+    @property
+    def objective_defaults(self) -> dict[str, Any]:
+        """Other defaults of objectives by name, which follow from other settings."""
+        return {}
+
+    @property
+    def caches_features(self) -> bool:
+        """Whether training reads features of a frozen encoder that are computed once."""
+        return False
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, for config.json."""
@@ -105,6 +120,14 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
     def teacher(self) -> str | None:
         """The teacher model of an objective, or None."""
         return next((one.teacher for one in self.objectives.values() if hasattr(one, "teacher")), None)
+
+    @property
+    def hard_negatives(self) -> dict[str, int]:
+        """The number of mined negatives of each pair that objectives read, by side; empty if none reads any."""
+        ranking = [one for one in self.objectives.values() if getattr(one, "hard_negatives", 0)]
+        both = [one for one in ranking if one.symmetric]
+        sides = {"source": both, "target": ranking}
+        return {side: max(one.hard_negatives for one in some) for side, some in sides.items() if some}
 
     @property
     def max_positions(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from itertools import chain
 from pathlib import Path
@@ -14,20 +14,19 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
 
-from hf_xsent.compat import attention_of
-from hf_xsent.errors import ModelError, RecipeError
-from hf_xsent.files import is_hub_id, is_local
+from hf_xsent.errors import RecipeError
+from hf_xsent.files import is_local
 from hf_xsent.models.config import AlignmentConfig
-from hf_xsent.models.fingerprint import fingerprint_model
+from hf_xsent.models.fingerprint import fingerprint_model, load_fingerprinted
 from hf_xsent.models.input_shuffling import SIDES
-from hf_xsent.models.loading import load_encoder
+from hf_xsent.models.linear_map import LinearMap
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder, View
 from hf_xsent.objectives.base import SentenceObjective
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.registry import objective_class
 from hf_xsent.settings.declaring import derived, setting
-from hf_xsent.settings.model import ExtractionSettings
+from hf_xsent.settings.model import VARIANT_OBJECTIVES, VARIANTS, ExtractionSettings
 from hf_xsent.tensors.packing import PackedSentences, hash_sentences, pack, pool
 
 if TYPE_CHECKING:
@@ -40,19 +39,36 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
 
     The supervised objective is ``triplet_ranking``. Without pairs, L = L_adv + λ L_cycle is
     ``{adversarial: 1, cycle: λ}`` (section 3.2). The critic reads embeddings of length 1 too, as in the authors' code.
+
+    The variant ``authors`` is the authors' code: dropout and a layer norm of each token's mix (neither of them with
+    ``layer_mix: false``), the mean over tokens, maps with biases and dropout, costs without hinge.
     """
 
     model_type = "dual-pivot"
     freezes_encoder = True
 
     objectives: dict[str, Any] = field(default_factory=lambda: {"triplet_ranking": 1.0})
-    pooling: str = setting("sum", "Sum the hidden states over the tokens; there is no other pooling.", choices=("sum",))
+    pooling: str | None = setting(  # type: ignore[assignment]  # never None after __post_init__
+        None,
+        "Pool a sentence's tokens by their sum or their mean; without it, as the variant.",
+        choices=("sum", "mean"),
+    )
     normalize: bool = setting(True, "Scale sentence embeddings to length 1.")
+    dropout: float | None = setting(
+        None,
+        "Dropout in training of each token's mix of layers and of what the linear map, F, G and the critic return; "
+        "without it, as the variant.",
+        at_least=0,
+        below=1,
+    )
     encoder_name: str | None = derived()  # where to load the frozen encoder from; None: it is saved too
     encoder_fingerprint: str | None = derived()
 
     def __post_init__(self, **kwargs: Any) -> None:
-        """Reject objectives and settings that train the encoder."""
+        """Complete the variant; reject objectives and settings that train the encoder."""
+        for name, value in VARIANTS.get(self.variant, {}).items():
+            if getattr(self, name) is None:
+                setattr(self, name, value)
         super().__post_init__(**kwargs)
         for name in self.objectives:
             kind = objective_class(name)
@@ -65,6 +81,21 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
             last = self.encoder_config.num_hidden_layers
             if not self.layers or max(self.layers) > last:
                 raise RecipeError(f"layers {self.layers} do not exist: this encoder has 0 (embeddings) to {last}")
+
+    @property
+    def objective_defaults(self) -> dict[str, Any]:
+        """The costs of the variant."""
+        return VARIANT_OBJECTIVES.get(self.variant, {})
+
+    @property
+    def encoder_dropout(self) -> float | None:
+        """None: the frozen encoder keeps its config."""
+        return None
+
+    @property
+    def caches_features(self) -> bool:
+        """Whether embeddings follow from sums over the tokens; a layer norm or dropout of each token's mix does not."""
+        return self.pooling == "sum" and not (self.layer_mix and (self.layer_norm or self.dropout))
 
     def check_objectives(self) -> None:
         """Check that layer weights or the linear map train."""
@@ -84,7 +115,9 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
         count, width = config.encoder_config.num_hidden_layers + 1, config.encoder_config.hidden_size
         self.layers = list(range(count)) if config.layers is None else sorted(set(config.layers))
         self.layer_scores = nn.Parameter(torch.zeros(len(self.layers))) if config.layer_mix else None
-        self.linear_map = nn.Linear(width, width, bias=False) if config.linear_map else None
+        self.token_dropout = nn.Dropout(config.dropout or 0.0)
+        self.layer_norm = nn.LayerNorm(width) if config.layer_norm and config.layer_mix else None
+        self.linear_map = self.new_map(width) if config.linear_map else None
         self.freeze()
         self.post_init()
 
@@ -104,7 +137,12 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
             kwargs["config"] = cls.config_class.from_pretrained(*args)
         buffers: dict[str, Tensor] = {}
         if kwargs["config"].encoder_name is not None:
-            kwargs["encoder"] = encoder = _referenced_encoder(kwargs["config"], kwargs.get("dtype", torch.float32))
+            kwargs["encoder"] = encoder = load_fingerprinted(
+                str(kwargs["config"].encoder_name),
+                str(kwargs["config"].encoder_fingerprint),
+                kwargs["config"].encoder_config,
+                kwargs.get("dtype", torch.float32),
+            )
             buffers = {name: one.clone() for name, one in encoder.named_buffers()}
         loaded: Any = super().from_pretrained(*args, output_loading_info=True, **kwargs)
         model, info = loaded
@@ -115,13 +153,18 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Initialize the map to the identity and the mix to the average: untrained, the model averages its layers."""
-        if module is getattr(self, "linear_map", None):
-            init.eye_(module.weight)
+        """Initialize the mix to the average and the maps; untrained, the variant ``paper`` averages its layers."""
+        if isinstance(module, LinearMap):
+            module.start(identity=module is getattr(self, "linear_map", None) and self.config.map_start == "identity")
         elif module is self and self.layer_scores is not None:
             init.zeros_(self.layer_scores)
         else:
             super()._init_weights(module)
+
+    def new_map(self, width: int) -> LinearMap:
+        """Build a linear map from sentence embeddings to vectors of this width."""
+        config = self.config
+        return LinearMap(config.encoder_config.hidden_size, width, bool(config.map_bias), config.dropout or 0.0)
 
     def freeze(self) -> None:
         """Freeze the encoder, switch its dropout off, and exclude it from checkpoints if ``encoder_name`` is set."""
@@ -151,33 +194,48 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
     @property
     def mixing_weights(self) -> Tensor:
         """L + 1 weights of the hidden states, which add up to 1; zero for layers that are not in the mix."""
-        device = self.device
+        device, dtype = self.device, torch.promote_types(self.dtype, torch.float32)
         if self.layer_scores is None:
-            used = torch.full((len(self.layers),), 1 / len(self.layers), device=device)
+            used = torch.full((len(self.layers),), 1 / len(self.layers), device=device, dtype=dtype)
         else:
-            used = self.layer_scores.float().softmax(0)
+            used = self.layer_scores.to(dtype).softmax(0)
         count = self.config.encoder_config.num_hidden_layers + 1
         if len(self.layers) == count:
             return used
-        return torch.zeros(count, device=device).index_put((torch.tensor(self.layers, device=device),), used)
+        places = torch.tensor(self.layers, device=device)
+        return torch.zeros(count, device=device, dtype=dtype).index_put((places,), used)
 
     @torch.no_grad()
     def layer_sums(self, input_ids: Sequence[Tensor], attention_masks: Sequence[Tensor]) -> Tensor:
-        """Sum each layer's hidden states over the tokens: N × (L + 1) × d features, all that training reads."""
+        """Sum each layer's hidden states over the tokens: N × (L + 1) × d features, all that training may read."""
         packed = pack(input_ids, attention_masks)
-        return _pooled_layers(self.backbone.hidden_states(packed), packed)
+        return _layer_sums(self.backbone.hidden_states(packed), packed)
 
     def extract(self, sums: Tensor) -> Tensor:
         """Return N × d embeddings from N × (L + 1) × d sums; mixing layers and summing over tokens commute."""
-        mixed = torch.einsum("l,nld->nd", self.mixing_weights.to(torch.float32), sums.to(torch.float32))
-        if self.linear_map is not None:
-            mixed = self.linear_map(mixed.to(self.linear_map.weight.dtype))
-        return self._finish(mixed)
+        weights = self.mixing_weights
+        return self._mapped(torch.einsum("l,nld->nd", weights, sums.to(weights.dtype)))
+
+    def extract_tokens(self, states: Iterable[Tensor], packed: PackedSentences) -> Tensor:
+        """Return N × d embeddings from the T × d hidden states of each of the L + 1 layers."""
+        if self.config.caches_features:
+            return self.extract(_layer_sums(states, packed))
+        weights = self.mixing_weights
+        mixed = sum(weight * state.to(weights.dtype) for weight, state in zip(weights, states, strict=True))
+        if self.config.layer_mix:
+            mixed = self.token_dropout(mixed)
+        if self.layer_norm is not None:
+            mixed = self.layer_norm(mixed.to(self.dtype))
+        return self._mapped(pool(mixed, packed, self.config.pooling)[packed.restore])
+
+    def _mapped(self, vectors: Tensor) -> Tensor:
+        vectors = vectors.to(self.dtype)
+        return self._finish(vectors if self.linear_map is None else self.linear_map(vectors))
 
     def _encode_last(self, packed: PackedSentences, language_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
             states = list(self.backbone.hidden_states(packed))
-        return states[-1], self.extract(_pooled_layers(states, packed))
+        return states[-1], self.extract_tokens(states, packed)
 
     @property
     def default_layer(self) -> int | None:
@@ -195,7 +253,8 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
         plain = [view for view in views if view.layer is not None]
         found = dict(zip(plain, super().embed_views(input_ids, attention_masks, plain), strict=True)) if plain else {}
         if len(plain) < len(views):
-            extracted = self.extract(self.layer_sums(input_ids, attention_masks))
+            packed = pack(input_ids, attention_masks)
+            extracted = self._encode_last(packed, None)[1]
         return [extracted if view.layer is None else found[view] for view in views]
 
 
@@ -207,35 +266,26 @@ class DualPivotForPreTraining(DualPivotForSentenceEmbedding, SentenceEncoderForP
         loss, losses = self.sentence_loss(self.sentence_pairs(batch))
         return AlignmentOutput(loss=loss, losses=losses)
 
+    @torch.no_grad()
+    def encoded(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Add to a batch of token ids what the frozen encoder returns, so that many extractions may read it."""
+        if "layer_sums" in batch or "layer_states" in batch:
+            return dict(batch)
+        ids, masks = ([batch[f"{side}_{key}"] for side in SIDES] for key in ("input_ids", "attention_mask"))
+        packed = pack(ids, masks)
+        identities = {f"{side}_identity": hash_sentences(*one) for side, *one in zip(SIDES, ids, masks, strict=True)}
+        return {**batch, **identities, "layer_states": [*self.backbone.hidden_states(packed)], "packed": packed}
+
     def sentence_pairs(self, batch: Mapping[str, Any]) -> SentencePairs:
         """Embed both sides from ``layer_sums`` (2N, sources first) with identities, or from token ids."""
+        batch = self.encoded(batch)
         if "layer_sums" in batch:
-            sums, identities = batch["layer_sums"], (batch["source_identity"], batch["target_identity"])
+            vectors = self.extract(batch["layer_sums"])
         else:
-            ids, masks = ([batch[f"{side}_{key}"] for side in SIDES] for key in ("input_ids", "attention_mask"))
-            sums = self.layer_sums(ids, masks)
-            identities = (hash_sentences(ids[0], masks[0]), hash_sentences(ids[1], masks[1]))
-        source, target = self.extract(sums).chunk(2)
-        return SentencePairs(source, target, *identities)
+            vectors = self.extract_tokens(batch["layer_states"], batch["packed"])
+        source, target = vectors.chunk(2)
+        return SentencePairs(source, target, batch["source_identity"], batch["target_identity"])
 
 
-def _pooled_layers(states: Any, packed: PackedSentences) -> Tensor:
+def _layer_sums(states: Iterable[Tensor], packed: PackedSentences) -> Tensor:
     return torch.stack([pool(one, packed, "sum") for one in states], 1)[packed.restore]
-
-
-def _referenced_encoder(config: DualPivotConfig, dtype: Any) -> PreTrainedModel:
-    """Load the encoder that the extraction was trained on, or raise an error if it is missing or another one."""
-    name, options = str(config.encoder_name), dict[str, Any]()
-    if is_hub_id(name):
-        revision = str(config.encoder_fingerprint).rpartition("@")[2]
-        options = {} if revision == "None" else {"revision": revision}
-    elif not is_local(name):
-        raise ModelError(
-            f"the frozen encoder of this model is not at {name}: copy it there, or set encoder_name in the model's "
-            "config.json to its folder"
-        )
-    elif fingerprint_model(name) != config.encoder_fingerprint:
-        raise ModelError(f"{name} is not the encoder that this model was trained on: restore that encoder")
-    if (attention := attention_of(config.encoder_config)) is not None:
-        options["attn_implementation"] = attention
-    return load_encoder(name, dtype=torch.float32 if dtype == "auto" else dtype, **options)

@@ -14,7 +14,7 @@ from hf_xsent.errors import ModelError, nearest
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
 from hf_xsent.models.exported import open_exported, sentence_transformer_settings
 from hf_xsent.models.families import family
-from hf_xsent.models.loading import load_config, load_tokenizer, loading_errors, quiet_loading
+from hf_xsent.models.loading import check_weights, load_config, load_tokenizer, loading_errors, quiet_loading
 from hf_xsent.models.sentence_encoder import SentenceEncoder, SentenceEncoderConfig, View
 from hf_xsent.tensors.packing import POOLINGS
 
@@ -87,6 +87,7 @@ class SentenceEmbedder:
             longest = family(config).max_length(config)
             stated["max_length"] = min(max_length or stated.get("max_length", 512), longest)
             model = open_exported(name_or_path, dtype, stated)
+        check_weights(model, name_or_path)
         return cls(model.to(device).eval(), load_tokenizer(name_or_path), max_length, layer, dim=dim, prompt=prompt)
 
     @property

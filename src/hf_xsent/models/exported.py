@@ -22,7 +22,7 @@ _POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "
 def open_exported(name_or_path: str, dtype: torch.dtype, stated: dict[str, Any]) -> SentenceEncoder:
     """Open a model by the settings of its modules, as ``sentence_transformer_settings`` returns them."""
     if "extraction" in stated:
-        return _open_extraction(name_or_path, stated.pop("extraction"), dtype, **stated | {"pooling": "sum"})
+        return _open_extraction(name_or_path, stated.pop("extraction"), dtype, **stated)
     return SentenceEncoder.from_backbone(name_or_path, dtype=dtype, **stated)
 
 
@@ -37,16 +37,25 @@ def _open_extraction(
             f"{name_or_path!r} does not mix all its layers by positive weights: "
             "open it with sentence_transformers.SentenceTransformer"
         )
-    layers = weights.nonzero().flatten().tolist()
+    biased = _MAP in modules and _read_json(name_or_path, f"{modules[_MAP]}/config.json").get("bias", True)
+    settings |= {
+        "map_bias": biased,
+        "pooling": "mean" if biased else "sum",
+    }  # without biases they differ in length only
     config = DualPivotConfig(
-        encoder_config=encoder.config, layers=layers, layer_mix=True, linear_map=_MAP in modules, **settings
+        encoder_config=encoder.config,
+        layers=weights.nonzero().flatten().tolist(),
+        layer_mix=True,
+        linear_map=_MAP in modules,
+        **settings,
     )
     model = DualPivotForSentenceEmbedding(config, encoder=encoder)
     with torch.no_grad():
         assert model.layer_scores is not None
-        model.layer_scores.copy_(weights[layers].log())
+        model.layer_scores.copy_(weights[model.layers].log())
         if model.linear_map is not None:
-            model.linear_map.weight.copy_(_tensor(name_or_path, modules[_MAP], "linear.weight"))
+            for name, weight in model.linear_map.named_parameters():
+                weight.copy_(_tensor(name_or_path, modules[_MAP], f"linear.{name}"))
     return model.eval()
 
 
@@ -96,8 +105,7 @@ def sentence_transformer_settings(name_or_path: str) -> dict[str, Any]:
 def _is_map(name_or_path: str, module: str, settings: dict[str, Any]) -> bool:
     """Return whether a Dense module is the linear map after a mix of layers."""
     stated = _read_json(name_or_path, f"{module}/config.json")
-    linear = not stated.get("bias", True) and str(stated.get("activation_function")).endswith("Identity")
-    return linear and "extraction" in settings
+    return str(stated.get("activation_function")).endswith("Identity") and "extraction" in settings
 
 
 def _read_json(name_or_path: str, file: str, kind: type = dict) -> Any:

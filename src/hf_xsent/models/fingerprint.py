@@ -1,17 +1,21 @@
-"""Fingerprint models by their files, so that cached results are not used for another model."""
+"""Fingerprint models by their files, so that cached results and extractions are not used for another model."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from huggingface_hub import hf_hub_download
+from transformers import PreTrainedModel
 
+from hf_xsent.compat import attention_of
 from hf_xsent.errors import ModelError
-from hf_xsent.files import digest, is_local
-from hf_xsent.models.loading import loading_errors
+from hf_xsent.files import digest, is_hub_id, is_local
+from hf_xsent.models.loading import load_encoder, loading_errors
 
 _SAMPLES, _SAMPLE_BYTES = 64, 4096
 _MODEL_FILES = ("*.safetensors", "config.json", "tokenizer*", "vocab*", "*.model")
@@ -51,3 +55,21 @@ def _modules(folder: Path) -> set[Path]:
         raise ModelError(f"{listed} is not a list of modules with paths: export the model again") from error
     folders = [folder / name for name in names if name]
     return {listed} | {path for one in folders for pattern in _MODULE_FILES for path in one.glob(pattern)}
+
+
+def load_fingerprinted(name: str, fingerprint: str, encoder_config: Any, dtype: Any) -> PreTrainedModel:
+    """Load the encoder that a model was trained on, or raise an error if it is missing or another one."""
+    options: dict[str, Any] = {}
+    if is_hub_id(name):
+        revision = fingerprint.rpartition("@")[2]
+        options = {} if revision == "None" else {"revision": revision}
+    elif not is_local(name):
+        raise ModelError(
+            f"the frozen encoder of this model is not at {name}: copy it there, or set encoder_name in the model's "
+            "config.json to its folder"
+        )
+    elif fingerprint_model(name) != fingerprint:
+        raise ModelError(f"{name} is not the encoder that this model was trained on: restore that encoder")
+    if (attention := attention_of(encoder_config)) is not None:
+        options["attn_implementation"] = attention
+    return load_encoder(name, dtype=torch.float32 if dtype == "auto" else dtype, **options)

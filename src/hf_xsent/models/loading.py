@@ -47,7 +47,19 @@ def load_encoder(name_or_path: str, dtype: torch.dtype = torch.float32, **option
         encoder.merge_adapters()
         encoder = encoder.encoder
         encoder.config.name_or_path = ""  # its weights differ from the encoder of this name
+    check_weights(encoder, name_or_path)
     return encoder
+
+
+def check_weights(model: torch.nn.Module, name_or_path: str) -> None:
+    """Raise an error if a weight is NaN or infinite."""
+    for name, weight in model.named_parameters():
+        # The sum needs no memory; it may overflow where no weight is infinite.
+        if not torch.isfinite(weight.detach().sum(dtype=torch.float32)) and not torch.isfinite(weight).all():
+            raise ModelError(
+                f"the model {name_or_path!r} has weights that are NaN or infinite ({name}): its training diverged or "
+                "its file is damaged; use an earlier checkpoint"
+            )
 
 
 def load_config(name_or_path: str) -> PreTrainedConfig:
@@ -98,9 +110,9 @@ def loading_errors(name_or_path: str, what: str) -> Iterator[None]:
     except HfXsentError:
         raise
     except Exception as error:
-        reason = next(iter(str(error).splitlines()), "")
-        if not isinstance(error, OSError | ValueError):
-            reason = f"{type(error).__name__} {reason}"
+        reason = (str(error).splitlines() or [""])[0]
+        if not isinstance(error, OSError | ValueError) or not reason:
+            reason = f"{type(error).__name__} {reason}".rstrip()
         if is_local(name_or_path):
             raise ModelError(f"the model folder {name_or_path!r} has no {what}: {reason}") from error
         raise ModelError(f"{name_or_path!r} is not a folder, and as a Hub id it has no {what}: {reason}") from error

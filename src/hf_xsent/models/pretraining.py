@@ -16,7 +16,7 @@ from transformers.modeling_outputs import ModelOutput
 from hf_xsent.errors import ModelError
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.families import backbone_of
-from hf_xsent.models.input_shuffling import shuffle_sides
+from hf_xsent.models.input_shuffling import SIDES, shuffle_sides
 from hf_xsent.models.last_layers import LastLayers
 from hf_xsent.models.loading import build_encoder, is_ours, load_config, load_tokenizer
 from hf_xsent.models.masked_language_head import (
@@ -59,7 +59,7 @@ class EncodedPairs:
 class CachedBatch:
     """Results of a large batch for one of its chunks, by gradient caching."""
 
-    gradients: Tensor  # 2n × d: gradients of the sentence losses for the chunk's sources and targets
+    gradients: Tensor  # gradients of the sentence losses for the chunk's ``SentencePairs.trained``
     counts: dict[str, list[Tensor]]  # by token objective, one per part: the tokens in all chunks and processes
 
 
@@ -83,6 +83,8 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
             encoder=partial(build_encoder, config.encoder_config),
             last_layers=partial(LastLayers, config.encoder_config),
             masked_language_head=partial(MaskedLanguageHead, config.encoder_config),
+            random_input_shuffling=config.random_input_shuffling,
+            linear_map=self.new_map,
         )
         self.objectives = nn.ModuleDict(
             {name: objective_class(name)(settings, parts) for name, settings in config.objectives.items()}
@@ -158,7 +160,9 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
 
         Optional: ``language_ids`` (2N: all sources, then all targets); ``teacher_vectors`` (N × d), a teacher's
         embeddings of the targets; for objectives over words, ``source_words`` and ``target_words`` (the word number of
-        each token, -1 for none) and ``links`` (N × L × 2 word numbers of translations, padded with -1).
+        each token, -1 for none) and ``links`` (N × L × 2 word numbers of translations, padded with -1); for mined
+        negatives of a side, such as the target, ``target_negative_input_ids``, ``target_negative_attention_mask`` and
+        ``target_negative_rows`` (the pair of each).
 
         With ``cached``, compute a chunk of a larger batch: the gradients of its sentence losses enter through the
         embeddings, and token losses are divided by the counts of the larger batch.
@@ -170,7 +174,8 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
             total, losses = self.sentence_loss(encoded.sentences)
             counts = {name: [sum_over_processes(one.count) for one in some] for name, some in encoded.sampled.items()}
         else:
-            total, losses, counts = (encoded.sentences.both * cached.gradients).sum(), {}, cached.counts
+            embeddings = torch.cat([*encoded.sentences.trained().values()])
+            total, losses, counts = (embeddings * cached.gradients).sum(), {}, cached.counts
         for name, parts in encoded.sampled.items():
             sums = [self.objectives[name].token_loss(encoded.tokens, encoded.states, part) for part in parts]
             means = [mean_over_processes(one, count) for one, count in zip(sums, counts[name], strict=True)]
@@ -214,7 +219,13 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         states, vectors = self._encode_needed(packed, language_ids)
         source, target = vectors.chunk(2)
         sentences = SentencePairs(
-            source, target, source_identity, target_identity, batch.get("teacher_vectors"), self._keys(packed)
+            source,
+            target,
+            source_identity,
+            target_identity,
+            batch.get("teacher_vectors"),
+            self._keys(packed),
+            **self._negatives(batch, source[:0]),
         )
         return EncodedPairs(sentences, pairs, states, sampled)
 
@@ -249,6 +260,27 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         both = both.index_copy(0, rows.nonzero().squeeze(1), vectors)
         read = indices if tokens is None else indices[tokens]
         return replace(states, packed=packed, tokens=read, embeddings=both), both
+
+    def _negatives(self, batch: Mapping[str, Tensor], none: Tensor) -> dict[str, Tensor]:
+        """Embed the mined negatives of the sides that objectives read; ``none`` (0 × d) if the batch has none.
+
+        ``none`` has a gradient, so that all processes run the same backward passes of ``gather_rows``.
+        """
+        found: dict[str, Tensor] = {}
+        for side in [one for one in SIDES if one in self.config.hard_negatives]:
+            if f"{side}_negative_input_ids" not in batch:
+                raise ModelError(f"hard_negatives need {side}_negative_input_ids: use PairCollator(negatives=…)")
+            ids, mask, rows = (batch[f"{side}_negative_{what}"] for what in ("input_ids", "attention_mask", "rows"))
+            vectors = none
+            if len(ids):
+                packed, languages = pack([ids], [mask]), batch.get("language_ids")
+                if languages is not None:
+                    languages = languages.chunk(2)[SIDES.index(side)][rows]
+                hidden = self.backbone.encode(packed, extra_embeddings=self._language_vectors(packed, languages))
+                vectors = pool(hidden, packed, self.config.pooling)[packed.restore]
+                vectors = self._finish(vectors if self.training_mlp is None else self.training_mlp(vectors))
+            found |= {f"{side}_negatives": vectors, f"{side}_negative_identity": hash_sentences(ids, mask)}
+        return found
 
     @torch.no_grad()
     def _keys(self, packed: PackedSentences) -> Tensor | None:

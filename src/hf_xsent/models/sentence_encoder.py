@@ -20,6 +20,7 @@ from hf_xsent.files import is_local
 from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone
 from hf_xsent.models.families import backbone_of, family
+from hf_xsent.models.layer_selection import select_layers
 from hf_xsent.models.loading import build_encoder, load_encoder, load_encoder_config
 from hf_xsent.settings.declaring import check_settings, declared, is_derived, types_of
 from hf_xsent.settings.model import EncoderSettings
@@ -59,6 +60,11 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
         """Return the names that a recipe may set."""
         inherited = {field.name for field in fields(PreTrainedConfig)} | {"encoder_config"}
         return [name for name in declared(cls) if name not in inherited]
+
+    @property
+    def encoder_dropout(self) -> float | None:
+        """Dropout of the encoder in training; None: the checkpoint's."""
+        return self.dropout
 
     def replaced(self, **changes: Any) -> Self:
         """Return the config with other values, validated again."""
@@ -120,13 +126,15 @@ class SentenceEncoder(PreTrainedModel):
         """Start from a pretrained encoder or a model of this package, with a config or with ``setting_names()``."""
         stated = cls.config_of(config, settings)
         options: dict[str, Any] = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
-        if stated.dropout is not None:
-            options |= dict.fromkeys(family(load_encoder_config(name_or_path)).dropouts, stated.dropout)
+        if stated.encoder_dropout is not None:
+            options |= dict.fromkeys(family(load_encoder_config(name_or_path)).dropouts, stated.encoder_dropout)
         encoder = load_encoder(name_or_path, dtype=dtype, **options)
+        if stated.encoder_layers is not None:
+            select_layers(encoder, stated.encoder_layers)
         if is_local(name_or_path):
             encoder.config.name_or_path = ""  # do not publish local paths
         chosen = {"attn_implementation": attention_of(encoder.config)}  # the new config would reset it
-        return cls(stated.replaced(encoder_config=encoder.config, **chosen), encoder=encoder)
+        return cls(stated.replaced(encoder_config=encoder.config, encoder_layers=None, **chosen), encoder=encoder)
 
     @classmethod
     def config_of(cls, config: Any, settings: Mapping[str, Any]) -> Any:
@@ -147,9 +155,9 @@ class SentenceEncoder(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Initialize language embeddings to zero and the rest as transformers does."""
+        """Sample language embeddings with their standard deviation; initialize the rest as transformers does."""
         if module is getattr(self, "language_embeddings", None):
-            init.zeros_(module.weight)
+            init.normal_(module.weight, std=self.config.language_std)
         else:
             super()._init_weights(module)
 
@@ -240,6 +248,10 @@ class SentenceEncoder(PreTrainedModel):
         packed_ids = torch.empty_like(language_ids)
         packed_ids[packed.restore] = language_ids
         return self.language_embeddings(torch.repeat_interleave(packed_ids, packed.lengths))
+
+    def new_map(self, width: int) -> nn.Module:
+        """Build a linear map from sentence embeddings to vectors of this width."""
+        return nn.Linear(self.config.encoder_config.hidden_size, width, bias=False)
 
     def _finish(self, vectors: Tensor) -> Tensor:
         return nn.functional.normalize(vectors, dim=-1) if self.config.normalize else vectors

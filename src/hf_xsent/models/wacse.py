@@ -10,14 +10,21 @@ from huggingface_hub.dataclasses import strict
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
+from hf_xsent.settings.declaring import setting
 
 
 @strict
 class WacseConfig(AlignmentConfig):
-    """The sentence embedding is CLS, no pooler; L = 0.8 TR + 0.1 AWP + 0.1 WTR (eq. 11, section 4.3)."""
+    """The sentence embedding is CLS, no pooler; L = 0.8 TR + 0.1 AWP + 0.1 WTR (eq. 11, section 4.3).
+
+    Language embeddings start random (section 6.1). The paper states no spread; 0.02 is that of the encoder's weights.
+    """
 
     model_type = "wacse"
 
+    language_std: float = setting(
+        0.02, "Standard deviation of new language embeddings; 0 starts them at zero.", at_least=0
+    )
     objectives: dict[str, Any] = field(
         default_factory=lambda: {
             "translation_ranking": 0.8,

@@ -3,26 +3,29 @@
     L_disc = d(y_s) - d(y_t), d linear (Wasserstein);    L_adv = -L_disc                          (section 3.2)
     L_cycle = h(y_s, G(F(y_s))) + h(F(G(y_t)), y_t), h the triplet ranking;    L = L_adv + λ L_cycle
 
-The sentences of the two languages are unpaired: row i of one side is unrelated to row i of the other.
+The sentences of the two languages are unpaired: row i of one side is unrelated to row i of the other. h is the mean
+cost of ``triplet.py``, so λ weights one mean cost per side. d, F and G are the model's linear maps: in the variant of
+the authors, with biases, and with dropout of what they return.
 
->>> source, target, d = torch.eye(2), torch.ones(2, 2), torch.tensor([[0.5, 1.0]])
->>> torch.allclose(score_difference(source, target, d), (source @ d.T).mean() - (target @ d.T).mean())
-True
+>>> source, target, d = torch.eye(2), torch.ones(2, 2), torch.tensor([0.5, 1.0])
+>>> score_difference(source, target, lambda vectors: vectors @ d).item()  # 0.5 and 1.0, against twice 1.5
+-0.75
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
+from torch.func import functional_call
 
 from hf_xsent.objectives.base import SIDES, Needs, Parts, SentenceObjective
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.settings import ObjectiveSettings
-from hf_xsent.objectives.triplet import TripletRankingSettings, triplet_ranking_loss
+from hf_xsent.objectives.triplet import TripletRankingSettings, ranking_loss
 from hf_xsent.settings.declaring import setting
 from hf_xsent.tensors.gathering import mean_over_rows
 
@@ -43,9 +46,11 @@ class AdversarialSettings(ObjectiveSettings):
 class CycleConsistencySettings(TripletRankingSettings):
     """The settings of the triplet ranking in the cycle; the weight is λ."""
 
+    weight: float = setting(1.0, "Weight of this loss (λ in the paper), a mean cost for each side.", above=0)
     margin: float = setting(
         0.0,
-        "Margin (α in the paper): the cosine of a sentence and its round trip must exceed a negative's by this much.",
+        "Margin (α in the paper): the cosine of a sentence and its round trip must exceed a negative's by this much; "
+        "with hinge false, drop random negatives that are further below.",
     )
 
 
@@ -61,31 +66,35 @@ class Adversarial(SentenceObjective):
     def __init__(self, settings: Any, parts: Parts) -> None:
         super().__init__(settings, parts)
         self.critic_steps = settings.critic_steps
-        self.critic = nn.Linear(parts.encoder_config.hidden_size, 1, bias=False).requires_grad_(False)
+        self.critic = parts.linear_map(1).requires_grad_(False)
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:
         """Compute L_adv of the batch."""
-        return -score_difference(pairs.source, pairs.target, self.critic.weight.detach())
+        frozen = {name: one.detach() for name, one in self.critic.named_parameters()}
+        return -self._difference(pairs.source, pairs.target, frozen)
 
-    def critic_loss(self, source: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-        """Compute L_disc for a critic with this weight, which may require gradients."""
-        return score_difference(source.detach(), target.detach(), weight)
+    def critic_loss(self, source: Tensor, target: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
+        """Compute L_disc for a critic with these weights, which may require gradients."""
+        return self._difference(source.detach(), target.detach(), weights)
+
+    def _difference(self, source: Tensor, target: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
+        return score_difference(source, target, lambda vectors: functional_call(self.critic, dict(weights), (vectors,)))
 
     def freeze(self) -> None:
-        """Hide the critic from the main optimizer; its own gets gradients through ``critic_loss(weight=…)``."""
+        """Hide the critic from the main optimizer; its own gets gradients through ``critic_loss(weights=…)``."""
         self.critic.requires_grad_(False)
 
     @torch.no_grad()
     def clip_critic(self) -> None:
         """Clamp each weight of the critic to [-clip, clip]."""
         if self.settings.clip is not None:
-            self.critic.weight.clamp_(-self.settings.clip, self.settings.clip)
+            for weight in self.critic.parameters():
+                weight.clamp_(-self.settings.clip, self.settings.clip)
 
 
-def score_difference(source: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+def score_difference(source: Tensor, target: Tensor, critic: Callable[[Tensor], Tensor]) -> Tensor:
     """Return the mean of d over the sources minus its mean over the targets, of all processes."""
-    difference = F.linear(source, weight.to(source.dtype)).sum() - F.linear(target, weight.to(target.dtype)).sum()
-    return mean_over_rows(difference, source)
+    return mean_over_rows(critic(source).sum() - critic(target).sum(), source)
 
 
 class CycleConsistency(SentenceObjective):
@@ -97,14 +106,13 @@ class CycleConsistency(SentenceObjective):
     def __init__(self, settings: Any, parts: Parts) -> None:
         super().__init__(settings, parts)
         width = parts.encoder_config.hidden_size
-        self.to_target = nn.Linear(width, width, bias=False)  # F
-        self.to_source = nn.Linear(width, width, bias=False)  # G
+        self.to_target = parts.linear_map(width)  # F
+        self.to_source = parts.linear_map(width)  # G
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:
         """Compute L_cycle of the batch."""
-        source, target, margin, negatives = pairs.source, pairs.target, self.settings.margin, self.settings.negatives
-        source_cycled = self.to_source(self.to_target(source))
-        target_cycled = self.to_target(self.to_source(target))
-        of_source = triplet_ranking_loss(source, source_cycled, margin, negatives, pairs.source_identity)
-        of_target = triplet_ranking_loss(target_cycled, target, margin, negatives, pairs.target_identity)
+        source_cycled = self.to_source(self.to_target(pairs.source))
+        target_cycled = self.to_target(self.to_source(pairs.target))
+        of_source = ranking_loss(self.settings, pairs.source, source_cycled, pairs.source_identity)
+        of_target = ranking_loss(self.settings, pairs.target, target_cycled, pairs.target_identity)
         return of_source + of_target

@@ -53,6 +53,8 @@ class Parts:
     encoder: Callable[[], nn.Module]  # another encoder of this config
     last_layers: Callable[..., Any]  # arguments of ``models.last_layers.LastLayers`` except the config
     masked_language_head: Callable[..., Any]  # arguments of ``MaskedLanguageHead`` except the config
+    random_input_shuffling: bool  # source and target of a pair may be swapped
+    linear_map: Callable[[int], nn.Module]  # from sentence embeddings to vectors of this width
 
     @property
     def mask_token_id(self) -> int:

@@ -11,7 +11,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -54,6 +54,7 @@ class Matryoshka(TranslationRanking):
     @classmethod
     def check(cls, settings: Any, config: Any) -> None:
         """Raise an error if a width does not exist."""
+        super().check(settings, config)
         width = config.encoder_config.hidden_size
         if not settings.dims:
             raise RecipeError("objectives.matryoshka.dims is missing: list the widths, such as [384, 256, 128]")
@@ -65,6 +66,6 @@ class Matryoshka(TranslationRanking):
         """Compute the mean of L_TR over the widths."""
 
         def ranking(source: Tensor, target: Tensor) -> Tensor:
-            return super(Matryoshka, self).sentence_loss(replace(pairs, source=source, target=target))
+            return super(Matryoshka, self).sentence_loss(pairs.truncated(source.shape[1]))
 
         return matryoshka_loss(ranking, pairs.source, pairs.target, self.settings.dims)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 import torch
@@ -30,6 +30,10 @@ class SentencePairs:
     target_identity: Tensor  # N
     teacher: Tensor | None = None  # N × d: another model's embeddings of the targets
     keys: Tensor | None = None  # N × d: a momentum encoder's embeddings of the targets, without gradient
+    source_negatives: Tensor | None = None  # S × d: mined negatives in the sources' languages, of any of the N pairs
+    target_negatives: Tensor | None = None  # T × d
+    source_negative_identity: Tensor | None = None  # S
+    target_negative_identity: Tensor | None = None  # T
 
     @classmethod
     def joined(cls, parts: Sequence[SentencePairs]) -> SentencePairs:
@@ -39,6 +43,16 @@ class SentencePairs:
             for field in fields(cls)
         }
         return cls(**{name: torch.cat(some) for name, some in together.items() if some})
+
+    def truncated(self, width: int) -> SentencePairs:
+        """Return the pairs with embeddings truncated to this width."""
+        embeddings = {name: one[:, :width] for name, one in self.trained().items()}
+        return replace(self, **embeddings)
+
+    def trained(self) -> dict[str, Tensor]:
+        """Return the embeddings with gradients, by the names of their fields."""
+        names = ("source", "target", "source_negatives", "target_negatives")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     @property
     def both(self) -> Tensor:

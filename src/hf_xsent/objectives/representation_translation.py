@@ -68,7 +68,7 @@ class RepresentationTranslationSettings(VocabularySettings):
     )
     predicted_languages: list[str] | None = setting(
         None,
-        "Languages with an embedding in the head, for predicted sources: each [MASK] gets that of its sentence's "
+        "Languages with an embedding in the head: each [MASK] of a predicted source gets that of its sentence's "
         "language. Default: all languages of the data.",
     )
     restrict_vocabulary: bool = setting(
@@ -97,7 +97,7 @@ class TranslationRows:
     masked: Tensor  # T: whether the head sees [MASK] here, not the encoder's hidden state
     visible: Tensor  # indices in the batch of the tokens that are not masked
     own_positions: Tensor  # of the masked tokens: their positions in their own sentence
-    languages: Tensor | None  # of the masked tokens
+    languages: Tensor | None  # of the masked tokens, where they get a language embedding
     labels: Tensor  # of the masked tokens: their word pieces
 
 
@@ -167,6 +167,7 @@ class RepresentationTranslation(TokenObjective):
         width = parts.encoder_config.hidden_size
         self.language_embeddings = nn.Embedding(len(languages), width) if languages else None
         self.max_length = parts.max_length
+        self.shuffled = parts.random_input_shuffling
 
     @classmethod
     def check(cls, settings: Any, config: Any) -> None:
@@ -225,31 +226,33 @@ class RepresentationTranslation(TokenObjective):
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
         """Build the head's rows; with both directions, a hash of the target sentence chooses one."""
         source, target = torch.arange(len(pairs.packed.lengths), device=pairs.packed.lengths.device).chunk(2)
-        parts = [(source, target)]
+        parts = [(source, target, self.shuffled)]  # targets are all in one language, unless the sides are shuffled
         if self.settings.direction == "both":
             forward = pairs.target_identity % 2 == 0
-            parts = [(source[forward], target[forward]), (target[~forward], source[~forward])]
+            parts = [
+                (source[forward], target[forward], self.shuffled),
+                (target[~forward], source[~forward], True),
+            ]
         elif self.settings.predicts_sources:
-            parts = [(target, source)]
+            parts = [(target, source, True)]
+        if self.language_embeddings is not None and pairs.language_ids is None:
+            raise ModelError("the RTL head has language embeddings: pass language_ids")
         start = self.max_length if self.settings.positions == "fixed" else pairs.padded_length
-        share = self.settings.masked_share
-        rows = [
-            translation_rows(pairs, known, predicted, start, share)
-            if len(known)
-            else translation_rows(
-                pairs, source[:1], target[:1], start, share=0
-            )  # each process runs the head equally often
-            for known, predicted in parts
-        ]
+        share, unnamed = self.settings.masked_share, replace(pairs, language_ids=None)
+        rows = []
+        for known, predicted, several in parts:
+            some = pairs if several else unnamed
+            if len(known):
+                rows.append(translation_rows(some, known, predicted, start, share))
+            else:  # predict nothing, so that each process runs the head equally often
+                rows.append(translation_rows(some, source[:1], target[:1], start, share=0))
         return [SampledTargets(one, torch.tensor(len(one.labels), device=source.device)) for one in rows]
 
     def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:
         """Sum the cross entropy of one direction's masked tokens (eq. 6)."""
         rows: TranslationRows = sampled.rows
         masks = self.layers.mask_embeddings(rows.packed.with_positions(rows.own_positions))
-        if self.language_embeddings is not None:
-            if rows.languages is None:
-                raise ModelError("the RTL head has language embeddings: pass language_ids")
+        if self.language_embeddings is not None and rows.languages is not None:
             masks = masks + self.language_embeddings(rows.languages)
         order = torch.cat(((~rows.masked).nonzero(), rows.masked.nonzero())).squeeze(1).argsort()
         row = torch.cat((states.at(rows.visible), masks))[order]  # [enc(x); m]

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from hf_xsent.errors import RecipeError
 from hf_xsent.objectives.base import SentenceObjective
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.settings import ObjectiveSettings
@@ -25,6 +27,7 @@ from hf_xsent.settings.declaring import setting
 from hf_xsent.tensors.chunked_softmax import chunked_cross_entropy
 from hf_xsent.tensors.gathering import gather_rows, mean_over_rows
 
+Negatives = tuple[Tensor, Tensor]  # M × d embeddings, M identities
 LOGITS_AT_ONCE = 1 << 21  # 8 MiB; the N × N logits of a large batch need more memory than a chunk of gradient caching
 
 
@@ -40,6 +43,12 @@ class TranslationRankingSettings(ObjectiveSettings):
     )
     symmetric: bool = setting(False, "Average the losses of both directions, source to target and target to source.")
     mask_repeated: bool = setting(True, "Exclude copies of a pair's own sentences from its negatives.")
+    hard_negatives: int = setting(
+        0,
+        "Add the first N negatives of each pair, which hf-xsent mine-negatives finds, to the candidates of all pairs; "
+        "each step encodes them, too.",
+        at_least=0,
+    )
 
 
 def translation_ranking_loss(
@@ -50,33 +59,51 @@ def translation_ranking_loss(
     symmetric: bool = False,
     source_identity: Tensor | None = None,
     target_identity: Tensor | None = None,
+    source_negatives: Negatives | None = None,
+    target_negatives: Negatives | None = None,
 ) -> Tensor:
     """Compute L_TR, the mean over the pairs.
 
     The margin is subtracted after the division by the temperature, as in the authors' code. ``symmetric`` averages both
-    directions. With identities, a pair that repeats the source or the target of pair i is not a negative of i. Logits
-    are float32, also under autocast. Each process ranks its own queries against the candidates of all processes.
+    directions. With identities, a pair that repeats the source or the target of pair i is not a negative of i. Mined
+    negatives of all pairs are further candidates of each query, except copies of its translation. Logits are float32,
+    also under autocast. Each process ranks its own queries against the candidates of all processes.
     """
     identities = [one for one in (source_identity, target_identity) if one is not None]
-    loss = _ranking(source, target, identities, temperature, margin)
+    loss = _ranking(source, target, identities, temperature, margin, target_negatives, target_identity)
     if symmetric:
-        loss = (loss + _ranking(target, source, identities, temperature, margin)) / 2
+        backward = _ranking(target, source, identities, temperature, margin, source_negatives, source_identity)
+        loss = (loss + backward) / 2
     return mean_over_rows(loss, source)
 
 
 def _ranking(
-    queries: Tensor, candidates: Tensor, identities: Sequence[Tensor], temperature: float, margin: float
+    queries: Tensor,
+    candidates: Tensor,
+    identities: Sequence[Tensor],
+    temperature: float,
+    margin: float,
+    negatives: Negatives | None,
+    own_identity: Tensor | None,
 ) -> Tensor:
-    """Return the sum over this process's queries of -log softmax at their positives among all processes' candidates."""
+    """Return the sum over this process's queries of -log softmax at their positives among all processes' candidates.
+
+    ``own_identity`` holds the identities of the queries' positives, which mask their copies among the negatives.
+    """
     candidates, first = gather_rows(candidates)
-    repeats = [(identity, gather_rows(identity)[0]) for identity in identities]
+    pairs = slice(len(candidates))
+    repeats = [(pairs, identity, gather_rows(identity)[0]) for identity in identities]
+    if negatives is not None:
+        if own_identity is not None:
+            repeats.append((slice(len(candidates), None), own_identity, gather_rows(negatives[1])[0]))
+        candidates = torch.cat((candidates, gather_rows(negatives[0])[0].to(candidates.dtype)))
     positives = torch.arange(first, first + len(queries), device=queries.device)[:, None]
 
     def edit_logits(logits: Tensor, rows: slice) -> None:
         """Mask repeats of the query's pair and subtract the margin from the positive, in place."""
         repeated = torch.zeros_like(logits, dtype=torch.bool)
-        for own, everywhere in repeats:
-            repeated |= own[rows, None] == everywhere
+        for columns, own, everywhere in repeats:
+            repeated[:, columns] |= own[rows, None] == everywhere
         logits.masked_fill_(repeated.scatter_(1, positives[rows], False), -torch.inf)
         logits.scatter_add_(1, positives[rows], logits.new_full(positives[rows].shape, -margin))
 
@@ -101,9 +128,22 @@ class TranslationRanking(SentenceObjective):
 
     Settings = TranslationRankingSettings
 
+    @classmethod
+    def check(cls, settings: Any, config: Any) -> None:
+        """Raise an error if the model does not encode mined negatives."""
+        if settings.hard_negatives and config.freezes_encoder:
+            raise RecipeError("hard_negatives are not encoded by a frozen encoder: drop them, or train the encoder")
+        if settings.hard_negatives and config.random_input_shuffling:
+            raise RecipeError("random_input_shuffling swaps the sides of a pair, but not its hard_negatives: drop one")
+
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:
         """Compute L_TR of the batch."""
         one = self.settings
         identities = (pairs.source_identity, pairs.target_identity) if one.mask_repeated else (None, None)
         settings = (one.temperature, one.margin, one.symmetric)
-        return translation_ranking_loss(pairs.source, pairs.target, *settings, *identities)
+        negatives = (
+            (pairs.source_negatives, pairs.source_negative_identity),
+            (pairs.target_negatives, pairs.target_negative_identity),
+        )
+        given: Any = (side if one.hard_negatives and side[0] is not None else None for side in negatives)
+        return translation_ranking_loss(pairs.source, pairs.target, *settings, *identities, *given)

@@ -2,12 +2,19 @@
 
     h(a, b) = Σ_n max(0, α - sim(a, b) + sim(a_n, b)) + max(0, α - sim(a, b) + sim(a, b_n))      (section 3.1)
 
-``sim`` is the cosine. Of the n negatives of each direction one is the hardest of the batch, the others are random.
+``sim`` is the cosine. Of the n negatives of each direction one is the hardest of the batch, the others are random. The
+loss is the mean cost of all negatives of all pairs in both directions, as in the authors' code: the mean of h over the
+pairs, divided by 2n. So λ weights a mean cost, whatever n is.
+
+In the authors' code a cost is sim(a_n, b) - sim(a, b), also below 0 (``hinge=False``); the margin only drops random
+negatives whose cost is below -α.
 
 >>> a, b = torch.eye(2), torch.tensor([[0.6, 0.8], [0.0, 1.0]])
 >>> sim = F.cosine_similarity(a[:, None], b, dim=-1)  # of two pairs, each the other's only negative
->>> hinges = [(0.2 - sim[i, i] + sim[j, k]).clamp_min(0) for i in (0, 1) for j, k in ((1 - i, i), (i, 1 - i))]
->>> torch.allclose(triplet_ranking_loss(a, b, margin=0.2), sum(hinges) / 2)
+>>> costs = torch.stack([sim[j, k] - sim[i, i] for i in (0, 1) for j, k in ((1 - i, i), (i, 1 - i))])
+>>> torch.allclose(triplet_ranking_loss(a, b, margin=0.2), (0.2 + costs).clamp_min(0).mean())
+True
+>>> torch.allclose(triplet_ranking_loss(a, b, hinge=False), costs.mean())
 True
 """
 
@@ -23,19 +30,36 @@ from hf_xsent.objectives.base import SentenceObjective
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.settings import ObjectiveSettings
 from hf_xsent.settings.declaring import setting
-from hf_xsent.tensors.gathering import gather_rows, mean_over_rows
+from hf_xsent.tensors.gathering import gather_rows, mean_over_processes, sum_over_processes
 
 
 @dataclass(frozen=True)
 class TripletRankingSettings(ObjectiveSettings):
     """The settings of triplet ranking."""
 
-    margin: float = setting(0.0, "Margin (α in the paper): a pair's cosine must exceed a negative's by this much.")
+    margin: float = setting(
+        0.0,
+        "Margin (α in the paper): a pair's cosine must exceed a negative's by this much; with hinge false, drop random "
+        "negatives that are further below.",
+    )
     negatives: int = setting(
         1,
-        "Negatives of a sentence in each direction: one is the hardest of the batch, further ones random.",
+        "Negatives of a sentence in each direction (n in the paper): one is the hardest of the batch, further ones "
+        "random.",
         at_least=1,
     )
+    hinge: bool = setting(
+        True,
+        "Cost of a negative: max(0, margin + its cosine - the pair's). False: its cosine - the pair's, also below 0, "
+        "as in the authors' code.",
+    )
+    random_negatives: str = setting(
+        "exact",
+        "Draw negatives - 1 random ones for each sentence (exact), or draw each one with probability (negatives - 1) / "
+        "(batch - 1), as in the authors' code (coin).",
+        choices=("exact", "coin"),
+    )
+    mask_repeated: bool = setting(True, "Exclude copies of a pair's own sentences from its negatives.")
 
 
 def triplet_ranking_loss(
@@ -45,40 +69,49 @@ def triplet_ranking_loss(
     negatives: int = 1,
     source_identity: Tensor | None = None,
     target_identity: Tensor | None = None,
+    *,
+    hinge: bool = True,
+    random_negatives: str = "exact",
 ) -> Tensor:
-    """Compute the mean of h over the pairs.
+    """Compute the mean cost of the chosen negatives of all pairs in both directions.
 
     With identities, a pair that repeats the source or the target of pair i is not a negative of i. Each process ranks
     its own queries against the candidates of all processes.
     """
-    identities = (source_identity, target_identity)
+    identities = [one for one in (source_identity, target_identity) if one is not None]
     with torch.autocast(source.device.type, enabled=False):
         source, target = (F.normalize(x if x.dtype == torch.float64 else x.float(), dim=-1) for x in (source, target))
-        loss = _hinges(source, target, identities, margin, negatives)
-        loss = loss + _hinges(target, source, identities, margin, negatives)
-    return mean_over_rows(loss, source)
+        total, count = source.new_zeros(()), torch.zeros((), dtype=torch.long, device=source.device)
+        for queries, candidates in ((source, target), (target, source)):
+            candidates, first = gather_rows(candidates)
+            cosines = queries @ candidates.T
+            positives = torch.arange(first, first + len(queries), device=queries.device)[:, None]
+            negative = torch.ones_like(cosines, dtype=torch.bool).scatter(1, positives, False)
+            for identity in identities:
+                negative &= identity[:, None] != gather_rows(identity)[0]
+            costs = cosines - cosines.gather(1, positives)
+            hardest = cosines.detach().masked_fill(~negative, -torch.inf).argmax(1, keepdim=True)
+            chosen = torch.zeros_like(negative).scatter(1, hardest, True)
+            if negatives > 1:
+                draw = draw_by_coin if random_negatives == "coin" else draw_exactly
+                drawn = draw(negative & ~chosen, negatives - 1)
+                chosen |= drawn if hinge else drawn & (costs + margin >= 0)
+            chosen &= negative  # a query whose candidates all repeat it has none
+            costs = (margin + costs).clamp_min(0) if hinge else costs
+            total, count = total + costs.masked_fill(~chosen, 0.0).sum(), count + chosen.sum()
+    return mean_over_processes(total, sum_over_processes(count))
 
 
-def _hinges(
-    queries: Tensor, candidates: Tensor, identities: tuple[Tensor | None, Tensor | None], margin: float, negatives: int
-) -> Tensor:
-    """Return the sum over this process's queries, vectors of length 1, of the hinges of their negatives."""
-    candidates, first = gather_rows(candidates)
-    cosines = queries @ candidates.T
-    positives = torch.arange(first, first + len(queries), device=queries.device)[:, None]
-    negative = torch.ones_like(cosines, dtype=torch.bool)
-    for identity in identities:
-        if identity is not None:
-            negative &= identity[:, None] != gather_rows(identity)[0]
-    negative = negative.scatter(1, positives, False)
-    hinges = (margin - cosines.gather(1, positives) + cosines).clamp_min(0).masked_fill(~negative, 0.0)
-    hardest = cosines.detach().masked_fill(~negative, -torch.inf).argmax(1, keepdim=True)
-    loss = hinges.gather(1, hardest).sum()
-    if negatives > 1:
-        lots = torch.rand_like(cosines).masked_fill(~negative.scatter(1, hardest, False), -1.0)
-        sampled = lots.topk(min(negatives - 1, lots.shape[1]))
-        loss = loss + (hinges.gather(1, sampled.indices) * (sampled.values >= 0)).sum()
-    return loss
+def draw_exactly(others: Tensor, count: int) -> Tensor:
+    """Draw ``count`` of the others of each row, or all if there are fewer; return a mask."""
+    lots = torch.rand(others.shape, device=others.device).masked_fill(~others, -1.0)
+    drawn = lots.topk(min(count, lots.shape[1])).indices
+    return torch.zeros_like(others).scatter(1, drawn, True) & others
+
+
+def draw_by_coin(others: Tensor, count: int) -> Tensor:
+    """Draw each candidate with the probability that makes ``count`` of a row's other candidates likely."""
+    return torch.rand(others.shape, device=others.device) < count / max(1, others.shape[1] - 1)
 
 
 class TripletRanking(SentenceObjective):
@@ -87,6 +120,18 @@ class TripletRanking(SentenceObjective):
     Settings = TripletRankingSettings
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:
-        """Compute the mean of h over the batch."""
-        options = (self.settings.margin, self.settings.negatives, pairs.source_identity, pairs.target_identity)
-        return triplet_ranking_loss(pairs.source, pairs.target, *options)
+        """Compute the mean cost over the batch."""
+        return ranking_loss(self.settings, pairs.source, pairs.target, pairs.source_identity, pairs.target_identity)
+
+
+def ranking_loss(settings: TripletRankingSettings, source: Tensor, target: Tensor, *identities: Tensor) -> Tensor:
+    """Compute the loss with these settings; rows with the same identity repeat each other."""
+    return triplet_ranking_loss(
+        source,
+        target,
+        settings.margin,
+        settings.negatives,
+        *(identities if settings.mask_repeated else ()),
+        hinge=settings.hinge,
+        random_negatives=settings.random_negatives,
+    )

@@ -1,11 +1,12 @@
 """WACSE's supervision by word links: aligned word prediction (AWP) and word translation ranking (WTR).
 
-    L_AWP = -1/2N Σ_{(j, k) linked} log p(pieces of y_k | x with all linked words masked, at x_j)      (eq. 4, 5)
+    L_AWP = -1/2N Σ_{(j, k) linked} log p(pieces of y_k | x with x_j masked, at x_j)                  (eq. 4, 5)
     L_WTR = -1/2N Σ_{(j, k) linked} log softmax_k' sim(h_j, h_k') at k' = k, over all words of y       (eq. 6-8)
 
 Both losses are computed in both directions. The similarity of two words is the mean cosine over pairs of their pieces.
 
-Where the two words of a link differ in length, AWP predicts as many pieces as the shorter one has.
+Where the two words of a link differ in length, AWP predicts as many pieces as the shorter one has. By default it masks
+all linked words of a sentence together.
 
 >>> x, y = torch.eye(2), torch.tensor([[1.0, 1], [0, 1]])  # hidden states of two words each; word j is linked to word j
 >>> cosines = F.normalize(x, dim=1) @ F.normalize(y, dim=1).T
@@ -49,6 +50,12 @@ class AlignedWordPredictionSettings(VocabularySettings):
     masked_share: float = setting(
         1.0, "Fraction of the sentences whose linked words are masked in a step.", above=0, at_most=1
     )
+    word_share: float = setting(
+        1.0,
+        "Fraction of the linked words of these sentences that are masked together; the others remain as context.",
+        above=0,
+        at_most=1,
+    )
 
 
 @dataclass(frozen=True)
@@ -65,9 +72,11 @@ def _words_and_links(pairs: PairTokens) -> tuple[BatchWords, LinkedWords]:
 
 
 class AlignedWordPrediction(TokenObjective):
-    """AWP: mask every linked word and predict the pieces of its translation in its place.
+    """AWP: mask linked words and predict the pieces of each one's translation in its place.
 
-    With a ``masked_share`` below 1, each sentence is masked with that probability; the expected loss is the same.
+    With a ``masked_share`` below 1, each sentence is masked with that probability; the expected loss is the same. With
+    a ``word_share`` below 1, each of its linked words is masked with that probability, and the loss is divided by it:
+    eq. 4 masks one word, so that all others are its context, but needs a pass per word.
     """
 
     Settings = AlignedWordPredictionSettings
@@ -94,6 +103,10 @@ class AlignedWordPrediction(TokenObjective):
             sampled = torch.rand(len(packed.lengths), device=linked.device) < share
             chosen = sampled[words.sentence[linked]]
             linked, translations = linked[chosen], translations[chosen]
+        if self.settings.word_share < 1:
+            chosen = torch.rand(len(linked), device=linked.device) < self.settings.word_share
+            linked, translations = linked[chosen], translations[chosen]
+            share *= self.settings.word_share
         masked = torch.zeros_like(words.lengths, dtype=torch.bool)
         masked[linked] = True
         ids = packed.input_ids.clone()

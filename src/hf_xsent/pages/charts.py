@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from html import escape as escape_html
 from importlib.resources import files
 
 WIDTH = 480  # SVG units: small enough that text stays readable on a phone
@@ -17,6 +18,8 @@ _LETTER = 7.6  # approximate width on a phone
 SERIES = 8  # colours
 _LINE = 13  # height
 _SMALLEST = 1e-300  # below it, divisions underflow
+
+_NOT_IN_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 Points = Sequence[tuple[float, float]]
 _Box = tuple[float, float, float, float]  # left, top, right, bottom
@@ -31,6 +34,11 @@ class Mark:
     series: int
     label: str
     deviation: float = 0.0
+
+
+def escape(text: str) -> str:
+    """Escape text for SVG, without the control characters that XML does not allow."""
+    return escape_html(_NOT_IN_XML.sub("", text))
 
 
 def bar_chart(title: str, rows: Mapping[str, Sequence[float | None]], series: Sequence[str], top: float = 100) -> str:

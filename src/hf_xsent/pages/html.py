@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -34,6 +35,15 @@ def page(title: str, body: str, style: str = "") -> str:
 {sorts}</body>
 </html>
 """
+
+
+def markdown_text(text: str) -> str:
+    r"""Escape a name for one line or table cell of Markdown, so that it is shown and not rendered.
+
+    >>> markdown_text("a|b <i>`c`")
+    'a\\|b &lt;i&gt;\\`c\\`'
+    """
+    return re.sub(r"([|`\\])", r"\\\1", escape(" ".join(text.split()), quote=False))
 
 
 def legend(series: Mapping[str, int]) -> str:
@@ -74,8 +84,9 @@ class Table:
     def markdown(self) -> str:
         """Return Markdown."""
         rules = ["---:" if number else "---" for number in self._number_columns()]
-        rows = [[cell.text.replace("|", "\\|").replace("\n", " ") for cell in row] for row in self.rows]
-        return "\n".join("| " + " | ".join(line) + " |" for line in (self.header, rules, *rows))
+        header = [markdown_text(name) for name in self.header]
+        rows = [[markdown_text(cell.text) for cell in row] for row in self.rows]
+        return "\n".join("| " + " | ".join(line) + " |" for line in (header, rules, *rows))
 
     def _number_columns(self) -> list[bool]:
         return [any(row[place].number is not None for row in self.rows) for place in range(len(self.header))]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from xml.sax.saxutils import escape
 
 import numpy as np
 
 from hf_xsent.files import write_text
+from hf_xsent.pages.charts import escape
 
 _SIZE, _EDGE, _HEAD = 360, 24, 40
 _COLOURS = ("#2166ac", "#d6604d", "#1b7837", "#762a83", "#b8860b", "#35978f", "#c51b7d", "#666666")

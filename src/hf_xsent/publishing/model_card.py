@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,19 @@ from typing import Any
 import yaml
 from huggingface_hub import EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
 
-from hf_xsent.errors import ModelError, OutputError
+from hf_xsent.errors import ModelError, OutputError, shortened
 from hf_xsent.files import is_local, write_text
+from hf_xsent.pages.html import markdown_text
 from hf_xsent.publishing.evaluation_tables import EvaluationTable
+from hf_xsent.settings.reading import parse_yaml
 
+_REPOSITORY = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
 _POOLING_WORDS = {
     "cls": "the first token's hidden state",
     "mean": "the mean over the tokens",
     "max": "the maximum over the tokens",
     "sum": "a weighted sum of layers, summed over the tokens",  # needs all layers: not in _POOLING_CODE
+    "mean of layers": "a weighted sum of layers, averaged over the tokens",
 }
 _MASK = 'mask = batch["attention_mask"].unsqueeze(-1)\n'
 _POOLING_CODE = {
@@ -84,12 +89,22 @@ def render_card(facts: CardFacts, complete: bool = True) -> ModelCard:
         model_name=facts.name,
         eval_results=[result for table in facts.tables if table.measured for result in table.results] or None,
     )
+    if facts.repository and not _REPOSITORY.fullmatch(facts.repository):
+        raise OutputError(f"the repository {shortened(facts.repository)} is not a Hub id: give it as owner/name")
+    if facts.pooling not in _POOLING_WORDS:
+        raise ModelError(f"the model card cannot describe the pooling {shortened(facts.pooling)}: export the run again")
+    recipe = _recipe_text(facts.recipe)
     shown = vars(facts) | {
-        "repository": facts.repository or facts.name,
+        **{name: markdown_text(getattr(facts, name)) for name in ("name", "base_model", "license")},
+        "languages": [markdown_text(language) for language in facts.languages],
+        "pairs": {markdown_text(language): count for language, count in facts.pairs.items()},
+        "tables": [_shown_table(table) for table in facts.tables],
+        "repository": facts.repository or (facts.name if _REPOSITORY.fullmatch(facts.name) else "path/to/this/folder"),
         "method": facts.method,
         "pooling_in_words": _POOLING_WORDS[facts.pooling],
         "pooling_code": _POOLING_CODE.get(facts.pooling),
-        "recipe": _recipe_text(facts.recipe),
+        "recipe": recipe,
+        "fence": "`" * max(3, 1 + max(map(len, re.findall("`+", recipe)), default=0)),
     }
     return ModelCard.from_template(data, template_str=_resource("model_card_template.md"), **shown)
 
@@ -113,10 +128,17 @@ def write_card(folder: str | Path, facts: CardFacts) -> Path:
 def facts_of_run(run: str | Path) -> dict[str, Any]:
     """Read the facts of ``CardFacts`` from a run's folder: recipe, languages, pairs, steps."""
     run = Path(run)
+    if not (run / "recipe.yaml").is_file():
+        raise ModelError(f"{run} is not the folder of a run: it has no recipe.yaml")
     try:
-        recipe = yaml.safe_load((run / "recipe.yaml").read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelError(f"{run} is not the folder of a run: it has no recipe.yaml") from error
+        return _facts(run)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        files = "recipe.yaml, config.json, bitext.json and trainer_state.json"
+        raise ModelError(f"{run} has a damaged file among {files} ({type(error).__name__}: {error})") from error
+
+
+def _facts(run: Path) -> dict[str, Any]:
+    recipe = dict(parse_yaml((run / "recipe.yaml").read_text(encoding="utf-8")))
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     counts = json.loads((run / "bitext.json").read_text(encoding="utf-8")) if (run / "bitext.json").is_file() else {}
     pairs = {language: int(count["retained"]) for language, count in counts.items() if language != "total"}
@@ -126,9 +148,11 @@ def facts_of_run(run: str | Path) -> dict[str, Any]:
         "base_model": "" if is_local(str(recipe.get("model", ""))) else str(recipe.get("model", "")),
         "languages": sorted({*pairs, target} if pairs else set()),
         "dimensions": int(config["encoder_config"]["hidden_size"]),
-        "pooling": config["pooling"],
-        "max_length": config["max_length"],
-        "normalize": config["normalize"],
+        "pooling": "mean of layers"
+        if (config.get("model_type"), config["pooling"]) == ("dual-pivot", "mean")
+        else str(config["pooling"]),
+        "max_length": int(config["max_length"]),
+        "normalize": bool(config["normalize"]),
         "recipe": recipe,
         "pairs": pairs,
         "training": _training_sentences(run),
@@ -161,6 +185,14 @@ def _without_folders(value: Any) -> Any:
     if isinstance(value, Sequence):
         return [_without_folders(one) for one in value]
     return {key: _without_folders(one) for key, one in value.items()} if isinstance(value, Mapping) else value
+
+
+def _shown_table(table: EvaluationTable) -> EvaluationTable:
+    header, rows = [[markdown_text(str(one)) for one in table.header]], table.rows
+    shown = [[markdown_text(str(cell)) for cell in row] for row in rows]
+    return replace(
+        table, title=markdown_text(table.title), header=header[0], rows=shown, note=markdown_text(table.note)
+    )
 
 
 def _resource(name: str) -> str:

@@ -18,6 +18,7 @@ from hf_xsent.models.adapters import plain_weights
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.families import family
+from hf_xsent.models.linear_map import LinearMap
 from hf_xsent.models.loading import load_tokenizer, quiet_loading
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 
@@ -125,6 +126,7 @@ def _write_modules(model: SentenceEncoder, folder: Path) -> dict[str, str]:
         return folder / path
 
     if isinstance(model, DualPivotForSentenceEmbedding):
+        _check_extraction(model)
         _write_weighted_layers(model, add(_WEIGHTED_LAYERS))
     pooling = add(_POOLING)
     pooling.mkdir()
@@ -138,6 +140,19 @@ def _write_modules(model: SentenceEncoder, folder: Path) -> dict[str, str]:
     return modules
 
 
+def _check_extraction(model: DualPivotForSentenceEmbedding) -> None:
+    """Raise an error for what sentence-transformers has no module for."""
+    what = None
+    if model.layer_norm is not None:
+        what = "a layer norm of each token", "layer_norm: false"
+    elif model.config.pooling == "sum" and model.config.map_bias:
+        what = "the sum over tokens, which a bias needs", "pooling: mean"
+    if what is not None:
+        raise ModelError(
+            f"sentence-transformers has no module for {what[0]}: use the run's folder, or train with {what[1]}"
+        )
+
+
 def _write_weighted_layers(model: DualPivotForSentenceEmbedding, folder: Path) -> None:
     """Write the weighted sum of layers, with weight 0 for unused ones, and let the encoder return all hidden states."""
     config = model.config.encoder_config
@@ -148,10 +163,11 @@ def _write_weighted_layers(model: DualPivotForSentenceEmbedding, folder: Path) -
     write_json(path, json.loads(path.read_text(encoding="utf-8")) | {"output_hidden_states": True})
 
 
-def _write_dense(linear_map: torch.nn.Linear, folder: Path) -> None:
+def _write_dense(linear_map: LinearMap, folder: Path) -> None:
     sizes = {"in_features": linear_map.in_features, "out_features": linear_map.out_features}
-    stated = {**sizes, "bias": False, "activation_function": "torch.nn.modules.linear.Identity"}
-    _write_module(folder, stated, {"linear.weight": linear_map.weight.detach()})
+    weights = {f"linear.{name}": one.detach() for name, one in linear_map.named_parameters()}
+    stated = {**sizes, "bias": len(weights) > 1, "activation_function": "torch.nn.modules.linear.Identity"}
+    _write_module(folder, stated, weights)
 
 
 def _write_module(folder: Path, config: dict[str, object], weights: dict[str, Tensor]) -> None:
@@ -171,7 +187,7 @@ def _verify(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> Non
     if embedder.pooling == "sum":
         ours, theirs = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in (ours, theirs))
     difference = _largest_difference(ours, theirs)
-    if difference > _LARGEST_DIFFERENCE[dtype]:
+    if not difference <= _LARGEST_DIFFERENCE[dtype]:  # or NaN, of weights too large for float16
         raise ModelError(f"embeddings of the export differ from the model's by {difference:.1e}: nothing was written")
 
 

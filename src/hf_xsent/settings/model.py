@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from hf_xsent.settings.declaring import setting
 
@@ -23,8 +24,16 @@ class EncoderSettings:
     dropout: float | None = setting(
         None, "Dropout of the encoder in training; without it, the checkpoint's dropout.", at_least=0, below=1
     )
+    encoder_layers: int | None = setting(
+        None,
+        "Start a smaller student from N evenly spaced layers of the encoder, the first and the last included.",
+        at_least=1,
+    )
     languages: list[str] | None = setting(
         None, "Add an embedding for each of these languages to the input; include the target language."
+    )
+    language_std: float = setting(
+        0.0, "Standard deviation of new language embeddings; 0 starts them at zero.", at_least=0
     )
     lora_rank: int | None = setting(
         None, "Freeze the encoder and train LoRA adapters of this rank, merged at the end.", at_least=1
@@ -47,10 +56,58 @@ class PairSettings:
 
 @dataclass(repr=False, eq=False)
 class ExtractionSettings:
-    """Settings of dual pivot's extraction over a frozen encoder."""
+    """Settings of dual pivot's extraction over a frozen encoder; ``VARIANTS`` has those that are not stated."""
 
+    variant: str = setting(
+        "paper",
+        "Dual pivot: defaults of pooling, dropout and the settings below, and of hinge, random_negatives and "
+        "mask_repeated: the paper's text (paper), or the authors' code, which its results come from (authors).",
+        choices=("paper", "authors"),
+    )
     layers: list[int] | None = setting(
         None, "Dual pivot: numbers of the hidden states to mix; 0 is the embedding layer. Without it, all.", at_least=0
     )
     layer_mix: bool = setting(True, "Dual pivot: train the weights of the mix; false averages the layers.")
     linear_map: bool = setting(True, "Dual pivot: train the linear map that follows the mix.")
+    layer_norm: bool | None = setting(
+        None, "Dual pivot: train a layer norm of each token's mix; it needs layer_mix. The variant authors has it."
+    )
+    map_bias: bool | None = setting(
+        None, "Dual pivot: train biases of the linear map, of F and G and of the critic, as the variant authors does."
+    )
+    map_start: str | None = setting(
+        None,
+        "Dual pivot: start of the linear map: identity (variant paper), or random as torch does (variant authors). "
+        "F, G and the critic always start at random.",
+        choices=("identity", "random"),
+    )
+    paired_rows: bool | None = setting(
+        None,
+        "Dual pivot without pairs: shuffle bitext pair by pair, so that the sides of a row are translations, as the "
+        "variant authors does; false shuffles the two sides independently.",
+    )
+
+
+VARIANTS: dict[str, dict[str, Any]] = {  # of dual pivot: the settings that a recipe does not state
+    "paper": {
+        "pooling": "sum",
+        "dropout": 0.0,
+        "layer_norm": False,
+        "map_bias": False,
+        "map_start": "identity",
+        "paired_rows": False,
+    },
+    "authors": {
+        "pooling": "mean",
+        "dropout": 0.1,
+        "layer_norm": True,
+        "map_bias": True,
+        "map_start": "random",
+        "paired_rows": True,
+    },
+}
+_RANKING = {"hinge": False, "random_negatives": "coin", "mask_repeated": False}
+VARIANT_OBJECTIVES: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "authors": {"triplet_ranking": _RANKING, "cycle": _RANKING},
+}

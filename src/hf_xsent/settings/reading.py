@@ -6,6 +6,7 @@ it needs a subclass of TrainingArguments.
 
 from __future__ import annotations
 
+import errno
 import re
 import types
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,9 +16,14 @@ from typing import Any, Union, cast, get_args, get_origin
 
 import yaml
 
-from hf_xsent.errors import RecipeError, nearest
+from hf_xsent.errors import RecipeError, nearest, shortened
 from hf_xsent.settings.secrets import refuse_secret_arguments, refuse_secrets
 
+_LARGEST_FILE = 1 << 18  # bytes; pyyaml reads about 100 kB per second
+_MOST_VALUES = 100_000  # of a file after its aliases are replaced
+_LARGEST_INT = 64  # bits
+_TAG = "tag:yaml.org,2002:"
+_UNUSABLE = re.compile(r"[\0\ud800-\udfff]")
 _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
 
 
@@ -42,30 +48,82 @@ def split_arguments(arguments: Sequence[str]) -> tuple[str | None, dict[str, lis
 def read_mapping(path: str | Path, what: str = "recipe") -> dict[str, Any]:
     """Read a YAML or JSON mapping (JSON is YAML)."""
     try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        content = parse_yaml(_read_file(Path(path)).decode("utf-8"))
     except OSError as error:
         raise RecipeError(f"cannot read the {what} {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RecipeError(f"the {what} {path} is not valid YAML: {_problem(error)}") from error
+    except ValueError as error:
+        raise RecipeError(f"the {what} {path} is not valid YAML: {error}") from error
     if not isinstance(content, Mapping):
         raise RecipeError(f"the {what} {path} holds no settings: write lines such as 'model: xlm-roberta-base'")
     refuse_secrets(content, f"{path}: ")
     return dict(cast(Mapping[str, Any], content))
 
 
-def _problem(error: Exception) -> str:
-    """Describe a YAML error without the text around it, which may hold a token."""
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+def _read_file(path: Path) -> bytes:
+    if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe may never end, /dev/zero never does
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    with path.open("rb") as file:
+        data = file.read(_LARGEST_FILE + 1)
+    if len(data) > _LARGEST_FILE:
+        raise OSError(errno.EFBIG, f"it is larger than {_LARGEST_FILE >> 10} KiB")
+    return data
+
+
+def parse_yaml(text: str) -> Any:
+    """Parse YAML in bounded time and memory; raise a ValueError for anything that is not plain, finite YAML."""
+    loader: Any = None
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _check_nodes(node, loader)
+        return loader.construct_document(node)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+    except yaml.MarkedYAMLError as error:  # without the text around it, which may hold a token
         what = ": ".join(filter(None, (error.context, error.problem)))
-        return f"{what}, line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}"
-    return " ".join(str(error).split())
+        raise ValueError(f"{what}{_place(error.problem_mark)}") from error
+    except (yaml.YAMLError, OverflowError, TypeError) as error:
+        raise ValueError(" ".join(str(error).split())) from error
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+def _place(mark: yaml.Mark | None) -> str:
+    return "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
+
+
+def _check_nodes(root: yaml.Node, loader: Any) -> None:
+    """Raise a ValueError if aliases make a document huge or endless, or for a value that does not exist."""
+    waiting, count = [root], 0
+    while waiting:
+        node = waiting.pop()
+        count += 1
+        if count > _MOST_VALUES:
+            raise ValueError(f"it has more than {_MOST_VALUES:,} values, or an alias of itself")
+        if isinstance(node, yaml.MappingNode):
+            waiting.extend(one for pair in node.value for one in pair)
+        elif isinstance(node, yaml.SequenceNode):
+            waiting.extend(node.value)
+        elif _UNUSABLE.search(node.value):
+            raise ValueError(f"a NUL character or a lone surrogate{_place(node.start_mark)}")
+        elif node.tag.removeprefix(_TAG) in ("bool", "int", "float", "timestamp"):
+            try:
+                if getattr(loader.construct_object(node), "numerator", 0) >> _LARGEST_INT not in (0, -1):
+                    raise OverflowError
+            except (ValueError, KeyError, AttributeError, TypeError, OverflowError) as error:
+                kind = node.tag.removeprefix(_TAG)
+                reason = f"not a valid {kind}{_place(node.start_mark)}; quote it if it is text"
+                raise ValueError(reason) from error
 
 
 def check_known(keys: Iterable[Any], known: Collection[str], where: str) -> None:
     """Raise an error for the first unknown key."""
     for key in keys:
         if key not in known:
-            raise RecipeError(f"{where}unknown key {key!r}" + nearest(str(key), known))
+            raise RecipeError(f"{where}unknown key {shortened(key)}" + nearest(str(key), known))
 
 
 def read_values(
@@ -101,7 +159,9 @@ def value_of_flag(name: str, values: Sequence[str], hint: Any) -> Any:
     if takes_list and (len(values) != 1 or str not in kinds):
         return typed(where, list(values), hint)
     if len(values) != 1:
-        raise RecipeError(f"{where} takes one value, not {' '.join(values)!r}" if values else f"{where} needs a value")
+        raise RecipeError(
+            f"{where} takes one value, not {shortened(' '.join(values))}" if values else f"{where} needs a value"
+        )
     return typed(where, values[0], hint)
 
 
@@ -115,7 +175,7 @@ def typed(where: str, value: Any, hint: Any) -> Any:
     if choices and value is False:
         value = "no"  # YAML 1.1 parses no as false
     if isinstance(value, str) and choices and value not in choices:
-        raise RecipeError(f"{where} {value!r} is unknown: use {', '.join(choices)}{nearest(value, choices)}")
+        raise RecipeError(f"{where} {shortened(value)} is unknown: use {', '.join(choices)}{nearest(value, choices)}")
     found = _converted(value, kinds)
     if found is _NOT:
         quotes = (
@@ -129,12 +189,6 @@ def typed(where: str, value: Any, hint: Any) -> Any:
 
 def _has_boolean(value: Any) -> bool:
     return any(isinstance(one, bool) for one in (value if isinstance(value, list | tuple) else [value]))
-
-
-def shortened(value: Any, longest: int = 100) -> str:
-    """Return the repr of a value, cut for an error message."""
-    text = repr(value)
-    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 _NOT = object()  # the value is of none of these types
@@ -195,8 +249,8 @@ def _is_enum(kind: Any) -> bool:
 def _parsed(text: str) -> Any:
     """Parse text as YAML, and as a number where YAML 1.1 reads text, such as 5e-5."""
     try:
-        return float(text) if _EXPONENT.fullmatch(text) else yaml.safe_load(text)
-    except yaml.YAMLError:
+        return float(text) if _EXPONENT.fullmatch(text) else parse_yaml(text)
+    except ValueError:
         return text
 
 
@@ -209,5 +263,5 @@ def _names(where: str, value: Mapping[Any, Any]) -> Iterator[str]:
     for name, some in value.items():
         for one in some if isinstance(some, list) else [some]:
             if isinstance(one, Mapping | list):
-                raise RecipeError(f"{where}: {name} takes one value or a list of values, not {one!r}")
+                raise RecipeError(f"{where}: {name} takes one value or a list of values, not {shortened(one)}")
             yield f"{name}={'null' if one is None else str(one).lower() if isinstance(one, bool) else one}"

@@ -165,14 +165,22 @@ def packed_attention(
 
     ``key`` and ``value`` are T × heads × size; ``query`` too, or N × heads × size if only first tokens are queries.
     """
-    arguments = (query, key, value, runs, scaling, dropout, window)
-    if dropout and query.device.type == "cpu":  # without a fused kernel, autograd would store the scores three times
-        return recompute_in_backward(_attention_by_runs, *arguments, random=True)
+    plain = query.device.type == "cpu" and (dropout > 0 or (query.requires_grad and query.dtype == torch.bfloat16))
+    arguments = (query, key, value, runs, scaling, dropout, window, plain)
+    if plain:  # autograd would store the scores up to three times
+        return recompute_in_backward(_attention_by_runs, *arguments, random=dropout > 0)
     return _attention_by_runs(*arguments)
 
 
 def _attention_by_runs(
-    query: Tensor, key: Tensor, value: Tensor, runs: Any, scaling: float, dropout: float, window: int | None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    runs: Any,
+    scaling: float,
+    dropout: float,
+    window: int | None,
+    plain: bool,
 ) -> Tensor:
     first_tokens_only = len(query) != len(key)
     sizes = [count * length for count, length in runs]
@@ -184,7 +192,7 @@ def _attention_by_runs(
         if window is not None and length > window:
             places = torch.arange(length, device=key.device)
             mask = (places[: q.shape[2], None] - places).abs() < window
-        attend = _plain_attention if dropout and q.device.type == "cpu" else F.scaled_dot_product_attention
+        attend = _plain_attention if plain else F.scaled_dot_product_attention
         output = attend(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scaling)
         outputs.append(output.transpose(1, 2).flatten(0, 1))
     return torch.cat(outputs)
@@ -193,11 +201,25 @@ def _attention_by_runs(
 def _plain_attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, dropout_p: float, scale: float
 ) -> Tensor:
-    """Compute ``scaled_dot_product_attention`` on CPUs, where torch has no fused kernel with dropout.
+    """Compute ``scaled_dot_product_attention`` on CPUs in the cases where torch's kernel is slow.
 
-    Unlike torch's fallback, this scales only the queries and does not check for rows without keys.
+    torch 2.13 has no fused kernel with dropout, and its bfloat16 kernel takes 2 to 10 times as long in the backward
+    pass. Unlike torch's fallback, this scales only the queries and does not check for rows without keys.
     """
     scores = (query * scale) @ key.transpose(-1, -2)
     if attn_mask is not None:
         scores = scores.masked_fill(~attn_mask, -torch.inf)
-    return F.dropout(scores.softmax(-1), dropout_p) @ value
+    return fast_dropout(scores.softmax(-1), dropout_p) @ value
+
+
+def fast_dropout(x: Tensor, probability: float) -> Tensor:
+    """Apply dropout on a CPU from 16 random bits per element, at half the time of ``torch.dropout``.
+
+    The probability is rounded to a multiple of 2^-16; scaling by the rounded one leaves the mean exact.
+    """
+    dropped = round(probability * 2**16)
+    if dropped in (0, 2**16):
+        return x if dropped == 0 else x * 0
+    words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    kept = words.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - 2**15
+    return x * kept.to(x.dtype).mul_(2**16 / (2**16 - dropped))

@@ -38,7 +38,8 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
                     "early_stopping_patience counts dev measurements, but eval_strategy is no: set it to steps or epoch"
                 )
             self.restore_callback_states_from_checkpoint = True  # a resumed run continues counting
-        if "no" in (self.eval_strategy, self.save_strategy):
+        self._check_averages()
+        if "no" in (self.eval_strategy, self.save_strategy) or self.average_checkpoints is not None:
             self.load_best_model_at_end = False
         super().__post_init__()
         check_one_device(self)
@@ -46,6 +47,24 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
             raise RecipeError("fp16 needs a GPU; on a CPU use --bf16 or neither")
         if self.device.type == "cpu":
             self.dataloader_pin_memory = False
+
+    def _check_averages(self) -> None:
+        if self.ema_decay is not None and self.deepspeed and (self.bf16 or self.fp16):
+            raise RecipeError(
+                "DeepSpeed stores the weights in half precision, which rounds the small updates of ema_decay to zero: "
+                "use torchrun without --deepspeed, or drop --bf16 and --fp16"
+            )
+        if self.average_checkpoints is None:
+            return
+        if self.ema_decay is not None:
+            raise RecipeError("ema_decay and average_checkpoints both average the weights: drop one of the two")
+        if self.save_strategy == "no":
+            raise RecipeError("average_checkpoints averages checkpoints, but save_strategy is no: set it to steps")
+        if self.save_total_limit is not None and self.save_total_limit <= self.average_checkpoints:
+            raise RecipeError(  # the best checkpoint is saved in any case
+                f"average_checkpoints {self.average_checkpoints} needs more checkpoints than save_total_limit "
+                f"{self.save_total_limit}: set save_total_limit to {self.average_checkpoints + 1}"
+            )
 
     def _check_compilation(self) -> None:
         if self.torch_compile or self.torch_compile_backend or self.torch_compile_mode:
@@ -104,8 +123,9 @@ def _check_sharding(arguments: AlignmentTrainingArguments) -> None:
                 "use stage 2, trainer_scripts/deepspeed/zero2.json"
             )
     if arguments.fsdp:
-        if arguments.share_of_start:
-            raise RecipeError("share_of_start averages full weights, which FSDP shards: drop it, or use DDP")
+        for flag in ("share_of_start", "ema_decay", "average_checkpoints"):
+            if getattr(arguments, flag):
+                raise RecipeError(f"{flag} averages full weights, which FSDP shards: drop it, or use DDP")
         if arguments.use_cpu or not torch.cuda.is_available():
             raise RecipeError("FSDP needs a GPU: on CPUs drop --fsdp, torchrun uses DDP")
         if arguments.pairs_per_chunk is not None:

@@ -9,6 +9,7 @@ from typing import Any
 from hf_xsent.data.bitext import Bitext, load_bitext, resolve_sources
 from hf_xsent.data.cache import default_cache_dir
 from hf_xsent.data.cleaning.rules import CleaningRules
+from hf_xsent.data.pivot import PivotBitext, add_pivot_pairs
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.training.recipe import DataSettings
@@ -20,7 +21,7 @@ def check_bitext(arguments: DataSettings) -> None:
         return _check_unpaired(arguments, arguments.unpaired)
     if not arguments.data:
         raise RecipeError("no bitext to train on: give --data, such as de=pairs.tsv")
-    CleaningRules.parse(arguments.rules)
+    CleaningRules.parse(arguments.rules, arguments.clean).files()
     options: Any = {"target_language": arguments.target_language, "columns": _columns(arguments.columns)}
     resolve_sources(arguments.data, links=arguments.links, link_words=arguments.link_words, **options)
     if arguments.dev:
@@ -37,7 +38,7 @@ def _check_unpaired(arguments: DataSettings, files: Sequence[str]) -> None:
             raise DataError(f"no such file: {file}")
 
 
-def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bitext | None]:
+def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | PivotBitext | TextSides, Bitext | None]:
     """Read the training data, and the dev bitext: that of ``dev``, or pairs held out of the training bitext."""
     options: dict[str, Any] = {
         "target_language": arguments.target_language,
@@ -51,17 +52,20 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bit
         return sides, load_bitext(arguments.dev, cleaning=None, **options) if arguments.dev else None
     train = load_bitext(
         arguments.data or [],
-        cleaning=CleaningRules.parse(arguments.rules) if arguments.clean else None,
+        cleaning=CleaningRules.parse(arguments.rules, arguments.clean),
         max_pairs=arguments.max_pairs,
+        max_pairs_choice=arguments.max_pairs_choice,
         links=arguments.links,
         link_words=arguments.link_words,
         **options,
     )
-    if arguments.dev:
-        return train, load_bitext(arguments.dev, cleaning=None, **options)
-    if arguments.dev_pairs == 0:
-        return train, None
-    return train.train_dev_split(arguments.dev_pairs)
+    dev = load_bitext(arguments.dev, cleaning=None, **options) if arguments.dev else None
+    if not arguments.dev and arguments.dev_pairs:
+        train, dev = train.train_dev_split(arguments.dev_pairs, share=arguments.dev_share)
+    if not arguments.pivot:
+        return train, dev
+    root = Path(arguments.cache_dir) if arguments.cache_dir else default_cache_dir()
+    return add_pivot_pairs(train, root), dev
 
 
 def _columns(columns: Sequence[str] | None) -> tuple[int | str, int | str] | None:

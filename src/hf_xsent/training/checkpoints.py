@@ -74,11 +74,12 @@ def remove_old_run(folder: str | Path) -> None:
 def check_space(folder: str | Path, model: PreTrainedModel, arguments: TrainingArguments) -> None:
     """Raise an error if the disk has no space for the checkpoints and the final model.
 
-    A checkpoint holds all weights, and two optimizer moments of each trained weight.
+    A checkpoint holds all weights, and two optimizer moments and perhaps an average of each trained weight.
     """
     not_saved = model._keys_to_ignore_on_save or ()
     weights = sum(one.nbytes for name, one in model.state_dict().items() if name not in not_saved)
-    moments = 2 * sum(one.nbytes for one in model.parameters() if one.requires_grad)
+    states = 2 if getattr(arguments, "ema_decay", None) is None else 3
+    moments = states * sum(one.nbytes for one in model.parameters() if one.requires_grad)
     limit = arguments.save_total_limit or 1
     checkpoints = (
         0 if arguments.save_strategy == SaveStrategy.NO else limit + 1

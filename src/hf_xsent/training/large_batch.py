@@ -70,17 +70,16 @@ def _sentence_gradients(
 ) -> tuple[Tensor, dict[str, Tensor], list[Tensor]]:
     """Compute the sentence losses of the full batch, and their gradients for the embeddings of each chunk."""
     whole = SentencePairs.joined(parts)
-    vectors = [whole.source.requires_grad_(), whole.target.requires_grad_()]
+    vectors = [one.requires_grad_() for one in whole.trained().values()]
     with torch.enable_grad():
         total, losses = model.sentence_loss(whole)
         trained = total.requires_grad  # false if all objectives are token losses
-        gradients = torch.autograd.grad(total, vectors, allow_unused=True) if trained else (None, None)
-    sizes = [len(part.source) for part in parts]
-    sides = [
-        (torch.zeros_like(one) if gradient is None else gradient).split(sizes)
-        for one, gradient in zip(vectors, gradients, strict=True)
+        gradients = torch.autograd.grad(total, vectors, allow_unused=True) if trained else [None] * len(vectors)
+    by_field = [
+        (torch.zeros_like(one) if gradient is None else gradient).split([len(getattr(part, name)) for part in parts])
+        for name, one, gradient in zip(whole.trained(), vectors, gradients, strict=True)
     ]
-    return total.detach(), losses, [torch.cat(both) for both in zip(*sides, strict=True)]
+    return total.detach(), losses, [torch.cat(some) for some in zip(*by_field, strict=True)]
 
 
 def split_batch(batch: Batch, pairs_per_chunk: int) -> list[dict[str, Tensor]]:
@@ -89,7 +88,13 @@ def split_batch(batch: Batch, pairs_per_chunk: int) -> list[dict[str, Tensor]]:
     chunks = []
     for start in range(0, count, pairs_per_chunk):
         rows = slice(start, start + pairs_per_chunk)
-        chunk = {name: one[rows] for name, one in batch.items() if name != "language_ids"}
+        chunk = {name: one[rows] for name, one in batch.items() if name != "language_ids" and "_negative_" not in name}
+        for side in ("source", "target"):
+            if (pair := batch.get(f"{side}_negative_rows")) is not None:
+                own = (pair >= rows.start) & (pair < rows.stop)
+                for what in ("input_ids", "attention_mask", "rows"):
+                    chunk[f"{side}_negative_{what}"] = batch[f"{side}_negative_{what}"][own]
+                chunk[f"{side}_negative_rows"] = chunk[f"{side}_negative_rows"] - start
         if "language_ids" in batch:
             chunk["language_ids"] = torch.cat([side[rows] for side in batch["language_ids"].chunk(2)])
         chunks.append(chunk)

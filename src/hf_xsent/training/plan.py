@@ -9,16 +9,21 @@ from dataclasses import dataclass, replace
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_xsent.data.bitext import Bitext
+from hf_xsent.data.pivot import PivotBitext
 from hf_xsent.data.sampling.mixing import mixing_probabilities
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import RecipeError
 from hf_xsent.models.adapters import check_adapters
 from hf_xsent.models.backbone import check_frozen_layers
+from hf_xsent.models.config import AlignmentConfig
+from hf_xsent.models.layer_selection import reduced_config
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer
 from hf_xsent.training.arguments import check_momentum_contrast
 from hf_xsent.training.bitext import check_bitext
 from hf_xsent.training.checkpoints import prepare_output_folder
+from hf_xsent.training.dual_pivot.features import NO_FEATURES
 from hf_xsent.training.reading import Recipe
+from hf_xsent.training.recipe import DataSettings
 from hf_xsent.training.trainer import NO_DEV_TO_STOP_BY
 
 logger = logging.getLogger(__name__)
@@ -44,17 +49,17 @@ class Plan:
             raise RecipeError("no output folder: give --output_dir, a folder for this run")
         checkpoint = prepare_output_folder(training.output_dir, recipe.run.resume, recipe.run.overwrite)
         encoder_config = load_encoder_config(encoder)
+        if recipe.config.encoder_layers is not None:
+            if recipe.config.freezes_encoder:
+                raise RecipeError("encoder_layers drops layers of a frozen encoder, which cannot adapt: drop it")
+            encoder_config = reduced_config(encoder_config, recipe.config.encoder_layers)
         config = recipe.config.replaced(encoder_config=encoder_config)
         config.check_objectives()
         if config.needs.teacher and config.teacher is None:
             raise RecipeError("an objective needs a teacher model: give --teacher, a Hub id or a folder")
         if config.needs.momentum_encoder:
             check_momentum_contrast(training)
-        if recipe.data.unpaired and (config.needs.pairs or not config.freezes_encoder):
-            raise RecipeError(
-                "unpaired files have no translations, which these objectives need: give --method dual-pivot "
-                "--objectives adversarial=1 cycle=N (N: 10 in the paper for Tatoeba, 5 for BUCC)"
-            )
+        _check_kind_of_data(recipe.data, config)
         if config.lora_rank is not None:
             check_adapters(config.lora_targets, encoder_config)
             if training.fsdp:
@@ -66,7 +71,7 @@ class Plan:
         _check_tokenizer(tokenizer, encoder_config, encoder)
         return cls(replace(recipe, config=config), encoder, tokenizer, checkpoint)
 
-    def check_data(self, train: Bitext | TextSides, dev: Bitext | None) -> None:
+    def check_data(self, train: Bitext | PivotBitext | TextSides, dev: Bitext | None) -> None:
         """Check that the data has the word links and the languages that the objectives need."""
         mixing_probabilities(list(train.languages.values()), self.recipe.data.alpha)  # checks the sizes
         if not isinstance(train, TextSides):
@@ -77,9 +82,16 @@ class Plan:
                         "and give its JSONL as --data or its lines as --links"
                     )
                 logger.info("%d of %d pairs have word links", train.linked, len(train))
+            if self.recipe.config.hard_negatives:
+                if not train.with_negatives:
+                    raise RecipeError(
+                        "hard_negatives need mined negatives, but no pair has any: find them with hf-xsent "
+                        "mine-negatives, and give its JSONL as --data"
+                    )
+                logger.info("%d of %d pairs have mined negatives", train.with_negatives, len(train))
             self.recipe.config.check_languages(self._languages(train, dev))
 
-    def fitted(self, train: Bitext | TextSides, dev: Bitext | None) -> Plan:
+    def fitted(self, train: Bitext | PivotBitext | TextSides, dev: Bitext | None) -> Plan:
         """Check the data, and return the plan with the data's languages and word pieces in its config."""
         self.check_data(train, dev)
         if isinstance(train, TextSides):
@@ -87,8 +99,21 @@ class Plan:
         fitted = self.recipe.config.fit(TrainingCorpus(self._languages(train, dev), train), self.tokenizer)
         return replace(self, recipe=replace(self.recipe, config=fitted))
 
-    def _languages(self, train: Bitext, dev: Bitext | None) -> set[str]:
+    def _languages(self, train: Bitext | PivotBitext, dev: Bitext | None) -> set[str]:
         return {*train.languages, *(dev.languages if dev else ()), self.recipe.data.target_language}
+
+
+def _check_kind_of_data(data: DataSettings, config: AlignmentConfig) -> None:
+    """Check that the model can train on unpaired files, cached features and pivot pairs, where they are given."""
+    if data.unpaired and (config.needs.pairs or not config.freezes_encoder):
+        raise RecipeError(
+            "unpaired files have no translations, which these objectives need: give --method dual-pivot "
+            "--objectives adversarial=1 cycle=N (λ; N: 10 in the paper for Tatoeba, 5 for BUCC)"
+        )
+    if config.freezes_encoder and not config.caches_features and data.features not in (None, "none"):
+        raise RecipeError(NO_FEATURES)
+    if data.pivot and (data.unpaired or config.freezes_encoder):
+        raise RecipeError("dual pivot trains on features of the pairs in the files: drop --pivot")
 
 
 @dataclass(frozen=True)
@@ -96,7 +121,7 @@ class TrainingCorpus:
     """The training data as an ``objectives.base.Corpus``, which objectives read before the model is built."""
 
     languages: set[str]
-    bitext: Bitext
+    bitext: Bitext | PivotBitext
 
     def sentences(self, side: str) -> Iterable[str]:
         """Return all sentences of one side, source or target."""

@@ -12,11 +12,13 @@ import torch
 from transformers import set_seed
 
 from hf_xsent.data.bitext import Bitext
+from hf_xsent.data.pivot import PivotBitext
 from hf_xsent.data.sides import TextSides
 from hf_xsent.files import write_json
 from hf_xsent.logs import quiet_logs
 from hf_xsent.models import METHODS
 from hf_xsent.models.dual_pivot import DualPivotForPreTraining
+from hf_xsent.models.layer_selection import select_layers
 from hf_xsent.models.loading import load_encoder
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
@@ -71,9 +73,9 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
     trainer.train(resume_from_checkpoint=plan.checkpoint)
     model.merge_adapters()
     if training.share_of_start:
-        average_with_starting_encoder(model, plan.encoder, training.share_of_start)
-        if dev is not None:
-            trainer.evaluate()
+        average_with_starting_encoder(model, plan.encoder, training.share_of_start, recipe.config.encoder_layers)
+    if dev is not None and (training.share_of_start or training.average_checkpoints):
+        trainer.evaluate()
     trainer.save_model()
     if training.should_save:
         logger.info("the trained model is in %s", training.output_dir)
@@ -87,20 +89,22 @@ def build_trainer(recipe: Recipe, model: SentenceEncoderForPreTraining, **parts:
     if not isinstance(model, DualPivotForPreTraining):
         return AlignmentTrainer(model, recipe.training, **parts)
     features = None
-    if data.features != "none":
+    if model.config.caches_features and data.features != "none":
         folder = data.features or Path(str(recipe.training.output_dir)) / "features"
         features = FeatureCache(folder, model, parts["processing_class"])
     return DualPivotTrainer(model, recipe.training, features=features, **parts)
 
 
 def dry_run(
-    recipe: Recipe, model: SentenceEncoderForPreTraining, train: Bitext | TextSides, **parts: Any
+    recipe: Recipe, model: SentenceEncoderForPreTraining, train: Bitext | PivotBitext | TextSides, **parts: Any
 ) -> AlignmentTrainer:
     """Run a few steps without saving, and log the estimated time and memory of the full run."""
     training, times = recipe.training, StepTimes()
     steps = count_steps(training, len(train))
-    encodes_first = isinstance(model, DualPivotForPreTraining) and recipe.data.features != "none"
-    some: Any = TextSides.first(train, _SENTENCES_OF_DRY_RUN) if encodes_first else train
+    encodes_first = model.config.caches_features and recipe.data.features != "none"
+    some: Any = train
+    if encodes_first and not isinstance(train, PivotBitext):
+        some = TextSides.first(train, _SENTENCES_OF_DRY_RUN)
     with short_run(training):
         started = time.perf_counter()
         trainer = build_trainer(recipe, model, train_dataset=some, callbacks=[times], **parts)
@@ -113,8 +117,13 @@ def dry_run(
 
 
 @torch.no_grad()
-def average_with_starting_encoder(model: SentenceEncoder, encoder: str, share: float) -> None:
+def average_with_starting_encoder(
+    model: SentenceEncoder, encoder: str, share: float, layers: int | None = None
+) -> None:
     """Set weights to (1 - share) × trained + share × starting encoder (Wortsman et al., 2022)."""
-    started = dict(load_encoder(encoder).named_parameters())
+    start = load_encoder(encoder)
+    if layers is not None:
+        select_layers(start, layers)
+    started = dict(start.named_parameters())
     for name, weight in model.encoder.named_parameters():
         weight.lerp_(started[name].to(weight), share)

@@ -14,8 +14,6 @@ from hf_xsent.objectives.registry import (
     OBJECTIVES,
     merge_objectives,
     objective_class,
-    read_objectives,
-    write_objectives,
 )
 from hf_xsent.settings.declaring import check_settings, declared, takes_names, types_of
 from hf_xsent.settings.reading import (
@@ -121,7 +119,7 @@ def _objectives(config_class: Any, stated: Any, flags: Flags, where: str) -> tup
     Return ``{"objectives": …}``, empty if neither recipe nor flags name any, and the other flags.
     """
     prefix = f"{where}: " if where else ""
-    base = write_objectives(config_class().objectives, recipe=True)
+    base = config_class.default_objectives()
     if stated is not None and not isinstance(stated, Mapping):
         raise RecipeError(f"{prefix}objectives takes a mapping such as {{translation_ranking: 1.0}}, not {stated!r}")
     for name, value in (stated or {}).items():
@@ -143,7 +141,7 @@ def _objectives(config_class: Any, stated: Any, flags: Flags, where: str) -> tup
         chosen = chosen | merge_objectives(chosen, {name: {key: value}})
     if stated is None and len(rest) == len(flags) and not settings:
         return {}, rest
-    return {_OBJECTIVES: read_objectives(chosen)}, {flag: value for flag, value in rest.items() if flag not in settings}
+    return {_OBJECTIVES: chosen}, {flag: value for flag, value in rest.items() if flag not in settings}
 
 
 def _setting_of_flag(flag: str, chosen: Mapping[str, Any], known: Iterable[str]) -> tuple[str, str]:

@@ -38,9 +38,16 @@ class DataSettings:
     dev_pairs: int = setting(
         100, "Without --dev, hold out this many training pairs of each language as dev pairs.", at_least=0
     )
+    dev_share: float | None = setting(
+        None, "Hold out at most this fraction of a language's pairs, whatever --dev_pairs.", above=0, below=1
+    )
     target_language: str = setting("en", "Language of the target side.")
     columns: list[str] | None = setting(
         None, "Source column and target column, by name or number (from 0): 0 1 or text_de text_en."
+    )
+    pivot: bool = setting(
+        False,
+        "Also train on pairs of two languages whose sentences share a target; they are sampled as one more language.",
     )
     links: list[str] | None = setting(
         None,
@@ -59,11 +66,16 @@ class DataSettings:
         at_most=1,
     )
     max_pairs: int | None = setting(None, "Read at most this many training pairs of each language.")
-    clean: bool = setting(True, "Apply the cleaning rules; false trains on every pair.")
+    max_pairs_choice: str = setting(
+        "first",
+        "Which pairs max_pairs keeps: the first, or a random choice, which is the same in every run.",
+        choices=("first", "random"),
+    )
+    clean: bool = setting(True, "Apply the cleaning rules; false applies only those that --rules states.")
     rules: list[str] | None = setting(
         None,
-        "Change cleaning rules: max_characters=200 sets a limit, copied_share=null turns that rule off; "
-        "data/cleaning/rules.py lists all rules.",
+        "Change cleaning rules: max_characters=200 sets a limit, copied_share=null turns that rule off, "
+        "exclude=FILES removes pairs that have a sentence of these test sets; data/cleaning/rules.py lists all rules.",
         named=True,
     )
     on_error: str = setting(
@@ -73,7 +85,7 @@ class DataSettings:
     features: str | None = setting(
         None,
         "Dual pivot: cache the frozen encoder's layer sums in this folder, which runs may share; without it, "
-        'OUTPUT_DIR/features. "none" disables the cache: the encoder runs in every step.',
+        'OUTPUT_DIR/features. "none" disables the cache: the encoder runs in every step, as with variant authors.',
     )
 
 
@@ -136,6 +148,19 @@ class TrainingSettings:
     )
     ddp_timeout: int = setting(
         600, "End the run with an error if a process waits this many seconds for another one.", at_least=1
+    )
+    ema_decay: float | None = setting(
+        None,
+        "After each step, averaged weights = d × averaged weights + (1 - d) × weights; this is d, such as 0.999. Dev "
+        "measurements and the saved model use the averaged weights.",
+        above=0,
+        below=1,
+    )
+    average_checkpoints: int | None = setting(
+        None,
+        "At the end, average the weights of the last N checkpoints instead of loading the best; save_total_limit must "
+        "be above N.",
+        at_least=2,
     )
     ddp_find_unused_parameters: bool | None = setting(False, "Every step uses every weight.")
     ddp_broadcast_buffers: bool | None = setting(False, "All processes hold equal queues.")

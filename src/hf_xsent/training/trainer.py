@@ -7,6 +7,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase
-from transformers.trainer_utils import IntervalStrategy, TrainOutput
+from transformers.trainer_utils import IntervalStrategy, TrainOutput, get_last_checkpoint
 
 from hf_xsent.compat import keep_freed_memory
 from hf_xsent.data.bitext import Bitext
@@ -29,6 +30,7 @@ from hf_xsent.models.encodes import SupportsEncode
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.tensors.gathering import naming_lost_processes
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_momentum_contrast
+from hf_xsent.training.averaging import MovingAverage, average_last_checkpoints
 from hf_xsent.training.callbacks import CostCounter, EndOfStep, EpochOfSampler
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.large_batch import cached_loss
@@ -78,7 +80,7 @@ class AlignmentTrainer(SavingTrainer):
         config = model.config
         collator = kwargs.pop("data_collator", None) or PairCollator(
             processing_class, config.max_length, config.embedded_languages, target_language,
-            target_texts=teacher is not None, links=config.needs.links,
+            target_texts=teacher is not None, links=config.needs.links, negatives=config.hard_negatives,
         )  # fmt: skip
         if config.needs.momentum_encoder:
             check_momentum_contrast(args)
@@ -92,6 +94,9 @@ class AlignmentTrainer(SavingTrainer):
         data: Any = (train_dataset, eval_dataset)
         super().__init__(model, args, collator, *data, processing_class, **kwargs)
         self.add_callback(EndOfStep)
+        self._average = None if args.ema_decay is None else MovingAverage(args.ema_decay)
+        if self._average is not None:
+            self.add_callback(self._average)
         self._epochs = EpochOfSampler()
         self.add_callback(self._epochs)
         if args.early_stopping_patience is not None:
@@ -108,13 +113,29 @@ class AlignmentTrainer(SavingTrainer):
         self.add_callback(self._cost)
         self._batch: Mapping[str, Any] = {}
 
-    def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
-        """Train."""
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> TrainOutput:
+        """Train; the model ends with its last, best or averaged weights, as the arguments choose."""
         if self.args.device.type == "cpu":
             keep_freed_memory()
         self._clock = time.perf_counter()
+        last = get_last_checkpoint(str(self.args.output_dir)) if resume_from_checkpoint is True else None
+        checkpoint = last or resume_from_checkpoint
+        if self._average is not None:
+            self._average.checkpoint = str(checkpoint) if checkpoint else None
         with naming_lost_processes(self.args.ddp_timeout):
-            return super().train(*args, **kwargs)
+            output = super().train(checkpoint, *args, **kwargs)
+        model = self.accelerator.unwrap_model(self.model)
+        if self._average is not None:
+            self._average.finish(model, self.state.best_model_checkpoint if self.args.load_best_model_at_end else None)
+        if self.args.average_checkpoints is not None:
+            average_last_checkpoints(model, str(self.args.output_dir), self.args.average_checkpoints)
+        return output
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Save the model; add the averaged weights to a checkpoint."""
+        super().save_model(output_dir, _internal_call)
+        if self._average is not None and self._writing and self.args.should_save:
+            self._average.save(str(output_dir))
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
@@ -158,7 +179,8 @@ class AlignmentTrainer(SavingTrainer):
         started = time.perf_counter()
         dev: Any = self.eval_dataset if eval_dataset is None else eval_dataset
         model = self.accelerator.unwrap_model(self.model)
-        with self._cost.not_counted(), self.accelerator.autocast():
+        averaged = nullcontext() if self._average is None else self._average.in_place_of(model)
+        with averaged, self._cost.not_counted(), self.accelerator.autocast():
             results = retrieval_by_language(
                 self._dev_encoder(model),
                 {language: dev.pairs(language) for language in dev.languages},

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,30 @@ def test_word_pieces_are_those_of_the_tokenizer(encoder_folders: dict[str, Path]
 def test_word_pieces_need_a_tokenizer(tokenizer: str | None, message: str) -> None:
     with pytest.raises(DataError, match=message):
         CleaningRules(min_pieces=3, tokenizer=tokenizer).pair_checker("de")
+
+
+def test_without_cleaning_only_stated_rules_apply() -> None:
+    pair = "Der Hund schläft jetzt .", "Der Hund schläft jetzt ."
+    assert CleaningRules.none().pair_checker("de")(*pair) is None
+    assert not CleaningRules.parse(None, clean=False).repeated
+    stated = CleaningRules.parse(["identical=true"], clean=False)
+    assert stated == replace(CleaningRules.none(), identical=True)
+    assert stated.pair_checker("de")(*pair) == "identical"
+
+
+@pytest.mark.parametrize(
+    ("file", "message"), [(None, "exclude names no file"), ("test.jsonl", "exclude reads plain text and TSV")]
+)
+def test_files_that_cannot_be_excluded_are_an_error(tmp_path: Path, file: str | None, message: str) -> None:
+    if file:
+        (tmp_path / file).write_text("{}", encoding="utf-8")
+    with pytest.raises(DataError, match=message):
+        CleaningRules.parse([f"exclude={tmp_path}/{file or 'none'}*"]).files()
+
+
+def test_a_folder_of_test_sets_is_read_with_its_subfolders(tmp_path: Path) -> None:
+    (tmp_path / "bucc" / "de-en").mkdir(parents=True)
+    (tmp_path / "bucc" / "de-en" / "de-en.test.de").write_text("de-000000001\tDer Hund schläft.\n", encoding="utf-8")
+    check = CleaningRules(exclude=[str(tmp_path / "bucc")]).pair_checker("de")
+    assert check("der hund  SCHLÄFT.", "The dog sleeps.") == "exclude"
+    assert check("Die Katze schläft.", "The cat sleeps.") is None

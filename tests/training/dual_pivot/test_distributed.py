@@ -34,7 +34,9 @@ def _step(model: Any, inner: DualPivotForPreTraining, batch: dict[str, torch.Ten
     """What critic and extraction learn of a batch."""
     if "adversarial" in inner.objectives:
         pairs = inner.sentence_pairs(batch)
-        Critic(inner.objectives["adversarial"], 2, 0.1).train(pairs.source, pairs.target)
+        critic = Critic(inner.objectives["adversarial"], 2, 0.1)
+        for _ in range(critic.steps):
+            critic.step(pairs.source, pairs.target)
     model(**batch).loss.backward()
     learnt = {name: one.grad.clone() for name, one in inner.named_parameters() if one.grad is not None}
     if "adversarial" in inner.objectives:

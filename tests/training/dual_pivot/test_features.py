@@ -119,7 +119,7 @@ def test_batches_hold_the_features_of_their_rows(shuffle_independently: bool, ca
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_the_critic_takes_its_steps_on_what_stays_as_it_is(steps: int) -> None:
-    parts: Any = SimpleNamespace(encoder_config=SimpleNamespace(hidden_size=4))
+    parts: Any = SimpleNamespace(linear_map=lambda width: torch.nn.Linear(4, width, bias=False))
     objective = Adversarial(Adversarial.Settings(critic_steps=steps, clip=0.5), parts)
     torch.nn.init.normal_(objective.critic.weight)
     source, target = torch.randn(2, 6, 4)
@@ -130,6 +130,8 @@ def test_the_critic_takes_its_steps_on_what_stays_as_it_is(steps: int) -> None:
         ((source @ weight.T).mean() - (target @ weight.T).mean()).backward()
         optimizer.step()
         weight.data.clamp_(-0.5, 0.5)
-    Critic(objective, steps, 0.1).train(source, target)
+    critic = Critic(objective, steps, 0.1)
+    for _ in range(critic.steps):
+        critic.step(source, target)
     torch.testing.assert_close(objective.critic.weight, weight.detach())
     assert not objective.critic.weight.requires_grad and objective.critic.weight.grad is None

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 from training_process import TORCHRUN, assert_survives_kills, begin, end, steps
 from training_run import Run
@@ -17,7 +18,7 @@ from training_run import Run
 from hf_xsent.errors import DataError, OutputError, RecipeError, TrainingError
 from hf_xsent.training import pretrain
 from hf_xsent.training.dual_pivot.features import FeatureCache
-from hf_xsent.training.dual_pivot.trainer import CRITIC_FILE, DualPivotTrainer
+from hf_xsent.training.dual_pivot.trainer import CRITIC_FILE, Critic, DualPivotTrainer
 
 Pairs = list[tuple[str, str]]
 CYCLE = {"weight": 5, "negatives": 2, "margin": 0.2}
@@ -60,6 +61,54 @@ def test_a_stopped_run_goes_on_exactly(way: dict[str, Any], run: Run) -> None:
     run.assert_goes_on_exactly(**way)
 
 
+@pytest.mark.parametrize("way", [{}, UNSUPERVISED], ids=["pairs", "no pairs"])
+def test_the_variant_of_the_authors_trains_through_the_encoder(way: dict[str, Any], run: Run) -> None:
+    run.start("--variant", "authors", **way, features=None)
+    assert not list(run.folder.rglob("features"))
+    assert {"layer_norm.weight", "layer_norm.bias", "linear_map.bias"} < {*_weights(run)}
+    recipe = yaml.safe_load((run.out / "recipe.yaml").read_text())
+    assert recipe["variant"] == "authors" and recipe["pooling"] == "mean" and recipe["dropout"] == 0.1
+    assert recipe["objectives"]["cycle" if way else "triplet_ranking"]["hinge"] is False
+    before = _weights(run)
+    pretrain.main([str(run.out / "recipe.yaml"), "--overwrite"])
+    assert all(torch.equal(weight, before[name]) for name, weight in _weights(run).items())
+
+
+def test_a_stopped_run_of_the_authors_variant_goes_on_exactly(run: Run) -> None:
+    run.assert_goes_on_exactly(**UNSUPERVISED, variant="authors", features=None)
+
+
+def test_flags_set_n_alpha_lambda_and_kappa(run: Run) -> None:
+    flags = ["--objectives", "adversarial=1", "cycle=5", "--negatives", "3", "--margin", "0.1", "--critic_steps", "4"]
+    run.start(*flags, max_steps=1, save_steps=1, eval_steps=1)
+    recipe = yaml.safe_load((run.out / "recipe.yaml").read_text())["objectives"]
+    assert [recipe["cycle"][key] for key in ("negatives", "margin", "weight")] == [3, 0.1, 5]
+    assert recipe["adversarial"]["critic_steps"] == 4
+
+
+@pytest.mark.parametrize(("paired", "expected"), [(True, 1), (False, 0)])
+def test_unpaired_rows_are_shuffled_pair_by_pair_or_each_side_alone(
+    paired: bool, expected: int, run: Run, pairs: Pairs
+) -> None:
+    trainer = run.start(**UNSUPERVISED, paired_rows=paired, features="none", max_steps=1, save_steps=1, eval_steps=1)
+    rows: Any = trainer.train_dataset
+    found = [(row["source"], row["target"]) in pairs for row in (rows[number] for number in range(len(rows)))]
+    assert (sum(found) == len(found)) == bool(expected)
+
+
+def test_each_step_of_the_critic_samples_dropout_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[torch.Tensor] = []
+    step = Critic.step
+
+    def remember(critic: Critic, source: torch.Tensor, target: torch.Tensor) -> None:
+        seen.append(source)
+        step(critic, source, target)
+
+    monkeypatch.setattr(Critic, "step", remember)
+    run.start(**UNSUPERVISED, variant="authors", features=None, max_steps=1, save_steps=1, eval_steps=1)
+    assert len(seen) == 2 and not torch.equal(*seen)
+
+
 def test_a_killed_run_goes_on_exactly(run: Run) -> None:
     assert_survives_kills(run, **UNSUPERVISED)
 
@@ -83,7 +132,7 @@ def test_the_critic_comes_back_with_its_optimizer(run: Run) -> None:
     trainer = run.start("--resume", **three_steps)
     assert isinstance(trainer, DualPivotTrainer) and trainer.critic is not None
     assert trainer.critic.optimizer.state_dict()["state"][0]["step"] == 18
-    assert not {*map(id, trainer.optimizer.param_groups[0]["params"])} & {id(trainer.critic.weight)}
+    assert not {*map(id, trainer.optimizer.param_groups[0]["params"])} & {*map(id, trainer.critic.weights.values())}
 
 
 def test_two_files_that_are_not_parallel_train(run: Run, pairs: Pairs) -> None:
@@ -136,6 +185,7 @@ def test_a_nan_loss_is_one_sentence(run: Run) -> None:
         ({"data": None, "unpaired": ["a.txt"]}, RecipeError, "takes two files, one per language, not 1"),
         ({"data": None, "unpaired": ["a.txt", "b.txt"]}, DataError, "no such file: a.txt"),
         ({"data": None, "unpaired": "THERE"}, RecipeError, "unpaired files have no translations"),
+        ({"variant": "authors"}, RecipeError, "this extraction reads each token .*: drop --features"),
         ({"pairs_per_chunk": 2}, RecipeError, "pairs_per_chunk saves no memory"),
         ({**UNSUPERVISED, "gradient_accumulation_steps": 2}, RecipeError, "drop it, and use a larger batch"),
     ],

@@ -9,9 +9,9 @@ from pathlib import Path
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.words.links import Link
 from hf_xsent.data.words.splitting import Words, split_words
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, shortened
 
-_GOLD_LINK = re.compile(r"(\d+)([-p])(\d+)", re.ASCII)
+_GOLD_LINK = re.compile(r"(\d{1,9})([-p])(\d{1,9})", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,9 @@ def load_gold_links(prefix: str | Path, first: int = 1) -> list[GoldPair]:
         found = [_GOLD_LINK.fullmatch(link) for link in gold.split()]
         links = {(int(one[1]) - first, int(one[3]) - first): one[2] for one in found if one}
         if not all(found) or any(min(link) < 0 for link in links):
-            raise DataError(f"{prefix}.gold:{number}: links must be i-j or ipj, counted from {first}, not {gold!r}")
+            raise DataError(
+                f"{prefix}.gold:{number}: links must be i-j or ipj, counted from {first}, not {shortened(gold)}"
+            )
         sure = frozenset(link for link, kind in links.items() if kind == "-")
         sides = [split_words(side.strip(), "spaces") for side in (source, target)]
         pairs.append(GoldPair(sides[0], sides[1], sure, frozenset(links)))

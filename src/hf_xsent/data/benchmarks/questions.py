@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +9,12 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.readers.compression import open_file, strip_compression
+from hf_xsent.data.readers.compression import parse_json, read_bytes, strip_compression
 from hf_xsent.data.readers.hub import hub_rows, require_hub_id
 from hf_xsent.errors import DataError
 
 MLQA_LANGUAGES = ("ar", "de", "en", "es", "hi", "vi", "zh")
+_LARGEST_FILE = 1 << 30  # bytes
 XQUAD_LANGUAGES = ("ar", "de", "el", "en", "es", "hi", "ro", "ru", "th", "tr", "vi", "zh")
 
 
@@ -123,8 +123,7 @@ def _find_sets(
 
 
 def _squad_records(path: Path) -> Iterator[dict[str, Any]]:
-    with open_file(path) as file:
-        articles = json.load(file)["data"]
+    articles = parse_json(read_bytes(path, _LARGEST_FILE))["data"]
     for article in articles:
         for paragraph in article["paragraphs"]:
             for record in paragraph["qas"]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from hf_xsent.data.readers.compression import json_lines, lines
 from hf_xsent.data.readers.hub import hub_columns, hub_configs, require_hub_id, select_names, stripped_texts
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, shortened
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,8 @@ def _sts_set(
 def _score(place: str | Path, number: int, value: Any) -> float:
     try:
         score = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         score = math.nan
     if not math.isfinite(score):
-        raise DataError(f"{place}: gold score {number} is not a finite number: {value!r}")
+        raise DataError(f"{place}: gold score {number} is not a finite number: {shortened(value)}")
     return score

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
+from hf_xsent.data.cleaning.excluding import ExcludedSentences, excluded_files
 from hf_xsent.data.languages import Language, find_language, scripts_of
 from hf_xsent.errors import DataError, RecipeError, nearest
+from hf_xsent.files import file_stamp
 from hf_xsent.settings.reading import typed
 
 if TYPE_CHECKING:
@@ -40,6 +44,8 @@ class CleaningRules:
     min_pieces: least number of word pieces of each side, counted by ``tokenizer`` without special tokens.
     max_pair_pieces: largest number of word pieces of both sides together.
     tokenizer: folder or Hub id.
+    exclude: files, folders or globs of test sets, plain text or TSV: remove pairs that have one of their sentences,
+        ignoring case and whitespace.
     """
 
     min_characters: int | None = 1
@@ -53,24 +59,38 @@ class CleaningRules:
     min_pieces: int | None = None
     max_pair_pieces: int | None = None
     tokenizer: str | None = None
+    exclude: list[str] | None = None
 
     @classmethod
-    def parse(cls, stated: Sequence[str] | None) -> Self:
+    def none(cls) -> Self:
+        """Return rules that remove nothing."""
+        off: dict[str, Any] = {one.name: False if isinstance(one.default, bool) else None for one in fields(cls)}
+        return cls(**off)
+
+    @classmethod
+    def parse(cls, stated: Sequence[str] | None, clean: bool = True) -> Self:
         """Return the default rules, changed by ``name=value`` strings; ``null`` switches a rule off.
+
+        Without ``clean``, only the stated rules apply. A rule that takes several values is stated once for each.
 
         >>> CleaningRules.parse(["max_characters=200", "copied_share=null"]).max_characters
         200
         """
         types = get_type_hints(cls)
-        changed = {}
+        changed: dict[str, Any] = {}
         for one in stated or []:
             name, equals, value = one.partition("=")
             if name not in types:
                 raise RecipeError(f"unknown cleaning rule {name!r}: use {', '.join(types)}{nearest(name, types)}")
             if not equals:
                 raise RecipeError(f"cleaning rule {name} takes a value: write {name}=VALUE")
-            changed[name] = typed(f"cleaning rule {name}", value, types[name])
-        return cls(**changed)
+            found = typed(f"cleaning rule {name}", value, types[name])
+            changed[name] = [*(changed.get(name) or []), *found] if isinstance(found, list) else found
+        return replace(cls() if clean else cls.none(), **changed)
+
+    def files(self) -> list[Path]:
+        """Return the files of sentences to exclude."""
+        return excluded_files(self.exclude or [])
 
     def pair_checker(self, language: str, target_language: str = "en") -> Callable[[str, str], str | None]:
         """Return a function that names the first rule that removes a pair, None if no rule does.
@@ -81,8 +101,13 @@ class CleaningRules:
         source_scale, target_scale = _scale(source_language), _scale(target)
         latin = "Latn" in source_language.scripts or not source_language.scripts
         broken_piece_rule = self._piece_checker()
+        excluded = (
+            _excluded_sentences(tuple((file, *file_stamp(file)) for file in self.files())) if self.exclude else ()
+        )
 
         def first_broken_rule(source: str, sentence: str) -> str | None:
+            if excluded and (source in excluded or sentence in excluded):
+                return "exclude"
             if self.identical and source.casefold() == sentence.casefold():
                 return "identical"
             lengths = len(source), len(sentence)
@@ -118,7 +143,7 @@ class CleaningRules:
         try:
             tokenizer = AutoTokenizer.from_pretrained(self.tokenizer)
         except (OSError, ValueError) as error:
-            reason = str(error).splitlines()[0]
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise DataError(
                 f"no tokenizer in {self.tokenizer}, given by the cleaning rule tokenizer: {reason}"
             ) from error
@@ -132,6 +157,11 @@ class CleaningRules:
             return None
 
         return broken_piece_rule
+
+
+@lru_cache(maxsize=1)  # the languages of a run share it
+def _excluded_sentences(stamped: tuple[tuple[Any, ...], ...]) -> ExcludedSentences:
+    return ExcludedSentences([file for file, *_ in stamped])
 
 
 def _scale(language: Language) -> int:

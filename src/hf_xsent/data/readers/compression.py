@@ -1,8 +1,9 @@
-"""Read plain and compressed files; raise an error for missing, truncated and damaged ones."""
+"""Read plain and compressed files, their lines and JSON; raise an error for missing, truncated and damaged ones."""
 
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import io
 import json
@@ -10,12 +11,18 @@ import lzma
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from hf_xsent.errors import DataError, MissingExtraError
 
-_CHUNK_BYTES = 1 << 16
+# A longer line is no sentence, and may be a decompression bomb without line ends.
+LONGEST_LINE = 1 << 24  # bytes
+_ENCODINGS = (
+    "utf-8", "utf-16", "ascii", "iso8859", "cp", "koi8", "gb", "euc", "big5", "shift", "johab", "tis", "mac",
+)  # fmt: skip
+_CHUNK_BYTES = 1 << 11  # compressed: 2 KiB of zstd are at most 64 MiB of text
 
 
 @contextmanager
@@ -26,25 +33,59 @@ def open_file(path: Path) -> Iterator[IO[bytes]]:
             yield file
     except FileNotFoundError as error:
         raise DataError(f"no such file: {path}") from error
-    except (PermissionError, IsADirectoryError) as error:
+    except OSError as error:
+        if error.filename is None:  # not raised by opening it
+            raise _unreadable(path, error) from error
         raise DataError(f"{path}: cannot be opened ({error.strerror}); give a file that you may read") from error
-    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read to its end ({error}); is the file complete?") from error
+    except (EOFError, MemoryError, lzma.LZMAError, zlib.error) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: BaseException) -> DataError:
+    return DataError(f"{path}: cannot be read to its end ({str(error) or type(error).__name__}); is the file complete?")
+
+
+def read_bytes(path: Path, limit: int) -> bytes:
+    """Read a file of at most ``limit`` bytes after decompression."""
+    with open_file(path) as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise DataError(f"{path}: more than {limit >> 20} MiB, which must be read at once; split the file")
+    return data
 
 
 def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
-    r"""Yield numbered lines without line end and BOM, and a `DataError` in place of a line that is not UTF-8.
+    r"""Yield numbered lines without line end and BOM, and a `DataError` in place of a line that is not text in UTF-8.
 
-    Only ``\n`` ends a line.
+    Only ``\n`` ends a line. Lines over ``LONGEST_LINE`` bytes are errors, so that memory is bounded.
     """
     with open_file(path) as file:
-        for number, raw in enumerate(file, start=1):
+        read_line = partial(file.readline, LONGEST_LINE + 1)
+        for number, raw in enumerate(iter(read_line, b""), start=1):
             if number == 1:
-                raw = raw.removeprefix(b"\xef\xbb\xbf")
-            try:
-                yield number, raw.decode("utf-8").rstrip("\r\n")
-            except UnicodeDecodeError:
-                yield number, DataError(f"{path}:{number}: not UTF-8; convert the file with iconv -t UTF-8")
+                check_line_ends(path, raw)
+            yield number, _decoded(f"{path}:{number}", raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw)
+            if len(raw) > LONGEST_LINE:
+                while raw and not raw.endswith(b"\n"):
+                    raw = read_line()
+
+
+def _decoded(place: str, raw: bytes) -> str | DataError:
+    if len(raw) > LONGEST_LINE:
+        return DataError(f"{place}: the line is longer than {LONGEST_LINE >> 20} MiB; is the file text?")
+    if b"\0" in raw:
+        cure = "remove them, or convert UTF-16 with iconv -f UTF-16 -t UTF-8"
+        return DataError(f"{place}: NUL characters in the line; {cure}")
+    try:
+        return raw.decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError:
+        return DataError(f"{place}: not UTF-8; convert the file with iconv -t UTF-8")
+
+
+def check_line_ends(path: Path, text: bytes) -> None:
+    r"""Raise a `DataError` if carriage returns alone end the lines of a text: it has some and no ``\n``."""
+    if b"\n" not in text and b"\r" in text.rstrip(b"\r"):
+        raise DataError(f"{path}:1: carriage returns alone end the lines; convert the file with mac2unix")
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -60,9 +101,29 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
     for number, line in lines(path):
         try:
             if line.strip():
-                yield number, json.loads(line)
+                yield number, parse_json(line)
         except ValueError as error:
             raise DataError(f"{path}:{number}: not JSON ({error}); each line must be one object") from error
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON; raise a ValueError if it is damaged or nested too deep, or if its text cannot be encoded."""
+    try:
+        content = json.loads(text)
+        if ("\\u" in text) if isinstance(text, str) else (b"\\u" in text):  # perhaps a lone surrogate
+            json.dumps(content, ensure_ascii=False).encode()
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+    return content
+
+
+def text_encoding(declared: str) -> str | None:
+    """Return Python's name of an encoding of text files, None for others of Python, such as unicode_escape."""
+    try:
+        name = codecs.lookup(declared).name
+    except (LookupError, ValueError):
+        return None
+    return name if name.startswith(_ENCODINGS) else None
 
 
 def strip_compression(name: str) -> str:
@@ -85,7 +146,7 @@ class _ZstdFile(io.RawIOBase):
             raise MissingExtraError(f'{path}: reading .zst needs zstandard: pip install "hf-xsent[zst]"') from error
         self._library = zstandard
         self._chunks = self._decompress(path)
-        self._rest = b""
+        self._rest = memoryview(b"")  # slicing a view copies nothing
 
     def readable(self) -> bool:
         return True
@@ -94,7 +155,7 @@ class _ZstdFile(io.RawIOBase):
         while not self._rest:
             if (chunk := next(self._chunks, None)) is None:
                 return 0
-            self._rest = chunk
+            self._rest = memoryview(chunk)
         count = min(len(buffer), len(self._rest))
         buffer[:count], self._rest = self._rest[:count], self._rest[count:]
         return count

@@ -6,17 +6,17 @@ a bad row. The caller raises or counts these errors.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.catalogs import read_mo, read_po
-from hf_xsent.data.readers.compression import lines_or_errors
+from hf_xsent.data.readers.compression import lines_or_errors, parse_json
 from hf_xsent.data.readers.hub import hub_errors, hub_rows
+from hf_xsent.data.readers.negatives import check_negatives, negatives_of
 from hf_xsent.data.readers.sources import BitextSource, source_files, source_format
 from hf_xsent.data.readers.tmx import read_tmx
 from hf_xsent.data.words.links import LinkLine, check_links, with_links
@@ -25,10 +25,12 @@ from hf_xsent.files import is_local
 
 logger = logging.getLogger(__name__)
 
-RawRow = tuple[int, Any, Any] | tuple[int, Any, Any, Any]  # row number, source, target, links if the format has them
-LinkedPair = tuple[str, str, str | None]  # source, target, links
+# row number, source, target; links and negatives if the format has them
+RawRow = tuple[int, Any, Any] | tuple[int, Any, Any, Any] | tuple[int, Any, Any, Any, Any]
+LinkedPair = tuple[str, str, str | None, str | None]  # source, target, links, negatives
 OnError = Literal["raise", "skip"]
 _BATCH_ROWS = 1000
+_DEEPEST_COLUMN = 8  # nested objects in a dotted name
 
 
 def read_pairs(source: BitextSource, on_error: OnError = "raise") -> Iterator[tuple[str, str]]:
@@ -52,7 +54,7 @@ def check_source(source: BitextSource, on_error: OnError = "raise") -> None:
 
 
 def read_linked_pairs(source: BitextSource) -> Iterator[LinkedPair | DataError]:
-    """Stream pairs without outer whitespace, with their word links, and a `DataError` in place of each bad row."""
+    """Stream pairs with their word links and negatives, and a `DataError` in place of each bad row."""
     source_files(source)
     rows = _READERS[source_format(source)](source)
     for row in rows if source.links is None else with_links(rows, source.links, source.path):
@@ -66,16 +68,22 @@ def read_linked_pairs(source: BitextSource) -> Iterator[LinkedPair | DataError]:
                 kind = "missing" if value is None else kind
                 yield DataError(f"{source.path}:{number}: the {side} side is {kind}; fix it or skip bad rows")
                 break
+            if "\0" in value:
+                yield DataError(f"{source.path}:{number}: the {side} side has NUL characters; remove them or the row")
+                break
         else:
             yield _with_links(source, number, (source_text.strip(), target_text.strip()), links)
 
 
 def _with_links(source: BitextSource, number: int, pair: tuple[str, str], given: list[Any]) -> LinkedPair | DataError:
-    line = given[0] if given else None
+    line, place = given[0] if given else None, f"{source.path}:{number}"
     if not isinstance(line, LinkLine):  # the links are in the row
-        line = LinkLine(f"{source.path}:{number}", line)
+        line = LinkLine(place, line)
     links = check_links(line, *pair, source.link_words)
-    return links if isinstance(links, DataError) else (*pair, links)
+    if isinstance(links, DataError):
+        return links
+    negatives = check_negatives(place, given[1] if len(given) > 1 else None)
+    return negatives if isinstance(negatives, DataError) else (*pair, links, negatives)
 
 
 def _read_tsv(source: BitextSource) -> Iterator[RawRow | DataError]:
@@ -103,6 +111,8 @@ def _read_tsv(source: BitextSource) -> Iterator[RawRow | DataError]:
         first, second = cast("list[int]", columns)
         if len(cells) <= max(first, second):
             yield DataError(f"{path}:{number}: {_too_few_columns(stated, columns, len(cells))}")
+        elif "\r" in line and all("\t" in part for part in line.split("\r") if part):
+            yield DataError(f"{path}:{number}: carriage returns alone end lines here; convert the file with mac2unix")
         else:
             yield number, cells[first], cells[second]
 
@@ -141,9 +151,7 @@ def _read_jsonl(source: BitextSource) -> Iterator[RawRow | DataError]:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
-            if "\\u" in line:  # an escaped lone surrogate cannot be encoded
-                json.dumps(record, ensure_ascii=False).encode()
+            record = parse_json(line)
         except ValueError as error:
             yield DataError(f"{source.path}:{number}: not JSON ({error}); each line must be one object")
             continue
@@ -151,7 +159,8 @@ def _read_jsonl(source: BitextSource) -> Iterator[RawRow | DataError]:
             yield DataError(f"{source.path}:{number}: expected a JSON object, not {type(record).__name__}")
             continue
         columns = columns or _choose_columns(source, _record_names(record))
-        yield number, _record_value(record, columns[0]), _record_value(record, columns[1]), record.get("links")
+        sides = (_record_value(record, column) for column in columns)
+        yield (number, *sides, record.get("links"), negatives_of(record))
 
 
 def _read_parquet(source: BitextSource) -> Iterator[RawRow | DataError]:
@@ -162,20 +171,39 @@ def _read_parquet(source: BitextSource) -> Iterator[RawRow | DataError]:
         with pq.ParquetFile(source.path) as file:
             names = _choose_columns(source, [file.schema.column(number).path for number in range(len(file.schema))])
             batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=list(names))
-            records = chain.from_iterable(batch.to_pylist() for batch in batches)
+            records = (record for batch in batches for record in _records(batch))
             for number, record in enumerate(records, start=1):
-                yield number, _record_value(record, names[0]), _record_value(record, names[1])
-    except pa.ArrowInvalid as error:
-        raise DataError(f"{source.path}: not a readable Parquet file ({error}); download it again") from error
+                if isinstance(record, ValueError):
+                    yield DataError(f"{source.path}:{number}: not UTF-8 ({record}); fix the row or skip bad rows")
+                else:
+                    yield number, _record_value(record, names[0]), _record_value(record, names[1])
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+        reason = str(error) or type(error).__name__
+        raise DataError(f"{source.path}: not a readable Parquet file ({reason}); download it again") from error
+
+
+def _records(batch: Any) -> Iterator[dict[str, Any] | ValueError]:
+    """Yield the rows of a batch, and the error in place of a row with text that is not UTF-8."""
+    try:
+        yield from batch.to_pylist()
+    except UnicodeDecodeError as error:
+        if len(batch) == 1:
+            yield error
+        else:
+            for row in range(len(batch)):
+                yield from _records(batch.slice(row, 1))
 
 
 def _read_datasets(source: BitextSource) -> Iterator[RawRow | DataError]:
     columns: tuple[str, str] | None = None
-    batches = _open_dataset(source).iter(batch_size=_BATCH_ROWS)
-    rows = (dict(zip(batch, values, strict=True)) for batch in batches for values in zip(*batch.values(), strict=True))
-    for number, record in enumerate(rows, start=1):
-        columns = columns or _choose_columns(source, _record_names(record))
-        yield number, _record_value(record, columns[0]), _record_value(record, columns[1])
+    with hub_errors(f"{source.path}: a row of the data set cannot be read"):
+        batches = _open_dataset(source).iter(batch_size=_BATCH_ROWS)
+        rows = (
+            dict(zip(batch, values, strict=True)) for batch in batches for values in zip(*batch.values(), strict=True)
+        )
+        for number, record in enumerate(rows, start=1):
+            columns = columns or _choose_columns(source, _record_names(record))
+            yield number, _record_value(record, columns[0]), _record_value(record, columns[1])
 
 
 def _open_dataset(source: BitextSource) -> Any:
@@ -228,7 +256,8 @@ def _record_names(record: dict[str, Any], prefix: str = "") -> list[str]:
     """List the keys of a record, nested ones with dots."""
     names: list[str] = []
     for key, value in record.items():
-        names += _record_names(value, f"{prefix}{key}.") if isinstance(value, dict) else [prefix + key]
+        nested = isinstance(value, dict) and prefix.count(".") < _DEEPEST_COLUMN
+        names += _record_names(value, f"{prefix}{key}.") if nested else [prefix + key]
     return names
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from os import PathLike, fspath
 from typing import Any
 
-from hf_xsent.errors import DataError, nearest
+from hf_xsent.errors import DataError, HfXsentError, nearest, shortened
 from hf_xsent.files import is_hub_id
 
 
@@ -48,9 +48,11 @@ def hub_rows(source: str, split: str, streaming: bool = False) -> Any:
 
 @contextmanager
 def hub_errors(message: str) -> Iterator[None]:
-    """Turn every exception into a `DataError` with ``message`` and the exception's first line."""
+    """Turn every exception but ours into a `DataError` with ``message`` and the exception's first line."""
     try:
         yield
+    except HfXsentError:
+        raise
     except Exception as error:  # network, access and naming errors of several libraries
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise DataError(f"{message} ({reason})") from error
@@ -69,5 +71,5 @@ def stripped_texts(place: str, values: Sequence[Any]) -> list[str]:
     """Strip sentences of outer whitespace; raise a `DataError` if one is not a string."""
     for number, value in enumerate(values, start=1):
         if not isinstance(value, str):
-            raise DataError(f"{place}: sentence {number} is not text but {value!r}; fix or remove the record")
+            raise DataError(f"{place}: sentence {number} is not text but {shortened(value)}; fix or remove the record")
     return [value.strip() for value in values]

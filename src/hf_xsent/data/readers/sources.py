@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
+from os.path import exists, isdir, isfile, islink  # unlike Path's, they do not raise for names that are too long
 from pathlib import Path
 
 from hf_xsent.data.languages import find_language
@@ -57,11 +58,11 @@ def source_format(source: BitextSource) -> str:
                             f"{nearest(source.format, FORMATS)}")  # fmt: skip
         return source.format
     path = Path(source.path)
-    if path.is_dir():
+    if isdir(path):
         return "datasets"
     if "," in source.path:
         return "moses"
-    if path.is_file():
+    if isfile(path):
         suffix = Path(strip_compression(path.name)).suffix.lower()
         if suffix not in _SUFFIX_FORMATS:
             raise DataError(f"{path}: unknown format; rename the file or state its format, one of {', '.join(FORMATS)}")
@@ -109,19 +110,23 @@ def source_files(source: BitextSource) -> list[Path]:
         files = list(pair)
     elif kind == "datasets" and not is_local(source.path):
         return []
-    elif Path(source.path).is_dir():
+    elif isdir(source.path):
         return sorted(path for path in Path(source.path).rglob("*") if path.is_file())
     else:
         files = [Path(source.path)]
     for path in files:
-        if not path.is_file():
+        if not isfile(path):
             raise DataError(f"no such file: {path}{_nearest_file(path)}")
     return files
 
 
 def _nearest_file(path: Path) -> str:
     """Suggest a similar file name of the same folder for a missing file."""
-    if not path.parent.is_dir():
+    if islink(path):
+        return "; it is a symbolic link that leads to no file"
+    if exists(path):
+        return "; it is not a regular file: write it to one first"
+    if not isdir(path.parent):
         return f"; the folder {path.parent} does not exist either"
     return nearest(path.name, (other.name for other in path.parent.iterdir()))
 
@@ -161,7 +166,7 @@ def resolve_sources(
             raise DataError(f"{language!r} needs one file of links per file of pairs: got {len(paths)} ({paths[0]}) "
                             f"for {len(sources)}; give both the same language code")  # fmt: skip
         for path in paths:
-            if not Path(path).is_file():
+            if not isfile(path):
                 raise DataError(f"no such file: {path}{_nearest_file(Path(path))}")
         resolved[language] = [
             replace(source, links=path, link_words=link_words) for source, path in zip(sources, paths, strict=True)
@@ -194,7 +199,7 @@ def _expand(path: str, template: BitextSource) -> Iterable[BitextSource]:
         yield from _expand_languages(path, template)
         return
     path = path.replace("{language}", template.language)
-    if not re.search(r"[*?\[]", path) or Path(path).exists():
+    if not re.search(r"[*?\[]", path) or exists(path):
         yield replace(template, path=path)
         return
     matches = sorted(glob.glob(path, recursive=True))

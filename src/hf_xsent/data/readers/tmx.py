@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from xml.parsers import expat
 
 from hf_xsent.data.languages import find_language
-from hf_xsent.data.readers.compression import open_file
+from hf_xsent.data.readers.compression import LONGEST_LINE, open_file, text_encoding
 from hf_xsent.data.readers.sources import BitextSource
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, shortened
 
 _CHUNK_BYTES = 1 << 16
+_LONGEST_CODE = 40
 # Elements inside a segment whose content is formatting codes, not words.
 _CODE_ELEMENTS = frozenset(("bpt", "ept", "ph", "it", "ut"))
 
@@ -26,19 +28,32 @@ def read_tmx(source: BitextSource) -> Iterator[tuple[int, str, str]]:
         raise DataError(f"{source.path}:{parser.CurrentLineNumber}: the file declares XML entities, which may expand "
                         "without limit; replace them with their text")  # fmt: skip
 
+    def check_encoding(_: str, encoding: str | None, __: int) -> None:
+        if encoding is not None and text_encoding(encoding) is None:
+            raise ValueError(f"{shortened(encoding)} is no encoding of text")
+
     parser.EntityDeclHandler = refuse_entity
+    parser.XmlDeclHandler = check_encoding
     parser.StartElementHandler = lambda tag, attributes: units.start(tag, attributes, parser.CurrentLineNumber)
     parser.EndElementHandler = units.end
     parser.CharacterDataHandler = units.text
+    size = 0
     with open_file(Path(source.path)) as file:
         try:
             while chunk := file.read(_CHUNK_BYTES):
                 parser.Parse(chunk, False)
                 yield from units.take()
+                size += len(chunk)
+                if max(size - parser.CurrentByteIndex, units.size) > LONGEST_LINE:
+                    raise DataError(f"{source.path}:{parser.CurrentLineNumber}: a tag or translation unit is longer "
+                                    f"than {LONGEST_LINE >> 20} MiB; is the file complete?")  # fmt: skip
             parser.Parse(b"", True)
         except expat.ExpatError as error:
             place = f"{source.path}:{error.lineno}"
             raise DataError(f"{place}: not well-formed XML ({expat.ErrorString(error.code)}); fix the file") from error
+        except (LookupError, ValueError) as error:  # of Python's codecs
+            raise DataError(f"{source.path}:1: the encoding that the file declares is not supported ({error}); convert "
+                            "the file to UTF-8 and declare that") from error  # fmt: skip
     yield from units.take()
 
 
@@ -50,6 +65,7 @@ class _Units:
         self.complete: list[tuple[int, str, str]] = []
         self.segments: dict[str, str] = {}
         self.line = 0
+        self.size = 0  # characters of the unit
         self.variant = ""
         self.segment: list[str] | None = None
         self.code_depth = 0
@@ -61,9 +77,10 @@ class _Units:
 
     def start(self, tag: str, attributes: dict[str, str], line: int) -> None:
         if tag == "tu":
-            self.segments, self.line = {}, line
+            self.segments, self.line, self.size = {}, line, 0
         elif tag == "tuv":
             self.variant = attributes.get("xml:lang") or attributes.get("lang") or ""
+            self.size += len(self.variant)
         elif tag == "seg":
             self.segment = []
         elif tag in _CODE_ELEMENTS:
@@ -72,6 +89,7 @@ class _Units:
     def text(self, data: str) -> None:
         if self.segment is not None and not self.code_depth:
             self.segment.append(data)
+            self.size += len(data)
 
     def end(self, tag: str) -> None:
         if tag == "seg" and self.segment is not None:
@@ -98,7 +116,10 @@ class _Units:
         return next((variant for variant in variants if wanted in ("und", _code(variant))), None)
 
 
+@lru_cache(maxsize=4096)
 def _code(variant: str) -> str | None:
+    if len(variant) > _LONGEST_CODE:
+        return None
     try:
         return find_language(variant).code
     except DataError:

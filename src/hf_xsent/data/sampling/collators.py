@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +24,8 @@ class PairCollator:
 
     languages: languages that have an embedding; the batch has ``language_ids`` of all sources, then of all targets.
     target_texts: the batch has the targets as text, for a teacher.
+    negatives: number of mined negatives per pair, by side; the batch has the tokens of ``source_negative_`` and
+        ``target_negative_`` sentences, and the row of the pair that each belongs to.
     links: the batch has the unit of each token (``source_words``, ``target_words``; see `word_units`) and ``links``
         between units, padded with -1.
     """
@@ -34,6 +36,7 @@ class PairCollator:
     target_language: str = "en"
     target_texts: bool = False
     links: bool = False
+    negatives: Mapping[str, int] = field(default_factory=dict)
 
     def __call__(self, examples: Sequence[Pair]) -> dict[str, Any]:
         """Return one batch."""
@@ -59,11 +62,25 @@ class PairCollator:
             padded = [[*row, *[(-1, -1)] * (longest - len(row))] for row in rows]
             batch["links"] = torch.tensor(padded).view(len(rows), longest, 2)
         if self.languages:
-            names = [example["language"] for example in examples] + [self.target_language] * len(examples)
+            names = [example["language"] for example in examples]
+            names += [example.get("target_language", self.target_language) for example in examples]
             batch["language_ids"] = torch.tensor([self._language_id(name) for name in names])
+        for side, count in self.negatives.items():
+            batch |= self._negatives(examples, side, count)
         if self.target_texts:
             batch["target_texts"] = [example["target"] for example in examples]
         return batch
+
+    def _negatives(self, examples: Sequence[Pair], side: str, count: int) -> dict[str, torch.Tensor]:
+        """Tokenize the first ``count`` negatives of each pair; a pair may have fewer."""
+        found = [(row, one) for row, pair in enumerate(examples) for one in pair.get(f"{side}_negatives", ())[:count]]
+        prefix, rows = f"{side}_negative_", torch.tensor([row for row, _ in found], dtype=torch.long)
+        if not found:
+            nothing = torch.zeros(0, 1, dtype=torch.long)
+            return {f"{prefix}input_ids": nothing, f"{prefix}attention_mask": nothing, f"{prefix}rows": rows}
+        texts = [one for _, one in found]
+        encoded = self.tokenizer(texts, max_length=self.max_length, truncation=True, padding=True, return_tensors="pt")
+        return {f"{prefix}{what}": encoded[what] for what in ("input_ids", "attention_mask")} | {f"{prefix}rows": rows}
 
     def _language_id(self, language: str) -> int:
         if self.languages is None or language not in self.languages:

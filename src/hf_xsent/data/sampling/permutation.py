@@ -45,6 +45,11 @@ class Permutation:
         return (left << self._right_bits) | right
 
 
+def shuffle_key(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Return keys that sort these numbers in pseudo-random order."""
+    return _mix(numbers + np.uint64(0x9E3779B97F4A7C15))
+
+
 def _mix(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Hash 64-bit numbers with the finaliser of SplitMix64."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

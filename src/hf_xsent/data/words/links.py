@@ -5,20 +5,19 @@ A link is a source and a target position, counted from 0. Stored links are betwe
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.readers.compression import is_jsonl, lines
+from hf_xsent.data.readers.compression import is_jsonl, lines, parse_json
 from hf_xsent.data.words.splitting import split_words, words_of_pieces
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, shortened
 
 Link = tuple[int, int]
 
-_LINKS = re.compile(r"\s*(\d+-\d+(\s+\d+-\d+)*)?\s*", re.ASCII)
+_LINKS = re.compile(r"(\d{1,9}-\d{1,9}(\s+\d{1,9}-\d{1,9})*)?", re.ASCII)
 
 
 def parse_links(text: str) -> list[Link]:
@@ -57,12 +56,12 @@ def check_links(line: LinkLine, source: str, target: str, splitter: str = "scrip
     """
     if line.links is None:
         return None
-    if not isinstance(line.links, str) or not _LINKS.fullmatch(line.links):
-        return DataError(f"{line.place}: links must be written like '0-0 1-2', not {line.links!r}")
+    if not isinstance(line.links, str) or not _LINKS.fullmatch(line.links.strip()):
+        return DataError(f"{line.place}: links must be written like '0-0 1-2', not {shortened(line.links)}")
     for linked, text in ((line.source, source), (line.target, target)):
         if linked is not None and linked.strip() != text:
-            return DataError(f"{line.place}: these are the links of {linked.strip()!r}, but the pair has {text!r}; "
-                             "give the links file of these pairs")  # fmt: skip
+            return DataError(f"{line.place}: these are the links of {shortened(linked.strip())}, but the pair has "
+                             f"{shortened(text)}; give the links file of these pairs")  # fmt: skip
     links = parse_links(line.links)
     sides = [split_words(text, splitter) for text in (source, target)]
     for link in links:
@@ -83,8 +82,9 @@ def read_links(path: str | Path) -> Iterator[LinkLine]:
     for number, text in lines(path):
         place = f"{path}:{number}"
         try:
-            record = json.loads(text) if jsonl else {"links": text.strip()}
-            yield LinkLine(place, record["links"], record.get("source"), record.get("target"))
+            record = parse_json(text) if jsonl else {"links": text.strip()}
+            sides = [None if (side := record.get(name)) is None else str(side) for name in ("source", "target")]
+            yield LinkLine(place, record["links"], *sides)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(f"{place}: not a JSON object with 'links', as hf-xsent align-words writes") from error
 
@@ -97,7 +97,7 @@ def with_links(rows: Iterable[Any], path: str, pairs: str) -> Iterator[Any]:
         line = next(given, None)
         if line is None:
             raise DataError(f"{path} has {count - 1} lines but {pairs} more pairs; give one line of links per pair")
-        yield row if isinstance(row, DataError) else (*row[:3], line)
+        yield row if isinstance(row, DataError) else (*row[:3], line, *row[4:])
     if next(given, None) is not None:
         raise DataError(f"{path} has more lines than the {count} pairs of {pairs}; give one line of links per pair")
 

@@ -22,6 +22,7 @@ from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, ModelError, RecipeError
 from hf_xsent.files import check_free_space, claim, digest, lock, move_into_place
+from hf_xsent.models.batching import evaluating
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.sentence_encoder import View
@@ -29,6 +30,10 @@ from hf_xsent.models.sentence_encoder import View
 logger = logging.getLogger(__name__)
 
 DTYPES = ("float16", "float32")
+NO_FEATURES = (
+    "features hold sums over tokens, but this extraction reads each token (layer_norm, dropout of the mix, or mean "
+    "pooling): drop --features, so that the encoder runs in every step, or use variant paper"
+)
 _BLOCK = 2048  # sentences; a killed run encodes at most this many again
 
 
@@ -73,6 +78,8 @@ class FeatureCache:
     ) -> None:
         if dtype not in DTYPES:
             raise RecipeError(f"unknown dtype {dtype!r} of features: use one of {', '.join(DTYPES)}")
+        if not model.config.caches_features:
+            raise RecipeError(NO_FEATURES)
         if model.config.encoder_fingerprint is None:
             raise ModelError(
                 "the feature cache needs the encoder's fingerprint, which this model lacks: build it by from_backbone"
@@ -188,8 +195,9 @@ class CachedEncoder:
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
         """Return one embedding per sentence."""
         sums, device = self.cache.layer_sums(sentences).sums, self.model.device
-        vectors = [
-            self.model.extract(torch.from_numpy(sums[start : start + _BLOCK].copy()).to(device))
-            for start in range(0, len(sums), _BLOCK)
-        ]
+        with evaluating(self.model):
+            vectors = [
+                self.model.extract(torch.from_numpy(sums[start : start + _BLOCK].copy()).to(device))
+                for start in range(0, len(sums), _BLOCK)
+            ]
         return torch.cat(vectors).float().cpu().numpy()

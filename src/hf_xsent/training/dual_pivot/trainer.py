@@ -27,35 +27,36 @@ CRITIC_FILE = "critic_optimizer.pt"
 
 
 class Critic:
-    """The critic with its Adam optimizer: κ steps per training step, on the embeddings of that step.
+    """The critic with its Adam optimizer: κ steps per training step, on that step's sentences.
 
     Its weights are frozen for the data-parallel wrapper; this class averages their gradients over processes.
     """
 
     def __init__(self, objective: Any, steps: int, learning_rate: float) -> None:
         self.objective, self.steps = objective, steps
-        self.weight = objective.critic.weight.requires_grad_(False)
-        self.optimizer = torch.optim.Adam([self.weight], lr=learning_rate)
+        self.weights: dict[str, Tensor] = dict(objective.critic.requires_grad_(False).named_parameters())
+        self.optimizer = torch.optim.Adam(self.weights.values(), lr=learning_rate)
 
-    def train(self, source: Tensor, target: Tensor) -> None:
-        """Take κ steps of the critic on these embeddings, without gradients for the embeddings."""
-        for _ in range(self.steps):
-            weight = self.weight.detach().requires_grad_()
-            (gradient,) = torch.autograd.grad(self.objective.critic_loss(source, target, weight), weight)
+    def step(self, source: Tensor, target: Tensor) -> None:
+        """Take one step of the critic on these embeddings, without gradients for the embeddings."""
+        weights = {name: one.detach().requires_grad_() for name, one in self.weights.items()}
+        loss = self.objective.critic_loss(source, target, weights)
+        gradients = torch.autograd.grad(loss, [*weights.values()])
+        for weight, gradient in zip(self.weights.values(), gradients, strict=True):
             if process_count() > 1:
                 dist.all_reduce(gradient)
                 gradient /= process_count()
-            self.weight.grad = gradient
-            self.optimizer.step()
-            self.objective.clip_critic()
-        self.weight.grad = None
+            weight.grad = gradient
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.objective.clip_critic()
 
 
 class DualPivotTrainer(AlignmentTrainer):
     """Train the extraction on bitext or unpaired text.
 
-    If no objective needs pairs, the two sides of bitext are shuffled independently. With ``features``, each sentence
-    is encoded once, before the first step; without, the encoder runs in every step.
+    If no objective needs pairs, the two sides of bitext are shuffled independently, or pair by pair (``paired_rows``).
+    With ``features``, each sentence is encoded once, before the first step; without, the encoder runs in every step.
     """
 
     def __init__(
@@ -83,9 +84,8 @@ class DualPivotTrainer(AlignmentTrainer):
         self.features = features
         rows: Any = train_dataset
         if isinstance(train_dataset, Bitext):
-            rows = TextSides.of_bitext(
-                train_dataset, shuffle_independently=not model.config.needs.pairs, seed=args.seed
-            )
+            keeps_pairs = model.config.needs.pairs or model.config.paired_rows
+            rows = TextSides.of_bitext(train_dataset, shuffle_independently=not keeps_pairs, seed=args.seed)
         if rows is not None and model.config.needs.pairs and getattr(rows, "shuffle_independently", False):
             raise RecipeError(
                 "only the objectives adversarial and cycle train on unpaired files: give --data for others"
@@ -110,12 +110,16 @@ class DualPivotTrainer(AlignmentTrainer):
             return super().evaluate(*args, **kwargs)
 
     def training_step(self, model: torch.nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
-        """Train the critic first, then the extraction."""
+        """Train the critic first, then the extraction; each step of the critic samples dropout again."""
         if self.critic is not None:
+            model.train()
             inputs = self._prepare_inputs(inputs)
             with torch.no_grad(), self.compute_loss_context_manager():
-                pairs = self._extraction.sentence_pairs(inputs)
-            self.critic.train(pairs.source.float(), pairs.target.float())
+                inputs = self._extraction.encoded(inputs)
+            for _ in range(self.critic.steps):
+                with torch.no_grad(), self.compute_loss_context_manager():
+                    pairs = self._extraction.sentence_pairs(inputs)
+                self.critic.step(*(one.to(self._extraction.dtype) for one in (pairs.source, pairs.target)))
         return super().training_step(model, inputs, *args, **kwargs)
 
     def _dev_encoder(self, model: Any) -> SupportsEncode:

@@ -1,0 +1,53 @@
+"""Read the sentences of test sets, so that cleaning removes training pairs that have one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from glob import glob
+from pathlib import Path
+
+import numpy as np
+
+from hf_xsent.data.cleaning.repeats import hash_texts
+from hf_xsent.data.readers.compression import is_jsonl, lines
+from hf_xsent.errors import DataError
+
+
+def excluded_files(paths: Sequence[str]) -> list[Path]:
+    """Return the files that these files, folders and globs name; raise a `DataError` if one names none."""
+    found: set[Path] = set()
+    for path in paths:
+        files = {one for name in glob(path) for one in _files_in(Path(name))}
+        if not files:
+            raise DataError(f"the cleaning rule exclude names no file: {path}")
+        found |= files
+    for file in found:
+        if is_jsonl(file.name) or file.suffix == ".parquet":
+            raise DataError(f"{file}: the cleaning rule exclude reads plain text and TSV: convert the file")
+    return sorted(found)
+
+
+def _files_in(path: Path) -> Iterator[Path]:
+    return (one for one in path.rglob("*") if one.is_file()) if path.is_dir() else iter([path])
+
+
+class ExcludedSentences:
+    """Hashes of sentences, one per line or tab-separated field of the files; case and whitespace do not matter."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        hashes = {
+            hash_texts(field)
+            for file in files
+            for _, line in lines(file)
+            for field in {line, *line.split("\t")}
+            if field.strip()
+        }
+        self._hashes = np.sort(np.fromiter(hashes, np.uint64, len(hashes)))
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def __contains__(self, sentence: str) -> bool:
+        value = np.uint64(hash_texts(sentence))
+        place = int(np.searchsorted(self._hashes, value))
+        return place < len(self) and bool(self._hashes[place] == value)

@@ -1,0 +1,165 @@
+"""Pair sentences of two languages that share a translation, such as German and French with the same English side."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hf_xsent.data.bitext import Bitext, Pair
+from hf_xsent.data.sampling.permutation import shuffle_key
+from hf_xsent.errors import DataError
+from hf_xsent.files import digest, lock, writing
+
+logger = logging.getLogger(__name__)
+
+PIVOT = "pivot"  # the name of these pairs among the languages to sample
+FORMAT_VERSION = 1
+_BUCKETS = 64
+_ROWS_AT_ONCE = 1 << 18
+
+Rows = npt.NDArray[np.int64]
+
+
+class PivotBitext:
+    """A bitext and the pairs through its target side, which follow its pairs as one more language to sample.
+
+    A pair through the target side has the language of its target as ``target_language``. It is stored as two rows of
+    the bitext, 16 bytes, memory-mapped.
+    """
+
+    def __init__(self, bitext: Bitext, path: Path) -> None:
+        self.bitext, self.path = bitext, path
+        self._open()
+
+    def _open(self) -> None:
+        self._pairs: Rows = np.load(self.path, mmap_mode="r")
+        self.report, self.languages = self.bitext.report, self.bitext.languages
+        self.linked, self.with_negatives = self.bitext.linked, self.bitext.with_negatives
+        self.ranges = self.bitext.ranges | {PIVOT: range(len(self.bitext), len(self))}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"bitext": self.bitext, "path": self.path}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._open()
+
+    def __len__(self) -> int:
+        return len(self.bitext) + len(self._pairs)
+
+    def __getitem__(self, index: int) -> Pair:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
+        """Return many pairs; torch's DataLoader calls this for a batch."""
+        rows = np.asarray(indices, dtype=np.int64)
+        through = rows >= len(self.bitext)
+        two = self._pairs[rows[through] - len(self.bitext)]
+        plain = iter(self.bitext.__getitems__(rows[~through].tolist()))
+        ends = zip(*(self.bitext.__getitems__(two[:, side].tolist()) for side in range(2)), strict=True)
+        return [_through(*next(ends)) if one else next(plain) for one in through.tolist()]
+
+    def side_hashes(self, rows: Rows) -> npt.NDArray[np.uint64]:
+        """Return the hashes of source and target of each row (N × 2)."""
+        found = np.empty((len(rows), 2), dtype=np.uint64)
+        through = rows >= len(self.bitext)
+        found[~through] = self.bitext.side_hashes(rows[~through])
+        for side, ends in enumerate(self._pairs[rows[through] - len(self.bitext)].T):
+            found[through, side] = self.bitext.side_hashes(ends)[:, 0]
+        return found
+
+    def sentences(self, side: str) -> Iterator[str]:
+        """Yield every sentence that may be on this side, held-out pairs included."""
+        yield from self.bitext.sentences("source")
+        if side == "target":
+            yield from self.bitext.sentences("target")
+
+
+def _through(one: Pair, other: Pair) -> Pair:
+    ends = {"language": one["language"], "target_language": other["language"]}
+    return {"source": one["source"], "target": other["source"], **ends}
+
+
+def add_pivot_pairs(bitext: Bitext, folder: Path) -> PivotBitext:
+    """Find the pairs of sentences in two languages that share a target, once, and add them to the bitext.
+
+    N sentences with one target give N pairs, in a ring of random order, so that the number of pairs is at most that of
+    the bitext. Equal sentences, and sentences of one language, are not paired. Rows are grouped in bucket files, so
+    that memory does not grow with the bitext.
+    """
+    if len(bitext.languages) < 2:
+        raise DataError(f"pivot pairs two languages through their targets, but there is only {min(bitext.languages)}")
+    names = [path.parent.name for path in bitext.files.values()]
+    path = folder / f"{PIVOT}-{digest([FORMAT_VERSION, names, bitext.selection])}.npy"
+    with lock(f"{path}.lock"):
+        if not path.is_file():
+            with writing(path) as part:
+                _write_pairs(bitext, part)
+    found = PivotBitext(bitext, path)
+    if len(found) == len(bitext):
+        raise DataError("pivot found no sentences of two languages with one target: drop it")
+    _log(bitext, np.load(path, mmap_mode="r"))
+    return found
+
+
+def _write_pairs(bitext: Bitext, part: Path) -> None:
+    buckets = [part.with_name(f"{part.name}-{number:02d}") for number in range(_BUCKETS)]
+    raw = part.with_name(f"{part.name}-pairs")
+    try:
+        with ExitStack() as stack:
+            files = [stack.enter_context(path.open("wb")) for path in buckets]
+            for start in range(0, len(bitext), _ROWS_AT_ONCE):
+                rows = np.arange(start, min(start + _ROWS_AT_ONCE, len(bitext)))
+                records = np.stack((bitext.side_hashes(rows)[:, 1], rows.astype(np.uint64)), 1)
+                numbers = (records[:, 0] >> np.uint64(58)).astype(np.int64)
+                for number in np.unique(numbers):
+                    files[number].write(records[numbers == number].tobytes())
+        with raw.open("wb") as file:
+            for path in buckets:
+                file.write(_rings(bitext, np.fromfile(path, dtype=np.uint64).reshape(-1, 2)).tobytes())
+        pairs = np.memmap(raw, dtype=np.int64, mode="r").reshape(-1, 2) if raw.stat().st_size else np.empty((0, 2), int)
+        with part.open("wb") as file:
+            np.save(file, pairs)
+    finally:
+        for path in [*buckets, raw]:
+            path.unlink(missing_ok=True)
+
+
+def _rings(bitext: Bitext, records: npt.NDArray[np.uint64]) -> Rows:
+    """Pair each row with the next of the same target hash, and the last with the first."""
+    hashes, rows = records.T
+    order = np.lexsort((shuffle_key(rows), hashes))
+    hashes, rows = hashes[order], rows[order].astype(np.int64)
+    starts = np.flatnonzero(np.diff(hashes, prepend=~hashes[:1]) != 0)
+    sizes = np.diff(starts, append=len(hashes))
+    following = np.arange(1, len(hashes) + 1)
+    ends = starts + sizes - 1
+    following[ends] = starts
+    wanted = np.ones(len(hashes), dtype=np.bool_)
+    wanted[ends[sizes <= 2]] = False  # one sentence has no pair, two have one
+    pairs = np.stack((rows, rows[following]), 1)[wanted]
+    languages = [_languages(bitext, side) for side in pairs.T]
+    sources = [bitext.side_hashes(side)[:, 0] for side in pairs.T]
+    kept = pairs[(languages[0] != languages[1]) & (sources[0] != sources[1])]
+    return np.ascontiguousarray(kept[np.argsort(shuffle_key(kept[:, 0].astype(np.uint64)), kind="stable")])
+
+
+def _languages(bitext: Bitext, rows: Rows) -> Rows:
+    """Return the number of each row's language."""
+    starts = np.array([one.start for one in bitext.ranges.values()])
+    return np.searchsorted(starts, rows, side="right") - 1
+
+
+def _log(bitext: Bitext, pairs: Rows) -> None:
+    counts = np.zeros(len(bitext.languages), dtype=np.int64)
+    for start in range(0, len(pairs), _ROWS_AT_ONCE):
+        some = _languages(bitext, pairs[start : start + _ROWS_AT_ONCE].ravel())
+        counts += np.bincount(some, minlength=len(counts))
+    each = ", ".join(f"{language} {count:,}" for language, count in zip(bitext.languages, counts, strict=True))
+    logger.info("%d pairs of two languages share a target; pairs of each language: %s", len(pairs), each)

@@ -1,0 +1,105 @@
+"""Pairs of two languages through a shared target: against a slow search, in constant memory, without leaks."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hf_xsent.data import pivot
+from hf_xsent.data.bitext import Bitext, load_bitext
+from hf_xsent.data.pivot import PIVOT, PivotBitext, add_pivot_pairs
+from hf_xsent.data.sampling.distinct import DistinctSampler
+from hf_xsent.errors import DataError
+
+COUNTS = {"de": 60, "fr": 40, "sw": 30}
+
+
+@pytest.fixture
+def bitext(tmp_path: Path) -> Bitext:
+    """Sentence i of each language translates English i; some languages repeat a target, some sentences are equal."""
+    data = {}
+    for language, count in COUNTS.items():
+        rows = [(f"{language} {i}", f"English {i}") for i in range(count)]
+        rows += [(f"{language} again {i}", f"english  {i}") for i in range(0, 20, 5)] + [("OK", "Fine")]
+        data[language] = tmp_path / f"{language}.tsv"
+        data[language].write_text("".join(f"{source}\t{target}\n" for source, target in rows))
+    return load_bitext(data, cleaning=None, cache_dir=tmp_path / "cache")
+
+
+def _through(found: PivotBitext) -> list[dict[str, Any]]:
+    return [found[row] for row in found.ranges[PIVOT]]
+
+
+def test_pairs_share_a_target_and_link_each_sentence_at_most_twice(bitext: Bitext, tmp_path: Path) -> None:
+    found = add_pivot_pairs(bitext, tmp_path)
+    target = {pair["source"]: " ".join(pair["target"].casefold().split()) for pair in bitext}
+    uses: dict[str, int] = {}
+    for pair in _through(found):
+        assert pair["language"] != pair["target_language"] and pair["source"] != pair["target"]
+        assert target[pair["source"]] == target[pair["target"]]
+        for side, language in (("source", "language"), ("target", "target_language")):
+            assert pair[side].startswith(pair[language])
+            uses[pair[side]] = uses.get(pair[side], 0) + 1
+    assert max(uses.values()) <= 2
+    shared = {f"english {number}" for number in range(40)}  # by German and French
+    wanted = {source for source, english in target.items() if english in shared}
+    assert len(wanted - {*uses}) <= 4  # next to sentences of their own language on both sides of the ring
+    assert len(found) == len(bitext) + len(_through(found))
+    assert [found[row] for row in range(len(bitext))] == [*bitext]
+    assert found.__getitems__([len(bitext), 3]) == [found[len(bitext)], bitext[3]]
+
+
+def test_the_ring_of_a_target_has_as_many_pairs_as_sentences(tmp_path: Path) -> None:
+    data = {}
+    for language in ("de", "fr", "sw", "tr", "ru"):
+        data[language] = tmp_path / f"{language}.tsv"
+        data[language].write_text(f"{language}\tHello\n" + (f"{language} 2\tTwo\n" if language in ("de", "fr") else ""))
+    pairs = _through(add_pivot_pairs(load_bitext(data, cleaning=None, cache_dir=tmp_path / "cache"), tmp_path))
+    assert sorted(pair["source"] for pair in pairs if " " not in pair["source"]) == sorted(data)
+    assert sum(" " in pair["source"] for pair in pairs) == 1
+
+
+def test_blocks_change_nothing_and_the_search_is_done_once(
+    bitext: Bitext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once = _through(add_pivot_pairs(bitext, tmp_path / "one"))
+    monkeypatch.setattr(pivot, "_ROWS_AT_ONCE", 7)
+    assert _through(add_pivot_pairs(bitext, tmp_path / "two")) == once
+    monkeypatch.setattr(pivot, "_write_pairs", None)
+    assert _through(add_pivot_pairs(bitext, tmp_path / "two")) == once
+    assert not [path for path in (tmp_path / "two").iterdir() if path.suffix not in (".npy", ".lock")]
+
+
+def test_no_held_out_sentence_is_paired(bitext: Bitext, tmp_path: Path) -> None:
+    train, dev = bitext.train_dev_split(5)
+    found = add_pivot_pairs(train, tmp_path)
+    held_out = {pair["source"] for pair in dev}
+    assert not held_out & {pair[side] for pair in _through(found) for side in ("source", "target")}
+    assert len(_through(found)) < len(_through(add_pivot_pairs(bitext, tmp_path)))
+
+
+def test_pickled_pairs_and_hashes_are_the_same(bitext: Bitext, tmp_path: Path) -> None:
+    found = add_pivot_pairs(bitext, tmp_path)
+    assert _through(pickle.loads(pickle.dumps(found))) == _through(found)
+    rows = np.array(random.Random(0).sample(range(len(found)), 40))
+    of_sources = bitext.side_hashes(np.arange(len(bitext)))[:, 0]
+    ends = {pair["source"]: one for pair, one in zip(bitext, of_sources, strict=True)}
+    for row, hashes in zip(rows.tolist(), found.side_hashes(rows), strict=True):
+        assert hashes[0] == ends[found[row]["source"]]
+        assert row < len(bitext) or hashes[1] == ends[found[row]["target"]]
+    rows_drawn = list(DistinctSampler(found.ranges, found.side_hashes, 8, 0.5))
+    assert sum(row >= len(bitext) for row in rows_drawn) > 10
+
+
+def test_one_language_has_no_pivot_pairs(tmp_path: Path) -> None:
+    (tmp_path / "de.tsv").write_text("Hund\tdog\n")
+    (tmp_path / "fr.tsv").write_text("chat\tcat\n")
+    for data, reason in (({"de": "de"}, "only de"), ({"de": "de", "fr": "fr"}, "found no sentences of two languages")):
+        files = {language: tmp_path / f"{name}.tsv" for language, name in data.items()}
+        with pytest.raises(DataError, match=reason):
+            add_pivot_pairs(load_bitext(files, cleaning=None, cache_dir=tmp_path / "cache"), tmp_path)

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from hf_xsent.errors import DataError, HfXsentError, nearest, shortened
+
+
+@pytest.mark.parametrize("text", ["a\nb", "\x1b[31mred", "a\u2028b", "\ud800", "x" * 10_000_000, "\n" * 100_000])
+def test_messages_are_one_short_line_that_can_be_written(text: str) -> None:
+    message = str(DataError(f"file.tsv:7: {text}; fix the file"))
+    assert len(message) <= 610 and message.isprintable()
+    assert message.startswith("file.tsv:7: ") and message.endswith("; fix the file")
+    message.encode()
+
+
+def test_errors_survive_another_process() -> None:
+    error = pickle.loads(pickle.dumps(DataError("a: b")))
+    assert type(error) is DataError and str(error) == "a: b"
+    assert str(HfXsentError()) == ""
+
+
+def test_long_values_and_names_are_shortened() -> None:
+    assert shortened("x" * 10**7) == "'" + "x" * 99 + "…"
+    assert nearest("y" * 10**6, ["y" * 10**6, "yy"]) == ""
