@@ -37,6 +37,9 @@ test-extras: $(COMPILED)/installed ## the tests of rarer extras (DeepSpeed, eflo
 test-openers: $(VENV)/installed-dev $(OPENERS)/installed ## exports in environments that have transformers or sentence-transformers alone
 	HF_XSENT_OPENERS=$(abspath $(OPENERS)) $(VENV)/bin/python -m pytest tests/publishing/test_other_environments.py $(PYTEST_ARGS)
 
+attack: $(VENV)/installed-dev ## random inputs, kills and damage, 15 minutes (SEED=7 repeats an attack; ARGS="--kills 20")
+	$(VENV)/bin/python -m tests.attack $(if $(SEED),--seed $(SEED)) $(ARGS)
+
 lint: $(VENV)/installed-dev ## ruff and mypy, changing nothing
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -91,4 +94,4 @@ $(PYTHON) -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))'
 echo "hf-xsent needs Python 3.10 or newer with venv, and '$(PYTHON)' is not that: name another, as in 'make PYTHON=python3.12'." >&2; exit 1; }
 endef
 
-.PHONY: help quickstart test test-minimum test-extras test-openers lint fix clean
+.PHONY: help quickstart attack test test-minimum test-extras test-openers lint fix clean

@@ -92,8 +92,7 @@ def _characters() -> list[str]:
     return sorted(set("".join(_words())) | set(latin))
 
 
-@pytest.fixture(scope="session")
-def wordpiece_tokenizer() -> PreTrainedTokenizerFast:
+def make_wordpiece_tokenizer() -> PreTrainedTokenizerFast:
     """BERT's kind: [CLS] sentence [SEP], [PAD] is 0; whole words where known, else characters."""
     from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors
     from tokenizers.models import WordPiece
@@ -124,8 +123,7 @@ def wordpiece_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-@pytest.fixture(scope="session")
-def unigram_tokenizer() -> PreTrainedTokenizerFast:
+def make_unigram_tokenizer() -> PreTrainedTokenizerFast:
     """XLM-R's kind: <s> sentence </s>, <pad> is 1, words carry a leading ▁; no token types."""
     from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers, processors
     from tokenizers.models import Unigram
@@ -162,6 +160,18 @@ def unigram_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
+@pytest.fixture(scope="session")
+def wordpiece_tokenizer() -> PreTrainedTokenizerFast:
+    """BERT's kind."""
+    return make_wordpiece_tokenizer()
+
+
+@pytest.fixture(scope="session")
+def unigram_tokenizer() -> PreTrainedTokenizerFast:
+    """XLM-R's kind."""
+    return make_unigram_tokenizer()
+
+
 # Encoders. Weights are drawn wide (initializer_range 0.08), so that different sentences get clearly different vectors.
 
 _SHAPE = {
@@ -173,14 +183,14 @@ _SHAPE = {
 }
 
 
-def _bert(tokenizer: PreTrainedTokenizerFast, mlm: bool) -> PreTrainedModel:
+def bert_encoder(tokenizer: PreTrainedTokenizerFast, mlm: bool) -> PreTrainedModel:
     from transformers import BertConfig, BertForMaskedLM, BertModel
 
     config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=256, **_SHAPE)
     return BertForMaskedLM(config) if mlm else BertModel(config)
 
 
-def _xlm_roberta(tokenizer: PreTrainedTokenizerFast, mlm: bool) -> PreTrainedModel:
+def xlm_roberta_encoder(tokenizer: PreTrainedTokenizerFast, mlm: bool) -> PreTrainedModel:
     from transformers import XLMRobertaConfig, XLMRobertaForMaskedLM, XLMRobertaModel
 
     config = XLMRobertaConfig(
@@ -223,8 +233,8 @@ def encoder_folders(
 ) -> dict[str, Path]:
     """Folders as the Hub has them: three families, each bare and (``…-mlm``) with its MLM head."""
     families: dict[str, tuple[Callable[..., PreTrainedModel], PreTrainedTokenizerFast]] = {
-        "bert": (_bert, wordpiece_tokenizer),
-        "xlm-roberta": (_xlm_roberta, unigram_tokenizer),
+        "bert": (bert_encoder, wordpiece_tokenizer),
+        "xlm-roberta": (xlm_roberta_encoder, unigram_tokenizer),
         "modernbert": (_modernbert, wordpiece_tokenizer),
     }
     root = tmp_path_factory.mktemp("encoders")

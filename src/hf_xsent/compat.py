@@ -135,6 +135,16 @@ def cpu_attention() -> Any:
     return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
+def default_store() -> Any:
+    """Return the key-value store through which the processes met (torch 2.6 to 2.13; no public getter).
+
+    Without it, the error for a lost process does not name the process.
+    """
+    from torch.distributed.distributed_c10d import _get_default_store
+
+    return _get_default_store()
+
+
 # transformers
 
 

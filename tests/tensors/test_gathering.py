@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+
 import pytest
 import torch
-from processes import answers_of
+import torch.distributed as dist
+from processes import answers_of, start
 from torch import Tensor
 
-from hf_xsent.tensors.gathering import gather_rows, mean_over_processes, process_count, sum_over_processes
+from hf_xsent.errors import TrainingError
+from hf_xsent.tensors.gathering import (
+    gather_rows,
+    mean_over_processes,
+    naming_lost_processes,
+    process_count,
+    sum_over_processes,
+)
 
 SIZES = [3, 1]  # processes may hold different numbers of rows
 ROWS = torch.arange(8, dtype=torch.float64).view(4, 2)
@@ -44,3 +57,35 @@ def test_one_process_gathers_its_own_rows() -> None:
 @pytest.mark.parametrize(("count", "mean"), [(4, 1.5), (1, 6.0), (0, 6.0)])
 def test_a_mean_over_no_rows_stays_finite(count: int, mean: float) -> None:
     assert mean_over_processes(torch.tensor(6.0), torch.tensor(count)).item() == mean
+
+
+def _lose(rank: int, folder: str, ends: bool) -> None:
+    """Leave rank 1 out of a collective operation; the others write what they are told."""
+    seconds = 2
+    meeting = {"init_method": f"file://{folder}/meeting", "rank": rank, "world_size": 3}
+    dist.init_process_group("gloo", timeout=timedelta(seconds=seconds), **meeting)
+    dist.barrier()
+    if rank == 1:
+        while not ends and len(list(Path(folder).glob("*.txt"))) < 2:
+            time.sleep(0.1)
+        os._exit(0)
+    try:
+        with naming_lost_processes(seconds):
+            gather_rows(torch.ones(2, 2))
+    except TrainingError as error:
+        (Path(folder) / f"{rank}.txt").write_text(str(error))
+    os._exit(0)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_an_error_names_the_process_that_the_others_wait_for(tmp_path: Path, ends: bool) -> None:
+    start(3, _lose, str(tmp_path), ends)
+    for rank in (0, 2):
+        said = (tmp_path / f"{rank}.txt").read_text()
+        assert said.startswith(f"rank {rank} of 3: rank 1 ended, or joined no"), said
+        assert "2 seconds (ddp_timeout)" in said and "--resume" in said
+
+
+def test_errors_of_one_process_pass_unchanged() -> None:
+    with pytest.raises(RuntimeError, match="gloo"), naming_lost_processes(1):
+        raise RuntimeError("gloo: closed by peer")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from accelerate.state import DistributedType, GradientState
-from processes import answers_of
+from processes import answers_of, caching_trainer
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoTokenizer
@@ -90,26 +87,9 @@ def _gradients(rank: int, world: int, folder: str, pairs: Pairs) -> dict[str, Te
         gradients[f"{mix}, accumulated"] = _gradient(model)
         model.zero_grad()
 
-        cached_loss(_trainer(), parallel, _batch(folder, own), 2).loss.backward()
+        cached_loss(caching_trainer(), parallel, _batch(folder, own), 2).loss.backward()
         gradients[f"{mix}, cached"] = _gradient(model)
     return gradients
-
-
-def _trainer() -> Any:
-    """What gradient caching needs of a Trainer; accelerate knows processes only where a launcher started them."""
-    accelerator = SimpleNamespace(
-        unwrap_model=lambda model: model.module,
-        no_sync=lambda model: model.no_sync(),
-        autocast=nullcontext,
-        backward=lambda loss: loss.backward(),
-        gradient_state=GradientState(),
-        sync_gradients=True,
-        distributed_type=DistributedType.MULTI_CPU,
-    )
-    device = torch.device("cpu")
-    return SimpleNamespace(
-        accelerator=accelerator, args=SimpleNamespace(device=device), current_gradient_accumulation_steps=1
-    )
 
 
 def _assert_equal(name: str, gradient: Tensor, theirs: Tensor) -> None:

@@ -32,6 +32,7 @@ from hf_xsent.cli import (
 )
 from hf_xsent.errors import HfXsentError, shortened
 from hf_xsent.files import failure_of_disk
+from hf_xsent.settings.secrets import refuse_secret_arguments
 
 COMMANDS: tuple[ModuleType, ...] = (quickstart, pretrain, align_words, finetune, evaluate, analyse, cost, compare)
 COMMANDS += (mine, mine_negatives, align_documents, score, export, trim_vocab, onnx, card, publish)
@@ -77,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        refuse_secret_arguments(arguments)
         if arguments and arguments[0] in TRAINING and not {"-h", "--help"} & set(arguments):
             TRAINING[arguments[0]].run(arguments[1:])
         else:

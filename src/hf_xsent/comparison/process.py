@@ -22,7 +22,7 @@ from hf_xsent.comparison.tasks import read_task
 from hf_xsent.errors import HfXsentError
 from hf_xsent.evaluation.report import versions
 from hf_xsent.evaluation.runner import describe
-from hf_xsent.files import lock, write_json, writing
+from hf_xsent.files import lock, write_json, write_text, writing
 from hf_xsent.logs import quiet_logs
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -56,7 +56,7 @@ def train(run: Run) -> None:
     """Run ``hf-xsent pretrain --resume`` with the run's recipe, and delete its checkpoints at the end."""
     recipe = run.folder / "recipe.yaml"
     settings = {"model": run.model, "pooling": run.pooling, "seed": run.seed, "output_dir": str(run.training)}
-    recipe.write_text(yaml.safe_dump(run.recipe | settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    write_text(recipe, yaml.safe_dump(run.recipe | settings, sort_keys=False, allow_unicode=True))
     pretrain([str(recipe), "--resume"])
     for checkpoint in run.training.glob("checkpoint-*"):
         shutil.rmtree(checkpoint)

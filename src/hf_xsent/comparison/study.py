@@ -11,6 +11,7 @@ from hf_xsent.comparison.tasks import check_tasks
 from hf_xsent.errors import RecipeError, shortened
 from hf_xsent.objectives.registry import merge_objectives
 from hf_xsent.settings.reading import check_known, parse_yaml, read_mapping
+from hf_xsent.settings.secrets import refuse_secrets
 from hf_xsent.tensors.packing import POOLINGS
 from hf_xsent.training.reading import recipe_keys
 
@@ -74,6 +75,7 @@ def read_study(path: str | Path, changes: Sequence[str] = ()) -> Study:
     content = read_mapping(path, "study")
     for change in changes:
         _change(content, change)
+    refuse_secrets(content, f"{path}: ")  # such as --set settings={hub_token: …}
     try:
         return _study(content, path)
     except RecipeError as error:
@@ -84,6 +86,7 @@ def _change(content: dict[str, Any], change: str) -> None:
     key, equals, value = change.partition("=")
     if not equals:
         raise RecipeError(f"--set takes key=value, such as budget.steps=100, not {change!r}")
+    refuse_secrets({key: value, key.rpartition(".")[2]: value}, "--set ")
     *above, last = key.split(".")
     place = content
     for before, part in zip(["", *above], above, strict=False):
@@ -94,7 +97,7 @@ def _change(content: dict[str, Any], change: str) -> None:
     try:
         place[last] = parse_yaml(value)
     except ValueError as error:
-        raise RecipeError(f"--set {key}: {shortened(value)} is not a YAML value") from error
+        raise RecipeError(f"--set {key}: the value is not valid YAML") from error
 
 
 def _study(content: Mapping[str, Any], path: Path) -> Study:

@@ -15,8 +15,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArgum
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
 from hf_xsent.compat import keep_freed_memory
-from hf_xsent.files import is_local
+from hf_xsent.files import is_local, write_text
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
+from hf_xsent.settings.secrets import refuse_secrets
 from hf_xsent.training.arguments import check_one_device, fitted_to_machine
 from hf_xsent.training.checkpoints import SavingTrainer
 
@@ -53,7 +54,8 @@ class FineTuningArguments(TrainingArguments):
     ddp_find_unused_parameters: bool | None = field(default=False, metadata={"help": "Every weight takes part."})
 
     def __post_init__(self) -> None:
-        """Refuse several GPUs in one process, and pin no memory without a GPU."""
+        """Refuse a Hub token and several GPUs in one process, and pin no memory without a GPU."""
+        refuse_secrets({"hub_token": self.hub_token})  # checkpoints hold the arguments
         with fitted_to_machine(self):
             super().__post_init__()
             check_one_device(self)
@@ -147,7 +149,7 @@ class FineTuner(SavingTrainer):
             text = _CARD.format(
                 metadata=data.to_yaml(), name=stated.get("model_name") or folder.name, kind=type(model).__name__
             )
-            (folder / "README.md").write_text(text, encoding="utf-8")
+            write_text(folder / "README.md", text)
 
     def measure(self, sets: Mapping[str, Sequence[Any]]) -> Scores:
         """Measure all sets in each process."""

@@ -80,6 +80,10 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
                 raise RecipeError(f"{name} trains over a frozen encoder: use method dual-pivot")
             if self.encoder_config is not None:
                 kind.check(settings, self)
+        if self.training_mlp and not self.needs.embeddings:
+            raise RecipeError(
+                "training_mlp adds a layer over sentence embeddings, which no objective of this run reads: remove it"
+            )
 
     def fit(self, corpus: Corpus, tokenizer: Any) -> Self:
         """Return the config completed by what the training data decides."""

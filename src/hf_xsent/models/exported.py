@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hf_xsent.errors import ModelError
 from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForSentenceEmbedding
-from hf_xsent.models.loading import load_encoder, model_file
+from hf_xsent.models.loading import load_encoder, loading_errors, model_file
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 
 _MIX, _MAP = "WeightedLayerPooling", "Dense"
@@ -61,7 +61,8 @@ def _open_extraction(
 
 def _tensor(name_or_path: str, module: str, name: str) -> Tensor:
     found = model_file(name_or_path, f"{module}/model.safetensors")
-    tensors = {} if found is None else load_file(found)
+    with loading_errors(name_or_path, f"readable {module}/model.safetensors"):
+        tensors = {} if found is None else load_file(found)
     if name not in tensors:
         raise ModelError(f"{name_or_path!r} has no {name} in {module}/model.safetensors: export the model again")
     return tensors[name]
@@ -69,7 +70,7 @@ def _tensor(name_or_path: str, module: str, name: str) -> Tensor:
 
 def sentence_transformer_settings(name_or_path: str) -> dict[str, Any]:
     """Return the settings of a sentence-transformers folder or Hub id; empty for a plain encoder."""
-    modules = _read_json(name_or_path, "modules.json")
+    modules = _read_json(name_or_path, "modules.json", list)
     if not modules:
         return {}
     settings: dict[str, Any] = {}
@@ -79,10 +80,12 @@ def sentence_transformer_settings(name_or_path: str) -> dict[str, Any]:
         settings |= {"prompts": prompts, "default_prompt_name": common.get("default_prompt_name")}
     prompt = prompts.get(common.get("default_prompt_name"))
     for module in modules:
-        kind = module["type"].rsplit(".", 1)[-1]
+        if not isinstance(module, Mapping) or not {"type", "path"} <= module.keys():
+            raise ModelError(f"{name_or_path!r} has a modules.json without types and paths: export the model again")
+        kind = str(module["type"]).rsplit(".", 1)[-1]
         if kind == "Pooling":
             pooling = _read_json(name_or_path, f"{module['path']}/config.json")
-            settings["pooling"] = _pooling(pooling)
+            settings["pooling"] = _pooling(name_or_path, pooling)
             if prompt and not pooling.get("include_prompt", True):
                 raise ModelError(
                     f"{name_or_path!r} pools without its prompt: open it with sentence_transformers.SentenceTransformer"
@@ -107,15 +110,20 @@ def _is_map(name_or_path: str, module: str, settings: dict[str, Any]) -> bool:
     return str(stated.get("activation_function")).endswith("Identity") and "extraction" in settings
 
 
-def _read_json(name_or_path: str, file: str) -> Any:
-    """Read a JSON file of a model folder or Hub id; return an empty mapping if it does not exist."""
-    found = model_file(name_or_path, file)
-    return {} if found is None else json.loads(found.read_text(encoding="utf-8"))
+def _read_json(name_or_path: str, file: str, kind: type = dict) -> Any:
+    """Read a JSON file of a model folder or Hub id; return an empty mapping or list if it does not exist."""
+    if (found := model_file(name_or_path, file)) is None:
+        return kind()
+    with loading_errors(name_or_path, f"readable {file}"):
+        content = json.loads(found.read_text(encoding="utf-8"))
+        if not isinstance(content, kind):
+            raise ValueError(f"it holds {type(content).__name__}, not {kind.__name__}")
+    return content
 
 
-def _pooling(config: dict[str, Any]) -> str:
+def _pooling(name_or_path: str, config: dict[str, Any]) -> str:
     """Return the pooling, from ``pooling_mode`` (version 6) or from ``pooling_mode_*`` flags (earlier versions)."""
     modes = [mode for key, mode in _POOLING_FLAGS.items() if config.get(key)] or [str(config.get("pooling_mode"))]
     if len(modes) != 1 or modes[0] not in _POOLING_FLAGS.values():
-        raise ModelError(f"this pooling is not supported: {config}")
+        raise ModelError(f"{name_or_path!r}: this pooling is not supported: {config}")
     return modes[0]

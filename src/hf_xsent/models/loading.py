@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError
-from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -23,7 +22,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from hf_xsent.errors import ModelError
+from hf_xsent.errors import HfXsentError, ModelError
 from hf_xsent.files import is_local
 from hf_xsent.models.families import family
 
@@ -102,11 +101,18 @@ def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
 
 @contextmanager
 def loading_errors(name_or_path: str, what: str) -> Iterator[None]:
-    """Convert errors of several libraries into one that says what a folder or Hub id lacks."""
+    """Convert errors of several libraries into one that says what a folder or Hub id lacks.
+
+    Damaged files raise many types: tokenizers even raises plain exceptions.
+    """
     try:
         yield
-    except (OSError, ValueError, SafetensorError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+    except HfXsentError:
+        raise
+    except Exception as error:
+        reason = (str(error).splitlines() or [""])[0]
+        if not isinstance(error, OSError | ValueError) or not reason:
+            reason = f"{type(error).__name__} {reason}".rstrip()
         if is_local(name_or_path):
             raise ModelError(f"the model folder {name_or_path!r} has no {what}: {reason}") from error
         raise ModelError(f"{name_or_path!r} is not a folder, and as a Hub id it has no {what}: {reason}") from error

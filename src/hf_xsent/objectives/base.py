@@ -144,6 +144,10 @@ class TokenObjective(Objective, ABC):
 
     The loss of a part is the sum over its tokens divided by its ``SampledTargets.count``, both summed over all
     processes; the objective's loss is the mean over its parts.
+
+    A part may be empty, such as a batch without word links. Its loss is 0, but it runs the encoder and the head as any
+    other part: each process must call the same layers and have a gradient, if zero, for each trained weight, because
+    the processes wait for each other to average them.
     """
 
     @abstractmethod

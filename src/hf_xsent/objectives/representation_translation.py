@@ -241,18 +241,18 @@ class RepresentationTranslation(TokenObjective):
             raise ModelError("the RTL head has language embeddings: pass language_ids")
         start = self.max_length if self.settings.positions == "fixed" else pairs.padded_length
         share, unnamed = self.settings.masked_share, replace(pairs, language_ids=None)
-        rows = [
-            translation_rows(pairs if several else unnamed, known, predicted, start, share)
-            for known, predicted, several in parts
-        ]
+        rows = []
+        for known, predicted, several in parts:
+            some = pairs if several else unnamed
+            if len(known):
+                rows.append(translation_rows(some, known, predicted, start, share))
+            else:  # predict nothing, so that each process runs the head equally often
+                rows.append(translation_rows(some, source[:1], target[:1], start, share=0))
         return [SampledTargets(one, torch.tensor(len(one.labels), device=source.device)) for one in rows]
 
     def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:
         """Sum the cross entropy of one direction's masked tokens (eq. 6)."""
         rows: TranslationRows = sampled.rows
-        if not len(rows.packed.lengths):  # all pairs of a small batch have the other direction
-            unused = [states.states, *([] if self.language_embeddings is None else [self.language_embeddings.weight])]
-            return torch.stack([one.sum() for one in unused]).sum() * 0
         masks = self.layers.mask_embeddings(rows.packed.with_positions(rows.own_positions))
         if self.language_embeddings is not None and rows.languages is not None:
             masks = masks + self.language_embeddings(rows.languages)

@@ -92,7 +92,10 @@ class AlignedWordPrediction(TokenObjective):
         self.head.start_from(start.masked_language_head, start.word_embeddings, None)
 
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
-        """Mask words; only sentences with a masked word are encoded again."""
+        """Mask words; only sentences with a masked word are encoded again, or one sentence if there is no such word.
+
+        So each process runs the encoder, and each weight has a gradient, also without links.
+        """
         packed, share = pairs.packed, self.settings.masked_share
         words, links = _words_and_links(pairs)
         linked, translations = links.words, links.translations
@@ -110,6 +113,7 @@ class AlignedWordPrediction(TokenObjective):
         ids[words.pieces[masked[words.word_of_piece]]] = self.mask_id
         sentences = torch.zeros_like(packed.lengths, dtype=torch.bool)
         sentences[words.sentence[linked]] = True
+        sentences[0] |= ~sentences.any()
 
         place, translation = translated_pieces(words, linked, translations)
         encoded = packed.token_mask(sentences)
@@ -126,9 +130,7 @@ class AlignedWordPrediction(TokenObjective):
     def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:
         """Sum the cross entropy of the predicted pieces of all translations, from another pass through the encoder."""
         rows: MaskedRows = sampled.rows
-        masked = states.states[:0]  # a batch without links has no gradient, but must use every weight
-        if len(rows.predicted):
-            masked = states.encode(rows.packed, rows.predicted, rows.language_ids)
+        masked = states.encode(rows.packed, rows.predicted, rows.language_ids)
         loss: Tensor = self.head(masked, rows.labels, states.word_embeddings)
         return loss
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hf_xsent.files import write_text
 from hf_xsent.pages.charts import Box, escape, overlap
 
 _SIZE, _EDGE, _HEAD = 360, 24, 18
@@ -48,7 +49,7 @@ def write_scatter(path: str | Path, panels: Sequence[Panel]) -> None:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
         f'font-size="{_FONT}"><rect width="{width}" height="{height}" fill="#fff"/>{"".join(parts)}</svg>\n'
     )
-    Path(path).write_text(picture, encoding="utf-8")
+    write_text(path, picture)
 
 
 def _panel(panel: Panel, colours: dict[str, str]) -> str:

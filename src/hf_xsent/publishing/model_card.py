@@ -14,7 +14,7 @@ import yaml
 from huggingface_hub import EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
 
 from hf_xsent.errors import ModelError, OutputError, shortened
-from hf_xsent.files import is_local
+from hf_xsent.files import is_local, write_text
 from hf_xsent.pages.html import markdown_text
 from hf_xsent.publishing.evaluation_tables import EvaluationTable
 from hf_xsent.settings.reading import parse_yaml
@@ -112,7 +112,7 @@ def render_card(facts: CardFacts, complete: bool = True) -> ModelCard:
 def write_card(folder: str | Path, facts: CardFacts) -> Path:
     """Write README.md, and the measured results to the file that the Hub's leaderboards read."""
     folder, card = Path(folder), render_card(facts)
-    (folder / "README.md").write_text(f"{card}\n" if not str(card).endswith("\n") else str(card), encoding="utf-8")
+    write_text(folder / "README.md", f"{card}\n" if not str(card).endswith("\n") else str(card))
     entries = [
         EvalResultEntry(dataset_id=one.dataset_type, task_id=table.task, value=one.metric_value, notes=table.note)
         for table in facts.tables
@@ -120,9 +120,8 @@ def write_card(folder: str | Path, facts: CardFacts) -> Path:
         for one in table.results
     ]
     if entries:
-        (folder / ".eval_results").mkdir(exist_ok=True)
         text = yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False, allow_unicode=True)
-        (folder / ".eval_results" / "hf-xsent.yaml").write_text(text, encoding="utf-8")
+        write_text(folder / ".eval_results" / "hf-xsent.yaml", text)
     return folder / "README.md"
 
 

@@ -17,6 +17,7 @@ from typing import Any, Union, cast, get_args, get_origin
 import yaml
 
 from hf_xsent.errors import RecipeError, nearest, shortened
+from hf_xsent.settings.secrets import refuse_secret_arguments, refuse_secrets
 
 _LARGEST_FILE = 1 << 18  # bytes; pyyaml reads about 100 kB per second
 _MOST_VALUES = 100_000  # of a file after its aliases are replaced
@@ -28,6 +29,7 @@ _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
 
 def split_arguments(arguments: Sequence[str]) -> tuple[str | None, dict[str, list[str]]]:
     """Split a command line into the recipe's path, if the first argument is one, and the values of each flag."""
+    refuse_secret_arguments(arguments)
     rest = list(arguments)
     path = rest.pop(0) if rest and not rest[0].startswith("-") else None
     flags: dict[str, list[str]] = {}
@@ -53,6 +55,7 @@ def read_mapping(path: str | Path, what: str = "recipe") -> dict[str, Any]:
         raise RecipeError(f"the {what} {path} is not valid YAML: {error}") from error
     if not isinstance(content, Mapping):
         raise RecipeError(f"the {what} {path} holds no settings: write lines such as 'model: xlm-roberta-base'")
+    refuse_secrets(content, f"{path}: ")
     return dict(cast(Mapping[str, Any], content))
 
 

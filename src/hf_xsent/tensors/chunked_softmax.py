@@ -103,6 +103,7 @@ def sample_vocabulary(labels: Tensor, size: int, count: int) -> tuple[Tensor, Te
     wanted = torch.zeros(size, dtype=torch.bool, device=labels.device)
     sampled = torch.rand(size, device=labels.device) < count / size
     wanted[labels] = True
+    wanted[0] |= ~(wanted | sampled).any()  # a softmax over no rows has no gradient
     rows = (wanted | sampled).nonzero().squeeze(1)
     share = torch.tensor(min(1.0, count / size), device=labels.device)
     return rows, torch.where(wanted[rows], 0.0, -share.log())

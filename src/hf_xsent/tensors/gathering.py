@@ -6,11 +6,19 @@ losses over each process's rows are those of one loss over all rows.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from hf_xsent.compat import default_store
+from hf_xsent.errors import TrainingError
+
+_ANSWER_SECONDS = 5  # waiting processes notice a lost one at nearly the same time
 
 
 def process_count() -> int:
@@ -71,3 +79,43 @@ def mean_over_processes(total: Tensor, count: Tensor) -> Tensor:
 def mean_over_rows(total: Tensor, rows: Tensor) -> Tensor:
     """Apply ``mean_over_processes`` to a total over this process's rows; the count is the number of rows of all."""
     return mean_over_processes(total, sum_over_processes(torch.tensor(len(rows), device=rows.device)))
+
+
+@contextmanager
+def naming_lost_processes(seconds: float) -> Iterator[None]:
+    """Raise an error that names the lost ranks if a collective operation fails; ``seconds`` is its time limit.
+
+    Each process whose operation failed says so in the store through which the processes met; lost ones do not. NCCL
+    does not raise errors: its watchdog logs the rank and ends the process.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if process_count() == 1 or not _is_collective(error):
+            raise
+        lost = _silent_ranks()
+        named = f"rank {', '.join(map(str, lost))}" if lost else "another rank"
+        raise TrainingError(
+            f"rank {dist.get_rank()} of {process_count()}: {named} ended, or joined no collective operation within "
+            f"{seconds:g} seconds (ddp_timeout): find its error in the log, then continue with --resume"
+        ) from error
+
+
+def _is_collective(error: RuntimeError) -> bool:
+    """Return whether an error is that of torch.distributed; gloo raises plain RuntimeErrors."""
+    text = str(error)
+    return isinstance(error, dist.DistError) or "gloo" in text or "closed by peer" in text
+
+
+def _silent_ranks() -> list[int]:
+    """Return the ranks of the processes whose collective operation did not fail too."""
+    ranks = range(process_count())
+    try:
+        store = default_store()
+        store.set(f"hf-xsent/failed/{dist.get_rank()}", "")
+        until = time.monotonic() + _ANSWER_SECONDS
+        while time.monotonic() < until and sum(store.check([f"hf-xsent/failed/{rank}"]) for rank in ranks) < len(ranks):
+            time.sleep(0.1)
+        return [rank for rank in ranks if not store.check([f"hf-xsent/failed/{rank}"])]
+    except RuntimeError:  # the store was in a process that ended; without a launcher, rank 0
+        return [0]

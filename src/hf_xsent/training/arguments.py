@@ -20,6 +20,7 @@ from transformers.integrations import is_deepspeed_available
 
 from hf_xsent.errors import MissingExtraError, RecipeError
 from hf_xsent.settings.declaring import check_settings
+from hf_xsent.settings.secrets import refuse_secrets
 from hf_xsent.training.recipe import TrainingSettings
 
 _LAUNCHED = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")  # set by launchers
@@ -32,6 +33,7 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
     def __post_init__(self) -> None:
         """Check the values; turn off the best checkpoint without dev or checkpoints, and pinned memory on a CPU."""
         check_settings(self)
+        refuse_secrets({"hub_token": self.hub_token})  # checkpoints hold the arguments
         _check_sharding(self)
         self._check_compilation()
         if self.auto_find_batch_size:

@@ -156,6 +156,9 @@ class TrainingSettings:
         at_least=0,
         below=1,
     )
+    ddp_timeout: int = setting(
+        600, "End the run with an error if a process waits this many seconds for another one.", at_least=1
+    )
     ema_decay: float | None = setting(
         None,
         "After each step, averaged weights = d × averaged weights + (1 - d) × weights; this is d, such as 0.999. Dev "

@@ -29,6 +29,7 @@ from hf_xsent.files import write_text
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.encodes import SupportsEncode
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
+from hf_xsent.tensors.gathering import naming_lost_processes
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_momentum_contrast
 from hf_xsent.training.averaging import MovingAverage, average_last_checkpoints
 from hf_xsent.training.callbacks import CostCounter, EndOfStep, StartOfEpoch
@@ -123,7 +124,8 @@ class AlignmentTrainer(SavingTrainer):
         checkpoint = last or resume_from_checkpoint
         if self._average is not None:
             self._average.checkpoint = str(checkpoint) if checkpoint else None
-        output = super().train(checkpoint, *args, **kwargs)
+        with naming_lost_processes(self.args.ddp_timeout):
+            output = super().train(checkpoint, *args, **kwargs)
         model = self.accelerator.unwrap_model(self.model)
         if self._average is not None:
             self._average.finish(model, self.state.best_model_checkpoint if self.args.load_best_model_at_end else None)

@@ -1,0 +1,115 @@
+"""Make the data and models that the attack on commands needs: tiny random models, made once per attack."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import yaml
+
+from hf_xsent.cli.main import main
+
+from ..conftest import PAIRS, bert_encoder, make_wordpiece_tokenizer
+
+RECIPE = {
+    "method": "dap",
+    "objectives": {"translation_ranking": 1, "representation_translation": {"head_layers": 1}},
+    "clean": False,
+    "dev_pairs": 4,
+    "max_length": 24,
+    "learning_rate": 1e-3,
+    "per_device_train_batch_size": 8,
+    "max_steps": 8,
+    "logging_steps": 1,
+    "eval_steps": 2,
+    "save_steps": 2,
+    "save_total_limit": 1,
+    "use_cpu": True,
+    "report_to": "none",
+}
+LABELS = ("entailment", "neutral", "contradiction")
+
+
+@dataclass(frozen=True)
+class World:
+    """The folder of inputs, which no command changes."""
+
+    folder: Path
+
+    def __truediv__(self, name: str) -> str:
+        return str(self.folder / name)
+
+    def recipe(self, **changes: object) -> dict[str, object]:
+        """Return the settings of a short training run."""
+        data = {"de": self / "de.tsv", "fr": self / "fr.tsv"}
+        return RECIPE | {"model": self / "encoder", "data": data, "output_dir": "out", "cache_dir": "cache"} | changes
+
+    def build(self) -> None:
+        """Write data and models; train and export a model. Run this in a process of its own."""
+        self.folder.mkdir(parents=True)
+        rng = random.Random(0)
+        self._write_texts(rng)
+        torch.manual_seed(0)
+        tokenizer = make_wordpiece_tokenizer()
+        bert_encoder(tokenizer, mlm=True).save_pretrained(self / "encoder")
+        tokenizer.save_pretrained(self / "encoder")
+        self._write_settings()
+        changes = {"max_steps": 2, "cache_dir": self / "cache", "output_dir": self / "trained"}
+        self._write_yaml("short.yaml", self.recipe(**changes))
+        for command in (
+            ["pretrain", self / "short.yaml"],
+            ["export", self / "trained", self / "export"],
+            ["evaluate", self / "export", "--tatoeba", self / "tatoeba", "--output", self / "results.json"],
+        ):
+            if main(command) != 0:
+                raise AssertionError(f"hf-xsent {' '.join(command)} failed")
+
+    def _write_texts(self, rng: random.Random) -> None:
+        def some() -> tuple[str, str]:
+            chosen = rng.sample(PAIRS, rng.randint(1, 3))
+            source, target = (" ".join(side) for side in zip(*chosen, strict=True))
+            return source, target
+
+        pairs = list(dict.fromkeys(some() for _ in range(600)))
+        self._write("de.tsv", "".join(f"{source}\t{target}\n" for source, target in pairs[:120]))
+        self._write("fr.tsv", "".join(f"{source}\t{target}\n" for source, target in pairs[120:200]))
+        for name, side in (("source", 0), ("target", 1)):
+            self._write(f"{name}.txt", "".join(f"{pair[side]}\n" for pair in pairs[:300]))
+            for number in range(3):
+                lines = [pair[side] for pair in pairs[number * 40 : number * 40 + 30]]
+                self._write(f"{name}/{number}.txt", "".join(f"{line}\n" for line in lines))
+        for name, side in (("deu", 0), ("eng", 1)):
+            lines = [pair[side] for pair in pairs[200:260]]
+            self._write(f"tatoeba/tatoeba.deu-eng.{name}", "".join(f"{line}\n" for line in lines))
+        for language, side in (("de", 0), ("en", 1)):
+            for kind in ("train", "test"):
+                sides = [pair[side] for pair in pairs[:40]]
+                rows = [f"{one}\t{sides[-1 - row]}\t{LABELS[row % 3]}\n" for row, one in enumerate(sides)]
+                self._write(f"xnli/{kind}-{language}.tsv", "".join(rows))
+
+    def _write_settings(self) -> None:
+        self._write_yaml("pretrain.yaml", self.recipe())
+        pivot = {"objectives": {"triplet_ranking": {"margin": 0.5}}, "method": "dual-pivot"}
+        self._write_yaml("pivot.yaml", self.recipe(**pivot))
+        keys = ("clean", "max_length", "learning_rate", "per_device_train_batch_size", "logging_steps", "use_cpu")
+        study = {
+            "model": self / "encoder",
+            "data": {"de": self / "de.tsv"},
+            "settings": {key: RECIPE[key] for key in keys} | {"dev_pairs": 0, "eval_strategy": "no", "save_steps": 1},
+            "budget": {"steps": 3},
+            "poolings": ["cls"],
+            "methods": {"none": {"train": False}, "TR": None},
+            "tasks": {"retrieval": {"data": {"de": self / "fr.tsv"}}},
+        }
+        self._write_yaml("study.yaml", study)
+
+    def _write_yaml(self, name: str, content: object) -> None:
+        self._write(name, yaml.safe_dump(json.loads(json.dumps(content))))
+
+    def _write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
