@@ -146,8 +146,8 @@ def _rings(bitext: Bitext, records: npt.NDArray[np.uint64]) -> Rows:
     pairs = np.stack((rows, rows[following]), 1)[wanted]
     languages = [_languages(bitext, side) for side in pairs.T]
     sources = [bitext.side_hashes(side)[:, 0] for side in pairs.T]
-    kept = pairs[(languages[0] != languages[1]) & (sources[0] != sources[1])]
-    return np.ascontiguousarray(kept[np.argsort(shuffle_key(kept[:, 0].astype(np.uint64)), kind="stable")])
+    chosen = pairs[(languages[0] != languages[1]) & (sources[0] != sources[1])]
+    return np.ascontiguousarray(chosen[np.argsort(shuffle_key(chosen[:, 0].astype(np.uint64)), kind="stable")])
 
 
 def _languages(bitext: Bitext, rows: Rows) -> Rows:
