@@ -71,7 +71,10 @@ def run(work: Callable[[], int | None], folder: Path, kill: Kill | None = None) 
     started = time.monotonic()
     process = os.fork()
     if process == 0:
-        _child(work, folder, log, counted, kill)
+        try:
+            _child(work, folder, log, counted, kill)
+        finally:
+            os._exit(128 + signal.SIGTERM)  # a handler raised while the child ended; it must not go on as the parent
     limit = LONGEST if kill is None or kill.seconds is None else kill.seconds
     status = _wait(process, limit)
     if status is None and limit < LONGEST:
