@@ -121,7 +121,10 @@ def test_the_markdown_has_every_table(results: dict[str, Any]):
     assert "| XLM-R + DAP | DAP (arXiv:2305.09148) |  | 92.0 | 91.3 | 92.7 |  |" in text
     assert "| DAP &lt;b&gt;&amp; | cls | 1 of 2 | 88.50 |" in text and "<b>" not in text
     assert "| TR | cls | 20 | 20.0 ± 0.0 | 16.7 ± 0.0 | 904 ± 1 |" in text
-    assert "| DAP &lt;b&gt;&amp; | cls | 1 | failed | -9 | killed by SIGKILL, perhaps out of memory (while training) |" in text
+    assert (
+        "| DAP &lt;b&gt;&amp; | cls | 1 | failed | -9 | killed by SIGKILL, perhaps out of memory (while training) |"
+        in text
+    )
 
 
 def test_the_page_is_well_formed_and_needs_no_network(results: dict[str, Any]):
