@@ -25,7 +25,16 @@ from hf_xsent.training.recipe import DataSettings
 
 ROOT = Path(__file__).parents[2]
 RECIPES = {path.stem: path for path in sorted((ROOT / "trainer_scripts/recipes").glob("*.yaml"))}
-OURS = {"tr-small", "dap-small", "rtl-head-small", "ppa-small", "wacse-small", "dual-pivot-small"}
+OURS = {
+    "tr-small",
+    "dap-small",
+    "rtl-head-small",
+    "ppa-small",
+    "wacse-small",
+    "dual-pivot-small",
+    "student-small",
+    "xsent-small",
+}
 PAPERS = sorted({*RECIPES} - OURS)
 SOURCES = ("text", "table", "eq.", "authors' script", "believed", "unstated")
 

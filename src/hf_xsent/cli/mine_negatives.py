@@ -44,6 +44,7 @@ def run(arguments: argparse.Namespace) -> None:
     from dataclasses import asdict, fields, replace
 
     from hf_xsent.data.bitext import check_source, resolve_sources
+    from hf_xsent.data.readers.columns import parse_columns
     from hf_xsent.evaluation.report import render_table
     from hf_xsent.logs import quiet_logs
     from hf_xsent.mining.negatives import NegativeSettings, mine_negatives
@@ -54,11 +55,9 @@ def run(arguments: argparse.Namespace) -> None:
     quiet_logs()
     stated = {one.name: getattr(arguments, one.name) for one in fields(NegativeSettings) if one.name != "device"}
     settings = NegativeSettings(**stated)
-    columns = None
-    if arguments.columns:
-        left, right = (int(one) if one.isdecimal() else one for one in arguments.columns)
-        columns = (left, right)
-    sources = resolve_sources(arguments.data, target_language=arguments.target_language, columns=columns)
+    sources = resolve_sources(
+        arguments.data, target_language=arguments.target_language, columns=parse_columns(arguments.columns)
+    )
     for source in (one for some in sources.values() for one in some):
         check_source(source)
     device = arguments.device or default_device(int(os.environ.get("LOCAL_RANK", 0)))

@@ -48,7 +48,7 @@ def render_markdown(results: Results) -> str:
             note = f" {PUBLISHED_NOTE}" if task in results["published"] else ""
             about_task = f"{markdown_text(about['protocol'])}.{note}"
             parts += [f"## {markdown_text(task)}", about_task, task_table(results, task).markdown()]
-            parts += [verdict(results, task)] + [
+            parts += [markdown_text(verdict(results, task))] + [
                 table.markdown() for table in [difference_table(results, task)] if table.rows
             ]
     for title, table in (("Cost of training", cost_table(results)), ("Unfinished runs", state_table(results))):

@@ -43,8 +43,8 @@ class TopK:
 
         Columns are padded to complete groups with ``-inf``; ``maxima`` (rows × groups) are the groups' maxima: group i
         of n has the columns i, i + n, i + 2n and so on. If cosines are rounded, ``error`` bounds their error and
-        ``exact`` computes cosines of rows and columns of the tile. Return False, and add nothing, if so many of them
-        would be needed that computing the whole tile in float32 is faster.
+        ``exact`` computes cosines of rows and columns of the tile. Return False, and add nothing, if the
+        tile needs too many of them, because computing all its cosines in float32 is faster then.
         """
         groups = tile.unflatten(1, (GROUP, -1))
         maxima = maxima.float().contiguous()

@@ -221,5 +221,5 @@ def fast_dropout(x: Tensor, probability: float) -> Tensor:
     if dropped in (0, 2**16):
         return x if dropped == 0 else x * 0
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
-    kept = words.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - 2**15
-    return x * kept.to(x.dtype).mul_(2**16 / (2**16 - dropped))
+    stays = words.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - 2**15
+    return x * stays.to(x.dtype).mul_(2**16 / (2**16 - dropped))

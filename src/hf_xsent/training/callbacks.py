@@ -49,7 +49,7 @@ class MetricsFile(TrainerCallback):
 
 
 class StartOfEpoch(TrainerCallback):
-    """Tell the batches their epoch, and how many of them a resumed run skips, in place of the Trainer's loop."""
+    """Set the epoch of the batches, and how many of them a resumed run skips, in place of the Trainer's loop."""
 
     batches: ProcessBatches | None = None
 

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from transformers.trainer import TRAINER_STATE_NAME
 
 from hf_xsent.errors import OutputError
+from hf_xsent.files import move_into_place
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ def set_damaged_aside(folder: str | Path, newest_whole: str | Path) -> None:
     """Rename the damaged checkpoints after the newest whole one, so that no later step reads them."""
     for checkpoint in checkpoints_of(folder):
         if (_step(checkpoint) or 0) > (_step(Path(newest_whole)) or 0):
-            checkpoint.rename(checkpoint.with_name(DAMAGED + checkpoint.name))
+            move_into_place(checkpoint, checkpoint.with_name(DAMAGED + checkpoint.name))
 
 
 def find_damage(checkpoint: Path) -> str | None:
