@@ -201,6 +201,7 @@ HARMS: tuple[tuple[str, Callable[[Path], None]], ...] = (
     ("optimizer.pt", _flip),
     ("optimizer.pt", Path.unlink),
     ("scheduler.pt", _truncate),
+    ("config.json", _truncate),
     ("rng_state.pth", _truncate),
     ("trainer_state.json", _truncate),
     ("trainer_state.json", Path.unlink),

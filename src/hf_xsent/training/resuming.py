@@ -71,6 +71,12 @@ def _damages(checkpoint: Path) -> Iterator[str]:
         yield "model.safetensors is missing"
     if states and not (checkpoint / "optimizer.pt").is_file() and not subfolders:
         yield "optimizer.pt is missing"
+    config = checkpoint / "config.json"  # of a plain model, there is none
+    try:
+        if config.exists() and not isinstance(json.loads(config.read_text(encoding="utf-8")), dict):
+            yield f"{config.name} holds no settings"
+    except (OSError, ValueError):
+        yield f"{config.name} is truncated or damaged"
     for path in weights:
         try:
             with safe_open(path, "pt"):  # compares the header with the size of the file
