@@ -32,9 +32,11 @@ def build_encoder(config: PreTrainedConfig) -> PreTrainedModel:
     return AutoModel.from_config(deepcopy(config), **family(config).arguments)
 
 
-def load_encoder(name_or_path: str, dtype: torch.dtype = torch.float32, **options: Any) -> PreTrainedModel:
+def load_encoder(
+    name_or_path: str, dtype: torch.dtype = torch.float32, revision: str | None = None, **options: Any
+) -> PreTrainedModel:
     """Load a pretrained encoder without pooler and heads, or the encoder of a model of this package."""
-    config = load_config(name_or_path)
+    config = load_config(name_or_path, revision)
     if is_ours(config):
         dropouts = {key: options.pop(key) for key in family(config.encoder_config).dropouts if key in options}
         config.encoder_config.update(dropouts)
@@ -42,6 +44,7 @@ def load_encoder(name_or_path: str, dtype: torch.dtype = torch.float32, **option
     else:
         options |= family(config).arguments
     with quiet_loading(), loading_errors(name_or_path, "readable weights (model.safetensors)"):
+        options |= {} if revision is None else {"revision": revision}
         encoder = AutoModel.from_pretrained(name_or_path, dtype=dtype, use_safetensors=True, **options)
     if is_ours(config):
         encoder.merge_adapters()
@@ -50,15 +53,15 @@ def load_encoder(name_or_path: str, dtype: torch.dtype = torch.float32, **option
     return encoder
 
 
-def load_config(name_or_path: str) -> PreTrainedConfig:
+def load_config(name_or_path: str, revision: str | None = None) -> PreTrainedConfig:
     """Load the config of a model folder or Hub id."""
     with loading_errors(name_or_path, "readable config.json"):
-        return AutoConfig.from_pretrained(name_or_path)
+        return AutoConfig.from_pretrained(name_or_path, **({} if revision is None else {"revision": revision}))
 
 
-def load_encoder_config(name_or_path: str) -> PreTrainedConfig:
+def load_encoder_config(name_or_path: str, revision: str | None = None) -> PreTrainedConfig:
     """Load the config of an encoder, or of the encoder of a model of this package."""
-    config = load_config(name_or_path)
+    config = load_config(name_or_path, revision)
     return config.encoder_config if is_ours(config) else config
 
 
