@@ -16,7 +16,8 @@ from transformers.models.modernbert import ModernBertConfig, ModernBertModel
 from transformers.models.roberta import RobertaConfig, RobertaModel
 from transformers.models.xlm_roberta import XLMRobertaConfig, XLMRobertaModel
 
-from hf_xsent.models.sentence_encoder import EXPORTED_SETTINGS, SentenceEncoder
+from hf_xsent.models.loading import EXPORTED_SETTINGS
+from hf_xsent.models.sentence_encoder import SentenceEncoder
 
 _FAMILIES: dict[Any, type[PreTrainedModel]] = {
     BertConfig: BertModel,
@@ -40,8 +41,10 @@ def _loader(plain: Any, classes: Mapping[str, type[SentenceEncoder]]) -> Any:
         @classmethod
         def from_pretrained(cls, name_or_path: Any, *args: Any, config: Any = None, **kwargs: Any) -> Any:
             stated = getattr(config, EXPORTED_SETTINGS, None)
-            if isinstance(stated, dict) and stated.get("model_type") in classes and "add_pooling_layer" not in kwargs:
-                return classes[stated["model_type"]].from_pretrained(name_or_path, config=config, **kwargs)
+            if isinstance(stated, dict) and stated.get("model_type") in classes:
+                opened = classes[stated["model_type"]].from_pretrained(name_or_path, config=config, **kwargs)
+                (opened[0] if isinstance(opened, tuple) else opened).saves_plain = True
+                return opened
             return plain.from_pretrained(name_or_path, *args, config=config, **kwargs)
 
         @classmethod

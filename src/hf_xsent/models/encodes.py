@@ -29,7 +29,9 @@ class SentenceTransformerMethods(ABC):
     similarity_fn_name = "cosine"
 
     @abstractmethod
-    def _vectors(self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None) -> np.ndarray:
+    def _vectors(
+        self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None
+    ) -> np.ndarray:
         """Return N × width float32 embeddings."""
 
     def encode(
@@ -50,8 +52,8 @@ class SentenceTransformerMethods(ABC):
     ) -> Any:
         """Return N × width float32 embeddings; ``language`` is needed by models with language embeddings.
 
-        Other arguments are those of ``SentenceTransformer.encode``. ``batch_size`` has no effect: batches hold sentences
-        of similar lengths, up to a number of tokens.
+        Other arguments are those of ``SentenceTransformer.encode``. ``batch_size`` has no effect: a batch holds
+        sentences of similar lengths, up to a number of tokens.
         """
         if prompt_name is not None:
             raise ModelError(f"this model has no prompt named {prompt_name!r}: give its text as prompt")

@@ -18,7 +18,7 @@ from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.families import backbone_of
 from hf_xsent.models.input_shuffling import shuffle_sides
 from hf_xsent.models.last_layers import LastLayers
-from hf_xsent.models.loading import build_encoder, is_ours, load_config, load_tokenizer
+from hf_xsent.models.loading import HUB_ARGUMENTS, build_encoder, is_ours, load_config, load_tokenizer
 from hf_xsent.models.masked_language_head import (
     MaskedLanguageHead,
     load_masked_language_head,
@@ -97,7 +97,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
 
         From a model that this package trained, matching heads are loaded too.
         """
-        options = ("dtype", "attn_implementation", "revision")
+        options = ("dtype", "attn_implementation", *HUB_ARGUMENTS)
         loading = {name: settings.pop(name) for name in options if name in settings}
         stated: AlignmentConfig = cls.config_of(config, settings)
         if stated.needs.mask_token:

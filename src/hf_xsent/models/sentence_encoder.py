@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,11 +20,22 @@ from hf_xsent.errors import ModelError, RecipeError, nearest
 from hf_xsent.files import is_local
 from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone
-from hf_xsent.models.families import backbone_of, family
 from hf_xsent.models.encoder_config import SentenceEncoderConfig
 from hf_xsent.models.encodes import SentenceTransformerMethods
-from hf_xsent.models.loading import build_encoder, is_ours, load_config, load_encoder, load_encoder_config, load_tokenizer
+from hf_xsent.models.families import backbone_of, family
+from hf_xsent.models.loading import (
+    EXPORTED_SETTINGS,
+    HUB_ARGUMENTS,
+    build_encoder,
+    hub_arguments,
+    is_ours,
+    load_config,
+    load_encoder,
+    load_encoder_config,
+    load_tokenizer,
+)
 from hf_xsent.models.modules_json import write_modules_json
+from hf_xsent.models.plain_folder import write_plain_folder
 from hf_xsent.models.text_encoder import TextEncoder, View
 from hf_xsent.settings.declaring import types_of
 from hf_xsent.settings.reading import typed
@@ -32,7 +44,6 @@ from hf_xsent.tensors.packing import PackedSentences, pack, pool, unpack
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-EXPORTED_SETTINGS = "sentence_encoder"  # the key of an export's config.json with the settings of its model
 # Arguments of from_pretrained that AutoModel adds and that have no effect on a plain encoder.
 _LOADING_ARGUMENTS = {"_from_auto", "adapter_kwargs", "trust_remote_code", "use_safetensors", "code_revision"}
 
@@ -63,6 +74,8 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
     _supports_flash_attn = True
     _supports_attention_backend = True
     _keys_to_ignore_on_load_unexpected = [r"^objectives\.", r"^training_mlp\."]  # only for training
+    saves_plain = False  # whether ``save_pretrained`` writes a plain encoder, as an export is
+    trained_in: str | None = None  # the folder of the run that trained it in this process
     _tokenizer: Any = None
     _source: str | None = None  # the folder or Hub id of the starting encoder
 
@@ -86,15 +99,19 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
         config: Any = None,
         dtype: torch.dtype = torch.float32,
         attn_implementation: str | None = None,
-        revision: str | None = None,
         **settings: Any,
     ) -> Self:
-        """Start from a pretrained encoder or a model of this package, with a config or with ``setting_names()``."""
+        """Start from a pretrained encoder or a model of this package, with a config or with ``setting_names()``.
+
+        ``revision``, ``token`` and the other Hub arguments of transformers' ``from_pretrained`` are taken, too.
+        """
+        hub = hub_arguments(settings)
+        settings = {key: value for key, value in settings.items() if key not in HUB_ARGUMENTS}
         stated = cls.config_of(config, settings)
         options: dict[str, Any] = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
         if stated.dropout is not None:
-            options |= dict.fromkeys(family(load_encoder_config(name_or_path, revision)).dropouts, stated.dropout)
-        encoder = load_encoder(name_or_path, dtype=dtype, revision=revision, **options)
+            options |= dict.fromkeys(family(load_encoder_config(name_or_path, **hub)).dropouts, stated.dropout)
+        encoder = load_encoder(name_or_path, dtype=dtype, **hub, **options)
         if is_local(name_or_path):
             encoder.config.name_or_path = ""  # do not publish local paths
         chosen = {"attn_implementation": attention_of(encoder.config)}  # the new config would reset it
@@ -114,15 +131,15 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
         """Return whether the arguments of ``from_pretrained`` name an encoder that is not a model of this package."""
         if name_or_path is None or isinstance(kwargs.get("config"), SentenceEncoderConfig):
             return False
-        return not is_ours(load_config(str(name_or_path), kwargs.get("revision")))
+        return not is_ours(load_config(str(name_or_path), **hub_arguments(kwargs)))
 
     @classmethod
     def _from_plain(cls, name_or_path: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
         """Start from a plain encoder; an export states the settings of its model in its config."""
         name, config = str(name_or_path), kwargs.pop("config", None)
-        options = {key: kwargs.pop(key, None) for key in ("dtype", "attn_implementation", "revision")}
+        options = {key: kwargs.pop(key, None) for key in ("dtype", "attn_implementation")}
         options = {key: value for key, value in options.items() if value not in (None, "auto")}
-        stated = dict(getattr(load_config(name, options.get("revision")), EXPORTED_SETTINGS, {}))
+        stated = dict(getattr(load_config(name, **hub_arguments(kwargs)), EXPORTED_SETTINGS, None) or {})
         stated.pop("model_type", None)
         given = {key: value for key, value in kwargs.items() if key not in _LOADING_ARGUMENTS and value is not None}
         ours = config if isinstance(config, SentenceEncoderConfig) else None
@@ -132,9 +149,22 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
         """Save config and weights, and the files by which SentenceTransformer opens the folder with this pooling."""
+        if self.saves_plain and kwargs.get("state_dict") is None:
+            return write_plain_folder(self, self.tokenizer, Path(save_directory))
         super().save_pretrained(save_directory, *args, **kwargs)
         if kwargs.get("is_main_process", True):
             write_modules_json(save_directory, self.config.max_length)
+
+    def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:
+        """Upload a plain encoder that AutoModel and SentenceTransformer open without this package, as an export is.
+
+        A model with language embeddings has no such form; it is uploaded as ``save_pretrained`` writes it.
+        """
+        before, self.saves_plain = self.saves_plain, not self.config.languages
+        try:
+            return super().push_to_hub(*args, **kwargs)
+        finally:
+            self.saves_plain = before
 
     @property
     def tokenizer(self) -> Any:
@@ -150,7 +180,9 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
     def tokenizer(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
 
-    def _vectors(self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None) -> np.ndarray:
+    def _vectors(
+        self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None
+    ) -> np.ndarray:
         return TextEncoder(self, self.tokenizer)._vectors(sentences, language, progress, prompt)
 
     @classmethod

@@ -78,7 +78,9 @@ class TextEncoder(SentenceTransformerMethods):
                     f"this model mixes its layers and has no pooling {view.pooling!r}: omit it, name layers"
                 )
 
-    def _vectors(self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None) -> np.ndarray:
+    def _vectors(
+        self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None
+    ) -> np.ndarray:
         encoder = self if prompt is None else copy(self)
         encoder.prompt = self.prompt if prompt is None else prompt
         return encoder.encode_views(sentences, [self.view], language, progress)[0]

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import torch
-from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from hf_xsent.errors import DataError, RecipeError
@@ -15,6 +14,7 @@ from hf_xsent.objectives.base import Parts, SentenceObjective, TokenObjective
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.registry import objective_class, read_objectives, write_objectives
 from hf_xsent.tensors.packing import hash_sentences
+from sentence_transformers import SentenceTransformer
 
 
 class AlignmentLoss(nn.Module):
@@ -49,7 +49,7 @@ class AlignmentLoss(nn.Module):
             kind = objective_class(name)
             if missing := _missing_needs(kind):
                 raise RecipeError(
-                    f"{name} needs {missing}, which SentenceTransformerTrainer does not have: train with AlignmentTrainer"
+                    f"{name} needs {missing}, which SentenceTransformerTrainer has not: train with AlignmentTrainer"
                 )
             kind.check(settings, config)
             self.objectives[name] = kind(settings, cast(Parts, None))  # objectives over embeddings have no weights
@@ -63,9 +63,9 @@ class AlignmentLoss(nn.Module):
             raise DataError(f"the objectives train on pairs: give two columns of sentences, not {len(features)}")
         identities = [_identity(one) for one in features]
         source, target = (self.model(one)["sentence_embedding"] for one in features)
-        teacher = labels if any(cast(SentenceObjective, one).needs.teacher for one in self.objectives.values()) else None
+        teacher = labels if "distillation" in self.settings else None
         if teacher is None and "distillation" in self.settings:
-            raise DataError("distillation needs the teacher's embeddings of the translations: give them as column label")
+            raise DataError("distillation needs a column label: the teacher's embeddings of the translations")
         pairs = SentencePairs(source, target, *identities, teacher)
         losses = {
             name: settings.weight * cast(SentenceObjective, self.objectives[name]).sentence_loss(pairs)
