@@ -21,9 +21,7 @@ def _batch(folder: Path, sentences: list[str]) -> Any:
 
 
 @torch.no_grad()
-def test_forward_returns_hidden_states_and_attentions_of_the_encoder(
-    tiny_encoders: Path, sentences: list[str]
-) -> None:
+def test_forward_returns_hidden_states_and_attentions_of_the_encoder(tiny_encoders: Path, sentences: list[str]) -> None:
     model = DapForSentenceEmbedding.from_backbone(str(tiny_encoders)).eval()
     batch = _batch(tiny_encoders, sentences[:5])
     plain = AutoModel.from_pretrained(tiny_encoders, attn_implementation="eager").eval()

@@ -53,7 +53,7 @@ def stored_sources(
 
 def _keep(path: Path, folder: Path) -> Path:
     """Move a file to the name of its content; a file that exists stays, since its time is part of the cache's key."""
-    with path.open(encoding="utf-8") as lines:
+    with path.open("rb") as lines:
         kept = folder / f"{digest(lines)}.jsonl"
     if not kept.is_file():
         move_into_place(path, kept)

@@ -19,6 +19,7 @@ from transformers.trainer_utils import SaveStrategy, get_last_checkpoint, rotate
 
 from hf_xsent.errors import OutputError, Stopped
 from hf_xsent.files import check_free_space, move_into_place, remove, write_text
+from hf_xsent.publishing.export_folder import read_run_facts
 from hf_xsent.publishing.model_card import CardFacts, facts_of_run, render_card
 from hf_xsent.training.callbacks import METRICS_FILE, MetricsFile, ProgressBar, StopOnSigterm
 
@@ -180,25 +181,38 @@ class SavingTrainer(Trainer):
         """Do nothing: the checkpoint is incomplete here; ``_save_checkpoint`` pushes it later."""
 
 
-def write_run_card(trainer: Trainer, name: str | None, license: str | None, base_model: str | None) -> None:
-    """Write the model card of the output folder; omit unknown facts, so that no run fails at its end."""
+def write_run_recipe(trainer: Trainer) -> None:
+    """Write the recipe of a run that was not started from one, as far as the trainer knows it."""
+    config = trainer.accelerator.unwrap_model(trainer.model).config
+    options = {
+        "model": config.encoder_config.name_or_path or None,
+        "method": config.model_type,
+        "objectives": config.recipe()["objectives"],
+        "pooling": config.pooling,
+        "max_length": config.max_length,
+    }
+    write_recipe(str(trainer.args.output_dir), "pretrain", options, trainer.args)
+
+
+def write_run_card(
+    trainer: Trainer, name: str | None, license: str | None, base_model: str | None, plain: bool = False
+) -> None:
+    """Write the model card of the output folder; omit unknown facts, so that no run fails at its end.
+
+    ``plain``: the folder holds an export of the run.
+    """
     folder = Path(str(trainer.args.output_dir))
-    if not (folder / RECIPE_FILE).is_file():
-        config = trainer.accelerator.unwrap_model(trainer.model).config
-        options = {
-            "model": config.encoder_config.name_or_path or None,
-            "method": config.model_type,
-            "objectives": config.recipe()["objectives"],
-            "pooling": config.pooling,
-            "max_length": config.max_length,
-        }
-        write_recipe(folder, "pretrain", options, trainer.args)
-    known = facts_of_run(folder)
+    if plain:
+        known = read_run_facts(folder)
+    else:
+        if not (folder / RECIPE_FILE).is_file():
+            write_run_recipe(trainer)
+        known = facts_of_run(folder)
     bitext: Any = trainer.train_dataset
     if not known["languages"] and hasattr(bitext, "languages"):
         known["pairs"] = dict(bitext.languages)
         known["languages"] = sorted({*known["pairs"], getattr(trainer, "target_language", "en")})
-    known |= {"license": license or "", "base_model": base_model or known["base_model"], "plain": False}
+    known |= {"license": license or "", "base_model": base_model or known["base_model"], "plain": plain}
     known["name"] = name or known["name"]
     facts = CardFacts(**known, repository=str(trainer.hub_model_id or known["name"]))
     write_text(folder / "README.md", f"{render_card(facts, complete=False)}")

@@ -68,6 +68,7 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer:
     if plan.checkpoint is not None:
         training.eval_on_start = False  # the checkpoint was already measured
     trainer = build_trainer(recipe, model, train_dataset=train, eval_dataset=dev, **parts)
+    trainer.saves_at_end = False
     trainer.train(resume_from_checkpoint=plan.checkpoint)
     model.merge_adapters()
     if training.share_of_start:

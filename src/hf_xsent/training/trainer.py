@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.data import Sampler
-from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase
+from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
 from hf_xsent.compat import keep_freed_memory
-from hf_xsent.data.bitext import Bitext
+from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.data.sampling.distinct import DistinctSampler
 from hf_xsent.data.sampling.mixing import TemperatureSampler
@@ -29,20 +29,36 @@ from hf_xsent.models.encodes import SupportsEncode
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_momentum_contrast
 from hf_xsent.training.callbacks import CostCounter, EndOfStep, EpochOfSampler
-from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.large_batch import cached_loss
+from hf_xsent.training.run_folder import RunTrainer
 from hf_xsent.training.teacher import Teacher
 
 NO_DEV_TO_STOP_BY = "early_stopping_patience needs dev pairs to measure: give --dev, or --dev_pairs above 0"
 
 
-class AlignmentTrainer(SavingTrainer):
+class AlignmentTrainer(RunTrainer):
     """Train any model whose forward returns ``loss`` and ``losses`` for pairs.
 
     Languages of ``train_dataset`` are sampled in proportion to size^alpha. ``eval_dataset``, the dev bitext, gives
     retrieval accuracy@1: ``eval_accuracy_forward`` (source to target), ``eval_accuracy_backward`` (target to source),
     ``eval_accuracy``, their mean, and the same mean per language, such as ``eval_accuracy_de``. Without dev, the run
     ends with its last weights. ``teacher`` computes the target embeddings of objectives that need them.
+
+    The datasets are what ``load_bitext`` returns or reads, such as a Dataset or a list of pairs, which are not cleaned
+    here; ``args`` may be plain TrainingArguments. At the end of ``train``, the output folder has the model, which
+    AutoModel and SentenceTransformer open, its tokenizer, recipe.yaml, metrics.jsonl and the model card;
+    ``save_strategy="no"`` writes only the metrics.
+
+    ```python
+    from hf_xsent import AlignmentTrainer, XlmrWithRTLHead
+    from transformers import AutoTokenizer, TrainingArguments
+
+    model = XlmrWithRTLHead.from_pretrained("xlm-roberta-base", objectives={"translation_ranking": 1.0})
+    tokenizer = AutoTokenizer.from_pretrained("xlm-roberta-base")
+    arguments = TrainingArguments("runs/mine", max_steps=100, per_device_train_batch_size=8)
+    pairs = {"de": [("Ein Hund.", "A dog."), ("Eine Katze.", "A cat.")]}
+    AlignmentTrainer(model, arguments, pairs, processing_class=tokenizer).train()
+    ```
     """
 
     args: AlignmentTrainingArguments
@@ -53,9 +69,9 @@ class AlignmentTrainer(SavingTrainer):
     def __init__(
         self,
         model: SentenceEncoderForPreTraining,
-        args: AlignmentTrainingArguments,
-        train_dataset: Bitext | None = None,
-        eval_dataset: Bitext | None = None,
+        args: TrainingArguments | None = None,
+        train_dataset: Any = None,
+        eval_dataset: Any = None,
         processing_class: PreTrainedTokenizerBase | None = None,
         alpha: float = 0.5,
         target_language: str = "en",
@@ -64,6 +80,8 @@ class AlignmentTrainer(SavingTrainer):
     ) -> None:
         if processing_class is None:
             raise DataError("the trainer needs the tokenizer: pass it as processing_class")
+        args = AlignmentTrainingArguments.of(args)
+        train_dataset, eval_dataset = (as_bitext(one, target_language) for one in (train_dataset, eval_dataset))
         if eval_dataset is None:
             if args.early_stopping_patience is not None:
                 raise RecipeError(NO_DEV_TO_STOP_BY)
@@ -90,6 +108,7 @@ class AlignmentTrainer(SavingTrainer):
             raise RecipeError(f"frozen_layers {args.frozen_layers} freezes all weights: freeze fewer layers")
         data: Any = (train_dataset, eval_dataset)
         super().__init__(model, args, collator, *data, processing_class, **kwargs)
+        model.tokenizer = processing_class
         self.add_callback(EndOfStep)
         self._epochs = EpochOfSampler()
         self.add_callback(self._epochs)
@@ -112,7 +131,10 @@ class AlignmentTrainer(SavingTrainer):
         if self.args.device.type == "cpu":
             keep_freed_memory()
         self._clock = time.perf_counter()
-        return super().train(*args, **kwargs)
+        output = super().train(*args, **kwargs)
+        if self.saves_at_end:
+            self.save_run()
+        return output
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
@@ -229,6 +251,13 @@ class AlignmentTrainer(SavingTrainer):
             sampler = TemperatureSampler(dataset.ranges, self.alpha, seed, group=group)
         self._epochs.sampler = sampler
         return sampler
+
+
+def as_bitext(data: Any, target_language: str) -> Any:
+    """Return training data as it is if it has ranges of languages, or else read it as bitext."""
+    if data is None or hasattr(data, "ranges"):
+        return data
+    return load_bitext(data, target_language=target_language, cleaning=None)
 
 
 @torch.no_grad()
