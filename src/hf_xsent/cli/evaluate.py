@@ -49,26 +49,23 @@ def run(arguments: argparse.Namespace) -> None:
     tasks = _tasks(arguments)
     layers = None if arguments.layers is None else _layers(_names(arguments.layers))
 
-    import torch
+    from hf_xsent.api.evaluating import evaluate
 
-    from hf_xsent.evaluation.runner import describe, evaluate_tasks
-    from hf_xsent.models.embedder import SentenceEmbedder
-    from hf_xsent.models.sentence_encoder import View
-
-    embedder = SentenceEmbedder.from_pretrained(
-        arguments.model,
-        max_length=arguments.max_length,
-        dtype=getattr(torch, arguments.dtype),
-        device=arguments.device,
-    )
-    views = [
-        View(layer, pooling)
-        for pooling in _names(arguments.pooling or [embedder.pooling])
-        for layer in ([embedder.view.layer] if layers is None else layers)
-    ]
-    done = evaluate_tasks(embedder, tasks, describe(embedder, arguments.model), views, arguments.dim, arguments.output)
-    for task, reports in done:
+    def show(task: EvaluationTask, reports: list[Report]) -> None:
         print(_text(task, reports, sweep=layers is not None and len(layers) > 1), end="\n\n", flush=True)
+
+    evaluate(
+        arguments.model,
+        tasks,
+        pooling=_names(arguments.pooling) if arguments.pooling else None,
+        layers=layers,
+        dims=arguments.dim,
+        max_length=arguments.max_length,
+        dtype=arguments.dtype,
+        device=arguments.device,
+        output=arguments.output,
+        on_result=show,
+    )
 
 
 def _text(task: EvaluationTask, reports: list[Report], sweep: bool) -> str:

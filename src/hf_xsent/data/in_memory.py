@@ -45,8 +45,9 @@ def stored_sources(
         files = _write(_records(data, split), Path(temporary), target_language, language)
         if not files:
             raise DataError("the data hold no pairs: give at least one")
+        first, second = columns or (None, None)
         return [
-            BitextSource(code, str(_keep(path, folder)), target_language, *(columns or (None, None)), "jsonl")
+            BitextSource(code, str(_keep(path, folder)), target_language, first, second, "jsonl")
             for code, path in files.items()
         ]
 

@@ -16,6 +16,6 @@ def write_modules_json(folder: str | Path, max_length: int) -> None:
     text = {"method": "forward", "method_output_name": "sentence_embedding"}
     module: dict[str, Any] = {"max_seq_length": max_length, "module_output_name": "sentence_embedding"}
     write_json(folder / "sentence_bert_config.json", module | {"modality_config": {"text": text}})
-    general = {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"}
+    general: dict[str, Any] = {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"}
     write_json(folder / "config_sentence_transformers.json", general)
     write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": TRANSFORMER}])

@@ -120,7 +120,7 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
         return model
 
     @classmethod
-    def from_pretrained(cls, name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+    def from_pretrained(cls, name_or_path: Any, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """Load a model of this package, an export of one, or a plain encoder, which ``from_backbone`` starts from."""
         if cls._is_plain(name_or_path, kwargs):
             return cls._from_plain(name_or_path, **kwargs)
@@ -155,7 +155,7 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
         if kwargs.get("is_main_process", True):
             write_modules_json(save_directory, self.config.max_length)
 
-    def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:
+    def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """Upload a plain encoder that AutoModel and SentenceTransformer open without this package, as an export is.
 
         A model with language embeddings has no such form; it is uploaded as ``save_pretrained`` writes it.

@@ -68,7 +68,14 @@ class OnnxEncoder:
 
 
 def export_onnx(folder: str | Path) -> Path:
-    """Write ``onnx/model.onnx`` into an export, for any batch and length; compare its hidden states with torch's."""
+    """Write ``onnx/model.onnx`` into an export, for any batch and length; compare its hidden states with torch's.
+
+    ```python
+    from hf_xsent import export_onnx
+
+    export_onnx("exported/mine")
+    ```
+    """
     folder = Path(folder)
     if not is_export(folder):
         raise ModelError(f"{folder} is not an export: write one with hf-xsent export")

@@ -66,7 +66,7 @@ class AlignmentLoss(nn.Module):
         teacher = labels if "distillation" in self.settings else None
         if teacher is None and "distillation" in self.settings:
             raise DataError("distillation needs a column label: the teacher's embeddings of the translations")
-        pairs = SentencePairs(source, target, *identities, teacher)
+        pairs = SentencePairs(source, target, identities[0], identities[1], teacher)
         losses = {
             name: settings.weight * cast(SentenceObjective, self.objectives[name]).sentence_loss(pairs)
             for name, settings in self.settings.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 from transformers.trainer_utils import SaveStrategy
 
@@ -46,7 +46,7 @@ class RunTrainer(SavingTrainer):
 
         A model with language embeddings is no plain encoder; it is uploaded as it is saved.
         """
-        model = self.accelerator.unwrap_model(self.model)
+        model, tokenizer = self.accelerator.unwrap_model(self.model), cast(Any, self.processing_class)
         self.save_model(_internal_call=True)
         folder = str(self.args.output_dir)
         if model.config.languages:
@@ -56,7 +56,7 @@ class RunTrainer(SavingTrainer):
         with TemporaryDirectory() as temporary:
             self.create_model_card()
             model.trained_in = folder
-            export = export_sentence_transformer(model, Path(temporary) / "export", self.processing_class, verify=False)
+            export = export_sentence_transformer(model, Path(temporary) / "export", tokenizer, verify=False)
             for name in (RECIPE_FILE, METRICS_FILE):
                 if (Path(folder) / name).is_file():
                     shutil.copy(Path(folder) / name, export / name)
