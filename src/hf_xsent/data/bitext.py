@@ -60,7 +60,8 @@ def load_bitext(
     ```python
     from hf_xsent import load_bitext
 
-    train, dev = load_bitext({"de": "pairs.tsv", "sw": [("Habari.", "Hello."), …]}).train_dev_split(100)
+    bitext = load_bitext({"de": "pairs.tsv", "sw": [("Habari ya asubuhi.", "Good morning.")]})
+    print(bitext, bitext[0], bitext[:2].to_dataset())
     ```
     """
     if isinstance(data, Bitext):

@@ -47,18 +47,18 @@ def stored_sources(
             raise DataError("the data hold no pairs: give at least one")
         first, second = columns or (None, None)
         return [
-            BitextSource(code, str(_keep(path, folder)), target_language, first, second, "jsonl")
+            BitextSource(code, str(_final(path, folder)), target_language, first, second, "jsonl")
             for code, path in files.items()
         ]
 
 
-def _keep(path: Path, folder: Path) -> Path:
+def _final(path: Path, folder: Path) -> Path:
     """Move a file to the name of its content; a file that exists stays, since its time is part of the cache's key."""
     with path.open("rb") as lines:
-        kept = folder / f"{digest(lines)}.jsonl"
-    if not kept.is_file():
-        move_into_place(path, kept)
-    return kept
+        final = folder / f"{digest(lines)}.jsonl"
+    if not final.is_file():
+        move_into_place(path, final)
+    return final
 
 
 def _write(

@@ -68,7 +68,7 @@ class SentenceTransformerMethods(ABC):
         return vectors if convert_to_numpy else list(torch.from_numpy(vectors))
 
     def encode_query(self, sentences: Sequence[str], **options: Any) -> Any:
-        """Encode like ``encode``: queries and documents have no prompts of their own."""
+        """Encode like ``encode``: queries and documents have no separate prompts."""
         return self.encode(sentences, **options)
 
     def encode_document(self, sentences: Sequence[str], **options: Any) -> Any:

@@ -18,9 +18,11 @@ class TaskEvaluator(SentenceEvaluator):
 
     ```python
     from hf_xsent import TaskEvaluator, load_tasks
+    from sentence_transformers import SentenceTransformer
 
-    evaluator = [TaskEvaluator(task) for task in load_tasks({"tatoeba": "data/tatoeba"}, {"tatoeba": ["de", "sw"]})]
-    trainer = SentenceTransformerTrainer(model, arguments, train_dataset=pairs, loss=loss, evaluator=evaluator)
+    tasks = load_tasks({"tatoeba": "path/to/tatoeba"}, {"tatoeba": ["de", "sw"]})
+    evaluator = [TaskEvaluator(task) for task in tasks]  # SentenceTransformerTrainer(…, evaluator=evaluator)
+    print(evaluator[0](SentenceTransformer("exported/mine")))
     ```
     """
 
