@@ -163,15 +163,16 @@ def test_every_block_runs(path: Path, prepared: Path) -> None:
 
 
 EXAMPLES = (  # public names whose docstrings have an example, in an order in which each finds the files that it reads
-    "load_bitext", "pretrain", "AlignmentTrainer", "export_sentence_transformer", "evaluate", "write_card", "TaskEvaluator",
-    "AlignmentLoss", "mine_files", "score", "align_words", "align_documents", "align_files", "trim_vocabulary", "finetune",
+    "load_bitext", "pretrain", "AlignmentTrainer", "export_sentence_transformer", "evaluate", "write_card",
+    "TaskEvaluator", "AlignmentLoss", "mine_files", "score", "align_words", "align_documents", "align_files",
+    "trim_vocabulary", "finetune",
 )  # fmt: skip
 NOT_RUN_EXAMPLES = ("publish", "export_onnx", "compare")  # the Hub, an extra, and hours; their tests run smaller ones
 EXAMPLE_STAND_INS = {
     '"runs/mine"': '"runs/example"',
     '"runs/de", max_steps=1000': '"runs/example", max_steps=2, dev_pairs=4, clean=False, use_cpu=True',
-    "max_steps=100": "max_steps=1, use_cpu=True",
     "max_steps=1000": "max_steps=1, max_train=2, use_cpu=True",
+    "max_steps=100,": "max_steps=1, use_cpu=True,",
     "path/to/tatoeba": "tatoeba",
     "pairs.jsonl": "pairs.links.jsonl",
     "threshold=1.06": "threshold=-1.0",

@@ -37,9 +37,9 @@ def evaluate(
 ) -> list[Report]:
     """Measure a model on tasks: one report per task, or per task, pooling, layer and dimension.
 
-    ``model`` is a folder, a Hub id or any object with ``encode``, whose pooling and layer are those of the object. ``tasks`` maps
-    names (tatoeba, bucc, sts17, sts22) to folders or Hub ids, or lists what ``load_tasks`` returns; ``languages``
-    restricts a task to some. ``output`` is a JSON file of the results, whose finished tasks are not measured again;
+    ``model`` is a folder, a Hub id or any object with ``encode``, which decides pooling and layer. ``tasks`` maps names
+    (tatoeba, bucc, sts17, sts22) to folders or Hub ids, or lists what ``load_tasks`` returns; ``languages`` restricts
+    a task to some. ``output`` is a JSON file of the results, whose finished tasks are not measured again;
     ``on_result`` is called after each task.
 
     ```python

@@ -183,8 +183,8 @@ class Bitext:
     def __getitem__(self, index: slice) -> Bitext: ...
     def __getitem__(self, index: int | slice) -> Pair | Bitext:
         """Return one pair, or the bitext of a slice, which reads nothing."""
-        if isinstance(index, int | np.integer):
-            return self.__getitems__([int(index)])[0]
+        if not isinstance(index, slice):
+            return self.__getitems__([index])[0]
         rows = np.arange(len(self), dtype=np.int64)[index]
         if index.step is not None and index.step < 0:
             raise DataError("the pairs of a bitext stay in their order: slice with a positive step")
