@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -23,16 +22,16 @@ class SupportsEncode(Protocol):
         """Return one embedding per sentence."""
 
 
-class SentenceTransformerMethods(ABC):
+class SentenceTransformerMethods:
     """``encode`` with the arguments of SentenceTransformer, and what else its evaluators call."""
 
     similarity_fn_name = "cosine"
 
-    @abstractmethod
     def _vectors(
         self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None
     ) -> np.ndarray:
-        """Return N × width float32 embeddings."""
+        """Return N × width float32 embeddings; each class has its own way."""
+        raise NotImplementedError
 
     def encode(
         self,
