@@ -54,6 +54,7 @@ def faiss_twice(turn: Turn, count: int, folder: str) -> None:
 def semantic_search(turn: Turn, count: int, folder: str) -> None:
     """Search with ``sentence_transformers.util.semantic_search`` in both directions, then score the same way."""
     import torch
+
     from sentence_transformers import util
 
     def search(asking: np.ndarray, answering: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

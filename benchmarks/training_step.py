@@ -56,13 +56,14 @@ def ours(turn: Turn, options: argparse.Namespace, pairs: Pairs) -> None:
 def sentence_transformers(turn: Turn, options: argparse.Namespace, pairs: Pairs) -> None:
     """Train with SentenceTransformerTrainer and MultipleNegativesRankingLoss."""
     from datasets import Dataset
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
     from sentence_transformers import (
         SentenceTransformer,
         SentenceTransformerTrainer,
         SentenceTransformerTrainingArguments,
     )
-    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
     transformer = Transformer(options.model, max_seq_length=options.max_length)
     model = SentenceTransformer(

@@ -34,10 +34,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "alignment": {"tensors", "data", "models"},  # aligners read words as data has them, with states of models
     "evaluation": {"tensors", "data", "models", "mining"},
     "publishing": {"pages", "models"},
+    "sentence_transformers": {"tensors", "models", "objectives", "evaluation"},
     "training": {"tensors", "data", "models", "objectives", "evaluation", "publishing"},
     "finetuning": {"tensors", "data", "models", "evaluation", "training"},
     "comparison": {"tensors", "pages", "data", "models", "objectives", "evaluation", "training"},
 }
+MAY_IMPORT["api"] = {*MAY_IMPORT} - GROUND  # what programs call, and the cli with them
 MAY_IMPORT = {room: rooms if room in GROUND else rooms | GROUND for room, rooms in MAY_IMPORT.items()}
 EVERY_ROOM_BELOW_THE_CLI = set(MAY_IMPORT)
 MAY_IMPORT["cli"] = EVERY_ROOM_BELOW_THE_CLI

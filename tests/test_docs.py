@@ -13,6 +13,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import textwrap
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer
 
+import hf_xsent
 from hf_xsent import DapForSentenceEmbedding, export_sentence_transformer
 from hf_xsent.cli.main import main
 
@@ -45,6 +47,7 @@ STAND_INS = {
     "path/to/tatoeba --group 36": "tatoeba --languages de",
     "--target_language fr --filter min_score=0.5": "--target_language en --filter min_score=-1",
     "--layers 0-12": "--layers 0-2",
+    '"path/to/tatoeba"': '"tatoeba"',
 }
 
 
@@ -157,6 +160,53 @@ def test_every_block_runs(path: Path, prepared: Path) -> None:
     for block in blocks(path):
         if block.not_run is None:
             _run(block)
+
+
+EXAMPLES = (  # public names whose docstrings have an example, in an order in which each finds the files that it reads
+    "load_bitext", "pretrain", "AlignmentTrainer", "export_sentence_transformer", "evaluate", "write_card",
+    "TaskEvaluator", "AlignmentLoss", "mine_files", "score", "align_words", "align_documents", "align_files",
+    "trim_vocabulary", "finetune",
+)  # fmt: skip
+NOT_RUN_EXAMPLES = ("publish", "export_onnx", "compare")  # the Hub, an extra, and hours; their tests run smaller ones
+EXAMPLE_STAND_INS = {
+    '"runs/mine"': '"runs/example"',
+    '"runs/de", max_steps=1000': '"runs/example", max_steps=2, dev_pairs=4, clean=False, use_cpu=True',
+    "max_steps=1000": "max_steps=1, max_train=2, use_cpu=True",
+    "max_steps=100,": "max_steps=1, use_cpu=True,",
+    "path/to/tatoeba": "tatoeba",
+    "pairs.jsonl": "pairs.links.jsonl",
+    "threshold=1.06": "threshold=-1.0",
+    "xlm-roberta-base": "encoder",
+}
+
+
+def _example(name: str) -> str:
+    found = re.search(r"```python\n(.*?)```", getattr(hf_xsent, name).__doc__ or "", re.DOTALL)
+    assert found, f"{name} has no example"
+    return textwrap.dedent("    " * (not found[1].startswith(" ")) + found[1])
+
+
+@pytest.mark.slow
+def test_every_example_in_a_docstring_runs(prepared: Path) -> None:
+    labels = ("entailment", "neutral", "contradiction")
+    Path("multinli.tsv").write_text("".join(f"Ein Hund.\tA dog {n}.\t{labels[n % 3]}\n" for n in range(6)), "utf-8")
+    for name in EXAMPLES:
+        code = _example(name).replace('"runs/mine", max_steps', '"runs/other", max_steps')
+        for written, stand_in in EXAMPLE_STAND_INS.items():
+            code = code.replace(written, stand_in)
+        if name == "write_card":
+            assert main(["evaluate", "runs/example", "--tatoeba", "tatoeba", "--output", "results.json"]) == 0
+        exec(compile(code, f"the example of {name}", "exec"), {})
+
+
+def test_every_call_of_the_command_line_has_an_example() -> None:
+    for name in NOT_RUN_EXAMPLES:
+        compile(_example(name), name, "exec")
+    with_examples = {name for name in hf_xsent.__all__ if "```python" in (getattr(hf_xsent, name).__doc__ or "")}
+    assert with_examples == {*EXAMPLES, *NOT_RUN_EXAMPLES}
+    page = (ROOT / "docs" / "api" / "index.md").read_text("utf-8")
+    for name in with_examples:
+        assert f".{name}\n" in page, name
 
 
 def test_what_is_not_run_is_counted() -> None:

@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """List the public names, loaded or not."""
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "__version__"])
 
 
 if "hf_xsent_cli" not in sys.modules:  # the console script, which answers --help before torch is loaded

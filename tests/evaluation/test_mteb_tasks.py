@@ -26,9 +26,8 @@ def exported(encoder_folders: dict[str, Path], tmp_path: Path) -> Path:
 
 def _both(exported: Path, task: EvaluationTask) -> tuple[dict[str, Any], dict[str, Any]]:
     """Our figures by language, and mteb's by its names for them."""
-    from sentence_transformers import SentenceTransformer
-
     from hf_xsent.evaluation.mteb_tasks import mteb_task
+    from sentence_transformers import SentenceTransformer
 
     ours = task.score(SentenceEmbedder.from_pretrained(str(exported), device="cpu").encode).languages
     model = SentenceTransformer(str(exported), device="cpu", local_files_only=True)

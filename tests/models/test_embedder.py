@@ -130,7 +130,7 @@ def test_more_sentences_than_one_tokenizer_call_takes(
 ) -> None:
     embedder = _embedder(encoder_folders["bert"])
     expected = embedder.encode(sentences)
-    monkeypatch.setattr("hf_xsent.models.embedder._SENTENCES_PER_TOKENIZER_CALL", 4)
+    monkeypatch.setattr("hf_xsent.models.text_encoder._SENTENCES_PER_TOKENIZER_CALL", 4)
     np.testing.assert_allclose(embedder.encode(sentences), expected, atol=1e-6)
 
 

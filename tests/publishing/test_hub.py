@@ -138,3 +138,27 @@ def test_an_incomplete_card_is_refused(exported: Path, field: str) -> None:
     assert "README.md is missing: write it with hf-xsent card" in _refused(exported)
     (exported / "README.md").write_text("---\nlicense: [\n---\n", "utf-8")
     assert "has unreadable metadata" in _refused(exported)
+
+
+@pytest.mark.slow
+def test_a_model_pushed_from_python_opens_without_our_code(hub, at_the_hub, encoder_folders: dict[str, Path]) -> None:
+    """`model.push_to_hub` uploads a plain encoder; after importing hf_xsent, AutoModel gives our class."""
+    folder = str(encoder_folders["bert"])
+    push = (
+        "import sys; from hf_xsent import XlmrWithRTLHead\n"
+        "ranking = {'translation_ranking': 1.0}\n"
+        f"model = XlmrWithRTLHead.from_pretrained({folder!r}, objectives=ranking, pooling='max')\n"
+        "model.push_to_hub('org/pushed')\n"
+        "from transformers import AutoModel\n"
+        "opened = AutoModel.from_pretrained('org/pushed')\n"
+        "assert abs(opened.encode(['Where?']) - model.encode(['Where?'])).max() < 1e-5\n"
+        "print(type(opened).__name__, opened.config.pooling)"
+    )
+    done = at_the_hub(push)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["DapForSentenceEmbedding", "max"]
+    plain = at_the_hub(
+        "from transformers import AutoModel; print(type(AutoModel.from_pretrained('org/pushed')).__name__)"
+    )
+    assert plain.returncode == 0 and plain.stdout.split() == ["BertModel"], plain.stderr
+    assert "MISSING" not in plain.stderr and "UNEXPECTED" not in plain.stderr

@@ -13,7 +13,7 @@ from local_hub import TOKEN, LocalHub
 from transformers import AutoTokenizer
 
 from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead, load_bitext
-from hf_xsent.training.checkpoints import write_run_card
+from hf_xsent.training.run_card import write_run_card
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -66,5 +66,7 @@ def test_push_to_hub_sends_model_and_card(encoder_folders: dict[str, Path], pair
         card = ModelCard(hub.text("org/tiny", "README.md"))
         assert "picks its translation" in card.text and str(tmp_path) not in card.text
         assert card.data.language == ["de", "en"]
-        assert json.loads(hub.text("org/tiny", "config.json"))["model_type"] == "alignment"
+        config = json.loads(hub.text("org/tiny", "config.json"))  # a plain encoder, which opens without our code
+        assert config["model_type"] == "bert" and config["sentence_encoder"]["model_type"] == "alignment"
+        assert {"modules.json", "recipe.yaml", "metrics.jsonl"} <= {*hub.repositories["org/tiny"].files("main")[1]}
         assert not any(name.startswith("checkpoint-") for name in hub.repositories["org/tiny"].files("main")[1])

@@ -9,7 +9,8 @@ from safetensors.torch import save_file
 from transformers import TrainingArguments
 
 from hf_xsent.errors import OutputError
-from hf_xsent.training.checkpoints import RECIPE_FILE, prepare_output_folder, remove_old_run, write_recipe
+from hf_xsent.training.checkpoints import prepare_output_folder, remove_old_run
+from hf_xsent.training.run_card import RECIPE_FILE, write_recipe
 
 
 def _run(folder: Path, *checkpoints: int) -> Path:

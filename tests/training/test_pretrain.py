@@ -46,10 +46,13 @@ def test_a_run_leaves_all_that_is_needed_and_nothing_else(run: Run) -> None:
         "checkpoint-3",
         "checkpoint-6",
         "config.json",
+        "config_sentence_transformers.json",
         "metrics.jsonl",
         "model.safetensors",
+        "modules.json",
         "recipe.yaml",
         "run_state.json",
+        "sentence_bert_config.json",
         "tokenizer.json",
         "tokenizer_config.json",
     ]

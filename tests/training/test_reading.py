@@ -16,7 +16,6 @@ from hf_xsent.models import METHODS
 from hf_xsent.objectives.registry import OBJECTIVES, declared_settings, objective_class
 from hf_xsent.settings.declaring import declared, default_of, range_of
 from hf_xsent.training.arguments import AlignmentTrainingArguments
-from hf_xsent.training.checkpoints import write_recipe
 from hf_xsent.training.reading import Recipe, read_recipe, recipe_keys
 from hf_xsent.training.recipe import (
     HIDDEN_TRAINING_SETTINGS,
@@ -26,6 +25,7 @@ from hf_xsent.training.recipe import (
     StartSettings,
     TrainingSettings,
 )
+from hf_xsent.training.run_card import write_recipe
 
 TR, RTL, TLM, WTR = (
     "translation_ranking", "representation_translation", "translation_language_modeling", "word_translation_ranking"

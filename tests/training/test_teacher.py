@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import Dense, Pooling, Transformer
 from transformers import AutoTokenizer, DistilBertConfig, DistilBertModel
 
@@ -13,6 +12,7 @@ from hf_xsent import DapForSentenceEmbedding
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import ModelError
 from hf_xsent.training.teacher import Teacher
+from sentence_transformers import SentenceTransformer
 
 CPU = torch.device("cpu")
 SENTENCES = ["A dog runs.", "The cat drinks milk in a big city.", "a"]

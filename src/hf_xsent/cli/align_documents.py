@@ -33,37 +33,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Load the model, align, print the number of pairs."""
-    import os
-
-    from hf_xsent.documents.alignment import open_model
-    from hf_xsent.documents.pipeline import DocumentSettings, align_files
+    """Align, and print the number of pairs."""
+    from hf_xsent.api.aligning import align_files
     from hf_xsent.documents.reading import pair_documents
-    from hf_xsent.files import check_writable
     from hf_xsent.logs import quiet_logs
-    from hf_xsent.mining.shards import Processes, default_device
-    from hf_xsent.mining.vectors import identify_model
     from hf_xsent.stopping import raising_on_sigterm
 
     quiet_logs()
-    languages = tuple(arguments.languages) if arguments.languages else None
-    settings = DocumentSettings(arguments.split, languages, arguments.threshold)
-    pairs = pair_documents(arguments.source, arguments.target)
-    check_writable(arguments.output, [file for _, *both in pairs for file in both])
-    device = arguments.device or default_device(int(os.environ.get("LOCAL_RANK", 0)))
-    embedder = open_model(arguments.model, arguments.pooling, arguments.max_length, device)
+    names = ("split", "threshold", "pooling", "max_length", "device")
     work = arguments.work or f"{arguments.output}.work"
     with raising_on_sigterm(f"finished documents are in {work}, from which the same command continues"):
         count = align_files(
             arguments.source,
             arguments.target,
             arguments.output,
-            embedder,
-            identify_model(arguments.model, embedder),
-            work,
-            settings,
-            Processes(int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))),
+            arguments.model,
+            languages=tuple(arguments.languages) if arguments.languages else None,
+            work=work,
+            **{name: getattr(arguments, name) for name in names},
         )
     if count is not None:
-        documents = f"{len(pairs):,} documents" if len(pairs) > 1 else "1 document"
-        print(f"{count:,} pairs of {documents} are in {arguments.output}")
+        documents = len(pair_documents(arguments.source, arguments.target))
+        named = f"{documents:,} documents" if documents > 1 else "1 document"
+        print(f"{count:,} pairs of {named} are in {arguments.output}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 
-from hf_xsent.cli.flags import add_shared, one_source
+from hf_xsent.cli.flags import add_shared
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,23 +33,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Align or convert; print the number of pairs with links."""
-    from hf_xsent.alignment.aligners import AlignerSettings
-    from hf_xsent.alignment.pipeline import align_file, convert_links
-    from hf_xsent.errors import RecipeError
+    from hf_xsent.api.aligning import align_words
+    from hf_xsent.data.readers.columns import parse_columns
     from hf_xsent.stopping import raising_on_sigterm
 
-    if arguments.processes < 1:
-        raise RecipeError(f"--processes {arguments.processes} is not positive")
-    links = {arguments.language: arguments.links} if arguments.links else None
-    source = one_source(arguments, links=links, link_words=arguments.link_words)
-    if links:
-        linked = convert_links(source, arguments.output)
-    else:
-        settings = AlignerSettings(
-            arguments.aligner, arguments.model, arguments.layer, arguments.method, arguments.threshold
+    names = ("model", "aligner", "layer", "method", "threshold", "links", "link_words", "language", "processes")
+    work = arguments.work or f"{arguments.output}.work"
+    with raising_on_sigterm(f"finished shards are in {work}, from which the same command continues"):
+        linked = align_words(
+            arguments.pairs,
+            arguments.output,
+            columns=parse_columns(arguments.columns),
+            work=work,
+            device=arguments.device,
+            **{name: getattr(arguments, name) for name in names},
         )
-        settings.check()
-        work = arguments.work or f"{arguments.output}.work"
-        with raising_on_sigterm(f"finished shards are in {work}, from which the same command continues"):
-            linked = align_file(source, arguments.output, settings, work, arguments.processes, arguments.device)
     print(f"{linked:,} pairs with links are in {arguments.output}")

@@ -13,8 +13,9 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hf_xsent.cli.flags import add_shared
 from hf_xsent.errors import RecipeError, nearest
@@ -22,8 +23,6 @@ from hf_xsent.errors import RecipeError, nearest
 if TYPE_CHECKING:
     from hf_xsent.evaluation.report import Report
     from hf_xsent.evaluation.task import EvaluationTask
-    from hf_xsent.models.embedder import SentenceEmbedder
-    from hf_xsent.models.sentence_encoder import View
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,17 +52,17 @@ def run(arguments: argparse.Namespace) -> None:
     tasks = _tasks(arguments)
     layers = None if arguments.layers is None else _layers(_names(arguments.layers))
 
+    def show(task: EvaluationTask, reports: list[Report]) -> None:
+        print(_text(task, reports, sweep=layers is not None and len(layers) > 1), end="\n\n", flush=True)
+
     if len(arguments.model) > 1:
         return _compare(arguments, tasks, layers)
 
-    from hf_xsent.evaluation.runner import describe, evaluate_tasks
+    from hf_xsent.api.evaluating import evaluate
 
     (model,) = arguments.model
-    embedder = _open(arguments, model)
-    views = _views(arguments, embedder, layers)
-    done = evaluate_tasks(embedder, tasks, describe(embedder, model), views, arguments.dim, arguments.output)
-    for task, reports in done:
-        print(_text(task, reports, sweep=layers is not None and len(layers) > 1), end="\n\n", flush=True)
+    options = _options(arguments, layers)
+    evaluate(model, tasks, **options, dims=arguments.dim, output=arguments.output, on_result=show)
 
 
 def _compare(arguments: argparse.Namespace, tasks: list[EvaluationTask], layers: list[int] | None) -> None:
@@ -72,35 +71,23 @@ def _compare(arguments: argparse.Namespace, tasks: list[EvaluationTask], layers:
         if len(values or []) > 1:
             raise RecipeError(f"--{flag} takes one value if several models are compared, not {len(values or [])}")
 
+    from hf_xsent.api.evaluating import open_in_views
     from hf_xsent.evaluation.comparing import compare_models
 
-    def measured(model: str) -> tuple[SentenceEmbedder, list[View]]:
-        embedder = _open(arguments, model)
-        return embedder, _views(arguments, embedder, layers)
-
+    measured = partial(open_in_views, **_options(arguments, layers))
     for one in compare_models(arguments.model, measured, tasks, arguments.dim, arguments.output):
         print(one.table(), end="\n\n", flush=True)
 
 
-def _open(arguments: argparse.Namespace, model: str) -> SentenceEmbedder:
-    import torch
-
-    from hf_xsent.models.embedder import SentenceEmbedder
-
-    dtype = getattr(torch, arguments.dtype)
-    return SentenceEmbedder.from_pretrained(
-        model, max_length=arguments.max_length, dtype=dtype, device=arguments.device
-    )
-
-
-def _views(arguments: argparse.Namespace, embedder: SentenceEmbedder, layers: list[int] | None) -> list[View]:
-    from hf_xsent.models.sentence_encoder import View
-
-    return [
-        View(layer, pooling)
-        for pooling in _names(arguments.pooling or [embedder.pooling])
-        for layer in ([embedder.view.layer] if layers is None else layers)
-    ]
+def _options(arguments: argparse.Namespace, layers: list[int] | None) -> dict[str, Any]:
+    """Return how models are opened, and in which views they are measured."""
+    return {
+        "pooling": _names(arguments.pooling) if arguments.pooling else None,
+        "layers": layers,
+        "max_length": arguments.max_length,
+        "dtype": arguments.dtype,
+        "device": arguments.device,
+    }
 
 
 def _text(task: EvaluationTask, reports: list[Report], sweep: bool) -> str:

@@ -1,15 +1,12 @@
-"""Declare the flags that several commands share, and read the file of pairs that they name."""
+"""Declare the flags that several commands share."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hf_xsent.settings.declaring import declared, help_of, metavar_of
-
-if TYPE_CHECKING:
-    from hf_xsent.data.readers.sources import BitextSource
 
 _SHARED: dict[str, dict[str, Any]] = {
     "pairs": {"help": "Read sentence pairs from this file: TSV, Moses pairs, TMX, JSONL or Parquet."},
@@ -37,16 +34,3 @@ def add_settings(parser: Any, title: str, *kinds: type, prefix: str = "", hidden
         for name, one in declared(kind).items():
             if name not in hidden:
                 group.add_argument(f"--{prefix}{name}", metavar=metavar_of(one), help=help_of(one).replace("%", "%%"))
-
-
-def one_source(arguments: argparse.Namespace, **links: Any) -> BitextSource:
-    """Return the one file of pairs that ``pairs``, ``--language`` and ``--columns`` name."""
-    from hf_xsent.data.readers.columns import parse_columns
-    from hf_xsent.data.readers.sources import resolve_sources
-    from hf_xsent.errors import RecipeError
-
-    data, columns = {arguments.language: arguments.pairs}, parse_columns(arguments.columns)
-    sources = resolve_sources(data, columns=columns, **links)[arguments.language]
-    if len(sources) > 1:
-        raise RecipeError(f"{arguments.pairs} matches {len(sources)} files: give one file per run")
-    return sources[0]

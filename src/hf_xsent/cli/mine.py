@@ -44,40 +44,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Load the model, mine, print the number of pairs."""
-    import os
-    from dataclasses import fields, replace
+    """Mine, and print the number of pairs."""
+    from dataclasses import fields
 
-    import torch
-
+    from hf_xsent.api.mining import mine_files
     from hf_xsent.logs import quiet_logs
-    from hf_xsent.mining.pipeline import MiningSettings, mine_files
-    from hf_xsent.mining.ray_engine import RayEngine
-    from hf_xsent.mining.shards import Processes, default_device
-    from hf_xsent.mining.vectors import identify_model
-    from hf_xsent.models.embedder import SentenceEmbedder
+    from hf_xsent.mining.pipeline import MiningSettings
     from hf_xsent.stopping import raising_on_sigterm
 
     quiet_logs()
-    stated = {field.name: getattr(arguments, field.name) for field in fields(MiningSettings) if field.name != "device"}
-    settings = MiningSettings(**stated)
-    device = arguments.device or default_device(int(os.environ.get("LOCAL_RANK", 0)))
-    engine = RayEngine(arguments.address, device) if arguments.engine == "ray" else None
-    here = "cpu" if engine and not torch.cuda.is_available() else device  # the GPUs may be on the workers only
-    embedder = SentenceEmbedder.from_pretrained(
-        arguments.model, pooling=arguments.pooling, max_length=arguments.max_length, device=here
-    )
+    names = [field.name for field in fields(MiningSettings) if field.name != "device"]
+    names += ["pooling", "max_length", "device", "engine", "address"]
+    stated = {name: getattr(arguments, name) for name in names}
     work = arguments.work or f"{arguments.output}.work"
     with raising_on_sigterm(f"finished shards are in {work}, from which the same command continues"):
-        mined = mine_files(
-            arguments.source,
-            arguments.target,
-            arguments.output,
-            embedder,
-            identify_model(arguments.model, embedder),
-            work,
-            replace(settings, device=str(embedder.model.device)),
-            engine or Processes(int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))),
-        )
+        mined = mine_files(arguments.source, arguments.target, arguments.output, arguments.model, work=work, **stated)
     if mined is not None:
         print(f"{len(mined):,} pairs, best first, are in {arguments.output}")

@@ -12,7 +12,6 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
 from tokenizers.models import Unigram
 from tokenizers.trainers import UnigramTrainer
@@ -33,6 +32,7 @@ from hf_xsent.pages.html import Cell, Table, legend, page
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.trainer import AlignmentTrainer
+from sentence_transformers import SentenceTransformer
 
 SPECIAL_TOKENS = {"bos": "<s>", "pad": "<pad>", "eos": "</s>", "unk": "<unk>", "mask": "<mask>"}  # ids 0 to 4
 POOLING, MAX_LENGTH = "mean", 64

@@ -32,7 +32,14 @@ _POLL_SECONDS = 0.5
 def compare(file: str | Path, output: str | Path, changes: Sequence[str] = ()) -> dict[str, Any]:
     """Run the unfinished runs of a study, write the report after each run, and return the report as data.
 
-    The report lists failed runs; the other runs continue, and the next call tries failed runs again.
+    The report lists failed runs; the other runs continue, and the next call tries failed runs again. ``changes``
+    override the study: ``["model=xlm-roberta-base", "budget.steps=50"]``.
+
+    ```python
+    from hf_xsent import compare
+
+    results = compare("study.yaml", "runs/study")
+    ```
     """
     study, output = read_study(file, changes), Path(output)
     with _locked(output), raising_on_sigterm("the same command resumes the study"):

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from hf_xsent.data import cache
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.cleaning.rules import CleaningReport, CleaningRules
+from hf_xsent.data.in_memory import is_in_memory, stored_sources
 from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.formats import OnError, check_source, read_pairs
 from hf_xsent.data.readers.negatives import parse_negatives
@@ -32,7 +33,7 @@ _HASHES_PER_LANGUAGE = 10_000
 
 
 def load_bitext(
-    data: Bitexts,
+    data: Any,
     *,
     target_language: str = "en",
     columns: Columns | Mapping[str, Columns] | None = None,
@@ -50,7 +51,8 @@ def load_bitext(
     data: a path, glob or Hub id, a mapping from language to such paths, or a list of paths, ``de=path`` strings or
         `BitextSource`. ``{language}`` in a path is the language given with the path; without one, the path matches
         the files of all language codes. Other paths without a language get the code ``und`` (undetermined). All files
-        and codes are checked before any pair is read.
+        and codes are checked before any pair is read. Pairs in memory can take the place of a path: a Dataset, the
+        split of a DatasetDict, or any iterable of (source, target) or of records.
     columns: source and target column, as names or as numbers from 0; by default they are found by name, or are the
         first two of a TSV. A mapping from language or file name to such columns gives each file its own.
     cleaning: rules that remove pairs; None removes none.
@@ -60,13 +62,24 @@ def load_bitext(
     split: split of data sets.
     links: files of word links, named like ``data``, for all or some languages. A link is two word positions, counted
         from 0, as `split_words` finds them, or of whitespace tokens with ``link_words="spaces"``.
+
+    ```python
+    from hf_xsent import load_bitext
+
+    bitext = load_bitext({"de": "pairs.tsv", "sw": [("Habari ya asubuhi.", "Good morning.")]})
+    print(bitext, bitext[0], bitext[:2].to_dataset())
+    ```
     """
+    if isinstance(data, Bitext):
+        return data
     if max_pairs is not None and max_pairs < 1:
         raise DataError(f"max_pairs must be at least 1, not {max_pairs}")
     if max_pairs_choice not in ("first", "random"):
         raise DataError(f"max_pairs_choice must be 'first' or 'random', not {max_pairs_choice!r}")
     if on_error not in ("raise", "skip"):
         raise DataError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
+    root = Path(cache_dir) if cache_dir is not None else cache.default_cache_dir()
+    data = _on_disk(data, root / "in_memory", target_language, columns, split)
     sources = resolve_sources(
         data, target_language=target_language, columns=columns, split=split, links=links, link_words=link_words
     )
@@ -74,7 +87,6 @@ def load_bitext(
         language: cache.CacheEntry(language, tuple(found), cleaning, on_error, max_pairs, max_pairs_choice)
         for language, found in sources.items()
     }
-    root = Path(cache_dir) if cache_dir is not None else cache.default_cache_dir()
     folders = {language: entry.folder(root) for language, entry in entries.items()}
     counts = {name: found for name, folder in folders.items() if (found := cache.read_counts(folder)) is not None}
     missing = [language for language in folders if language not in counts]
@@ -92,6 +104,23 @@ def load_bitext(
     report = CleaningReport({language: counts[language] for language in folders})
     logger.info("bitext of %d languages\n%s", len(folders), report.table())
     return Bitext({language: folder / "pairs.arrow" for language, folder in folders.items()}, report)
+
+
+def _on_disk(data: Any, folder: Path, target_language: str, columns: Any, split: str) -> Any:
+    """Replace pairs in memory by the files that hold them; paths stay."""
+    columns = None if isinstance(columns, Mapping) else columns  # those of a language are chosen later
+    if is_in_memory(data):
+        return stored_sources(data, folder, target_language, columns, split)
+    if not isinstance(data, Mapping) or not any(map(is_in_memory, data.values())):
+        return data
+    found: list[BitextSource] = []
+    for language, some in data.items():
+        if is_in_memory(some):
+            found += stored_sources(some, folder, target_language, columns, split, language)
+        else:
+            options: Any = {"target_language": target_language, "columns": columns, "split": split}
+            found += resolve_sources({language: some}, **options)[language]
+    return found
 
 
 class Bitext:
@@ -170,8 +199,42 @@ class Bitext:
     def __len__(self) -> int:
         return sum(self.languages.values())
 
-    def __getitem__(self, index: int) -> Pair:
-        return self.__getitems__([index])[0]
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{language} {count:,}" for language, count in self.languages.items())
+        return f"Bitext({len(self):,} pairs: {counts})"
+
+    @overload
+    def __getitem__(self, index: int) -> Pair: ...
+    @overload
+    def __getitem__(self, index: slice) -> Bitext: ...
+    def __getitem__(self, index: int | slice) -> Pair | Bitext:
+        """Return one pair, or the bitext of a slice, which reads nothing."""
+        if not isinstance(index, slice):
+            return self.__getitems__([index])[0]
+        rows = np.arange(len(self), dtype=np.int64)[index]
+        if index.step is not None and index.step < 0:
+            raise DataError("the pairs of a bitext stay in their order: slice with a positive step")
+        return Bitext(self.files, self.report, selected=self._file_rows(rows))
+
+    def to_dataset(self) -> Any:
+        """Return a ``datasets.Dataset`` with the columns source, target, language and, if there are any, links.
+
+        >>> load_bitext({"de": [("Ein Hund schläft.", "A dog sleeps.")]}).to_dataset()[0]
+        {'source': 'Ein Hund schläft.', 'target': 'A dog sleeps.', 'language': 'de'}
+        """
+        import pyarrow as pa
+        from datasets import Dataset
+        from datasets.table import InMemoryTable
+
+        parts = []
+        for *columns, language in self._batches:
+            names = pa.array([language] * len(columns[0]), pa.string())
+            parts.append(pa.table([*columns, names], names=["source", "target", "links", "language"]))
+        table = pa.concat_tables(parts)
+        if self._selected is not None or self._excluded is not None:
+            table = table.take(pa.array(self._file_rows(np.arange(len(self), dtype=np.int64))))
+        linked = table.column("links").null_count < len(table)
+        return Dataset(InMemoryTable(table.select(["source", "target", "language", *["links"] * linked])))
 
     def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
         """Return many pairs; torch's DataLoader calls this for a batch."""

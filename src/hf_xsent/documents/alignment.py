@@ -53,6 +53,13 @@ def align_documents(
 
     Every sentence is in exactly one result. ``model`` is an embedder, a folder or a Hub id. Paragraphs are a number
     per sentence that increases through the document; aligned spans prefer to end where a paragraph ends.
+
+    ```python
+    from hf_xsent import align_documents
+
+    for spans in align_documents(["Ein Hund.", "Er rennt."], ["A dog runs."], "runs/mine"):
+        print(spans.source, spans.target, spans.score)
+    ```
     """
     for name, sentences in (("source", source_sentences), ("target", target_sentences)):
         if not len(sentences):

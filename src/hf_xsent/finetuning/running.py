@@ -18,8 +18,9 @@ from hf_xsent.logs import quiet_logs
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer, quiet_loading
 from hf_xsent.models.task_model import task_model, without_padding
-from hf_xsent.training.checkpoints import RECIPE_FILE, output_folder, prepare_output_folder, write_recipe
+from hf_xsent.training.checkpoints import output_folder, prepare_output_folder
 from hf_xsent.training.reading import read_dataclasses
+from hf_xsent.training.run_card import RECIPE_FILE, write_recipe
 
 logger = logging.getLogger(__name__)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
 
+from hf_xsent.models.auto import register_exports
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.dap import DapConfig, DapForSentenceEmbedding, XlmrWithRTLHead
 from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForPreTraining, DualPivotForSentenceEmbedding
@@ -24,3 +25,4 @@ for _config, _training, _sentence in METHODS.values():
     AutoConfig.register(_config.model_type, _config, exist_ok=True)
     AutoModelForPreTraining.register(_config, _training, exist_ok=True)
     AutoModel.register(_config, _sentence, exist_ok=True)
+register_exports({config.model_type: sentence for config, _, sentence in METHODS.values()})

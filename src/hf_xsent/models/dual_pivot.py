@@ -132,7 +132,9 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
 
     @classmethod
     def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
-        """Load a checkpoint and its frozen encoder from ``encoder_name``."""
+        """Load a checkpoint and its frozen encoder from ``encoder_name``, or start from a plain encoder."""
+        if cls._is_plain(args[0], kwargs):
+            return cls._from_plain(args[0], output_loading_info=output_loading_info, **kwargs)
         if not isinstance(kwargs.get("config"), DualPivotConfig):
             kwargs["config"] = cls.config_class.from_pretrained(*args)
         buffers: dict[str, Tensor] = {}
@@ -233,9 +235,13 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
         return self._finish(vectors if self.linear_map is None else self.linear_map(vectors))
 
     def _encode_last(self, packed: PackedSentences, language_ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        states, vectors = self._encode_layers(packed, language_ids)
+        return states[-1], vectors
+
+    def _encode_layers(self, packed: PackedSentences, language_ids: Tensor | None) -> tuple[list[Tensor], Tensor]:
         with torch.no_grad():
             states = list(self.backbone.hidden_states(packed))
-        return states[-1], self.extract_tokens(states, packed)
+        return states, self.extract_tokens(states, packed)
 
     @property
     def default_layer(self) -> int | None:
@@ -261,10 +267,11 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
 class DualPivotForPreTraining(DualPivotForSentenceEmbedding, SentenceEncoderForPreTraining):
     """The extraction with its objectives, trained on token ids or on layer sums."""
 
-    def forward(self, **batch: Any) -> AlignmentOutput:  # type: ignore[override]
+    def forward(self, *, return_dict: bool | None = None, **batch: Any) -> Any:  # type: ignore[override]
         """Compute the losses of a batch of ``sentence_pairs``."""
         loss, losses = self.sentence_loss(self.sentence_pairs(batch))
-        return AlignmentOutput(loss=loss, losses=losses)
+        output = AlignmentOutput(loss=loss, losses=losses)
+        return output.to_tuple() if return_dict is False else output
 
     @torch.no_grad()
     def encoded(self, batch: Mapping[str, Any]) -> dict[str, Any]:

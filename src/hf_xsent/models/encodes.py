@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
 
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, ModelError
 
 _ROWS_AT_ONCE = 4096
 
@@ -17,6 +20,81 @@ class SupportsEncode(Protocol):
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
         """Return one embedding per sentence."""
+
+
+class SentenceTransformerMethods:
+    """``encode`` with the arguments of SentenceTransformer, and what else its evaluators call."""
+
+    similarity_fn_name = "cosine"
+
+    def _prompts(self) -> Mapping[str, str]:
+        """Return the model's prompts by name."""
+        return {}
+
+    def _vectors(
+        self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None
+    ) -> np.ndarray:
+        """Return N × width float32 embeddings; each class has its own way."""
+        raise NotImplementedError
+
+    def encode(
+        self,
+        sentences: Sequence[str],
+        language: str | None = None,
+        show_progress: bool = False,
+        *,
+        prompt: str | None = None,
+        normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        show_progress_bar: bool | None = False,
+        batch_size: int | None = None,
+        prompt_name: str | None = None,
+        precision: str | None = None,
+    ) -> Any:
+        """Return N × width float32 embeddings; ``language`` is needed by models with language embeddings.
+
+        Other arguments are those of ``SentenceTransformer.encode``. ``batch_size`` has no effect: a batch holds
+        sentences of similar lengths, up to a number of tokens.
+        """
+        if prompt_name is not None:
+            if prompt_name not in self._prompts():
+                raise ModelError(f"this model has no prompt named {prompt_name!r}: give its text as prompt")
+            prompt = self._prompts()[prompt_name]
+        if precision not in (None, "float32"):
+            raise ModelError(f"embeddings are float32, not {precision}: use sentence_transformers.quantize_embeddings")
+        vectors = self._vectors(sentences, language, bool(show_progress or show_progress_bar), prompt)
+        vectors = vectors[:, :truncate_dim]
+        if normalize_embeddings:
+            vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12)
+        if convert_to_tensor:
+            return torch.from_numpy(vectors)
+        return vectors if convert_to_numpy else list(torch.from_numpy(vectors))
+
+    def encode_query(self, sentences: Sequence[str], **options: Any) -> Any:
+        """Encode like ``encode``: queries and documents have no separate prompts."""
+        return self.encode(sentences, **options)
+
+    def encode_document(self, sentences: Sequence[str], **options: Any) -> Any:
+        """Encode like ``encode``."""
+        return self.encode(sentences, **options)
+
+    @staticmethod
+    def similarity(first: Any, second: Any) -> Tensor:
+        """Return the N × M cosines of two sets of embeddings."""
+        first, second = (F.normalize(torch.as_tensor(one), dim=-1) for one in (first, second))
+        return first @ second.T
+
+    @property
+    def model_card_data(self) -> _NoCardData:
+        """Where evaluators of sentence-transformers store metrics; ``hf-xsent card`` reads results files instead."""
+        return _NoCardData()
+
+
+class _NoCardData:
+    def set_evaluation_metrics(self, *_: object) -> None:
+        """Do nothing."""
 
 
 def check_finite(vectors: np.ndarray, precision: str, name: Callable[[int], str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
@@ -26,6 +26,9 @@ from hf_xsent.errors import HfXsentError, ModelError
 from hf_xsent.files import is_local
 from hf_xsent.models.families import family
 
+EXPORTED_SETTINGS = "sentence_encoder"  # the key of an export's config.json with the settings of its model
+HUB_ARGUMENTS = ("revision", "cache_dir", "token", "local_files_only", "force_download", "subfolder", "proxies")
+
 
 def build_encoder(config: PreTrainedConfig) -> PreTrainedModel:
     """Build a new encoder of this config without a pooler."""
@@ -34,7 +37,10 @@ def build_encoder(config: PreTrainedConfig) -> PreTrainedModel:
 
 def load_encoder(name_or_path: str, dtype: torch.dtype = torch.float32, **options: Any) -> PreTrainedModel:
     """Load a pretrained encoder without pooler and heads, or the encoder of a model of this package."""
-    config = load_config(name_or_path)
+    config = load_config(name_or_path, **hub_arguments(options))
+    if getattr(config, EXPORTED_SETTINGS, None):
+        setattr(config, EXPORTED_SETTINGS, None)  # so that AutoModel opens an export as a plain encoder
+        options["config"] = config
     if is_ours(config):
         dropouts = {key: options.pop(key) for key in family(config.encoder_config).dropouts if key in options}
         config.encoder_config.update(dropouts)
@@ -62,15 +68,20 @@ def check_weights(model: torch.nn.Module, name_or_path: str) -> None:
             )
 
 
-def load_config(name_or_path: str) -> PreTrainedConfig:
+def hub_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those arguments of ``from_pretrained`` that say how to reach a file on the Hub."""
+    return {name: arguments[name] for name in HUB_ARGUMENTS if arguments.get(name) is not None}
+
+
+def load_config(name_or_path: str, **hub: Any) -> PreTrainedConfig:
     """Load the config of a model folder or Hub id."""
     with loading_errors(name_or_path, "readable config.json"):
-        return AutoConfig.from_pretrained(name_or_path)
+        return AutoConfig.from_pretrained(name_or_path, **hub)
 
 
-def load_encoder_config(name_or_path: str) -> PreTrainedConfig:
+def load_encoder_config(name_or_path: str, **hub: Any) -> PreTrainedConfig:
     """Load the config of an encoder, or of the encoder of a model of this package."""
-    config = load_config(name_or_path)
+    config = load_config(name_or_path, **hub)
     return config.encoder_config if is_ours(config) else config
 
 

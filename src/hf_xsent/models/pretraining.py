@@ -18,7 +18,7 @@ from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.families import backbone_of
 from hf_xsent.models.input_shuffling import SIDES, shuffle_sides
 from hf_xsent.models.last_layers import LastLayers
-from hf_xsent.models.loading import build_encoder, is_ours, load_config, load_tokenizer
+from hf_xsent.models.loading import HUB_ARGUMENTS, build_encoder, is_ours, load_config, load_tokenizer
 from hf_xsent.models.masked_language_head import (
     MaskedLanguageHead,
     load_masked_language_head,
@@ -99,7 +99,8 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
 
         From a model that this package trained, matching heads are loaded too.
         """
-        loading = {name: settings.pop(name) for name in ("dtype", "attn_implementation") if name in settings}
+        options = ("dtype", "attn_implementation", *HUB_ARGUMENTS)
+        loading = {name: settings.pop(name) for name in options if name in settings}
         stated: AlignmentConfig = cls.config_of(config, settings)
         if stated.needs.mask_token:
             stated = stated.replaced(**_token_ids(name_or_path))
@@ -111,7 +112,9 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
 
     @classmethod
     def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
-        """Load a checkpoint; objectives without weights in it are initialized from its encoder."""
+        """Load a checkpoint, or start from a plain encoder; objectives without weights in the checkpoint are new."""
+        if cls._is_plain(args[0], kwargs):
+            return cls._from_plain(args[0], output_loading_info=output_loading_info, **kwargs)
         if not isinstance(kwargs.get("config"), AlignmentConfig):
             kwargs["config"] = cls.config_class.from_pretrained(*args)
         if kwargs["config"].needs.mask_token and kwargs["config"].mask_token_id is None:
@@ -154,8 +157,9 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         target_attention_mask: Tensor,
         *,
         cached: CachedBatch | None = None,
+        return_dict: bool | None = None,
         **batch: Tensor | None,
-    ) -> AlignmentOutput:
+    ) -> AlignmentOutput | tuple[Any, ...]:
         """Compute the losses of a batch of N pairs.
 
         Optional: ``language_ids`` (2N: all sources, then all targets); ``teacher_vectors`` (N × d), a teacher's
@@ -182,7 +186,8 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
             loss = torch.stack(means).mean()
             total = total + self.config.objectives[name].weight * loss
             losses[name] = losses.get(name, 0) + loss.detach()
-        return AlignmentOutput(loss=total, losses={name: losses[name] for name in self.objectives if name in losses})
+        output = AlignmentOutput(loss=total, losses={name: losses[name] for name in self.objectives if name in losses})
+        return output.to_tuple() if return_dict is False else output
 
     def end_step(self) -> None:
         """Update momentum encoders and queues; call this once after each optimizer step, as AlignmentTrainer does."""

@@ -3,89 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
-from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
 
-from hf_xsent.compat import attention_of
+from hf_xsent.compat import attention_of, set_attention
 from hf_xsent.errors import ModelError, RecipeError, nearest
 from hf_xsent.files import is_local
 from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone
+from hf_xsent.models.encoder_config import SentenceEncoderConfig
+from hf_xsent.models.encodes import SentenceTransformerMethods
 from hf_xsent.models.families import backbone_of, family
 from hf_xsent.models.layer_selection import select_layers
-from hf_xsent.models.loading import build_encoder, load_encoder, load_encoder_config
-from hf_xsent.settings.declaring import check_settings, declared, is_derived, types_of
-from hf_xsent.settings.model import EncoderSettings
+from hf_xsent.models.loading import (
+    EXPORTED_SETTINGS,
+    HUB_ARGUMENTS,
+    build_encoder,
+    hub_arguments,
+    is_ours,
+    load_config,
+    load_encoder,
+    load_encoder_config,
+    load_tokenizer,
+)
+from hf_xsent.models.modules_json import write_modules_json
+from hf_xsent.models.plain_folder import write_plain_folder
+from hf_xsent.models.text_encoder import TextEncoder, View
+from hf_xsent.settings.declaring import types_of
 from hf_xsent.settings.reading import typed
 from hf_xsent.tensors.packing import PackedSentences, pack, pool, unpack
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-
-@strict
-class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
-    """The config of an encoder and of the pooling of its hidden states into sentence embeddings."""
-
-    model_type = "sentence-encoder"
-    sub_configs = {"encoder_config": AutoConfig}
-
-    encoder_config: Any = None  # the encoder's own config, or its dict
-
-    def __post_init__(self, **kwargs: Any) -> None:
-        """Build the encoder's config from its dict and validate all values."""
-        if isinstance(self.encoder_config, Mapping):
-            self.encoder_config = AutoConfig.for_model(**self.encoder_config)
-        super().__post_init__(**kwargs)
-        check_settings(self)
-        if self.default_prompt_name is not None and self.default_prompt_name not in (self.prompts or {}):
-            known = ", ".join(self.prompts or {}) or "none"
-            raise RecipeError(f"default_prompt_name {self.default_prompt_name!r} is not among the prompts: {known}")
-        if self.lora_rank is None and (self.lora_alpha is not None or self.lora_targets):
-            raise RecipeError("lora_alpha and lora_targets need adapters: set lora_rank too")
-        if self.encoder_config is not None:
-            longest = family(self.encoder_config).max_length(self.encoder_config)
-            if self.max_length > longest:
-                raise RecipeError(
-                    f"max_length {self.max_length} does not fit: this encoder takes 2 to {longest} tokens per sentence"
-                )
-
-    @property
-    def default_prompt(self) -> str:
-        """The text that is prepended to each sentence."""
-        return (self.prompts or {}).get(self.default_prompt_name or "", "")
-
-    @classmethod
-    def setting_names(cls) -> list[str]:
-        """Return the names that a recipe may set."""
-        inherited = {field.name for field in fields(PreTrainedConfig)} | {"encoder_config"}
-        return [name for name in declared(cls) if name not in inherited]
-
-    @property
-    def encoder_dropout(self) -> float | None:
-        """Dropout of the encoder in training; None: the checkpoint's."""
-        return self.dropout
-
-    def replaced(self, **changes: Any) -> Self:
-        """Return the config with other values, validated again."""
-        names = [*self.setting_names(), *(one.name for one in fields(self) if is_derived(one))]
-        return type(self)(**{name: getattr(self, name) for name in names} | changes)
-
-
-@dataclass(frozen=True)
-class View:
-    """The layer whose hidden states are pooled into a sentence embedding, and the pooling."""
-
-    layer: int | None  # 0: the embeddings; None: the model's mix of layers
-    pooling: str
+# Arguments of from_pretrained that AutoModel adds and that have no effect on a plain encoder.
+_LOADING_ARGUMENTS = {"_from_auto", "adapter_kwargs", "trust_remote_code", "use_safetensors", "code_revision"}
 
 
 @dataclass
@@ -95,10 +56,16 @@ class SentenceEncoderOutput(ModelOutput):
     last_hidden_state: Tensor | None = None
     sentence_embedding: Tensor | None = None
     pooler_output: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None  # of the embeddings and each layer
+    attentions: tuple[Tensor, ...] | None = None  # of each layer
 
 
-class SentenceEncoder(PreTrainedModel):
-    """A supported encoder with a pooling; subclasses add the weights that a method trains."""
+class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
+    """A supported encoder with a pooling; subclasses add the weights that a method trains.
+
+    ``encode`` returns the embeddings of sentences. Its tokenizer is ``tokenizer``, by default that of the folder or Hub
+    id which the model was loaded from.
+    """
 
     config_class: Any = SentenceEncoderConfig
     base_model_prefix = ""
@@ -108,6 +75,10 @@ class SentenceEncoder(PreTrainedModel):
     _supports_flash_attn = True
     _supports_attention_backend = True
     _keys_to_ignore_on_load_unexpected = [r"^objectives\.", r"^training_mlp\."]  # only for training
+    saves_plain = False  # whether ``save_pretrained`` writes a plain encoder, as an export is
+    trained_in: str | None = None  # the folder of the run that trained it in this process
+    _tokenizer: Any = None
+    _source: str | None = None  # the folder or Hub id of the starting encoder
 
     def __init__(self, config: SentenceEncoderConfig, encoder: PreTrainedModel | None = None) -> None:
         super().__init__(config)
@@ -131,18 +102,95 @@ class SentenceEncoder(PreTrainedModel):
         attn_implementation: str | None = None,
         **settings: Any,
     ) -> Self:
-        """Start from a pretrained encoder or a model of this package, with a config or with ``setting_names()``."""
+        """Start from a pretrained encoder or a model of this package, with a config or with ``setting_names()``.
+
+        ``revision``, ``token`` and the other Hub arguments of transformers' ``from_pretrained`` are taken, too.
+        """
+        hub = hub_arguments(settings)
+        settings = {key: value for key, value in settings.items() if key not in HUB_ARGUMENTS}
         stated = cls.config_of(config, settings)
         options: dict[str, Any] = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
         if stated.encoder_dropout is not None:
-            options |= dict.fromkeys(family(load_encoder_config(name_or_path)).dropouts, stated.encoder_dropout)
-        encoder = load_encoder(name_or_path, dtype=dtype, **options)
+            dropouts = family(load_encoder_config(name_or_path, **hub)).dropouts
+            options |= dict.fromkeys(dropouts, stated.encoder_dropout)
+        encoder = load_encoder(name_or_path, dtype=dtype, **hub, **options)
         if stated.encoder_layers is not None:
             select_layers(encoder, stated.encoder_layers)
         if is_local(name_or_path):
             encoder.config.name_or_path = ""  # do not publish local paths
         chosen = {"attn_implementation": attention_of(encoder.config)}  # the new config would reset it
-        return cls(stated.replaced(encoder_config=encoder.config, encoder_layers=None, **chosen), encoder=encoder)
+        model = cls(stated.replaced(encoder_config=encoder.config, encoder_layers=None, **chosen), encoder=encoder)
+        model._source = str(name_or_path)
+        return model
+
+    @classmethod
+    def from_pretrained(cls, name_or_path: Any, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        """Load a model of this package, an export of one, or a plain encoder, which ``from_backbone`` starts from."""
+        if cls._is_plain(name_or_path, kwargs):
+            return cls._from_plain(name_or_path, **kwargs)
+        return super().from_pretrained(name_or_path, *args, **kwargs)
+
+    @staticmethod
+    def _is_plain(name_or_path: Any, kwargs: Mapping[str, Any]) -> bool:
+        """Return whether the arguments of ``from_pretrained`` name an encoder that is not a model of this package."""
+        if name_or_path is None or isinstance(kwargs.get("config"), SentenceEncoderConfig):
+            return False
+        return not is_ours(load_config(str(name_or_path), **hub_arguments(kwargs)))
+
+    @classmethod
+    def _from_plain(cls, name_or_path: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
+        """Start from a plain encoder; an export states the settings of its model in its config."""
+        name, config = str(name_or_path), kwargs.pop("config", None)
+        options = {key: kwargs.pop(key, None) for key in ("dtype", "attn_implementation")}
+        options = {key: value for key, value in options.items() if value not in (None, "auto")}
+        stated = dict(getattr(load_config(name, **hub_arguments(kwargs)), EXPORTED_SETTINGS, None) or {})
+        stated.pop("model_type", None)
+        given = {key: value for key, value in kwargs.items() if key not in _LOADING_ARGUMENTS and value is not None}
+        ours = config if isinstance(config, SentenceEncoderConfig) else None
+        model = cls.from_backbone(name, config=ours, **options, **stated | given)
+        info: dict[str, Any] = {"missing_keys": set(), "unexpected_keys": set(), "mismatched_keys": set()}
+        return (model, info | {"error_msgs": []}) if output_loading_info else model
+
+    def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
+        """Save config and weights, and the files by which SentenceTransformer opens the folder with this pooling."""
+        if self.saves_plain and kwargs.get("state_dict") is None:
+            return write_plain_folder(self, self.tokenizer, Path(save_directory))
+        super().save_pretrained(save_directory, *args, **kwargs)
+        if kwargs.get("is_main_process", True):
+            write_modules_json(save_directory, self.config)
+
+    def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        """Upload a plain encoder that AutoModel and SentenceTransformer open without this package, as an export is.
+
+        A model with language embeddings has no such form; it is uploaded as ``save_pretrained`` writes it.
+        """
+        before, self.saves_plain = self.saves_plain, not self.config.languages
+        try:
+            return super().push_to_hub(*args, **kwargs)
+        finally:
+            self.saves_plain = before
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer of ``encode``, loaded from where the model came from when it is first used."""
+        if self._tokenizer is None:
+            source = self._source or self.config.name_or_path
+            if not source:
+                raise ModelError("encode needs the model's tokenizer: set model.tokenizer = tokenizer")
+            self._tokenizer = load_tokenizer(source)
+        return self._tokenizer
+
+    @tokenizer.setter
+    def tokenizer(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def _prompts(self) -> Mapping[str, str]:
+        return self.config.prompts or {}
+
+    def _vectors(
+        self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None
+    ) -> np.ndarray:
+        return TextEncoder(self, self.tokenizer)._vectors(sentences, language, progress, prompt)
 
     @classmethod
     def config_of(cls, config: Any, settings: Mapping[str, Any]) -> Any:
@@ -191,13 +239,53 @@ class SentenceEncoder(PreTrainedModel):
             config.vocab_size = value.num_embeddings
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, language_ids: Tensor | None = None, **_: object
-    ) -> SentenceEncoderOutput:
-        """Return hidden states and sentence embeddings of a padded batch."""
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        language_ids: Tensor | None = None,
+        *,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+        **_: object,
+    ) -> SentenceEncoderOutput | tuple[Any, ...]:
+        """Return hidden states and sentence embeddings of a padded batch.
+
+        Attentions need a second pass, by the encoder's own forward over the padded batch.
+        """
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        packed = pack([input_ids], [mask])
-        hidden, vectors = self._encode_last(packed, language_ids)
-        return SentenceEncoderOutput(unpack(hidden, packed, mask), sentence_embedding=vectors, pooler_output=vectors)
+        packed, states = pack([input_ids], [mask]), None
+        if self.config.output_hidden_states if output_hidden_states is None else output_hidden_states:
+            layers, vectors = self._encode_layers(packed, language_ids)
+            states = tuple(unpack(one, packed, mask) for one in layers)
+            hidden = states[-1]
+        else:
+            last, vectors = self._encode_last(packed, language_ids)
+            hidden = unpack(last, packed, mask)
+        attentions = None
+        if self.config.output_attentions if output_attentions is None else output_attentions:
+            attentions = self._attentions(input_ids, mask, language_ids)
+        output = SentenceEncoderOutput(hidden, vectors, vectors, states, attentions)
+        return output if (self.config.return_dict if return_dict is None else return_dict) else output.to_tuple()
+
+    def _attentions(self, input_ids: Tensor, mask: Tensor, language_ids: Tensor | None) -> tuple[Tensor, ...]:
+        """Return each layer's attention weights, N × heads × L × L."""
+        inputs: dict[str, Tensor] = {"input_ids": input_ids}
+        if language_ids is not None and self.config.languages:
+            added = self.language_embeddings(language_ids)[:, None]
+            inputs = {"inputs_embeds": self.get_input_embeddings()(input_ids) + added}
+        previous = attention_of(self.encoder.config)
+        set_attention(self.encoder.config, "eager")  # the others return no weights
+        try:
+            found: tuple[Tensor, ...] = self.encoder(**inputs, attention_mask=mask, output_attentions=True).attentions
+        finally:
+            set_attention(self.encoder.config, previous)
+        return found
+
+    def _encode_layers(self, packed: PackedSentences, language_ids: Tensor | None) -> tuple[list[Tensor], Tensor]:
+        """Return the T × d hidden states of the embeddings and each layer, and N × d sentence embeddings."""
+        states = list(self.backbone.hidden_states(packed, self._language_vectors(packed, language_ids)))
+        return states, self._finish(pool(states[-1], packed, self.config.pooling)[packed.restore])
 
     def _encode_last(self, packed: PackedSentences, language_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return T × d last hidden states and N × d sentence embeddings, in the caller's order."""

@@ -14,6 +14,7 @@ from huggingface_hub.utils import validate_repo_id
 
 from hf_xsent.errors import OutputError
 from hf_xsent.files import readable_size
+from hf_xsent.publishing.export_folder import is_export
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +60,8 @@ def plan_upload(folder: str | Path, repository: str) -> Upload:
     except HFValidationError as error:
         raise OutputError(f"{repository!r} is not a valid Hub id: {str(error).split('. ')[0]}") from error
     missing = [name for name in _EXPORT if not (folder / name).is_file()]
+    if not missing and not is_export(folder):
+        raise OutputError(f"{folder} is a run, not an export: write one with hf-xsent export {folder} FOLDER")
     if missing:
         raise OutputError(f"{folder} is not an export ({missing[0]} is missing): write one with hf-xsent export")
     paths = sorted(path for path in folder.rglob("*") if path.is_file())

@@ -16,7 +16,8 @@ from huggingface_hub import EvalResultEntry, ModelCard, ModelCardData, eval_resu
 from hf_xsent.errors import ModelError, OutputError, shortened
 from hf_xsent.files import is_local, write_text
 from hf_xsent.pages.html import markdown_text
-from hf_xsent.publishing.evaluation_tables import EvaluationTable
+from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_tables
+from hf_xsent.publishing.export_folder import check_export, read_run_facts
 from hf_xsent.settings.reading import parse_yaml
 
 _REPOSITORY = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
@@ -109,8 +110,28 @@ def render_card(facts: CardFacts, complete: bool = True) -> ModelCard:
     return ModelCard.from_template(data, template_str=_resource("model_card_template.md"), **shown)
 
 
-def write_card(folder: str | Path, facts: CardFacts) -> Path:
-    """Write README.md, and the measured results to the file that the Hub's leaderboards read."""
+def write_card(
+    folder: str | Path,
+    facts: CardFacts | None = None,
+    *,
+    run: str | Path | None = None,
+    results: Sequence[str | Path] = (),
+    **stated: Any,
+) -> Path:
+    """Write the model card of an export: README.md, and the measured results for the Hub's leaderboards.
+
+    The facts are those of the run that trained the model, which the export stores, or of the folder ``run``;
+    ``results`` are files of ``evaluate``. State what they do not contain: license, name, base_model, languages,
+    repository, datasets.
+
+    ```python
+    from hf_xsent import write_card
+
+    write_card("exported/mine", results=["results.json"], license="apache-2.0", base_model="org/encoder")
+    ```
+    """
+    if facts is None:
+        facts = _facts_of_export(folder, run, results, stated)
     folder, card = Path(folder), render_card(facts)
     write_text(folder / "README.md", f"{card}\n" if not str(card).endswith("\n") else str(card))
     entries = [
@@ -123,6 +144,25 @@ def write_card(folder: str | Path, facts: CardFacts) -> Path:
         text = yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False, allow_unicode=True)
         write_text(folder / ".eval_results" / "hf-xsent.yaml", text)
     return folder / "README.md"
+
+
+def _facts_of_export(
+    folder: str | Path, run: str | Path | None, results: Sequence[str | Path], stated: Mapping[str, Any]
+) -> CardFacts:
+    """Collect the facts of the run, of evaluations, and those stated."""
+    check_export(folder)
+    known = {"license": ""} | (read_run_facts(folder) if run is None else facts_of_run(run))
+    names = ("name", "license", "base_model", "languages", "repository", "datasets")
+    if wrong := [name for name in stated if name not in names]:
+        raise OutputError(f"a model card has no field {wrong[0]!r}: use some of {', '.join(names)}")
+    tables = [table for path in results for table in read_tables(path)]
+    return CardFacts(**known | {key: one for key, one in stated.items() if one} | {"tables": tables})
+
+
+def portable_facts(run: str | Path) -> dict[str, Any]:
+    """Read the facts of a run without the paths of this machine."""
+    facts = facts_of_run(run)
+    return facts | {"recipe": _portable(facts["recipe"])}
 
 
 def facts_of_run(run: str | Path) -> dict[str, Any]:
@@ -173,8 +213,11 @@ def _training_sentences(run: Path) -> list[str]:
 
 
 def _recipe_text(recipe: Mapping[str, Any]) -> str:
-    shown = {key: _without_folders(value) for key, value in recipe.items() if key not in _LOCAL_KEYS}
-    return yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=120).rstrip()
+    return yaml.safe_dump(_portable(recipe), sort_keys=False, allow_unicode=True, width=120).rstrip()
+
+
+def _portable(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _without_folders(value) for key, value in recipe.items() if key not in _LOCAL_KEYS}
 
 
 def _without_folders(value: Any) -> Any:

@@ -24,6 +24,7 @@ from hf_xsent.models.batching import batches_by_length
 from hf_xsent.models.encodes import SupportsEncode
 from hf_xsent.models.exported import sentence_transformer_settings
 from hf_xsent.models.loading import load_encoder, load_tokenizer
+from hf_xsent.publishing.export_folder import is_export
 
 PLAIN, QUANTIZED = "onnx/model.onnx", "onnx/model_quantized.onnx"
 _LARGEST_DIFFERENCE = 1e-4
@@ -67,9 +68,16 @@ class OnnxEncoder:
 
 
 def export_onnx(folder: str | Path) -> Path:
-    """Write ``onnx/model.onnx`` into an export, for any batch and length; compare its hidden states with torch's."""
+    """Write ``onnx/model.onnx`` into an export, for any batch and length; compare its hidden states with torch's.
+
+    ```python
+    from hf_xsent import export_onnx
+
+    export_onnx("exported/mine")
+    ```
+    """
     folder = Path(folder)
-    if not (folder / "modules.json").is_file():
+    if not is_export(folder):
         raise ModelError(f"{folder} is not an export: write one with hf-xsent export")
     _onnxruntime()
     if "extraction" in sentence_transformer_settings(str(folder)):

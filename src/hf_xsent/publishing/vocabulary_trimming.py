@@ -47,7 +47,15 @@ class TrimReport:
 def trim_vocabulary(
     model: str, folder: str | Path, texts: Mapping[str, Iterable[str]], size: int | None = None, overwrite: bool = False
 ) -> TrimReport:
-    """Export ``model`` with the pieces that ``texts`` (sentences by language) use, at most ``size`` of them."""
+    """Export ``model`` with the pieces that ``texts`` (sentences by language) use, at most ``size`` of them.
+
+    ```python
+    from hf_xsent import trim_vocabulary
+
+    report = trim_vocabulary("runs/mine", "trimmed", {"de": ["Ein Hund."], "en": ["A dog."]})
+    print(report.pieces_before, report.pieces_after)
+    ```
+    """
     embedder = SentenceEmbedder.from_pretrained(model, device="cpu")
     table = PieceTable(embedder.tokenizer)
     words = word_shares(embedder.tokenizer, texts)

@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,20 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
             raise RecipeError("fp16 needs a GPU; on a CPU use --bf16 or neither")
         if self.device.type == "cpu":
             self.dataloader_pin_memory = False
+
+    @classmethod
+    def of(cls, arguments: TrainingArguments | None) -> AlignmentTrainingArguments:
+        """Return the arguments with our additions at their defaults; None stands for all defaults.
+
+        The values of plain TrainingArguments stay, except what training on pairs needs: the collator reads raw text.
+        """
+        if isinstance(arguments, cls):
+            return arguments
+        if arguments is None:
+            return cls(output_dir="trainer_output")
+        stated = {one.name: getattr(arguments, one.name) for one in fields(TrainingArguments) if one.init}
+        needed = ("remove_unused_columns", "ddp_find_unused_parameters", "ddp_broadcast_buffers")
+        return cls(**{name: value for name, value in stated.items() if name not in needed})
 
     def _check_averages(self) -> None:
         if self.ema_decay is not None and self.deepspeed and (self.bf16 or self.fp16):

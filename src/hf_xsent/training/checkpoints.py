@@ -1,16 +1,14 @@
-"""Write the output folder of a run: checkpoints and the model, never half-written, the recipe and the model card."""
+"""Write the output folder of a run: checkpoints and the model, never half-written."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from safetensors import SafetensorError
 from transformers import PreTrainedModel, Trainer, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
@@ -29,9 +27,7 @@ from hf_xsent.files import (
     hold,
     move_into_place,
     remove,
-    write_text,
 )
-from hf_xsent.publishing.model_card import CardFacts, facts_of_run, render_card
 from hf_xsent.training.callbacks import METRICS_FILE, MetricsFile, ProgressBar, StopOnSignal
 from hf_xsent.training.identity import RUN_STATE_FILE, RunState
 from hf_xsent.training.resuming import (
@@ -41,8 +37,8 @@ from hf_xsent.training.resuming import (
     newest_whole_checkpoint,
     set_damaged_aside,
 )
+from hf_xsent.training.run_card import RECIPE_FILE, write_run_card
 
-RECIPE_FILE = "recipe.yaml"
 WEIGHTS_FILE = "model.safetensors"
 UNFINISHED = "_unfinished"  # written here, then renamed when complete, so that a kill leaves no incomplete file
 
@@ -97,18 +93,6 @@ def output_folder(
         else:
             set_damaged_aside(folder, checkpoint)
         yield folder
-
-
-def write_recipe(folder: str | Path, command: str, options: Mapping[str, Any], training: TrainingArguments) -> None:
-    """Write all settings of this run, except Hub tokens, as a recipe that repeats it."""
-    stated = {key: value for key, value in options.items() if value is not None}
-    for field in fields(training):
-        value = getattr(training, field.name, None)
-        public = field.init and not field.name.endswith("_token")  # the folder may be pushed to the Hub
-        if public and value != field.default and isinstance(value, str | int | float):
-            stated[field.name] = getattr(value, "value", value)
-    text = f"# hf-xsent {command} {RECIPE_FILE}\n{yaml.safe_dump(stated, sort_keys=False)}"
-    write_text(Path(folder) / RECIPE_FILE, text)
 
 
 def remove_old_run(folder: str | Path) -> None:
@@ -275,27 +259,3 @@ class SavingTrainer(Trainer):
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
         """Do nothing: the checkpoint is incomplete here; ``_save_checkpoint`` pushes it later."""
-
-
-def write_run_card(trainer: Trainer, name: str | None, license: str | None, base_model: str | None) -> None:
-    """Write the model card of the output folder; omit unknown facts, so that no run fails at its end."""
-    folder = Path(str(trainer.args.output_dir))
-    if not (folder / RECIPE_FILE).is_file():
-        config = trainer.accelerator.unwrap_model(trainer.model).config
-        options = {
-            "model": config.encoder_config.name_or_path or None,
-            "method": config.model_type,
-            "objectives": config.recipe()["objectives"],
-            "pooling": config.pooling,
-            "max_length": config.max_length,
-        }
-        write_recipe(folder, "pretrain", options, trainer.args)
-    known = facts_of_run(folder)
-    bitext: Any = trainer.train_dataset
-    if not known["languages"] and hasattr(bitext, "languages"):
-        known["pairs"] = dict(bitext.languages)
-        known["languages"] = sorted({*known["pairs"], getattr(trainer, "target_language", "en")})
-    known |= {"license": license or "", "base_model": base_model or known["base_model"], "plain": False}
-    known["name"] = name or known["name"]
-    facts = CardFacts(**known, repository=str(trainer.hub_model_id or known["name"]))
-    write_text(folder / "README.md", f"{render_card(facts, complete=False)}")

@@ -25,13 +25,14 @@ from hf_xsent.models.loading import load_encoder
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.training.bitext import load_train_and_dev
-from hf_xsent.training.checkpoints import WEIGHTS_FILE, check_space, output_folder, write_recipe
+from hf_xsent.training.checkpoints import WEIGHTS_FILE, check_space, output_folder
 from hf_xsent.training.dual_pivot.features import FeatureCache
 from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
 from hf_xsent.training.identity import RUN_STATE_FILE, RunState, identify
 from hf_xsent.training.measuring import StepTimes, count_steps, forecast, short_run
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.reading import Recipe, read_recipe
+from hf_xsent.training.run_card import write_recipe
 from hf_xsent.training.teacher import Teacher
 from hf_xsent.training.trainer import AlignmentTrainer
 
@@ -79,6 +80,7 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer | None:
         if plan.checkpoint is not None:
             training.eval_on_start = False  # the checkpoint was already measured
         trainer = build_trainer(recipe, model, train_dataset=train, eval_dataset=dev, **parts)
+        trainer.saves_at_end = False
         trainer.train(resume_from_checkpoint=plan.checkpoint)
         model.merge_adapters()
         if training.share_of_start:

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
-from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase
+from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_utils import IntervalStrategy, TrainOutput, get_last_checkpoint
 
 from hf_xsent.compat import keep_freed_memory
-from hf_xsent.data.bitext import Bitext
+from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.sampling.batches import ProcessBatches
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.data.sampling.distinct import DistinctSampler
@@ -33,20 +33,36 @@ from hf_xsent.tensors.gathering import naming_lost_processes
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_momentum_contrast
 from hf_xsent.training.averaging import MovingAverage, average_last_checkpoints
 from hf_xsent.training.callbacks import CostCounter, EndOfStep, StartOfEpoch
-from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.large_batch import cached_loss
+from hf_xsent.training.run_folder import RunTrainer
 from hf_xsent.training.teacher import Teacher
 
 NO_DEV_TO_STOP_BY = "early_stopping_patience needs dev pairs to measure: give --dev, or --dev_pairs above 0"
 
 
-class AlignmentTrainer(SavingTrainer):
+class AlignmentTrainer(RunTrainer):
     """Train any model whose forward returns ``loss`` and ``losses`` for pairs.
 
     Languages of ``train_dataset`` are sampled in proportion to size^alpha. ``eval_dataset``, the dev bitext, gives
     retrieval accuracy@1: ``eval_accuracy_forward`` (source to target), ``eval_accuracy_backward`` (target to source),
     ``eval_accuracy``, their mean, and the same mean per language, such as ``eval_accuracy_de``. Without dev, the run
     ends with its last weights. ``teacher`` computes the target embeddings of objectives that need them.
+
+    The datasets are what ``load_bitext`` returns or reads, such as a Dataset or a list of pairs, which are not cleaned
+    here; ``args`` may be plain TrainingArguments. At the end of ``train``, the output folder has the model, which
+    AutoModel and SentenceTransformer open, its tokenizer, recipe.yaml, metrics.jsonl and the model card;
+    ``save_strategy="no"`` writes only the metrics.
+
+    ```python
+    from hf_xsent import AlignmentTrainer, XlmrWithRTLHead
+    from transformers import AutoTokenizer, TrainingArguments
+
+    model = XlmrWithRTLHead.from_pretrained("xlm-roberta-base", objectives={"translation_ranking": 1.0})
+    tokenizer = AutoTokenizer.from_pretrained("xlm-roberta-base")
+    arguments = TrainingArguments("runs/mine", max_steps=100, per_device_train_batch_size=8)
+    pairs = {"de": [("Ein Hund.", "A dog."), ("Eine Katze.", "A cat.")]}
+    AlignmentTrainer(model, arguments, pairs, processing_class=tokenizer).train()
+    ```
     """
 
     args: AlignmentTrainingArguments
@@ -57,9 +73,9 @@ class AlignmentTrainer(SavingTrainer):
     def __init__(
         self,
         model: SentenceEncoderForPreTraining,
-        args: AlignmentTrainingArguments,
-        train_dataset: Bitext | None = None,
-        eval_dataset: Bitext | None = None,
+        args: TrainingArguments | None = None,
+        train_dataset: Any = None,
+        eval_dataset: Any = None,
         processing_class: PreTrainedTokenizerBase | None = None,
         alpha: float = 0.5,
         target_language: str = "en",
@@ -68,6 +84,8 @@ class AlignmentTrainer(SavingTrainer):
     ) -> None:
         if processing_class is None:
             raise DataError("the trainer needs the tokenizer: pass it as processing_class")
+        args = AlignmentTrainingArguments.of(args)
+        train_dataset, eval_dataset = (as_bitext(one, target_language) for one in (train_dataset, eval_dataset))
         if eval_dataset is None:
             if args.early_stopping_patience is not None:
                 raise RecipeError(NO_DEV_TO_STOP_BY)
@@ -95,6 +113,7 @@ class AlignmentTrainer(SavingTrainer):
             raise RecipeError(f"frozen_layers {args.frozen_layers} freezes all weights: freeze fewer layers")
         data: Any = (train_dataset, eval_dataset)
         super().__init__(model, args, collator, *data, processing_class, **kwargs)
+        model.tokenizer = processing_class
         self.add_callback(EndOfStep)
         self._average = None if args.ema_decay is None else MovingAverage(args.ema_decay)
         if self._average is not None:
@@ -131,6 +150,8 @@ class AlignmentTrainer(SavingTrainer):
             self._average.finish(model, self.state.best_model_checkpoint if self.args.load_best_model_at_end else None)
         if self.args.average_checkpoints is not None:
             average_last_checkpoints(model, str(self.args.output_dir), self.args.average_checkpoints)
+        if self.saves_at_end:
+            self.save_run()
         return output
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
@@ -273,6 +294,13 @@ class AlignmentTrainer(SavingTrainer):
             persistent_workers=args.dataloader_persistent_workers,
             prefetch_factor=args.dataloader_prefetch_factor,
         )
+
+
+def as_bitext(data: Any, target_language: str) -> Any:
+    """Return training data as it is if it has ranges of languages, or else read it as bitext."""
+    if data is None or hasattr(data, "ranges"):
+        return data
+    return load_bitext(data, target_language=target_language, cleaning=None)
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_utils import TrainOutput
 
 from hf_xsent.data.bitext import Bitext
@@ -21,7 +21,7 @@ from hf_xsent.models.encodes import SupportsEncode
 from hf_xsent.tensors.gathering import process_count
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, FeatureRows
-from hf_xsent.training.trainer import AlignmentTrainer
+from hf_xsent.training.trainer import AlignmentTrainer, as_bitext
 
 CRITIC_FILE = "critic_optimizer.pt"
 
@@ -62,13 +62,15 @@ class DualPivotTrainer(AlignmentTrainer):
     def __init__(
         self,
         model: DualPivotForPreTraining,
-        args: AlignmentTrainingArguments,
-        train_dataset: Bitext | TextSides | None = None,
-        eval_dataset: Bitext | None = None,
+        args: TrainingArguments | None = None,
+        train_dataset: Any = None,
+        eval_dataset: Any = None,
         processing_class: PreTrainedTokenizerBase | None = None,
         features: FeatureCache | None = None,
         **kwargs: Any,
     ) -> None:
+        args = AlignmentTrainingArguments.of(args)
+        train_dataset = as_bitext(train_dataset, str(kwargs.get("target_language", "en")))
         if args.pairs_per_chunk is not None:
             raise RecipeError(
                 "pairs_per_chunk saves no memory over a frozen encoder, which stores no activations: drop it"

@@ -1,0 +1,131 @@
+"""Mine translations in files, and score existing pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hf_xsent.api.opening import one_source, open_encoder, this_device, this_process, work_folder
+from hf_xsent.data.cleaning.filtering import FilterRules, PairFilter, check_language
+from hf_xsent.data.cleaning.rules import CleaningReport
+from hf_xsent.data.readers.columns import Columns
+from hf_xsent.data.readers.formats import check_source, read_pairs
+from hf_xsent.data.readers.sources import source_files
+from hf_xsent.data.sentences import load_sentences
+from hf_xsent.errors import DataError, RecipeError
+from hf_xsent.files import check_writable
+from hf_xsent.mining import pipeline, scoring
+from hf_xsent.mining.margin import MinedPairs
+from hf_xsent.mining.ray_engine import RayEngine
+from hf_xsent.mining.vectors import VectorStore
+
+_PAIRS_TO_IDENTIFY = 10_000
+
+
+def mine_files(
+    source: str | Path,
+    target: str | Path,
+    output: str | Path,
+    model: Any,
+    *,
+    work: str | Path | None = None,
+    pooling: str | None = None,
+    max_length: int | None = None,
+    device: str | None = None,
+    engine: str = "here",
+    address: str = "auto",
+    **settings: Any,
+) -> MinedPairs | None:
+    """Mine translations among the lines of two files, and write them to a TSV file, best first.
+
+    ``model`` is a folder, a Hub id or any object with ``encode``. ``settings`` are those of ``MiningSettings``: k,
+    margin, candidates, threshold, top, calibrate, plot, … ``work`` (default: OUTPUT.work) caches embeddings and
+    neighbours, so that the same call resumes. Of several processes, only rank 0 writes and returns the pairs.
+
+    ```python
+    from hf_xsent import mine_files
+
+    mined = mine_files("news.zh.txt", "news.en.txt", "pairs.tsv", "runs/mine", threshold=1.06)
+    print(len(mined), mined.score[:3])
+    ```
+    """
+    pipeline.MiningSettings(**settings)  # wrong settings raise before the model is loaded
+    device = this_device(device)
+    runner: Any = RayEngine(address, device) if engine == "ray" else this_process()
+    here = "cpu" if engine == "ray" and not torch.cuda.is_available() else device  # GPUs may be on the workers only
+    options = {"pooling": pooling, "max_length": max_length, "device": here}
+    encoder, identity = open_encoder(model, options)
+    chosen = pipeline.MiningSettings(**{**settings, "device": here})
+    return pipeline.mine_files(source, target, output, encoder, identity, work_folder(work, output), chosen, runner)
+
+
+@dataclass(frozen=True)
+class ScoredPairs:
+    """The number of pairs written, and what the filter removed (None without a filter)."""
+
+    pairs: int
+    report: CleaningReport | None
+
+
+def score(
+    pairs: Any,
+    output: str | Path,
+    model: Any,
+    *,
+    language: str = "und",
+    target_language: str = "en",
+    columns: Columns | Mapping[str, Columns] | None = None,
+    source_pool: str | Path | None = None,
+    target_pool: str | Path | None = None,
+    k: int = 4,
+    margin: str = "ratio",
+    rules: Sequence[str] | None = None,
+    work: str | Path | None = None,
+    pooling: str | None = None,
+    max_length: int | None = None,
+    device: str | None = None,
+) -> ScoredPairs:
+    """Write the cosine of each pair, or its margin if both pools of sentences are given, to a TSV file.
+
+    ``rules``, a list such as ``["min_score=0.7"]``, filters the pairs by the cleaning rules; an empty list applies
+    the default rules.
+
+    ```python
+    from hf_xsent import score
+
+    score("crawled.tsv", "scored.tsv", "runs/mine")
+    score([("Ein Hund.", "A dog.")], "few.tsv", "runs/mine", language="de", rules=["min_score=-1"])
+    ```
+    """
+    pools_given = [one for one in (source_pool, target_pool) if one]
+    if len(pools_given) == 1:
+        raise RecipeError("margins need both pools: give --source_pool and --target_pool")
+    source = one_source(pairs, language, target_language, columns)
+    check_writable(output, [*source_files(source), *map(Path, pools_given)])
+    check_source(source)
+    pair_filter = None
+    if rules is not None:
+        pair_filter = PairFilter(FilterRules.parse(rules), language, target_language)
+        sample = zip(*islice(read_pairs(source), _PAIRS_TO_IDENTIFY), strict=True)
+        for texts, code, name in zip(sample, (language, target_language), ("source", "target"), strict=False):
+            check_language(texts, code, f"the {name} side of {pairs}")
+    folder = work_folder(work, output)
+    if pools_given:
+        check_writable(folder / "sentences" / "lock")
+    encoder, identity = open_encoder(model, {"pooling": pooling, "max_length": max_length, "device": device})
+    pools = None
+    if pools_given:
+        sides = [load_sentences(file, folder / "sentences") for file in pools_given]
+        for file, side in zip(pools_given, sides, strict=True):
+            if len(side) < k:
+                raise DataError(f"{file} holds {len(side)} sentences, fewer than k = {k}: lower --k")
+        sources, targets = (VectorStore.open(folder, side, identity).encode(encoder) for side in sides)
+        pools = (sources, targets)
+    accepts = None if pair_filter is None else pair_filter.accepts
+    count = scoring.score_pairs(source, output, encoder, pools, k, margin, this_device(device), accepts)
+    return ScoredPairs(count, None if pair_filter is None else CleaningReport({language: pair_filter.counts}))

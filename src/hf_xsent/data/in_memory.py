@@ -1,0 +1,120 @@
+"""Store pairs that a program holds (data sets of Hugging Face, lists, iterables) as files, which are read like others.
+
+The name of a file is a hash of its content, so that equal pairs are cleaned and cached once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hf_xsent.data.languages import find_language
+from hf_xsent.data.readers.columns import Columns
+from hf_xsent.data.readers.sources import BitextSource
+from hf_xsent.errors import DataError
+from hf_xsent.files import digest, move_into_place
+
+_NAMED = {"source", "target", "language", "links"}
+
+
+def is_in_memory(data: Any) -> bool:
+    """Return whether ``data`` holds pairs, rather than paths."""
+    if isinstance(data, str | os.PathLike | BitextSource):
+        return False
+    if isinstance(data, Mapping):
+        return _is_dataset(data)
+    if isinstance(data, Sequence):
+        return len(data) > 0 and not isinstance(data[0], str | os.PathLike | BitextSource)
+    return _is_dataset(data) or isinstance(data, Iterable)
+
+
+def stored_sources(
+    data: Any, folder: Path, target_language: str, columns: Columns | None, split: str, language: str | None = None
+) -> list[BitextSource]:
+    """Write the pairs of ``data`` to JSONL files, one per language, and return them as sources.
+
+    ``language`` is that of all pairs; without it, a column ``language`` states it, or the name of the column that is
+    not the target language's. Otherwise it is undetermined.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        files = _write(_records(data, split), Path(temporary), target_language, language)
+        if not files:
+            raise DataError("the data hold no pairs: give at least one")
+        first, second = columns or (None, None)
+        return [
+            BitextSource(code, str(_final(path, folder)), target_language, first, second, "jsonl")
+            for code, path in files.items()
+        ]
+
+
+def _final(path: Path, folder: Path) -> Path:
+    """Move a file to the name of its content; a file that exists stays, since its time is part of the cache's key."""
+    with path.open("rb") as lines:
+        final = folder / f"{digest(lines)}.jsonl"
+    if not final.is_file():
+        move_into_place(path, final)
+    return final
+
+
+def _write(
+    records: Iterable[dict[str, Any]], folder: Path, target_language: str, language: str | None
+) -> dict[str, Path]:
+    paths: dict[str, Path] = {}
+    writers: dict[str, Any] = {}
+    try:
+        for record in records:
+            code = language or record.get("language") or _language_of_columns(record, target_language)
+            if code not in writers:
+                find_language(code)
+                paths[code] = folder / f"{len(paths)}.jsonl"
+                writers[code] = paths[code].open("w", encoding="utf-8", errors="surrogatepass")
+            text = {name: value for name, value in record.items() if name != "language"}
+            writers[code].write(json.dumps(text, ensure_ascii=False) + "\n")
+    finally:
+        for writer in writers.values():
+            writer.close()
+    return paths
+
+
+def _records(data: Any, split: str) -> Iterator[dict[str, Any]]:
+    """Yield each pair as a record of its text columns."""
+    if isinstance(data, Mapping):  # DatasetDict
+        if split not in data:
+            raise DataError(f"the data set has no split {split!r}, only {', '.join(map(str, data))}: give split")
+        data = data[split]
+    for number, item in enumerate(data, start=1):
+        if isinstance(item, Mapping):
+            yield {str(name): value for name, value in item.items() if isinstance(value, str | Mapping)}
+        elif isinstance(item, list | tuple) and len(item) == 2:
+            yield {"source": item[0], "target": item[1]}
+        else:
+            shown = f"{item!r}"[:80]
+            raise DataError(f"pair {number} is {shown}: give (source, target), or a record with columns")
+
+
+def _language_of_columns(record: Mapping[str, Any], target_language: str) -> str:
+    """Return the language that a column of the record is named by, besides the target's; ``und`` if none is."""
+    nested = record.get("translation")
+    names = nested if isinstance(nested, Mapping) else record
+    if _NAMED & {*names}:
+        return "und"
+    codes = [name for name in names if name != target_language and _is_code(name)]
+    return codes[0] if len(codes) == 1 and target_language in names else "und"
+
+
+def _is_code(name: str) -> bool:
+    try:
+        find_language(name)
+    except DataError:
+        return False
+    return True
+
+
+def _is_dataset(data: Any) -> bool:
+    """Return whether ``data`` is of Hugging Face's datasets, without importing it."""
+    return any(kind.__module__.split(".")[0] == "datasets" for kind in type(data).__mro__)

@@ -1,0 +1,56 @@
+"""Let AutoModel open exports as models of this package; other encoders open as before.
+
+An export's config.json is that of a plain encoder, so that transformers alone opens it. Its key ``sentence_encoder``
+states the settings of the model, by which ``AutoModel`` chooses our class after ``import hf_xsent``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from transformers import AutoModel, PreTrainedModel
+from transformers.models.bert import BertConfig, BertModel
+from transformers.models.camembert import CamembertConfig, CamembertModel
+from transformers.models.modernbert import ModernBertConfig, ModernBertModel
+from transformers.models.roberta import RobertaConfig, RobertaModel
+from transformers.models.xlm_roberta import XLMRobertaConfig, XLMRobertaModel
+
+from hf_xsent.models.loading import EXPORTED_SETTINGS
+from hf_xsent.models.sentence_encoder import SentenceEncoder
+
+_FAMILIES: dict[Any, type[PreTrainedModel]] = {
+    BertConfig: BertModel,
+    RobertaConfig: RobertaModel,
+    XLMRobertaConfig: XLMRobertaModel,
+    CamembertConfig: CamembertModel,
+    ModernBertConfig: ModernBertModel,
+}
+
+
+def register_exports(classes: Mapping[str, type[SentenceEncoder]]) -> None:
+    """Register a loader for each encoder family; ``classes`` are ours by the model type of their config."""
+    for config, plain in _FAMILIES.items():
+        AutoModel.register(config, _loader(plain, classes), exist_ok=True)
+
+
+def _loader(plain: Any, classes: Mapping[str, type[SentenceEncoder]]) -> Any:
+    """Return a subclass of an encoder class that loads exports as our class and anything else as the encoder."""
+
+    class Loader(plain):
+        @classmethod
+        def from_pretrained(cls, name_or_path: Any, *args: Any, config: Any = None, **kwargs: Any) -> Any:
+            stated = getattr(config, EXPORTED_SETTINGS, None)
+            if isinstance(stated, dict) and stated.get("model_type") in classes:
+                opened = classes[stated["model_type"]].from_pretrained(name_or_path, config=config, **kwargs)
+                (opened[0] if isinstance(opened, tuple) else opened).saves_plain = True
+                return opened
+            return plain.from_pretrained(name_or_path, *args, config=config, **kwargs)
+
+        @classmethod
+        def _from_config(cls, config: Any, **kwargs: Any) -> Any:
+            return plain._from_config(config, **kwargs)
+
+    Loader.__name__, Loader.__qualname__, Loader.__doc__ = plain.__name__, plain.__qualname__, plain.__doc__
+    Loader.__module__ = plain.__module__  # transformers prefers a checkpoint's remote code to its own classes only
+    return Loader

@@ -1,0 +1,67 @@
+"""Configure an encoder and the pooling of its hidden states into sentence embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from huggingface_hub.dataclasses import strict
+from transformers import AutoConfig, PreTrainedConfig
+
+from hf_xsent.errors import RecipeError
+from hf_xsent.models.families import family
+from hf_xsent.settings.declaring import check_settings, declared, is_derived
+from hf_xsent.settings.model import EncoderSettings
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@strict
+class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
+    """The config of an encoder and of the pooling of its hidden states into sentence embeddings."""
+
+    model_type = "sentence-encoder"
+    sub_configs = {"encoder_config": AutoConfig}
+
+    encoder_config: Any = None  # the encoder's own config, or its dict
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Build the encoder's config from its dict and validate all values."""
+        if isinstance(self.encoder_config, Mapping):
+            self.encoder_config = AutoConfig.for_model(**self.encoder_config)
+        super().__post_init__(**kwargs)
+        check_settings(self)
+        if self.default_prompt_name is not None and self.default_prompt_name not in (self.prompts or {}):
+            known = ", ".join(self.prompts or {}) or "none"
+            raise RecipeError(f"default_prompt_name {self.default_prompt_name!r} is not among the prompts: {known}")
+        if self.lora_rank is None and (self.lora_alpha is not None or self.lora_targets):
+            raise RecipeError("lora_alpha and lora_targets need adapters: set lora_rank too")
+        if self.encoder_config is not None:
+            longest = family(self.encoder_config).max_length(self.encoder_config)
+            if self.max_length > longest:
+                raise RecipeError(
+                    f"max_length {self.max_length} does not fit: this encoder takes 2 to {longest} tokens per sentence"
+                )
+
+    @property
+    def default_prompt(self) -> str:
+        """The text that is prepended to each sentence."""
+        return (self.prompts or {}).get(self.default_prompt_name or "", "")
+
+    @classmethod
+    def setting_names(cls) -> list[str]:
+        """Return the names that a recipe may set."""
+        inherited = {field.name for field in fields(PreTrainedConfig)} | {"encoder_config"}
+        return [name for name in declared(cls) if name not in inherited]
+
+    @property
+    def encoder_dropout(self) -> float | None:
+        """Dropout of the encoder in training; None: the checkpoint's."""
+        return self.dropout
+
+    def replaced(self, **changes: Any) -> Self:
+        """Return the config with other values, validated again."""
+        names = [*self.setting_names(), *(one.name for one in fields(self) if is_derived(one))]
+        return type(self)(**{name: getattr(self, name) for name in names} | changes)

@@ -1,0 +1,26 @@
+"""Write the files by which SentenceTransformer opens a saved model with the model's own pooling."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hf_xsent.files import write_json
+
+TRANSFORMER = "sentence_transformers.models.Transformer"  # versions 2 to 6 read this name
+
+
+def write_modules_json(folder: str | Path, config: Any) -> None:
+    """Write modules.json with one module, which returns the ``sentence_embedding`` of the model's forward."""
+    folder = Path(folder)
+    text = {"method": "forward", "method_output_name": "sentence_embedding"}
+    module: dict[str, Any] = {"max_seq_length": config.max_length, "module_output_name": "sentence_embedding"}
+    write_json(folder / "sentence_bert_config.json", module | {"modality_config": {"text": text}})
+    write_json(folder / "config_sentence_transformers.json", general_settings(config))
+    write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": TRANSFORMER}])
+
+
+def general_settings(config: Any) -> dict[str, Any]:
+    """Return prompts and similarity, as SentenceTransformer reads them."""
+    prompts = {"prompts": config.prompts or {}, "default_prompt_name": config.default_prompt_name}
+    return {**prompts, "similarity_fn_name": "cosine"}

@@ -1,0 +1,171 @@
+"""Write a model as a plain folder that AutoModel and every sentence-transformers version open without our code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from hf_xsent.errors import ModelError
+from hf_xsent.files import write_json
+from hf_xsent.models.adapters import plain_weights
+from hf_xsent.models.families import family
+from hf_xsent.models.linear_map import LinearMap
+from hf_xsent.models.loading import EXPORTED_SETTINGS, quiet_loading
+from hf_xsent.models.modules_json import TRANSFORMER, general_settings
+
+# The names of versions 2 to 5, which version 6 still reads; older versions cannot read the names of version 6.
+_POOLING = "sentence_transformers.models.Pooling"
+_NORMALIZE = "sentence_transformers.models.Normalize"
+_WEIGHTED_LAYERS = "sentence_transformers.models.WeightedLayerPooling"
+_DENSE = "sentence_transformers.models.Dense"
+_POOLING_FLAGS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "max": "pooling_mode_max_tokens"}
+
+
+def write_plain_folder(
+    model: Any, tokenizer: Any, folder: Path, dtype: torch.dtype = torch.float32, width: int | None = None
+) -> None:
+    """Write encoder, tokenizer, modules and a minimal card; ``width`` is what SentenceTransformer truncates to."""
+    config = model.config
+    width = width or config.encoder_config.hidden_size
+    weights = plain_weights(model.encoder) | _pooler(config.encoder_config)
+    weights = {name: weight.to(dtype).contiguous() for name, weight in weights.items()}
+    with quiet_loading():
+        model.encoder.save_pretrained(folder, state_dict=weights)
+    plain = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    for name in ("_name_or_path", EXPORTED_SETTINGS):
+        plain.pop(name, None)
+    stated: dict[str, Any] = {"dtype": str(dtype).removeprefix("torch."), **_matryoshka(config, width)}
+    if not hasattr(model, "mixing_weights"):  # a mix of layers has weights besides the encoder's
+        names = ["model_type", "pooling", "normalize", "max_length"]
+        names += ["prompts", "default_prompt_name"] if config.prompts else []
+        stated[EXPORTED_SETTINGS] = {name: getattr(config, name) for name in names}
+    write_json(folder / "config.json", plain | stated)
+
+    longest, tokenizer.model_max_length = tokenizer.model_max_length, config.max_length
+    try:
+        tokenizer.save_pretrained(folder)
+    finally:
+        tokenizer.model_max_length = longest
+    settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    if settings.get("tokenizer_class") == "TokenizersBackend":  # transformers 4 knows PreTrainedTokenizerFast
+        write_json(folder / "tokenizer_config.json", settings | {"tokenizer_class": "PreTrainedTokenizerFast"})
+
+    modules = enumerate(_write_modules(model, folder).items())
+    listed = [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (path, kind) in modules]
+    write_json(folder / "modules.json", listed)
+    transformer = {"max_seq_length": config.max_length, "do_lower_case": False}
+    write_json(folder / "sentence_bert_config.json", transformer)
+    cut = {} if width == config.encoder_config.hidden_size else {"truncate_dim": width}
+    write_json(folder / "config_sentence_transformers.json", general_settings(config) | cut)
+    (folder / "README.md").write_text(_card(config, width), encoding="utf-8")
+
+
+def _pooler(config: Any) -> dict[str, Tensor]:
+    """Return the weights of the pooler that BERT's classes have; without them AutoModel warns that they are new.
+
+    The pooler is the identity with tanh. No embedding of this package uses it.
+    """
+    if "add_pooling_layer" not in family(config).arguments:
+        return {}
+    width = config.hidden_size
+    return {"pooler.dense.weight": torch.eye(width), "pooler.dense.bias": torch.zeros(width)}
+
+
+def _matryoshka(config: Any, width: int) -> dict[str, Any]:
+    """Return what vLLM reads to accept the parameter ``dimensions``: the widths that embeddings may be truncated to."""
+    objective = getattr(config, "objectives", {}).get("matryoshka")
+    full = config.encoder_config.hidden_size
+    dims = {full, width, *(objective.dims or [] if objective else [])}
+    return {"is_matryoshka": True, "matryoshka_dimensions": sorted(dims)} if len(dims) > 1 else {}
+
+
+def _write_modules(model: Any, folder: Path) -> dict[str, str]:
+    """Write the modules that pool hidden states, each in its folder; return their types by folder."""
+    config, modules = model.config, {"": TRANSFORMER}
+
+    def add(kind: str) -> Path:
+        path = f"{len(modules)}_{kind.rsplit('.', 1)[-1]}"
+        modules[path] = kind
+        return folder / path
+
+    if hasattr(model, "mixing_weights"):
+        _check_extraction(model)
+        _write_weighted_layers(model, add(_WEIGHTED_LAYERS))
+    pooling = add(_POOLING)
+    pooling.mkdir(exist_ok=True)
+    stated = "mean" if config.pooling == "sum" else config.pooling  # the same direction; cosines ignore the length
+    flags = {flag: mode == stated for mode, flag in _POOLING_FLAGS.items()}
+    flags["pooling_mode_mean_sqrt_len_tokens"] = False  # text-embeddings-inference up to 1.2 reads four flags
+    write_json(pooling / "config.json", {"word_embedding_dimension": config.encoder_config.hidden_size, **flags})
+    if getattr(model, "linear_map", None) is not None:
+        _write_dense(model.linear_map, add(_DENSE))
+    if config.normalize:
+        add(_NORMALIZE)
+    return modules
+
+
+def _check_extraction(model: Any) -> None:
+    """Raise an error for what sentence-transformers has no module for."""
+    what = None
+    if model.layer_norm is not None:
+        what = "a layer norm of each token", "layer_norm: false"
+    elif model.config.pooling == "sum" and model.config.map_bias:
+        what = "the sum over tokens, which a bias needs", "pooling: mean"
+    if what is not None:
+        raise ModelError(
+            f"sentence-transformers has no module for {what[0]}: use the run's folder, or train with {what[1]}"
+        )
+
+
+def _write_weighted_layers(model: Any, folder: Path) -> None:
+    """Write the weighted sum of layers, with weight 0 for unused ones, and let the encoder return all hidden states."""
+    config = model.config.encoder_config
+    layers = {"layer_start": 0, "num_hidden_layers": config.num_hidden_layers}
+    stated = {"word_embedding_dimension": config.hidden_size, **layers}
+    _write_module(folder, stated, {"layer_weights": model.mixing_weights.detach()})
+    path = folder.parent / "config.json"
+    write_json(path, json.loads(path.read_text(encoding="utf-8")) | {"output_hidden_states": True})
+
+
+def _write_dense(linear_map: LinearMap, folder: Path) -> None:
+    sizes = {"in_features": linear_map.in_features, "out_features": linear_map.out_features}
+    weights = {f"linear.{name}": one.detach() for name, one in linear_map.named_parameters()}
+    stated = {**sizes, "bias": len(weights) > 1, "activation_function": "torch.nn.modules.linear.Identity"}
+    _write_module(folder, stated, weights)
+
+
+def _write_module(folder: Path, config: dict[str, object], weights: dict[str, Tensor]) -> None:
+    folder.mkdir(exist_ok=True)
+    write_json(folder / "config.json", config)
+    weights = {name: one.float().cpu().contiguous() for name, one in weights.items()}
+    save_file(weights, str(folder / "model.safetensors"))
+
+
+def _card(config: Any, width: int) -> str:
+    """Return a minimal model card, for the time before hf-xsent card writes a full one."""
+    return f"""---
+library_name: sentence-transformers
+pipeline_tag: sentence-similarity
+tags:
+- sentence-transformers
+- feature-extraction
+- cross-lingual
+- hf-xsent
+---
+# Cross-lingual sentence encoder
+
+Embeddings of {width} dimensions; translations are close together. Pooling: {config.pooling};
+sentences are truncated to {config.max_length} tokens.
+
+```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("path/to/this/folder")
+vectors = model.encode(["A dog runs.", "Ein Hund rennt."])
+```
+"""

@@ -1,0 +1,137 @@
+"""Encode text into sentence embeddings with a model and its tokenizer, in packed batches of similar lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from hf_xsent.errors import ModelError, nearest
+from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
+from hf_xsent.models.encodes import SentenceTransformerMethods
+from hf_xsent.models.families import family
+from hf_xsent.tensors.packing import POOLINGS
+
+_SENTENCES_PER_TOKENIZER_CALL = 4096
+
+
+@dataclass(frozen=True)
+class View:
+    """The layer whose hidden states are pooled into a sentence embedding, and the pooling."""
+
+    layer: int | None  # 0: the embeddings; None: the model's mix of layers
+    pooling: str
+
+
+class TextEncoder(SentenceTransformerMethods):
+    """A sentence encoder and its tokenizer, which encode sentences in packed batches of similar lengths."""
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: PreTrainedTokenizerBase,
+        max_length: int | None = None,
+        layer: int | None = None,
+        tokens_per_batch: int = 8192,
+        dim: int | None = None,
+        prompt: str | None = None,
+    ) -> None:
+        self.longest_input: int = family(model.config.encoder_config).max_length(model.config.encoder_config)
+        if max_length is not None and not 2 <= max_length <= self.longest_input:
+            takes = f"this encoder takes 2 to {self.longest_input} tokens"
+            raise ModelError(f"max_length {max_length} does not fit: {takes}")
+        width = model.config.encoder_config.hidden_size
+        if dim is not None and not 1 <= dim <= width:
+            raise ModelError(f"dim {dim} does not exist: the embeddings of this model have {width} dimensions")
+        self.model = model
+        self.tokenizer = tokenizer
+        self.max_length = max_length or model.config.max_length
+        self.tokens_per_batch = tokens_per_batch
+        self.width: int = dim or width
+        self.prompt: str = model.config.default_prompt if prompt is None else prompt  # prepended to each sentence
+        self.view = View(model.default_layer if layer is None else layer, model.config.pooling)
+        self.check_views([self.view])
+
+    @property
+    def pooling(self) -> str:
+        """The pooling of the model's config."""
+        return self.model.config.pooling
+
+    def check_views(self, views: Sequence[View]) -> None:
+        """Raise an error for layers and poolings that do not exist."""
+        last = len(self.model.backbone.layers)
+        for view in views:
+            if view.layer is not None and not 0 <= view.layer <= last:
+                layers = f"this encoder has layers 0 (embeddings) to {last}"
+                raise ModelError(f"layer {view.layer} does not exist: {layers}")
+            if view.pooling not in POOLINGS:
+                choices = f"use one of {', '.join(POOLINGS)}{nearest(view.pooling, POOLINGS)}"
+                raise ModelError(f"unknown pooling {view.pooling!r}: {choices}")
+            if view.layer is None and view.pooling != self.pooling:
+                raise ModelError(
+                    f"this model mixes its layers and has no pooling {view.pooling!r}: omit it, name layers"
+                )
+
+    def _prompts(self) -> Mapping[str, str]:
+        return self.model.config.prompts or {}
+
+    def _vectors(
+        self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None
+    ) -> np.ndarray:
+        encoder = self if prompt is None else copy(self)
+        encoder.prompt = self.prompt if prompt is None else prompt
+        return encoder.encode_views(sentences, [self.view], language, progress)[0]
+
+    @torch.inference_mode()
+    def encode_views(
+        self,
+        sentences: Sequence[str],
+        views: Sequence[View],
+        language: str | None = None,
+        show_progress: bool = False,
+        into: Sequence[np.ndarray] | None = None,
+    ) -> list[np.ndarray]:
+        """Return embeddings for each view from one pass through the encoder; fill the arrays ``into`` if given."""
+        if isinstance(sentences, str):
+            raise ModelError("encode takes a list of sentences, not a string: use [sentence]")
+        self.check_views(views)
+        ids = self._tokenize(sentences)
+        vectors = [np.empty((len(ids), self.width), np.float32) for _ in views] if into is None else list(into)
+        progress = "encoding" if show_progress else None
+        with evaluating(self.model):
+            for rows in batches_by_length([len(one) for one in ids], self.tokens_per_batch, progress):
+                for array, batch in zip(vectors, self._embed([ids[i] for i in rows], views, language), strict=True):
+                    array[rows] = batch[:, : self.width].float().cpu().numpy()
+        return vectors
+
+    def _tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
+        ids: list[list[int]] = []
+        for start in range(0, len(sentences), _SENTENCES_PER_TOKENIZER_CALL):
+            texts = [self.prompt + one for one in sentences[start : start + _SENTENCES_PER_TOKENIZER_CALL]]
+            ids += self.tokenizer(texts, truncation=True, max_length=self.max_length)["input_ids"]
+        return ids
+
+    def _embed(self, ids: list[list[int]], views: Sequence[View], language: str | None) -> list[Tensor]:
+        device = self.model.device
+        padded, mask = pad_rows(ids)
+        languages = None
+        if self.model.config.languages:
+            languages = torch.full((len(ids),), self._language_id(language), device=device)
+        return self._run([padded.to(device)], [mask.long().to(device)], views, languages)
+
+    def _run(
+        self, ids: list[Tensor], masks: list[Tensor], views: Sequence[View], languages: Tensor | None
+    ) -> list[Tensor]:
+        return self.model.embed_views(ids, masks, views, languages)
+
+    def _language_id(self, language: str | None) -> int:
+        known: list[str] = self.model.config.languages
+        if language is None or language not in known:
+            raise ModelError(f"this model has language embeddings for {', '.join(known)}: pass one as language")
+        return known.index(language)

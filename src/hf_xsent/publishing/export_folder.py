@@ -1,0 +1,45 @@
+"""Recognize exported folders, and store there what is known of the run that trained the model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hf_xsent.errors import OutputError
+from hf_xsent.files import write_json
+
+RUN_FACTS = "training.json"
+
+
+def is_export(folder: str | Path) -> bool:
+    """Return whether a folder holds an export: modules of sentence-transformers over a plain encoder, not a run."""
+    folder = Path(folder)
+    if not (folder / "modules.json").is_file():
+        return False
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return True  # incomplete: what needs the config says so
+    return "encoder_config" not in config
+
+
+def check_export(folder: str | Path) -> None:
+    """Raise an error for a folder that is not an export."""
+    if not is_export(folder):
+        raise OutputError(f"{folder} is not an export: write one with hf-xsent export")
+
+
+def write_run_facts(folder: Path, facts: dict[str, Any]) -> None:
+    """Store the facts of the run in an export."""
+    write_json(folder / RUN_FACTS, facts)
+
+
+def read_run_facts(folder: str | Path) -> dict[str, Any]:
+    """Read the facts of the run from an export; raise an error if it has none."""
+    path = Path(folder) / RUN_FACTS
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise OutputError(f"{folder} does not state which run trained its model: give its folder by --run") from error
+    return facts

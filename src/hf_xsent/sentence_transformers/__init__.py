@@ -1,0 +1,1 @@
+"""Use objectives and evaluation tasks of this package in sentence-transformers."""

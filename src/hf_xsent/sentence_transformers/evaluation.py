@@ -1,0 +1,49 @@
+"""Measure a SentenceTransformer on our evaluation tasks, also during its training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sentence_transformers.sentence_transformer.evaluation import SentenceEvaluator
+
+from hf_xsent.evaluation.task import EvaluationTask
+
+
+class TaskEvaluator(SentenceEvaluator):
+    """One of our evaluation tasks as the ``evaluator`` of SentenceTransformerTrainer; give several as a list.
+
+    Metrics are the task's main figure per language, and their mean: ``tatoeba_deu``, ``tatoeba_mean``.
+
+    ```python
+    from hf_xsent import TaskEvaluator, load_tasks
+    from sentence_transformers import SentenceTransformer
+
+    tasks = load_tasks({"tatoeba": "path/to/tatoeba"}, {"tatoeba": ["de", "sw"]})
+    evaluator = [TaskEvaluator(task) for task in tasks]  # SentenceTransformerTrainer(…, evaluator=evaluator)
+    print(evaluator[0](SentenceTransformer("exported/mine")))
+    ```
+    """
+
+    def __init__(self, task: EvaluationTask) -> None:
+        super().__init__()
+        self.task = task
+        self.name = task.name
+        self.primary_metric = f"{task.name}_mean"
+
+    def __call__(
+        self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1
+    ) -> dict[str, float]:
+        """Return the metrics of the model."""
+
+        def encode(sentences: Sequence[str]) -> np.ndarray:
+            return np.asarray(model.encode(list(sentences), show_progress_bar=False), dtype=np.float32)
+
+        scores, main = self.task.score(encode), self.task.main
+        figures = {name: float(one[main]) for name, one in scores.languages.items()}
+        measured = scores.groups.get("measured")
+        figures["mean"] = sum(figures.values()) / len(figures) if measured is None else float(measured[main])
+        metrics = {f"{self.name}_{name}": value for name, value in figures.items()}
+        self.store_metrics_in_model_card_data(model, metrics, epoch, steps)
+        return metrics

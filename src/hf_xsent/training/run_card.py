@@ -1,0 +1,66 @@
+"""Write the recipe and the model card of a run into its output folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+from transformers import Trainer, TrainingArguments
+
+from hf_xsent.files import write_text
+from hf_xsent.publishing.export_folder import read_run_facts
+from hf_xsent.publishing.model_card import CardFacts, facts_of_run, render_card
+
+RECIPE_FILE = "recipe.yaml"
+
+
+def write_recipe(folder: str | Path, command: str, options: Mapping[str, Any], training: TrainingArguments) -> None:
+    """Write all settings of this run, except Hub tokens, as a recipe that repeats it."""
+    stated = {key: value for key, value in options.items() if value is not None}
+    for field in fields(training):
+        value = getattr(training, field.name, None)
+        public = field.init and not field.name.endswith("_token")  # the folder may be pushed to the Hub
+        if public and value != field.default and isinstance(value, str | int | float):
+            stated[field.name] = getattr(value, "value", value)
+    text = f"# hf-xsent {command} {RECIPE_FILE}\n{yaml.safe_dump(stated, sort_keys=False)}"
+    write_text(Path(folder) / RECIPE_FILE, text)
+
+
+def write_run_recipe(trainer: Trainer) -> None:
+    """Write the recipe of a run that was not started from one, as far as the trainer knows it."""
+    config = trainer.accelerator.unwrap_model(trainer.model).config
+    options = {
+        "model": config.encoder_config.name_or_path or None,
+        "method": config.model_type,
+        "objectives": config.recipe()["objectives"],
+        "pooling": config.pooling,
+        "max_length": config.max_length,
+    }
+    write_recipe(str(trainer.args.output_dir), "pretrain", options, trainer.args)
+
+
+def write_run_card(
+    trainer: Trainer, name: str | None, license: str | None, base_model: str | None, plain: bool = False
+) -> None:
+    """Write the model card of the output folder; omit unknown facts, so that no run fails at its end.
+
+    ``plain``: the folder holds an export of the run.
+    """
+    folder = Path(str(trainer.args.output_dir))
+    if plain:
+        known = read_run_facts(folder)
+    else:
+        if not (folder / RECIPE_FILE).is_file():
+            write_run_recipe(trainer)
+        known = facts_of_run(folder)
+    bitext: Any = trainer.train_dataset
+    if not known["languages"] and hasattr(bitext, "languages"):
+        known["pairs"] = dict(bitext.languages)
+        known["languages"] = sorted({*known["pairs"], getattr(trainer, "target_language", "en")})
+    known |= {"license": license or "", "base_model": base_model or known["base_model"], "plain": plain}
+    known["name"] = name or known["name"]
+    facts = CardFacts(**known, repository=str(trainer.hub_model_id or known["name"]))
+    write_text(folder / "README.md", f"{render_card(facts, complete=False)}")

@@ -1,0 +1,103 @@
+"""Pairs in memory go wherever bitext goes: data sets of Hugging Face, lists and iterables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import Dataset, DatasetDict
+
+import hf_xsent
+from hf_xsent import load_bitext
+from hf_xsent.data.bitext import Bitext
+from hf_xsent.errors import DataError
+
+Pairs = list[tuple[str, str]]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Any:
+    return lambda data, **options: load_bitext(data, cache_dir=tmp_path / "cache", **{"cleaning": None, **options})
+
+
+def _sides(bitext: Bitext) -> Pairs:
+    return [(pair["source"], pair["target"]) for pair in bitext]
+
+
+def test_every_form_of_pairs_in_memory_is_read(load: Any, pairs: Pairs) -> None:
+    records = [{"source": source, "target": target} for source, target in pairs]
+    columns = {"source": [one for one, _ in pairs], "target": [one for _, one in pairs], "score": [1.0] * len(pairs)}
+    named = Dataset.from_dict({"text": columns["source"], "english": columns["target"]})
+    forms = {
+        "list": pairs,
+        "lists": [list(pair) for pair in pairs],
+        "generator": (pair for pair in pairs),
+        "records": records,
+        "dataset": Dataset.from_dict(columns),
+        "iterable": Dataset.from_dict(columns).to_iterable_dataset(),
+        "splits": DatasetDict(train=Dataset.from_dict(columns), test=named),
+    }
+    for form, data in forms.items():
+        bitext = load(data)
+        assert bitext.languages == {"und": len(pairs)}, form
+        assert _sides(bitext) == pairs, form
+    assert _sides(load({"de": named}, columns=("text", "english"))) == pairs
+    assert _sides(load(forms["splits"], split="test", columns=("text", "english"))) == pairs
+    with pytest.raises(DataError, match="no split 'dev', only train, test"):
+        load(forms["splits"], split="dev")
+
+
+def test_languages_come_from_the_mapping_or_the_columns(load: Any, pairs: Pairs, tmp_path: Path) -> None:
+    (tmp_path / "fr.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs[4:8]), "utf-8")
+    mixed = load({"de": pairs[:4], "fr": str(tmp_path / "fr.tsv")})
+    assert mixed.languages == {"de": 4, "fr": 4} and _sides(mixed) == pairs[:8]
+    opus = Dataset.from_dict({"translation": [{"de": source, "en": target} for source, target in pairs]})
+    assert load(opus).languages == {"de": len(pairs)} and _sides(load(opus)) == pairs
+    flat = [{"sw": source, "en": target} for source, target in pairs]
+    assert load(flat).languages == {"sw": len(pairs)}
+    again = load(mixed.to_dataset())
+    assert again.languages == mixed.languages and _sides(again) == _sides(mixed)
+    assert load(mixed) is mixed
+
+
+def test_equal_pairs_are_cleaned_and_cached_once(load: Any, pairs: Pairs, tmp_path: Path) -> None:
+    for _ in range(2):
+        load({"de": pairs}, cleaning=hf_xsent.data.cleaning.rules.CleaningRules())
+    assert len(list((tmp_path / "cache").glob("de-*/pairs.arrow"))) == 1
+    assert len(list((tmp_path / "cache" / "in_memory").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([("a", "b"), ("c",)], r"pair 2 is \('c',\): give \(source, target\)"),
+        ([1, 2], "pair 1 is 1"),
+        ([("a", None)], "the target side is missing"),
+        (iter([]), "hold no pairs"),
+        ({"xx": [("a", "b")]}, "xx"),
+    ],
+)
+def test_what_is_not_a_pair_is_named(load: Any, data: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        load(data)
+
+
+def test_a_bitext_shows_its_content_and_slices(load: Any, pairs: Pairs) -> None:
+    bitext = load({"de": pairs[:10], "fr": pairs[10:]})
+    assert repr(bitext) == "Bitext(16 pairs: de 10, fr 6)"
+    part = bitext[8:13:2]
+    assert isinstance(part, Bitext) and repr(part) == "Bitext(3 pairs: de 1, fr 2)"
+    assert _sides(part) == pairs[8:13:2] and _sides(part[1:]) == pairs[8:13:2][1:]
+    train, dev = bitext.train_dev_split(2)
+    assert _sides(train[:2]) == _sides(train)[:2] and len(dev[1:]) == 3
+    table = train.to_dataset()
+    assert table.column_names == ["source", "target", "language"]
+    assert [(row["source"], row["target"]) for row in table] == _sides(train)
+    with pytest.raises(DataError, match="positive step"):
+        bitext[::-1]
+
+
+def test_dir_lists_the_public_names_only() -> None:
+    assert dir(hf_xsent) == sorted([*hf_xsent.__all__, "__version__"])
+    assert not any(name.startswith("_") for name in hf_xsent.__all__)

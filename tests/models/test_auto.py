@@ -1,0 +1,103 @@
+"""Our models behave like models of transformers: outputs on request, plain encoders as a start, text to embeddings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer, BertModel
+
+from hf_xsent import DapForSentenceEmbedding, DualPivotForPreTraining, SentenceEmbedder, XlmrWithRTLHead
+from hf_xsent.errors import ModelError
+
+RANKING = {"translation_ranking": 1.0}
+
+
+def _batch(folder: Path, sentences: list[str]) -> Any:
+    return AutoTokenizer.from_pretrained(folder)(sentences, padding=True, return_tensors="pt")
+
+
+@torch.no_grad()
+def test_forward_returns_hidden_states_and_attentions_of_the_encoder(tiny_encoders: Path, sentences: list[str]) -> None:
+    model = DapForSentenceEmbedding.from_backbone(str(tiny_encoders)).eval()
+    batch = _batch(tiny_encoders, sentences[:5])
+    plain = AutoModel.from_pretrained(tiny_encoders, attn_implementation="eager").eval()
+    expected = plain(**batch, output_hidden_states=True, output_attentions=True)
+    found = model(**batch, output_hidden_states=True, output_attentions=True)
+    mask = batch["attention_mask"].bool()
+    assert len(found.hidden_states) == len(expected.hidden_states) and len(found.attentions) == 3
+    for ours, theirs in zip(found.hidden_states, expected.hidden_states, strict=True):
+        torch.testing.assert_close(ours[mask], theirs[mask], atol=1e-5, rtol=1e-4)
+    for ours, theirs in zip(found.attentions, expected.attentions, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    bare = model(**batch)
+    assert bare.hidden_states is None and bare.attentions is None
+    torch.testing.assert_close(found.sentence_embedding, bare.sentence_embedding)
+    torch.testing.assert_close(found.last_hidden_state, bare.last_hidden_state)
+    as_tuple = model(**batch, return_dict=False)
+    assert isinstance(as_tuple, tuple) and len(as_tuple) == 3
+    model.config.output_hidden_states = True
+    assert model(**batch).hidden_states is not None
+
+
+def test_the_training_forward_returns_a_tuple_on_request(encoder_folders: dict[str, Path]) -> None:
+    for kind, settings in ((XlmrWithRTLHead, {"objectives": RANKING}), (DualPivotForPreTraining, {})):
+        model = kind.from_backbone(str(encoder_folders["bert"]), **settings).eval()
+        batch = _batch(encoder_folders["bert"], ["Wo?", "Where is the station?"])
+        sides = [f"{side}_{key}" for side in ("source", "target") for key in ("input_ids", "attention_mask")]
+        pairs = {name: batch[name.partition("_")[2]] for name in sides}
+        loss, losses = model(**pairs, return_dict=False)
+        torch.testing.assert_close(loss, model(**pairs).loss)
+        assert len(losses) == 1
+
+
+@pytest.mark.parametrize("kind", [XlmrWithRTLHead, DapForSentenceEmbedding, DualPivotForPreTraining])
+def test_from_pretrained_of_a_plain_encoder_is_from_backbone(encoder_folders: dict[str, Path], kind: Any) -> None:
+    folder = str(encoder_folders["xlm-roberta-mlm"])
+    torch.manual_seed(1)
+    expected = kind.from_backbone(folder, max_length=9)
+    torch.manual_seed(1)
+    model = kind.from_pretrained(folder, max_length=9)
+    assert model.config.max_length == 9 and type(model) is kind
+    weights = model.state_dict()
+    assert all(torch.equal(weight, weights[name]) for name, weight in expected.state_dict().items())
+    model, info = kind.from_pretrained(folder, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert kind.from_pretrained(folder, dtype=torch.bfloat16).encoder.dtype == torch.bfloat16
+
+
+def test_every_model_encodes_sentences(encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]) -> None:
+    folder = encoder_folders["bert"]
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    for kind, settings in ((XlmrWithRTLHead, {"objectives": RANKING}), (DualPivotForPreTraining, {})):
+        model = kind.from_backbone(str(folder), **settings)
+        expected = SentenceEmbedder(model, tokenizer).encode(sentences)
+        np.testing.assert_array_equal(model.encode(sentences), expected)
+        model.save_pretrained(tmp_path / kind.__name__)
+        tokenizer.save_pretrained(tmp_path / kind.__name__)
+        again = AutoModel.from_pretrained(tmp_path / kind.__name__)
+        np.testing.assert_allclose(again.encode(sentences), expected, atol=1e-6)
+    short = again.encode(sentences[:3], normalize_embeddings=True, truncate_dim=8, convert_to_tensor=True)
+    assert short.shape == (3, 8)
+    torch.testing.assert_close(short.norm(dim=1), torch.ones(3))
+    prompted = again.encode(["Where?"], prompt="The dog ")
+    np.testing.assert_allclose(prompted, again.encode(["The dog Where?"]), atol=1e-6)
+
+
+def test_a_model_without_a_folder_asks_for_its_tokenizer(encoder_folders: dict[str, Path]) -> None:
+    start = DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]))
+    model = DapForSentenceEmbedding(start.config)
+    with pytest.raises(ModelError, match="set model.tokenizer"):
+        model.encode(["a"])
+    model.tokenizer = AutoTokenizer.from_pretrained(encoder_folders["bert"])
+    assert model.encode(["a"]).shape == (1, 32)
+
+
+def test_automodel_opens_other_encoders_as_before(encoder_folders: dict[str, Path]) -> None:
+    plain = AutoModel.from_pretrained(encoder_folders["bert"])
+    assert type(plain) is BertModel
+    assert type(AutoModel.from_config(plain.config)) is BertModel
+    assert type(AutoModel.from_config(plain.config, add_pooling_layer=False)) is BertModel

@@ -1,0 +1,204 @@
+"""Our models, objectives and tasks in sentence-transformers, with its own Trainer and evaluators."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from sentence_transformers.sentence_transformer import evaluation
+from transformers import AutoTokenizer
+
+from hf_xsent import AlignmentLoss, DualPivotForSentenceEmbedding, SentenceEmbedder, TaskEvaluator, XlmrWithRTLHead
+from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
+from hf_xsent.errors import DataError, ModelError, RecipeError
+from hf_xsent.evaluation.retrieval import TatoebaTask
+from hf_xsent.objectives.matryoshka import matryoshka_loss
+from hf_xsent.objectives.translation_ranking import translation_ranking_loss
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+
+Pairs = list[tuple[str, str]]
+
+
+def _dataset(pairs: Pairs, **columns: Any) -> Dataset:
+    return Dataset.from_dict({"source": [one for one, _ in pairs], "target": [one for _, one in pairs], **columns})
+
+
+def _task(pairs: Pairs) -> TatoebaTask:
+    sides = [list(side) for side in zip(*pairs, strict=True)]
+    return TatoebaTask([TatoebaSet("deu", "deu", sides[0][:8], sides[1][:8]), TatoebaSet("fra", "fra", *sides)])
+
+
+def _saved(folder: Path, encoder: Path, kind: Any = XlmrWithRTLHead, **settings: Any) -> str:
+    model = kind.from_backbone(str(encoder), **settings)
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(encoder).save_pretrained(folder)
+    return str(folder)
+
+
+# Our folders as SentenceTransformer
+
+
+@pytest.mark.parametrize("settings", [{"pooling": "cls"}, {"pooling": "max", "normalize": True, "max_length": 9}])
+def test_sentence_transformer_opens_a_run_with_its_own_pooling(
+    tiny_encoders: Path, tmp_path: Path, sentences: list[str], settings: dict[str, Any]
+) -> None:
+    folder = _saved(tmp_path, tiny_encoders, objectives={"translation_ranking": 1.0}, **settings)
+    theirs = SentenceTransformer(folder, device="cpu", local_files_only=True)
+    ours = SentenceEmbedder.from_pretrained(folder, device="cpu")
+    np.testing.assert_allclose(theirs.encode(sentences), ours.encode(sentences), atol=1e-5)
+    assert theirs.max_seq_length == settings.get("max_length", 128)
+    assert theirs.get_embedding_dimension() == 32 and theirs.similarity_fn_name == "cosine"
+
+
+def test_sentence_transformer_opens_a_mix_of_layers(encoder_folders, tmp_path: Path, sentences: list[str]) -> None:
+    folder = _saved(tmp_path, encoder_folders["bert"], DualPivotForSentenceEmbedding)
+    theirs = SentenceTransformer(folder, device="cpu", local_files_only=True).encode(sentences)
+    ours = SentenceEmbedder.from_pretrained(folder, device="cpu").encode(sentences)
+    np.testing.assert_allclose(theirs, ours, atol=1e-5)
+
+
+# Our objectives as losses
+
+
+def _loss_of(loss: AlignmentLoss, pairs: Pairs, labels: Any = None) -> Any:
+    sides = [list(side) for side in zip(*pairs, strict=True)]
+    features = [{key: one for key, one in loss.model.preprocess(side).items() if key != "modality"} for side in sides]
+    return loss(features, labels)
+
+
+@pytest.fixture
+def model(encoder_folders: dict[str, Path]) -> SentenceTransformer:
+    return SentenceTransformer(str(encoder_folders["bert"]), device="cpu", local_files_only=True).eval()
+
+
+def test_losses_equal_the_objectives(model: SentenceTransformer, pairs: Pairs) -> None:
+    source, target = (model.encode(list(side), convert_to_tensor=True) for side in zip(*pairs, strict=True))
+    expected = translation_ranking_loss(source, target, temperature=0.1, symmetric=True)
+    ranking = AlignmentLoss(model, {"translation_ranking": {"temperature": 0.1, "symmetric": True}})
+    torch.testing.assert_close(_loss_of(ranking, pairs), expected)
+    nested = AlignmentLoss(model, {"matryoshka": {"dims": [32, 8]}})
+    expected = matryoshka_loss(translation_ranking_loss, source, target, [32, 8])
+    torch.testing.assert_close(_loss_of(nested, pairs), expected)
+    both = _loss_of(AlignmentLoss(model, {"translation_ranking": 0.5, "triplet_ranking": 2.0}), pairs)
+    assert {*both} == {"translation_ranking", "triplet_ranking"}
+    torch.testing.assert_close(both["translation_ranking"], 0.5 * translation_ranking_loss(source, target))
+    teacher = torch.randn_like(source)
+    squared = ((torch.cat((source, target)) - teacher.repeat(2, 1)) ** 2).mean()
+    torch.testing.assert_close(_loss_of(AlignmentLoss(model, {"distillation": 1.0}), pairs, teacher), squared)
+
+
+def test_a_repeated_sentence_is_no_negative(model: SentenceTransformer, pairs: Pairs) -> None:
+    repeated = [*pairs[:4], pairs[0]]
+    loss = AlignmentLoss(model)
+    once, twice = _loss_of(loss, pairs[:4]), _loss_of(loss, repeated)
+    source, target = (model.encode(list(side), convert_to_tensor=True) for side in zip(*repeated, strict=True))
+    assert twice < translation_ranking_loss(source, target)
+    assert once.isfinite()
+
+
+@pytest.mark.parametrize(
+    ("objective", "need"),
+    [
+        ("representation_translation", "tokens"),
+        ("translation_language_modeling", "tokens"),
+        ("mexma", "tokens"),
+        ("aligned_word_prediction", "word links"),
+        ("momentum_contrast", "a momentum encoder"),
+        ("adversarial", "a frozen encoder"),
+    ],
+)
+def test_an_objective_that_reads_more_than_embeddings_says_what(
+    model: SentenceTransformer, objective: str, need: str
+) -> None:
+    with pytest.raises(RecipeError, match=f"{objective} needs {need}.*AlignmentTrainer"):
+        AlignmentLoss(model, {objective: 1.0})
+
+
+def test_wrong_columns_and_widths_are_refused(model: SentenceTransformer, pairs: Pairs) -> None:
+    with pytest.raises(RecipeError, match="dims has 64, but this encoder's embeddings have 32"):
+        AlignmentLoss(model, {"matryoshka": {"dims": [64]}})
+    with pytest.raises(DataError, match="two columns of sentences, not 1"):
+        AlignmentLoss(model)([model.preprocess(["a"])], None)
+    with pytest.raises(DataError, match="column label"):
+        _loss_of(AlignmentLoss(model, {"distillation": 1.0}), pairs)
+
+
+def test_their_trainer_trains_a_run_further_with_our_loss_and_task(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs, sentences: list[str]
+) -> None:
+    start = _saved(tmp_path / "run", encoder_folders["bert"], pooling="mean", objectives={"translation_ranking": 1.0})
+    model = SentenceTransformer(start, device="cpu", local_files_only=True)
+    arguments = SentenceTransformerTrainingArguments(
+        str(tmp_path / "out"), max_steps=30, per_device_train_batch_size=8, learning_rate=3e-3, use_cpu=True,
+        eval_strategy="steps", eval_steps=30, save_strategy="no", logging_steps=1, report_to="none", disable_tqdm=True,
+    )  # fmt: skip
+    evaluator = TaskEvaluator(_task(pairs))
+    before = evaluator(model)
+    loss = AlignmentLoss(model, {"translation_ranking": 1.0, "matryoshka": {"dims": [32, 16]}})
+    trainer = SentenceTransformerTrainer(
+        model, arguments, train_dataset=_dataset(pairs), loss=loss, evaluator=evaluator
+    )
+    trainer.train()
+    logs = {key: value for log in trainer.state.log_history for key, value in log.items()}
+    assert {"eval_tatoeba_deu", "eval_tatoeba_fra", "matryoshka"} <= {*logs}
+    assert logs["eval_tatoeba_mean"] > before["tatoeba_mean"] + 20
+    model.save_pretrained(str(tmp_path / "saved"), create_model_card=False)
+    vectors = model.encode(sentences)
+    again = SentenceTransformer(str(tmp_path / "saved"), device="cpu", local_files_only=True)
+    np.testing.assert_allclose(again.encode(sentences), vectors, atol=1e-5)
+    ours = SentenceEmbedder.from_pretrained(str(tmp_path / "saved"), device="cpu")
+    np.testing.assert_allclose(ours.encode(sentences), vectors, atol=1e-5)
+    config = json.loads((tmp_path / "saved" / "config.json").read_text())
+    assert config["model_type"] == "dap"
+
+
+# Evaluation, both ways
+
+
+def test_a_task_measures_their_model_like_ours(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:
+    folder = _saved(tmp_path, encoder_folders["bert"], objectives={"translation_ranking": 1.0})
+    task = _task(pairs)
+    evaluator = TaskEvaluator(task)
+    found = evaluator(SentenceTransformer(folder, device="cpu", local_files_only=True))
+    scores = task.score(SentenceEmbedder.from_pretrained(folder, device="cpu").encode)
+    assert found["tatoeba_deu"] == pytest.approx(scores.languages["deu"]["mean"])
+    assert found[evaluator.primary_metric] == pytest.approx(scores.groups["measured"]["mean"])
+    assert evaluator(SentenceEmbedder.from_pretrained(folder, device="cpu")) == pytest.approx(found)
+
+
+def test_their_evaluators_measure_our_models(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:
+    folder = _saved(tmp_path, encoder_folders["bert"], objectives={"translation_ranking": 1.0})
+    sources, targets = (list(side) for side in zip(*pairs, strict=True))
+    theirs = SentenceTransformer(folder, device="cpu", local_files_only=True)
+    queries = {f"q{n}": text for n, text in enumerate(sources)}
+    corpus = {f"d{n}": text for n, text in enumerate(targets)}
+    relevant = {f"q{n}": {f"d{n}"} for n in range(len(pairs))}
+    evaluators = [
+        evaluation.TranslationEvaluator(sources, targets, write_csv=False),
+        evaluation.EmbeddingSimilarityEvaluator(sources, targets, [n / 16 for n in range(16)], write_csv=False),
+        evaluation.InformationRetrievalEvaluator(queries, corpus, relevant, write_csv=False),
+        evaluation.TripletEvaluator(sources, targets, targets[1:] + targets[:1], write_csv=False),
+        evaluation.MSEEvaluator(sources, targets, teacher_model=theirs, write_csv=False),
+    ]
+    model = XlmrWithRTLHead.from_pretrained(folder)
+    for evaluator in evaluators:
+        expected = evaluator(theirs)
+        assert evaluator(model) == pytest.approx(expected, abs=1e-4), evaluator
+        assert evaluator(SentenceEmbedder.from_pretrained(folder, device="cpu")) == pytest.approx(expected, abs=1e-4)
+
+
+def test_arguments_of_encode_that_we_do_not_have_are_refused(encoder_folders: dict[str, Path]) -> None:
+    model = XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"]), objectives={"translation_ranking": 1.0})
+    with pytest.raises(ModelError, match="no prompt named 'query'"):
+        model.encode(["a"], prompt_name="query")
+    with pytest.raises(ModelError, match="embeddings are float32, not int8"):
+        model.encode(["a"], precision="int8")

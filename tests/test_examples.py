@@ -1,0 +1,90 @@
+"""The scripts and the notebook of examples/ run as they are, on tiny models and files."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import ModelCard
+from transformers import AutoModel
+
+from sentence_transformers import SentenceTransformer
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+LONGEST_SCRIPT = 60
+
+
+@pytest.fixture
+def folder(
+    encoder_folders: dict[str, Path], pairs: list[tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A working folder with pairs, two text files and a Tatoeba test set."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_XSENT_ENCODER", str(encoder_folders["bert"]))
+    Path("pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs), "utf-8")
+    Path("tatoeba").mkdir()
+    for side, names in enumerate(
+        (["news.sw.txt", "tatoeba/tatoeba.swh-eng.swh"], ["news.en.txt", "tatoeba/tatoeba.swh-eng.eng"])
+    ):
+        for name in names:
+            Path(name).write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
+    return tmp_path
+
+
+def _run(script: str, *arguments: Any) -> None:
+    argv, sys.argv = sys.argv, [script, *map(str, arguments)]
+    try:
+        runpy.run_path(str(EXAMPLES / script), run_name="__main__")
+    finally:
+        sys.argv = argv
+
+
+def test_training_and_publishing(
+    folder: Path, encoder_folders: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    encoder = encoder_folders["bert"]
+    _run("train.py", "--model", encoder, "--data", "sw=pairs.tsv", "--output", "run", "--steps", 2, "--dev_pairs", 2)
+    assert "accuracy@1 on dev" in capsys.readouterr().out
+    assert type(AutoModel.from_pretrained("run")).__name__ == "DapForSentenceEmbedding"
+    options = ["--tatoeba", "tatoeba", "--languages", "sw", "--base_model", "org/encoder", "--output", "exported"]
+    _run("evaluate_and_publish.py", "run", *options)
+    card = ModelCard(Path("exported/README.md").read_text("utf-8"))
+    assert card.data.base_model == "org/encoder" and "| swh | 16 |" in card.text
+
+
+def test_training_with_sentence_transformers(folder: Path, encoder_folders: dict[str, Path]) -> None:
+    options = ["--data", "sw=pairs.tsv", "--steps", 2, "--dev_pairs", 2, "--dims", 32, 16, "--output", "run"]
+    _run("train_with_sentence_transformers.py", "--model", encoder_folders["bert"], *options)
+    assert SentenceTransformer("run", local_files_only=True).encode(["Where?"]).shape == (1, 32)
+
+
+def test_mining_and_training(folder: Path, encoder_folders: dict[str, Path]) -> None:
+    options = ["--threshold", 0, "--min_score", -1, "--steps", 2, "--dev_pairs", 1, "--output", "mined"]
+    _run(
+        "mine_and_train.py", "news.sw.txt", "news.en.txt", "--language", "und", "--target_language", "und",
+        "--model", encoder_folders["bert"], *options,
+    )  # fmt: skip
+    assert Path("mined/model/model.safetensors").is_file()
+
+
+def test_the_notebook(folder: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = json.loads((EXAMPLES / "quickstart.ipynb").read_text("utf-8"))
+    assert notebook["nbformat"] == 4
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    cells[0] = cells[0].replace("intfloat/multilingual-e5-small", str(encoder_folders["bert"]))
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for number, cell in enumerate(cells):
+        exec(compile(cell, f"cell {number}", "exec"), names)
+    assert names["trainer"].state.global_step == 20 and Path("exported/notebook/modules.json").is_file()
+    assert not any(cell.get("outputs") for cell in notebook["cells"])
+
+
+def test_scripts_stay_short() -> None:
+    scripts = sorted(EXAMPLES.glob("*.py"))
+    assert len(scripts) == 4
+    for path in scripts:
+        assert len(path.read_text("utf-8").splitlines()) <= LONGEST_SCRIPT, path.name

@@ -1,0 +1,140 @@
+"""Training from Python, without the command line: plain arguments, pairs in memory, a folder that opens anywhere."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from datasets import Dataset
+from huggingface_hub import ModelCard
+from transformers import AutoModel, AutoTokenizer, TrainingArguments
+
+from hf_xsent import (
+    AlignmentTrainer,
+    AlignmentTrainingArguments,
+    DapForSentenceEmbedding,
+    DualPivotForPreTraining,
+    XlmrWithRTLHead,
+    export_sentence_transformer,
+)
+from hf_xsent.cli.main import main
+from hf_xsent.publishing.hub import plan_upload
+from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
+from sentence_transformers import SentenceTransformer
+
+Pairs = list[tuple[str, str]]
+RANKING = {"translation_ranking": 1.0}
+
+
+def _train(encoder: Path, output: Path, pairs: Any, dev: Any = None, **settings: Any) -> AlignmentTrainer:
+    model = XlmrWithRTLHead.from_pretrained(str(encoder), **{"objectives": RANKING, "pooling": "mean"} | settings)
+    arguments = TrainingArguments(
+        str(output), max_steps=2, per_device_train_batch_size=4, use_cpu=True, report_to="none", disable_tqdm=True,
+        eval_strategy="no" if dev is None else "epoch",
+    )  # fmt: skip
+    tokenizer = AutoTokenizer.from_pretrained(encoder)
+    trainer = AlignmentTrainer(model, arguments, pairs, dev, processing_class=tokenizer)
+    trainer.train()
+    return trainer
+
+
+def test_the_output_folder_opens_everywhere(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs, sentences: list[str]
+) -> None:
+    output = tmp_path / "run"
+    trainer = _train(encoder_folders["bert"], output, {"de": pairs[:10], "fr": pairs[10:]}, {"de": pairs[:4]})
+    vectors = trainer.model.encode(sentences)
+    opened = AutoModel.from_pretrained(output)
+    assert type(opened) is DapForSentenceEmbedding
+    np.testing.assert_allclose(opened.encode(sentences), vectors, atol=1e-5)
+    theirs = SentenceTransformer(str(output), device="cpu", local_files_only=True)
+    np.testing.assert_allclose(theirs.encode(sentences), vectors, atol=1e-5)
+    recipe = yaml.safe_load((output / "recipe.yaml").read_text("utf-8"))
+    assert recipe["method"] == "dap" and recipe["max_steps"] == 2 and recipe["pooling"] == "mean"
+    assert json.loads((output / "bitext.json").read_text("utf-8"))["de"]["retained"] == 10
+    logged = [json.loads(line) for line in (output / "metrics.jsonl").read_text("utf-8").splitlines()]
+    assert any("eval_accuracy_de" in one for one in logged)
+    card = ModelCard((output / "README.md").read_text("utf-8"))
+    assert card.data.language == ["de", "en", "fr"]
+
+
+def test_the_card_of_an_export_needs_no_run(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs, sentences: list[str]
+) -> None:
+    sides = dict(zip(("de", "en"), map(list, zip(*pairs, strict=True)), strict=True))
+    trainer = _train(encoder_folders["bert"], tmp_path / "run", Dataset.from_dict(sides))
+    export_sentence_transformer(tmp_path / "run", tmp_path / "of_folder")
+    export_sentence_transformer(trainer.model, tmp_path / "of_model", trainer.processing_class)
+    for folder in (tmp_path / "of_folder", tmp_path / "of_model"):
+        command = ["card", str(folder), "--license", "mit", "--base_model", "org/base", "--name", "mine"]
+        assert main(command) == 0
+        card = ModelCard((folder / "README.md").read_text("utf-8"))
+        assert card.data.license == "mit" and card.data.language == ["de", "en"] and "| de | 16 |" in card.text
+        assert str(tmp_path) not in (folder / "training.json").read_text("utf-8")
+        plan_upload(folder, "org/mine")
+    opened = AutoModel.from_pretrained(tmp_path / "of_folder")
+    assert type(opened) is DapForSentenceEmbedding and opened.config.pooling == "mean"
+    np.testing.assert_allclose(opened.encode(sentences), trainer.model.encode(sentences), atol=1e-5)
+    opened.save_pretrained(tmp_path / "again")
+    assert json.loads((tmp_path / "again" / "config.json").read_text("utf-8"))["model_type"] == "bert"
+
+
+def test_a_card_without_a_known_run_asks_for_it(
+    encoder_folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = encoder_folders["bert"]
+    model = DapForSentenceEmbedding.from_backbone(str(folder))
+    export_sentence_transformer(model, tmp_path / "out", AutoTokenizer.from_pretrained(folder), verify=False)
+    assert main(["card", str(tmp_path / "out"), "--license", "mit"]) == 2
+    assert "--run" in capsys.readouterr().err
+
+
+def test_automodel_loads_an_export_without_a_warning(
+    tiny_encoders: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = DapForSentenceEmbedding.from_backbone(str(tiny_encoders))
+    export_sentence_transformer(model, tmp_path / "out", AutoTokenizer.from_pretrained(tiny_encoders), verify=False)
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    _, report = AutoModel.from_pretrained(tmp_path / "out", sentence_encoder=None, output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_plain_arguments_keep_their_values(tmp_path: Path) -> None:
+    plain = TrainingArguments(
+        str(tmp_path), learning_rate=3e-4, per_device_train_batch_size=3, lr_scheduler_type="cosine", seed=5,
+        warmup_steps=7, use_cpu=True, save_strategy="epoch", report_to="none", weight_decay=0.1, max_steps=9,
+    )  # fmt: skip
+    ours = AlignmentTrainingArguments.of(plain)
+    for name in ("output_dir", "learning_rate", "seed", "warmup_steps", "weight_decay", "max_steps", "save_strategy"):
+        assert getattr(ours, name) == getattr(plain, name), name
+    assert ours.train_batch_size == 3 and not ours.remove_unused_columns and ours.pairs_per_chunk is None
+    assert AlignmentTrainingArguments.of(ours) is ours
+    assert AlignmentTrainingArguments.of(None).output_dir == "trainer_output"
+
+
+def test_nothing_is_saved_where_the_strategy_is_no(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    folder = encoder_folders["bert"]
+    model = XlmrWithRTLHead.from_pretrained(str(folder), objectives=RANKING)
+    arguments = TrainingArguments(str(tmp_path / "out"), max_steps=1, save_strategy="no", use_cpu=True)
+    AlignmentTrainer(model, arguments, pairs, processing_class=AutoTokenizer.from_pretrained(folder)).train()
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["metrics.jsonl"]
+
+
+def test_dual_pivot_trains_on_plain_arguments_and_lists(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs, sentences: list[str]
+) -> None:
+    folder = encoder_folders["bert"]
+    model = DualPivotForPreTraining.from_pretrained(str(folder))
+    arguments = TrainingArguments(str(tmp_path / "out"), max_steps=2, use_cpu=True, report_to="none", disable_tqdm=True)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    DualPivotTrainer(model, arguments, {"de": pairs}, processing_class=tokenizer).train()
+    opened = SentenceTransformer(str(tmp_path / "out"), device="cpu", local_files_only=True)
+    np.testing.assert_allclose(opened.encode(sentences), model.encode(sentences), atol=1e-5)
