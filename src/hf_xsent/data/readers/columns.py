@@ -22,7 +22,8 @@ _OTHER = {
 }  # fmt: skip
 _FIRST, _SECOND = {"sentence1", "text1", "original"}, {"sentence2", "text2"}
 _LONGEST_NAME = 40
-_MIN_PAIRS, _MAX_PAIRS = 6, 100  # to decide that a column has no letters
+_MIN_PAIRS, _MAX_ROWS = 1000  # with bad rows
+_MAX_PAIRS = 6, 100  # to decide that a column has no letters
 _EXAMPLES = 3
 
 Row = TypeVar("Row")
@@ -88,7 +89,7 @@ def require_letters(rows: Iterator[Row | DataError], path: str) -> Iterator[Row 
         if not isinstance(row, DataError):
             pairs.append(row[:2])  # type: ignore[index]
             missing = {side: place for side, place in missing.items() if not any(map(str.isalpha, pairs[-1][place]))}
-        if not missing or len(pairs) == _MAX_PAIRS:
+        if not missing or len(pairs) == _MAX_PAIRS or len(first) == _MAX_ROWS:
             break
     if missing and len(pairs) >= _MIN_PAIRS:
         side, place = next(iter(missing.items()))
