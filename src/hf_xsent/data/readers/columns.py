@@ -22,8 +22,8 @@ _OTHER = {
 }  # fmt: skip
 _FIRST, _SECOND = {"sentence1", "text1", "original"}, {"sentence2", "text2"}
 _LONGEST_NAME = 40
-_MIN_PAIRS, _MAX_ROWS = 1000  # with bad rows
-_MAX_PAIRS = 6, 100  # to decide that a column has no letters
+_MAX_ROWS = 1000  # with bad rows
+_MIN_PAIRS, _MAX_PAIRS = 6, 100  # to decide that a column has no letters
 _EXAMPLES = 3
 
 Row = TypeVar("Row")
