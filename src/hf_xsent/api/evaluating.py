@@ -74,7 +74,7 @@ def open_in_views(
     dtype: str = "float32",
     device: str | None = None,
 ) -> tuple[SentenceEmbedder, list[View]]:
-    """Open a model; return it and its views, by default the one of its own layer and pooling."""
+    """Open a model; return it and its views, by default its layer and pooling."""
     options: Any = {"max_length": max_length, "dtype": getattr(torch, dtype), "device": device}
     embedder = SentenceEmbedder.from_pretrained(name, **options)
     views = [

@@ -28,6 +28,10 @@ from hf_xsent.models.families import family
 
 EXPORTED_SETTINGS = "sentence_encoder"  # the key of an export's config.json with the settings of its model
 HUB_ARGUMENTS = ("revision", "cache_dir", "token", "local_files_only", "force_download", "subfolder", "proxies")
+# Arguments of from_pretrained that AutoModel takes and that have no effect on a plain encoder.
+LOADING_ARGUMENTS = {
+    *("_from_auto", "adapter_kwargs", "trust_remote_code", "use_safetensors", "code_revision", "add_pooling_layer")
+}
 
 
 def build_encoder(config: PreTrainedConfig) -> PreTrainedModel:

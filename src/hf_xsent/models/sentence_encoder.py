@@ -27,6 +27,7 @@ from hf_xsent.models.layer_selection import select_layers
 from hf_xsent.models.loading import (
     EXPORTED_SETTINGS,
     HUB_ARGUMENTS,
+    LOADING_ARGUMENTS,
     build_encoder,
     hub_arguments,
     is_ours,
@@ -44,9 +45,6 @@ from hf_xsent.tensors.packing import PackedSentences, pack, pool, unpack
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-# Arguments of from_pretrained that AutoModel adds and that have no effect on a plain encoder.
-_LOADING_ARGUMENTS = {"_from_auto", "adapter_kwargs", "trust_remote_code", "use_safetensors", "code_revision"}
 
 
 @dataclass
@@ -111,8 +109,7 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
         stated = cls.config_of(config, settings)
         options: dict[str, Any] = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
         if stated.encoder_dropout is not None:
-            dropouts = family(load_encoder_config(name_or_path, **hub)).dropouts
-            options |= dict.fromkeys(dropouts, stated.encoder_dropout)
+            options |= dict.fromkeys(family(load_encoder_config(name_or_path, **hub)).dropouts, stated.encoder_dropout)
         encoder = load_encoder(name_or_path, dtype=dtype, **hub, **options)
         if stated.encoder_layers is not None:
             select_layers(encoder, stated.encoder_layers)
@@ -145,7 +142,7 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
         options = {key: value for key, value in options.items() if value not in (None, "auto")}
         stated = dict(getattr(load_config(name, **hub_arguments(kwargs)), EXPORTED_SETTINGS, None) or {})
         stated.pop("model_type", None)
-        given = {key: value for key, value in kwargs.items() if key not in _LOADING_ARGUMENTS and value is not None}
+        given = {key: value for key, value in kwargs.items() if key not in LOADING_ARGUMENTS and value is not None}
         ours = config if isinstance(config, SentenceEncoderConfig) else None
         model = cls.from_backbone(name, config=ours, **options, **stated | given)
         info: dict[str, Any] = {"missing_keys": set(), "unexpected_keys": set(), "mismatched_keys": set()}
@@ -187,10 +184,8 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
     def _prompts(self) -> Mapping[str, str]:
         return self.config.prompts or {}
 
-    def _vectors(
-        self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None
-    ) -> np.ndarray:
-        return TextEncoder(self, self.tokenizer)._vectors(sentences, language, progress, prompt)
+    def _vectors(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        return TextEncoder(self, self.tokenizer)._vectors(*args, **kwargs)
 
     @classmethod
     def config_of(cls, config: Any, settings: Mapping[str, Any]) -> Any:
