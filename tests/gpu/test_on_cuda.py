@@ -54,7 +54,7 @@ def test_attention_and_its_gradients_equal_the_cpus(
         context = packed_attention(*inputs, RUNS, 0.125, 0.0, window, boundaries)
         context.square().sum().backward()
         answers.append([context, *(one.grad for one in inputs)])
-    tolerance = 1e-4 if dtype is torch.float32 else 3e-2
+    tolerance = 1e-4 if dtype is torch.float32 else 8e-2
     for plain, fast in zip(*answers, strict=True):
         torch.testing.assert_close(fast.double().cpu(), plain, rtol=tolerance, atol=tolerance)
 

@@ -195,10 +195,7 @@ def test_cached_gradients_of_half_precision_embeddings_do_not_underflow(
     model = _trainer(tiny_encoders, tmp_path, "TR").model
     halves = torch.randn(2, 256, 32).to(dtype) * 5000  # longer vectors have smaller gradients
     identities = torch.arange(512).view(2, 256)
-    parts = [
-        SentencePairs(*halves[:, some], *identities[:, some])
-        for some in (slice(128), slice(128, 256))
-    ]
+    parts = [SentencePairs(*halves[:, some], *identities[:, some]) for some in (slice(128), slice(128, 256))]
     _, _, gradients = _sentence_gradients(model, parts)
     cached = torch.cat([one.view(2, 128, 32) for one in gradients], 1)
 
