@@ -40,6 +40,9 @@ test-openers: $(VENV)/installed-dev $(OPENERS)/installed ## exports in environme
 attack: $(VENV)/installed-dev ## random inputs, kills and damage, 15 minutes (SEED=7 repeats an attack; ARGS="--kills 20")
 	$(VENV)/bin/python -m tests.attack $(if $(SEED),--seed $(SEED)) $(ARGS)
 
+gpu: $(VENV)/installed-dev ## measure training, encoding and mining on one GPU, 20 minutes (ARGS="--minutes 10 --only training")
+	$(VENV)/bin/python benchmarks/gpu $(ARGS)
+
 lint: $(VENV)/installed-dev ## ruff and mypy, changing nothing
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -94,4 +97,4 @@ $(PYTHON) -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))'
 echo "hf-xsent needs Python 3.10 or newer with venv, and '$(PYTHON)' is not that: name another, as in 'make PYTHON=python3.12'." >&2; exit 1; }
 endef
 
-.PHONY: help quickstart attack test test-minimum test-extras test-openers lint fix clean
+.PHONY: help quickstart attack gpu test test-minimum test-extras test-openers lint fix clean

@@ -14,7 +14,7 @@ from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHe
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.objectives.pairs import SentencePairs
-from hf_xsent.training.large_batch import split_batch
+from hf_xsent.training.large_batch import _sentence_gradients, split_batch
 
 Pairs = list[tuple[str, str]]
 TR = {"translation_ranking": {"symmetric": True}}
@@ -185,3 +185,20 @@ def test_both_passes_compute_in_the_same_precision(
     _gradients(trainer, _batch(encoder_folders["bert"], pairs, "TR"), dropout=False)
     assert {one.dtype for one in seen} == {torch.bfloat16 if precision == "bf16" else torch.float32}
     assert len(seen) == 2 * 3
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_cached_gradients_of_half_precision_embeddings_do_not_underflow(
+    tiny_encoders: Path, tmp_path: Path, dtype: torch.dtype
+) -> None:
+    """A mean over many pairs has gradients that float16 rounds to zero."""
+    model = _trainer(tiny_encoders, tmp_path, "TR").model
+    halves = torch.randn(2, 256, 32).to(dtype) * 5000  # longer vectors have smaller gradients
+    identities = torch.arange(512).view(2, 256)
+    parts = [SentencePairs(*halves[:, some], *identities[:, some]) for some in (slice(128), slice(128, 256))]
+    _, _, gradients = _sentence_gradients(model, parts)
+    cached = torch.cat([one.view(2, 128, 32) for one in gradients], 1)
+
+    exact = halves.double().requires_grad_()
+    model.sentence_loss(SentencePairs(*exact, *identities))[0].backward()
+    torch.testing.assert_close(cached.double(), exact.grad, rtol=1e-2, atol=1e-12)

@@ -40,7 +40,9 @@ def _packed_attention_interface(
         return sdpa_attention_forward(module, query, key, value, mask, **options)
     query, key, value = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))
     dropout, window = options.get("dropout", 0.0), options.get("sliding_window")
-    return packed_attention(query, key, value, packed.runs, options["scaling"], dropout, window)[None], None
+    scaling = options["scaling"]
+    context = packed_attention(query, key, value, packed.runs, scaling, dropout, window, packed.boundaries)
+    return context[None], None
 
 
 AttentionInterface.register(PACKED_ATTENTION, _packed_attention_interface)
@@ -182,7 +184,7 @@ class Backbone(ABC):
         if tokens is not packed.first_tokens:  # their number differs by sentence: pad with zero queries
             query = torch.zeros_like(key).index_copy(1, tokens, query.to(key.dtype))
         query, key, value = (x.squeeze(0).unflatten(-1, (heads, -1)) for x in (query, key, value))
-        context = packed_attention(query, key, value, packed.runs, **options).flatten(1)
+        context = packed_attention(query, key, value, packed.runs, boundaries=packed.boundaries, **options).flatten(1)
         return (context if tokens is packed.first_tokens else context[tokens])[None]
 
 

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from hf_xsent.errors import ModelError
 from hf_xsent.tensors.recomputing import recompute_in_backward
+from hf_xsent.tensors.variable_length import attend_within_boundaries, fits_one_kernel
 
 
 @dataclass(frozen=True)
@@ -160,11 +161,15 @@ def packed_attention(
     scaling: float,
     dropout: float = 0.0,
     window: int | None = None,
+    boundaries: Tensor | None = None,
 ) -> Tensor:
     """Compute attention within each sentence; with ``window``, only between tokens closer than this.
 
     ``key`` and ``value`` are T × heads × size; ``query`` too, or N × heads × size if only first tokens are queries.
+    With ``boundaries``, GPUs compute all lengths in one kernel where they can.
     """
+    if boundaries is not None and fits_one_kernel(query, key, dropout, window):
+        return attend_within_boundaries(query, key, value, boundaries, runs[-1][1], scaling, window)
     plain = query.device.type == "cpu" and (dropout > 0 or (query.requires_grad and query.dtype == torch.bfloat16))
     arguments = (query, key, value, runs, scaling, dropout, window, plain)
     if plain:  # autograd would store the scores up to three times

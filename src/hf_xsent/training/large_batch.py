@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import torch
 from accelerate.utils import DistributedType
@@ -68,8 +69,12 @@ def cached_loss(trainer: Trainer, model: nn.Module, batch: Batch, pairs_per_chun
 def _sentence_gradients(
     model: SentenceEncoderForPreTraining, parts: list[SentencePairs]
 ) -> tuple[Tensor, dict[str, Tensor], list[Tensor]]:
-    """Compute the sentence losses of the full batch, and their gradients for the embeddings of each chunk."""
+    """Compute the sentence losses of the full batch, and their gradients for the embeddings of each chunk.
+
+    Gradients are float32 or wider: each pair's is small in a large batch, and fp16's scaler has not scaled it yet.
+    """
     whole = SentencePairs.joined(parts)
+    whole = replace(whole, **{name: _at_least_float32(one) for name, one in whole.trained().items()})
     vectors = [one.requires_grad_() for one in whole.trained().values()]
     with torch.enable_grad():
         total, losses = model.sentence_loss(whole)
@@ -80,6 +85,10 @@ def _sentence_gradients(
         for name, one, gradient in zip(whole.trained(), vectors, gradients, strict=True)
     ]
     return total.detach(), losses, [torch.cat(some) for some in zip(*by_field, strict=True)]
+
+
+def _at_least_float32(vectors: Tensor) -> Tensor:
+    return vectors.to(torch.promote_types(vectors.dtype, torch.float32))
 
 
 def split_batch(batch: Batch, pairs_per_chunk: int) -> list[dict[str, Tensor]]:
