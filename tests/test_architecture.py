@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "publishing": {"pages", "models"},
     "training": {"tensors", "data", "models", "objectives", "evaluation", "publishing"},
     "finetuning": {"tensors", "data", "models", "evaluation", "training"},
-    "comparison": {"tensors", "pages", "data", "models", "objectives", "evaluation", "training"},
+    "comparison": {"tensors", "pages", "data", "models", "objectives", "evaluation", "alignment", "training"},
 }
 MAY_IMPORT = {room: rooms if room in GROUND else rooms | GROUND for room, rooms in MAY_IMPORT.items()}
 EVERY_ROOM_BELOW_THE_CLI = set(MAY_IMPORT)
