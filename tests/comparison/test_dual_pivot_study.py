@@ -94,6 +94,7 @@ def test_the_studies_of_the_benchmarks_can_be_read(path: Path) -> None:
     assert len(read_study(path, ["model=encoder", "data=de=pairs.tsv", *named]).methods) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["proof", "token_against_sentence"])
 def test_every_recipe_of_the_proof_passes_the_checks_of_training(
     name: str, study: StudyFile, encoder_folders: dict[str, Path], tmp_path: Path
@@ -112,3 +113,5 @@ def test_every_recipe_of_the_proof_passes_the_checks_of_training(
     for plan in trained.values():
         ranking = plan.recipe.config.objectives.get("translation_ranking")
         assert ranking is None or ranking.temperature == (0.05 if name == "proof" else 0.02)
+        contrast = plan.recipe.config.objectives.get("momentum_contrast")
+        assert contrast is None or contrast.queue_size == 2048

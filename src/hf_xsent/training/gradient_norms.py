@@ -27,7 +27,9 @@ class GradientNorms:
     def __init__(self, model: SentenceEncoderForPreTraining) -> None:
         self.weights = [weight for weight in model.encoder.parameters() if weight.requires_grad]
         if not self.weights:
-            raise RecipeError("log_gradient_norms measures gradients of the encoder, but the encoder is frozen: drop it")
+            raise RecipeError(
+                "log_gradient_norms measures gradients of the encoder, but the encoder is frozen: drop it"
+            )
         self._norms: dict[str, Tensor] = {}
 
     def measure_if_logged(self, trainer: Trainer, model: nn.Module, batch: Mapping[str, Any]) -> None:
