@@ -15,7 +15,6 @@ from hf_xsent.models.loading import is_ours, load_config, loading_errors, quiet_
 from hf_xsent.objectives.registry import objective_class
 from hf_xsent.tensors.chunked_softmax import chunked_cross_entropy, sample_vocabulary
 
-
 _WITH_HEAD = ("masked_language_modeling", "translation_language_modeling")  # the first one's head is preferred
 
 
