@@ -2,9 +2,9 @@
 
   python benchmarks/masked_language_perplexity.py --model runs/mlm-small --data "dev/{language}-en.tsv"
 
-The model is a run of hf-xsent pretrain with masked_language_modeling. 15% of the word pieces are masked by BERT's rule, with
-the same seed for every model; the softmax is over the full vocabulary. A group's perplexity is exp of the mean over its
-languages of the loss per masked piece.
+The model is a run of hf-xsent pretrain with masked_language_modeling. 15% of the word pieces are masked by BERT's rule,
+with the same seed for every model; the softmax is over the full vocabulary. A group's perplexity is exp of the mean
+over its languages of the loss per masked piece.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ def masked_loss(model: Any, collate: PairCollator, sentences: Sequence[str], bat
     total, count = 0.0, 0
     for start in range(0, len(sentences) - 1, 2 * batch):
         some = sentences[start : start + 2 * batch]
-        rows = [{"source": one, "target": other, "language": "und"} for one, other in zip(some[::2], some[1::2])]
+        rows = [
+            {"source": one, "target": other, "language": "und"}
+            for one, other in zip(some[::2], some[1::2], strict=False)
+        ]
         encoded = model.encode_pairs({name: one.to(model.device) for name, one in collate(rows).items()})
         for part in encoded.sampled[OBJECTIVE]:
             total += objective.token_loss(encoded.tokens, encoded.states, part).item()
