@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sentence_transformers": {"tensors", "models", "objectives", "evaluation"},
     "training": {"tensors", "data", "models", "objectives", "evaluation", "publishing"},
     "finetuning": {"tensors", "data", "models", "evaluation", "training"},
-    "comparison": {"tensors", "pages", "data", "models", "objectives", "evaluation", "training"},
+    "comparison": {"tensors", "pages", "data", "models", "objectives", "evaluation", "alignment", "training"},
 }
 MAY_IMPORT["api"] = {*MAY_IMPORT} - GROUND  # what programs call, and the cli with them
 MAY_IMPORT = {room: rooms if room in GROUND else rooms | GROUND for room, rooms in MAY_IMPORT.items()}

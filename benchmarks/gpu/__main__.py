@@ -29,8 +29,9 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
 from launched import cuda_tests, launch, reason_of
 from setting import Setting, Skipped, make_encoder
-from training import train
 from use import encode, mine
+
+from training import train
 
 LARGE = {"batch": 65_536, "pairs_per_chunk": 1024}
 # Name, the most minutes of 20, and what to run. Earlier parts leave to later ones what they do not use.

@@ -148,8 +148,9 @@ def sentence_transformers(
 ) -> str:
     """Train with SentenceTransformerTrainer; with flash attention, it drops padding."""
     from datasets import Dataset
-    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 
     model, note = sentence_transformer(setting)
     dataset = Dataset.from_dict({"anchor": [a for a, _ in pairs], "positive": [b for _, b in pairs]})
@@ -167,9 +168,10 @@ def sentence_transformers(
 
 def sentence_transformer(setting: Setting, **options: Any) -> tuple[Any, str]:
     """Return the encoder as a SentenceTransformer with the fastest attention there is, and the attention's name."""
-    from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
     from transformers.utils import is_flash_attn_2_available
+
+    from sentence_transformers import SentenceTransformer
 
     flash = setting.device.startswith("cuda") and is_flash_attn_2_available()
     attention = "flash_attention_2" if flash else "sdpa"

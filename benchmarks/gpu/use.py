@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 from setting import Setting, operations, peak_mib, peak_operations, repeated, sentences, token_counts
+
 from training import sentence_transformer
 
 

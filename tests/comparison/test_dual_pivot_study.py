@@ -12,6 +12,7 @@ from page_reader import Page
 from study_file import StudyFile
 
 from hf_xsent.comparison.pipeline import list_runs
+from hf_xsent.comparison.planning import check_methods
 from hf_xsent.comparison.process import measure, open_embedder, train, with_features
 from hf_xsent.comparison.report import render_page
 from hf_xsent.comparison.results import collect
@@ -91,3 +92,26 @@ def test_the_studies_of_the_benchmarks_can_be_read(path: Path) -> None:
     tasks = yaml.safe_load(path.read_text("utf-8"))["tasks"]
     named = [f"tasks.{task}.data=pairs.tsv" for task in tasks]
     assert len(read_study(path, ["model=encoder", "data=de=pairs.tsv", *named]).methods) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["proof", "token_against_sentence"])
+def test_every_recipe_of_the_proof_passes_the_checks_of_training(
+    name: str, study: StudyFile, encoder_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = study.path.parent
+    for language in ("de", "fr"):
+        count = len((folder / f"{language}-en.tsv").read_text("utf-8").splitlines())
+        (folder / f"{language}-en.links").write_text("0-0\n" * count, encoding="utf-8")
+    (path,) = [one for one in STUDIES if one.stem == name]
+    changes = [f"model={encoder_folders['bert']}", f"data={folder}/{{language}}-en.tsv", "settings.use_cpu=true"]
+    changes += [f"settings.links={folder}/{{language}}-en.links", "settings.max_length=24"]
+    changes += [f"tasks.{task}.data=none" for task in ("tatoeba", "word_alignment")]
+    read = read_study(path, changes)
+    trained = {one.method.name: one.plan for one in check_methods(read, tmp_path) if one.plan is not None}
+    assert trained.keys() == {method.name for method in read.methods if method.trained}
+    for plan in trained.values():
+        ranking = plan.recipe.config.objectives.get("translation_ranking")
+        assert ranking is None or ranking.temperature == (0.05 if name == "proof" else 0.02)
+        contrast = plan.recipe.config.objectives.get("momentum_contrast")
+        assert contrast is None or contrast.queue_size == 2048

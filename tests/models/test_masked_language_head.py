@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -40,6 +41,36 @@ def test_where_the_checkpoint_has_no_head_a_new_one_starts_plain(encoder_folders
     plain = torch.nn.functional.layer_norm(head.activation(states), (size,), eps=head.norm.eps) @ words.T
     torch.testing.assert_close(head.transform(states) @ words.T, plain)
     assert not head.bias.any()
+
+
+@pytest.mark.parametrize("objective", ["translation_language_modeling", "masked_language_modeling"])
+def test_a_method_starts_from_the_head_that_masked_language_modelling_trained(
+    tiny_encoders: Path, tmp_path: Path, objective: str
+) -> None:
+    settings: dict[str, Any] = {"max_length": 24}
+    first: Any = XlmrWithRTLHead.from_backbone(str(tiny_encoders), objectives={objective: 1.0}, **settings)
+    with torch.no_grad():
+        for weight in first.objectives[objective].head.parameters():
+            weight.add_(torch.randn_like(weight) * 0.1)
+    first.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_encoders).save_pretrained(tmp_path)
+    trained = first.objectives[objective].head
+
+    names = ["representation_translation", "aligned_word_prediction"]
+    heads = {"representation_translation": "prediction", "aligned_word_prediction": "head"}
+    second: Any = XlmrWithRTLHead.from_backbone(str(tmp_path), objectives=dict.fromkeys(names, 1.0), **settings)
+    for name in names:
+        head = getattr(second.objectives[name], heads[name])
+        for part in ("dense.weight", "norm.weight", "bias"):
+            torch.testing.assert_close(head.state_dict()[part], trained.state_dict()[part])
+
+
+def test_a_head_with_output_embeddings_of_its_own_is_not_copied(tiny_encoders: Path, tmp_path: Path) -> None:
+    objectives = {"masked_language_modeling": {"own_words": True}}
+    first: Any = XlmrWithRTLHead.from_backbone(str(tiny_encoders), objectives=objectives, max_length=24)
+    torch.nn.init.normal_(first.objectives["masked_language_modeling"].head.bias)
+    first.save_pretrained(tmp_path)
+    assert not load_masked_language_head(str(tmp_path)).bias.any()
 
 
 def test_loading_a_head_says_nothing(encoder_folders: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:

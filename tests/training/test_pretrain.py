@@ -424,3 +424,20 @@ def test_a_dry_run_tells_what_the_run_would_take_and_leaves_nothing(run: Run, ca
     message = caplog.messages[-1]
     assert message.startswith("1,000 steps of ")
     assert "pairs/s: about" in message and "peak memory" in message
+
+
+# Masked language modelling alone
+
+
+def test_without_pairs_each_side_is_shuffled_apart_and_with_pairs_none_is(run: Run) -> None:
+    def rows(folder: str, objectives: dict[str, float]) -> set[tuple[str, str]]:
+        settings: dict[str, Any] = {"method": "alignment", "dev_pairs": 0, "eval_strategy": "no", "save_strategy": "no"}
+        trainer = run.start(objectives=objectives, output_dir=str(run.folder / folder), **settings)
+        dataset: Any = trainer.train_dataset
+        return {(row["source"], row["target"]) for row in map(dataset.__getitem__, range(len(dataset)))}
+
+    pairs = rows("pairs", {"translation_ranking": 1, "masked_language_modeling": 1})
+    apart = rows("apart", {"masked_language_modeling": 1})
+    assert {one for one, _ in apart} == {one for one, _ in pairs}
+    assert {one for _, one in apart} == {one for _, one in pairs}
+    assert len(apart & pairs) < len(pairs) / 2

@@ -19,6 +19,7 @@ import yaml
 from hf_xsent.comparison.planning import untrained_settings
 from hf_xsent.comparison.runs import Run
 from hf_xsent.comparison.tasks import read_task
+from hf_xsent.comparison.word_alignment import WordAlignmentTask
 from hf_xsent.errors import HfXsentError
 from hf_xsent.evaluation.report import versions
 from hf_xsent.evaluation.runner import describe
@@ -73,7 +74,10 @@ def measure(run: Run) -> None:
     for name in missing:
         task = read_task(name, run.tasks[name], run.folder.parents[1] / "cache")
         started, cpu_started = time.perf_counter(), time.process_time()
-        scores, outcomes = task.measure(encoder.encode)
+        if isinstance(task, WordAlignmentTask):
+            scores, outcomes = task.measure_model(embedder)
+        else:
+            scores, outcomes = task.measure(encoder.encode)
         content = {
             "task": name,
             "protocol": task.protocol,

@@ -1,4 +1,4 @@
-"""Load the tasks of a comparison: the evaluation tasks, and retrieval on any bitext."""
+"""Load the tasks of a comparison: the evaluation tasks, retrieval on any bitext, and word alignment."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from hf_xsent.comparison.word_alignment import WordAlignmentTask, load_gold_sets
 from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.errors import RecipeError, nearest
@@ -18,6 +19,7 @@ MEASURED = "measured"  # name of the group of all measured languages
 
 _OPTIONS: dict[str, dict[str, Any]] = {name: {"data": str, "languages": list} for name in TASKS}
 _OPTIONS["tatoeba"]["group"] = str | int
+_OPTIONS["word_alignment"] = {"data": str, "languages": list, "layers": list, "choose": str}
 _OPTIONS["retrieval"] = {"data": str | list | dict, "languages": list, "max_pairs": int}
 
 
@@ -31,7 +33,8 @@ class RetrievalTask(TatoebaTask):
 
 def task_class(name: str) -> type[EvaluationTask]:
     """Return the class of a task."""
-    return RetrievalTask if name == RetrievalTask.name else TASKS[name]
+    own: dict[str, type[EvaluationTask]] = {one.name: one for one in (RetrievalTask, WordAlignmentTask)}
+    return own[name] if name in own else TASKS[name]
 
 
 def read_task(name: str, options: Mapping[str, Any], cache_dir: Path) -> EvaluationTask:
@@ -39,6 +42,9 @@ def read_task(name: str, options: Mapping[str, Any], cache_dir: Path) -> Evaluat
     if name == "retrieval":
         return _own_pairs(cache_dir, **options)
     languages = options.get("languages")
+    if name == "word_alignment":
+        sets = load_gold_sets(options["data"], languages)
+        return WordAlignmentTask(sets, options.get("choose", ""), options.get("layers"))
     if options.get("group") is not None:
         languages = tatoeba_group(str(options["group"]))
     return load_tasks({name: options["data"]}, {name: languages} if languages else None)[0]
@@ -55,6 +61,8 @@ def check_tasks(tasks: Mapping[str, Mapping[str, Any]]) -> None:
                 raise RecipeError(f"tasks.{name}: unknown option {option!r}" + nearest(str(option), known))
             if not isinstance(value, known[option]) or isinstance(value, bool):
                 raise RecipeError(f"tasks.{name}.{option} has the wrong type: {value!r}")
+            if option == "layers" and (wrong := [one for one in value if type(one) is not int]):
+                raise RecipeError(f"tasks.{name}.layers takes numbers of layers, not {wrong[0]!r}")
             if option == "languages" and (wrong := [one for one in value if not isinstance(one, str)]):
                 raise RecipeError(
                     f'tasks.{name}.languages takes codes, not {wrong[0]!r}: write them in quotes, as "no"'

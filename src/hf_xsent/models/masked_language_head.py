@@ -15,6 +15,8 @@ from hf_xsent.models.loading import is_ours, load_config, loading_errors, quiet_
 from hf_xsent.objectives.registry import objective_class
 from hf_xsent.tensors.chunked_softmax import chunked_cross_entropy, sample_vocabulary
 
+_WITH_HEAD = ("masked_language_modeling", "translation_language_modeling")  # the first one's head is preferred
+
 
 class MaskedLanguageHead(nn.Module):
     """Token logits of hidden states: norm(act(dense(h))) times token embeddings, the encoder's or the head's.
@@ -114,10 +116,15 @@ def plain_head(config: PreTrainedConfig) -> MaskedLanguageHead:
 
 
 def load_masked_language_head(name_or_path: str) -> MaskedLanguageHead:
-    """Load the masked-language head of a checkpoint, or build a plain one if it has none."""
+    """Load the masked-language head of a checkpoint, or build a plain one if it has none.
+
+    A model of this package has one if it was trained by masked language modelling over the encoder's word embeddings.
+    """
     config = load_config(name_or_path)
-    if is_ours(config):  # its heads belong to its objectives
-        return plain_head(config.encoder_config)
+    if is_ours(config):
+        objectives = getattr(config, "objectives", {})
+        found = [name for name in _WITH_HEAD if name in objectives and not objectives[name].own_words]
+        return _load_model(name_or_path).objectives[found[0]].head if found else plain_head(config.encoder_config)
     head = plain_head(config)
     with quiet_loading():
         model, report = AutoModelForMaskedLM.from_pretrained(
@@ -139,8 +146,7 @@ def load_matching_heads(model: PreTrainedModel, name_or_path: str) -> None:
 
     Heads over word pieces load the pieces that both vocabularies have.
     """
-    with quiet_loading(), loading_errors(name_or_path, "readable weights (model.safetensors)"):
-        earlier: Any = AutoModelForPreTraining.from_pretrained(name_or_path, use_safetensors=True)
+    earlier = _load_model(name_or_path)
     if earlier.config.languages and model.config.languages != earlier.config.languages:
         known = ", ".join(earlier.config.languages)
         raise RecipeError(f"{name_or_path!r} has embeddings of the languages {known}: set languages to the same list")
@@ -158,3 +164,9 @@ def load_matching_heads(model: PreTrainedModel, name_or_path: str) -> None:
     for name, weight in model.named_parameters():
         if name in weights and weight.shape == weights[name].shape:
             weight.copy_(weights[name])
+
+
+def _load_model(name_or_path: str) -> Any:
+    """Load a model of this package with the weights of its objectives."""
+    with quiet_loading(), loading_errors(name_or_path, "readable weights (model.safetensors)"):
+        return AutoModelForPreTraining.from_pretrained(name_or_path, use_safetensors=True)

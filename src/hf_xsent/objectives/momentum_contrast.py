@@ -163,6 +163,11 @@ class MomentumContrast(SentenceObjective):
             self._waiting.clear()
             self._enqueue(gather_rows(own_keys)[0], gather_rows(own_identities)[0])
 
+    def discard_batch(self) -> None:
+        """Discard the keys of the last forward pass."""
+        if self.training:
+            self._waiting.pop()
+
     def _enqueue(self, keys: Tensor, identities: Tensor) -> None:
         """Write keys from the pointer on, wrapping around the end of the queue."""
         size = len(self.queue)

@@ -53,6 +53,8 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
         with fitted_to_machine(self):
             super().__post_init__()
             check_one_device(self)
+        if self.log_gradient_norms:
+            self._check_gradient_norms()
         if self.device.type == "cpu" and self.fp16:
             raise RecipeError("fp16 needs a GPU; on a CPU use --bf16 or neither")
         if self.device.type == "cpu":
@@ -89,6 +91,22 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
                 f"average_checkpoints {self.average_checkpoints} needs more checkpoints than save_total_limit "
                 f"{self.save_total_limit}: set save_total_limit to {self.average_checkpoints + 1}"
             )
+
+    def _check_gradient_norms(self) -> None:
+        for flag, splits in (
+            ("pairs_per_chunk", self.pairs_per_chunk is not None),
+            ("gradient_accumulation_steps", self.gradient_accumulation_steps > 1),
+            ("several processes", self.world_size > 1),
+            ("deepspeed", bool(self.deepspeed)),
+            ("fsdp", bool(self.fsdp)),
+        ):
+            if splits:
+                raise RecipeError(
+                    f"log_gradient_norms needs the gradient of the whole batch in one place, which {flag} splits: drop "
+                    "one of the two"
+                )
+        if self.logging_strategy != "steps":
+            raise RecipeError("log_gradient_norms measures at logging steps: set logging_strategy to steps")
 
     def _check_compilation(self) -> None:
         if self.torch_compile or self.torch_compile_backend or self.torch_compile_mode:

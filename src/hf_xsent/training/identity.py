@@ -32,7 +32,7 @@ _OF_TRANSFORMERS = (
 )
 _NOT_OF_RESULTS = {  # our training settings that only decide where, when and how fast a run computes, logs and saves
     *("per_device_train_batch_size", "logging_steps", "eval_strategy", "eval_on_start", "save_total_limit"),
-    *("remove_unused_columns", "pairs_per_chunk", "compile_layers"),
+    *("remove_unused_columns", "pairs_per_chunk", "compile_layers", "log_gradient_norms"),
     *("ddp_find_unused_parameters", "ddp_broadcast_buffers"),
 }
 

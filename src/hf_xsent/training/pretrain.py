@@ -117,10 +117,13 @@ def resumed_state(plan: Plan, identity: dict[str, Any]) -> RunState:
 
 
 def build_trainer(recipe: Recipe, model: SentenceEncoderForPreTraining, **parts: Any) -> AlignmentTrainer:
-    """Build the trainer of the recipe's method."""
-    data = recipe.data
+    """Build the trainer of the recipe's method; objectives without pairs train on sides that are shuffled apart."""
+    data, train = recipe.data, parts.get("train_dataset")
     parts |= {"alpha": data.alpha, "target_language": data.target_language}
     if not isinstance(model, DualPivotForPreTraining):
+        if isinstance(train, Bitext) and not recipe.config.needs.pairs:
+            apart = TextSides.of_bitext(train, shuffle_independently=True, seed=recipe.training.seed)
+            parts["train_dataset"] = apart
         return AlignmentTrainer(model, recipe.training, **parts)
     features = None
     if model.config.caches_features and data.features != "none":

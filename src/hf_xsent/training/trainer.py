@@ -33,6 +33,7 @@ from hf_xsent.tensors.gathering import naming_lost_processes
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_momentum_contrast
 from hf_xsent.training.averaging import MovingAverage, average_last_checkpoints
 from hf_xsent.training.callbacks import CostCounter, EndOfStep, StartOfEpoch
+from hf_xsent.training.gradient_norms import GradientNorms
 from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.run_folder import RunTrainer
 from hf_xsent.training.teacher import Teacher
@@ -133,6 +134,7 @@ class AlignmentTrainer(RunTrainer):
         self._cost = CostCounter()
         self.add_callback(self._cost)
         self._batch: Mapping[str, Any] = {}
+        self._norms = GradientNorms(model) if args.log_gradient_norms else None
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> TrainOutput:
         """Train; the model ends with its last, best or averaged weights, as the arguments choose."""
@@ -166,6 +168,8 @@ class AlignmentTrainer(RunTrainer):
         """Compute the weighted sum of the objectives, and add each loss to the sums for the log."""
         if self.teacher is not None:
             inputs = self.teacher(inputs, self.args.device)
+        if self._norms is not None:
+            self._norms.measure_if_logged(self, model, inputs)
         chunk = self.args.pairs_per_chunk
         if chunk is not None and chunk < self.args.train_batch_size:  # batch size per process, equal in all processes
             outputs: Any = cached_loss(self, model, inputs, chunk)
@@ -187,6 +191,7 @@ class AlignmentTrainer(RunTrainer):
             for name, total in self._sums.items():
                 logs[f"loss_{name}"] = self.accelerator.gather(total / self._batches).mean().item()
             seconds = time.perf_counter() - self._clock
+            logs |= {} if self._norms is None else self._norms.take()
             logs["pairs_per_second"] = self._pairs * self.args.world_size / seconds
             self._sums.clear()
             self._batches = self._pairs = 0

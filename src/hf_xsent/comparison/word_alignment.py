@@ -1,0 +1,140 @@
+"""Measure the word alignment of a model by its hidden states; one named pair of languages chooses the layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hf_xsent.alignment.embedding import EmbeddingAligner
+from hf_xsent.data.benchmarks.gold_links import GoldPair, load_gold_links
+from hf_xsent.data.words.links import Link
+from hf_xsent.errors import DataError, ModelError, RecipeError, nearest
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Figures, Outcomes, Scores, means, measured_groups
+from hf_xsent.evaluation.word_alignment import alignment_scores
+from hf_xsent.models.embedder import SentenceEmbedder
+
+
+@dataclass(frozen=True)
+class GoldSet:
+    """The gold pairs of two languages, such as zhen."""
+
+    name: str
+    pairs: list[GoldPair]
+
+
+def load_gold_sets(source: str | PathLike[str], languages: Iterable[str] | None = None) -> list[GoldSet]:
+    """Load ``SET.src-tgt`` and ``SET.gold`` of some sets, or of all in the folder."""
+    folder = Path(source)
+    names = sorted(path.stem for path in folder.glob("*.gold"))
+    if not names:
+        raise DataError(f"{folder} has no files SET.gold and SET.src-tgt, such as zhen.gold: name their folder")
+    chosen = names if languages is None else [*languages]
+    for name in chosen:
+        if name not in names:
+            raise DataError(f"{folder} has no set {name!r}{nearest(name, names)}; its sets are {', '.join(names)}")
+    return [GoldSet(name, load_gold_links(folder / name)) for name in chosen]
+
+
+@dataclass(frozen=True)
+class WordAlignmentTask(EvaluationTask):
+    """Word alignment: links by mutual nearest neighbours of hidden states, compared with links drawn by people.
+
+    Reports rank by 100 - AER, so that higher is better as in all tasks. The layer with the lowest AER on the set
+    ``choose`` is used for all sets; the last layer is measured too.
+    """
+
+    sets: Sequence[GoldSet]
+    choose: str = ""
+    layers: Sequence[int] | None = None  # to choose from; None: all
+
+    name: ClassVar[str] = "word_alignment"
+    title: ClassVar[str] = "Word alignment"
+    protocol: ClassVar[str] = (
+        "alignment error rate (AER) of itermax links by hidden states of one layer, chosen on one set, and of the last"
+    )
+    headings: ClassVar[Mapping[str, str]] = {
+        "pairs": "pairs",
+        "agreement": "100 - AER",
+        "error_rate": "AER",
+        "precision": "precision",
+        "recall": "recall",
+        "last_error_rate": "AER, last layer",
+        "layer": "layer",
+    }
+    main: ClassVar[str] = "agreement"
+    read = staticmethod(load_gold_sets)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = [one.name for one in self.sets]
+        if self.choose not in names:
+            raise RecipeError(
+                f"word alignment chooses its layer on one set: name it as choose, one of {', '.join(names)}, not "
+                f"{self.choose!r}"
+            )
+
+    def sides(self, one: GoldSet) -> tuple[Sequence[str], Sequence[str]]:
+        """Return no sentences: links need the hidden states of tokens, not sentence embeddings."""
+        return (), ()
+
+    def texts(self, one: GoldSet) -> Iterable[str]:
+        """Return the sentences and gold links of a set, and how the layer is chosen."""
+        yield f"{one.name} {self.choose} {self.layers}"
+        for pair in one.pairs:
+            yield from (pair.source.text, pair.target.text, f"{sorted(pair.sure)} {sorted(pair.possible)}")
+
+    def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
+        """Raise an error, because sentence embeddings have no word links."""
+        raise ModelError("word alignment needs hidden states of tokens: call measure_model with an embedder")
+
+    def measure_model(self, embedder: Any) -> tuple[Scores, Outcomes]:
+        """Choose the layer on one set, then measure the error rate of each set with it and with the last layer."""
+        depth = len(embedder.model.backbone.layers)
+        layers = range(1, depth + 1) if self.layers is None else self.layers
+        by_name = {one.name: one.pairs for one in self.sets}
+        chosen = by_name[self.choose]
+        tried = {layer: _links(embedder, layer, chosen) for layer in layers}
+        best = min(tried, key=lambda layer: alignment_scores(tried[layer], chosen).error_rate)
+        languages: dict[str, Figures] = {}
+        rows: dict[str, np.ndarray] = {}
+        for name, pairs in by_name.items():
+            found, last = (
+                tried[layer] if name == self.choose and layer in tried else _links(embedder, layer, pairs)
+                for layer in (best, depth)
+            )
+            figures = asdict(alignment_scores(found, pairs))
+            rows[name] = _counts(found, pairs)
+            languages[name] = {
+                "pairs": len(pairs),
+                "agreement": 100 - figures["error_rate"],
+                **figures,
+                "last_error_rate": alignment_scores(last, pairs).error_rate,
+                "layer": best,
+            }
+        groups = measured_groups(languages, {"measured": [*languages]} | {name: [name] for name in languages})
+        return Scores(languages, means(languages, groups)), Outcomes(rows, groups)
+
+    @staticmethod
+    def figure(rows: np.ndarray) -> np.ndarray:
+        """Compute 100 - AER from the counts of links of some pairs."""
+        found, sure, found_sure, found_possible = np.moveaxis(rows.sum(axis=-2), -1, 0)
+        return 100 * (found_sure + found_possible) / np.maximum(1, found + sure)
+
+
+def _links(embedder: SentenceEmbedder, layer: int, pairs: Sequence[GoldPair]) -> list[list[Link]]:
+    aligner = EmbeddingAligner(embedder.model, embedder.tokenizer, layer)
+    return aligner.align([pair.source for pair in pairs], [pair.target for pair in pairs])
+
+
+def _counts(found: Sequence[Iterable[Link]], gold: Sequence[GoldPair]) -> np.ndarray:
+    """Count the links of each pair: found, sure, found and sure, found and possible."""
+    counts = [
+        (len(links), len(pair.sure), len(links & pair.sure), len(links & (pair.possible | pair.sure)))
+        for links, pair in zip(map(set, found), gold, strict=True)
+    ]
+    return np.array(counts, dtype=np.int64)

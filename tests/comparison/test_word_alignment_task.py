@@ -1,0 +1,114 @@
+"""Word alignment as a task of a study: the layer is chosen on one set, and figures are those of the aligner."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from study_file import Pairs, StudyFile
+
+from hf_xsent import SentenceEmbedder
+from hf_xsent.alignment.aligners import AlignerSettings
+from hf_xsent.comparison.pipeline import list_runs
+from hf_xsent.comparison.process import measure
+from hf_xsent.comparison.results import collect
+from hf_xsent.comparison.study import read_study
+from hf_xsent.comparison.tables import task_table
+from hf_xsent.comparison.tasks import check_tasks, read_task
+from hf_xsent.comparison.word_alignment import WordAlignmentTask
+from hf_xsent.data.benchmarks.gold_links import load_gold_links
+from hf_xsent.errors import HfXsentError, RecipeError
+from hf_xsent.evaluation.word_alignment import alignment_scores
+
+
+@pytest.fixture
+def gold(tmp_path: Path, pairs: Pairs) -> Path:
+    """Two sets of eight pairs with a diagonal of sure links and one possible link each."""
+    folder = tmp_path / "gold"
+    folder.mkdir()
+    for name, some in (("deen", pairs[:8]), ("xxen", pairs[8:])):
+        lines, links = [], []
+        for source, target in some:
+            lines.append(f"{source} ||| {target}\n")
+            shared = min(len(source.split()), len(target.split()))
+            links.append(" ".join([f"{place}-{place}" for place in range(1, shared + 1)] + [f"1p{shared}"]) + "\n")
+        (folder / f"{name}.src-tgt").write_text("".join(lines), encoding="utf-8")
+        (folder / f"{name}.gold").write_text("".join(links), encoding="utf-8")
+    return folder
+
+
+def _read(gold: Path, **options: Any) -> WordAlignmentTask:
+    task = read_task("word_alignment", {"data": str(gold), "choose": "deen"} | options, gold)
+    assert isinstance(task, WordAlignmentTask)
+    return task
+
+
+def test_figures_are_those_of_the_aligner_with_the_layer_that_one_set_chooses(tiny_encoders: Path, gold: Path) -> None:
+    embedder = SentenceEmbedder.from_pretrained(str(tiny_encoders), device="cpu")
+    depth = len(embedder.model.backbone.layers)
+    expected: dict[str, dict[int, float]] = {}
+    for name in ("deen", "xxen"):
+        pairs = load_gold_links(gold / name)
+        sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        expected[name] = {
+            layer: alignment_scores(
+                AlignerSettings(model=str(tiny_encoders), layer=layer).build("cpu").align(*sides), pairs
+            ).error_rate
+            for layer in range(1, depth + 1)
+        }
+    scores, outcomes = _read(gold).measure_model(embedder)
+    best = min(expected["deen"], key=expected["deen"].__getitem__)
+    for name, figures in scores.languages.items():
+        assert figures["layer"] == best
+        assert figures["error_rate"] == pytest.approx(expected[name][best])
+        assert figures["last_error_rate"] == pytest.approx(expected[name][depth])
+        assert WordAlignmentTask.figure(outcomes.rows[name]) == pytest.approx(100 - figures["error_rate"])
+    resampled = WordAlignmentTask.figure(outcomes.rows["deen"][np.zeros((3, 8), dtype=int)])
+    assert resampled.shape == (3,)
+    assert scores.groups["measured"]["error_rate"] == pytest.approx(
+        (expected["deen"][best] + expected["xxen"][best]) / 2
+    )
+
+
+def test_layers_to_choose_from_can_be_restricted(tiny_encoders: Path, gold: Path) -> None:
+    embedder = SentenceEmbedder.from_pretrained(str(tiny_encoders), device="cpu")
+    scores, _ = _read(gold, layers=[1]).measure_model(embedder)
+    assert {figures["layer"] for figures in scores.languages.values()} == {1}
+
+
+def test_scores_are_measured_again_if_the_choice_of_the_layer_changes(gold: Path) -> None:
+    prints = {_read(gold, **options).fingerprint for options in ({}, {"choose": "xxen"}, {"layers": [1]})}
+    assert len(prints) == 3
+
+
+def test_a_study_reports_the_error_rate(study: StudyFile, gold: Path) -> None:
+    tasks = {"word_alignment": {"data": str(gold), "choose": "deen"}}
+    runs = list_runs(study.write(tasks=tasks, methods={"none": {"train": False}}), study.out)
+    for run in runs:
+        run.begin()
+        measure(run)
+    results = collect(read_study(study.path), runs)
+    table = task_table(results, "word_alignment")
+    assert "| AER of measured |" in table.markdown() and "100 - AER of xxen" in table.markdown()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"choose": None}, "choose.*deen, xxen"),
+        ({"choose": "enfr"}, "choose.*deen, xxen.*enfr"),
+        ({"languages": ["deem"]}, "no set 'deem'.*deen"),
+        ({"data": "nowhere"}, "nowhere has no files"),
+    ],
+)
+def test_a_wrong_set_is_named(gold: Path, options: dict[str, Any], message: str) -> None:
+    stated = {key: value for key, value in ({"choose": "deen"} | options).items() if value is not None}
+    with pytest.raises(HfXsentError, match=message):
+        read_task("word_alignment", {"data": str(gold)} | stated, gold)
+
+
+def test_layers_are_numbers() -> None:
+    with pytest.raises(RecipeError, match="layers takes numbers"):
+        check_tasks({"word_alignment": {"data": "gold", "choose": "enfr", "layers": ["6"]}})
