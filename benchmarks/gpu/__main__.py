@@ -11,6 +11,7 @@ are missing. Prints a table, and writes all rows to --output after each part.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -103,10 +104,8 @@ def measure(options: argparse.Namespace, setting: Setting) -> list[dict[str, Any
 
 def _end(process: subprocess.Popen[str]) -> None:
     """End a part and the processes that it started."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 
