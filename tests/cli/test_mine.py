@@ -62,11 +62,10 @@ def test_sigterm_says_what_remains_and_how_to_continue(
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(10)
 
-    for target in ("mining.pipeline.mine_files", "alignment.pipeline.align_file", "documents.pipeline.align_files"):
+    for target in ("mining.pipeline.mine_files", "api.aligning.align_file", "documents.pipeline.align_files"):
         monkeypatch.setattr(f"hf_xsent.{target}", stop)
-    for target in ("models.embedder.SentenceEmbedder.from_pretrained", "documents.alignment.open_model"):
-        monkeypatch.setattr(f"hf_xsent.{target}", lambda *_, **__: Mock())
-    monkeypatch.setattr("hf_xsent.mining.vectors.identify_model", lambda *_: {})
+    for module in ("aligning", "mining"):
+        monkeypatch.setattr(f"hf_xsent.api.{module}.open_encoder", lambda *_: (Mock(), {}))
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("one\tein\n")
     files = [str(tmp_path / "a.txt"), *([] if command == "align-words" else [str(tmp_path / "b.txt")])]
