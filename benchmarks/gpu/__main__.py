@@ -21,6 +21,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
 from launched import cuda_tests, launch, reason_of
 from setting import Setting, Skipped, make_encoder
-from training import train
+from steps import train
 from use import encode, mine
 
 LARGE = {"batch": 65_536, "pairs_per_chunk": 1024}
@@ -102,10 +103,8 @@ def measure(options: argparse.Namespace, setting: Setting) -> list[dict[str, Any
 
 def _end(process: subprocess.Popen[str]) -> None:
     """End a part and the processes that it started."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 
