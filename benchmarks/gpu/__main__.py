@@ -11,7 +11,6 @@ are missing. Prints a table, and writes all rows to --output after each part.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import platform
@@ -22,6 +21,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
 from launched import cuda_tests, launch, reason_of
 from setting import Setting, Skipped, make_encoder
+from steps import train
 from use import encode, mine
-
-from training import train
 
 LARGE = {"batch": 65_536, "pairs_per_chunk": 1024}
 # Name, the most minutes of 20, and what to run. Earlier parts leave to later ones what they do not use.
@@ -104,7 +103,7 @@ def measure(options: argparse.Namespace, setting: Setting) -> list[dict[str, Any
 
 def _end(process: subprocess.Popen[str]) -> None:
     """End a part and the processes that it started."""
-    with contextlib.suppress(ProcessLookupError):
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 

@@ -6,8 +6,7 @@ import time
 
 import numpy as np
 from setting import Setting, operations, peak_mib, peak_operations, repeated, sentences, token_counts
-
-from training import sentence_transformer
+from steps import sentence_transformer
 
 
 def encode(setting: Setting, contender: str, precision: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -14,7 +15,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks" / "gpu"
 
 
 @pytest.fixture(scope="module")
-def benchmark() -> ModuleType:
+def benchmark() -> Iterator[ModuleType]:
     """The modules of the folder import each other as scripts do."""
     from importlib.util import module_from_spec, spec_from_file_location
 
@@ -25,7 +26,7 @@ def benchmark() -> ModuleType:
     spec.loader.exec_module(module)
     yield module
     sys.path.remove(str(FOLDER))
-    for name in {"setting", "training", "use", "launched"} - before:
+    for name in {"setting", "steps", "use", "launched"} - before:
         sys.modules.pop(name, None)
 
 
@@ -86,6 +87,7 @@ def test_the_parts_fit_into_twenty_minutes_even_if_most_take_their_limit(benchma
     assert sum(minutes[:5]) <= 10 and max(minutes) <= 5
 
 
+@pytest.mark.slow
 def test_a_failure_is_a_row_and_the_next_part_runs(folder: Path, tmp_path: Path) -> None:
     """Without a tokenizer, encoding fails in its own process; mining needs none."""
     output = tmp_path / "gpu.json"
