@@ -1,6 +1,6 @@
 """Add the pages and files of the repository that docs/ links to, such as ../benchmarks/README.md, to the site.
 
-mkdocs loads this file as a hook. On the site, files of docs/ are at the top, other files at their path in the repository.
+mkdocs loads this file as a hook. On the site, files of docs/ are at the top, others at their path in the repository.
 """
 
 from __future__ import annotations

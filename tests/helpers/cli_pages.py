@@ -27,9 +27,9 @@ def cli_pages() -> dict[str, str]:
 def help_of(command: str) -> str:
     """Return what ``hf-xsent COMMAND --help`` prints on a terminal of fixed width."""
     printed = io.StringIO()
-    with patch.dict(os.environ, {"COLUMNS": str(WIDTH)}), contextlib.redirect_stdout(printed):
-        with contextlib.suppress(SystemExit):
-            main([command, "--help"])
+    columns, output = patch.dict(os.environ, {"COLUMNS": str(WIDTH)}), contextlib.redirect_stdout(printed)
+    with columns, output, contextlib.suppress(SystemExit):
+        main([command, "--help"])
     return printed.getvalue()
 
 
