@@ -8,6 +8,8 @@ VENV := .venv
 MINIMUM := .venv-minimum
 COMPILED := .venv-extras
 OPENERS := .venv-openers
+SITE := .venv-docs
+ONNX := .venv-onnx
 EXTRAS := dev,demo,mining,evaluate,mteb,zst,lora
 PIP := -m pip install --quiet --disable-pip-version-check
 # The pinned set needs Python 3.11 (transformers 5.23 and numpy 2.4 do); on 3.10 pip picks from pyproject's ranges.
@@ -31,11 +33,14 @@ test: lint ## lint, types and all tests (options for pytest: PYTEST_ARGS="-k dap
 test-minimum: $(MINIMUM)/installed ## all tests on the oldest versions that pyproject.toml allows
 	$(MINIMUM)/bin/python $(PYTEST) $(PYTEST_ARGS)
 
-test-extras: $(COMPILED)/installed ## the tests of rarer extras (DeepSpeed, eflomal, ONNX), in an environment of their own
-	$(COMPILED)/bin/python -m pytest tests/training/test_deepspeed.py tests/alignment tests/publishing/test_onnx.py $(PYTEST_ARGS)
+test-extras: $(COMPILED)/installed $(ONNX)/installed ## the tests of rarer extras (DeepSpeed, eflomal, ONNX), in an environment of their own
+	HF_XSENT_ONNX_PYTHON=$(abspath $(ONNX))/bin/python $(COMPILED)/bin/python -m pytest tests/training/test_deepspeed.py tests/alignment tests/publishing/test_onnx.py $(PYTEST_ARGS)
 
 test-openers: $(VENV)/installed-dev $(OPENERS)/installed ## exports in environments that have transformers or sentence-transformers alone
 	HF_XSENT_OPENERS=$(abspath $(OPENERS)) $(VENV)/bin/python -m pytest tests/publishing/test_other_environments.py $(PYTEST_ARGS)
+
+docs: $(SITE)/installed ## build the docs site into build/site; a dead link is an error
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --site-dir build/site
 
 attack: $(VENV)/installed-dev ## random inputs, kills and damage, 15 minutes (SEED=7 repeats an attack; ARGS="--kills 20")
 	$(VENV)/bin/python -m tests.attack $(if $(SEED),--seed $(SEED)) $(ARGS)
@@ -53,7 +58,7 @@ fix: $(VENV)/installed-dev ## let ruff mend and format
 	$(VENV)/bin/ruff format .
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(MINIMUM) $(COMPILED) $(OPENERS) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(MINIMUM) $(COMPILED) $(OPENERS) $(SITE) $(ONNX) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Environments. A stamp is renewed when pyproject.toml or its constraints are; `installed-dev` builds on `installed-demo`.
@@ -82,6 +87,19 @@ $(COMPILED)/installed: pyproject.toml constraints.txt
 	DS_BUILD_OPS=0 $(COMPILED)/bin/python $(PIP) --constraint constraints.txt --editable '.[dev,deepspeed,align,onnx]'
 	@touch $@
 
+$(SITE)/installed: pyproject.toml
+	@$(call require-python)
+	$(PYTHON) -m venv --clear $(SITE)
+	$(SITE)/bin/python $(PIP) mkdocs==1.6.1 mkdocs-material==9.8.1 mkdocstrings-python==2.0.11
+	@touch $@
+
+# sentence-transformers' ONNX backend needs optimum-onnx, which needs transformers 4.
+$(ONNX)/installed: constraints.txt
+	@$(call require-python)
+	$(PYTHON) -m venv --clear $(ONNX)
+	$(ONNX)/bin/python $(PIP) torch==2.13.0 'sentence-transformers[onnx]<6'
+	@touch $@
+
 # The oldest sentence-transformers that opens our exports, with the last transformers that it takes.
 $(OPENERS)/installed: constraints.txt
 	@$(call require-python)
@@ -97,4 +115,4 @@ $(PYTHON) -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))'
 echo "hf-xsent needs Python 3.10 or newer with venv, and '$(PYTHON)' is not that: name another, as in 'make PYTHON=python3.12'." >&2; exit 1; }
 endef
 
-.PHONY: help quickstart attack gpu test test-minimum test-extras test-openers lint fix clean
+.PHONY: help docs quickstart attack gpu test test-minimum test-extras test-openers lint fix clean

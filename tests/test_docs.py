@@ -34,7 +34,7 @@ NOT_RUN = {  # reason: blocks that say so
     "network": 2,
     "hardware": 3,  # GPUs, a Ray cluster
     "hub": 1,
-    "onnx": 1,  # an extra; tests/publishing/test_onnx.py runs it where it is installed
+    "onnx": 2,  # an extra; tests/publishing/test_onnx.py runs it where it is installed
     "mteb": 1,  # an extra; tests/evaluation/test_mteb_tasks.py
 }
 STAND_INS = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,7 @@ def test_the_vectors_are_the_same(
     folder = _export(encoder_folders[family], tmp_path / family, **settings)
     assert onnx.export_onnx(folder) == folder / "onnx" / "model.onnx"
     assert [path.name for path in (folder / "onnx").iterdir()] == ["model.onnx"]
+    assert "model_args" not in (folder / "sentence_bert_config.json").read_text("utf-8")
     ours = SentenceEmbedder.from_pretrained(str(folder), device="cpu").encode(sentences)
     np.testing.assert_allclose(onnx.OnnxEncoder(folder).encode(sentences), ours, atol=1e-4)
     single = onnx.OnnxEncoder(folder).encode(sentences[:1])
@@ -95,3 +98,30 @@ def test_missing_files_and_packages_are_named(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
     with pytest.raises(MissingExtraError, match=r'pip install "hf-xsent\[onnx\]"'):
         onnx.export_onnx(tmp_path)
+
+
+OPEN_WITH_ONNX = """
+import sys
+import numpy as np
+from sentence_transformers import SentenceTransformer
+np.save(sys.argv[2], SentenceTransformer(sys.argv[1], backend="onnx").encode(sys.argv[3:]))
+"""
+
+
+@needs_onnx
+@pytest.mark.slow
+def test_sentence_transformers_onnx_backend_gives_our_vectors(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]
+) -> None:
+    """It needs optimum-onnx, and that transformers 4: HF_XSENT_ONNX_PYTHON is a Python that has both."""
+    python = os.environ.get("HF_XSENT_ONNX_PYTHON")
+    if python is None:
+        pytest.skip("HF_XSENT_ONNX_PYTHON is unset: make test-extras sets it")
+    folder = _export(encoder_folders["bert"], tmp_path / "out", pooling="mean", max_length=16)
+    onnx.export_onnx(folder)
+    plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"HF_HUB_OFFLINE": "1"}
+    output = tmp_path / "found.npy"
+    command = [python, "-c", OPEN_WITH_ONNX, str(folder), str(output), *sentences]
+    done = subprocess.run(command, env=plain, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(np.load(output), onnx.OnnxEncoder(folder).encode(sentences), atol=1e-4)

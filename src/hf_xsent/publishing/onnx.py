@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import warnings
@@ -92,7 +93,17 @@ def export_onnx(folder: str | Path) -> Path:
             raise ModelError(
                 f"hidden states of onnxruntime differ from torch's by {difference:.1e}: nothing was written"
             )
+    _drop_model_arguments(folder)
     return folder / PLAIN
+
+
+def _drop_model_arguments(folder: Path) -> None:
+    """Remove ``add_pooling_layer``, which sentence-transformers' ONNX backend passes to a loader that refuses it."""
+    path = folder / "sentence_bert_config.json"
+    settings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if settings.pop("model_args", None) is not None:
+        with writing(path) as part:
+            part.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
 def quantize_onnx(
