@@ -30,7 +30,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NOT_RUN = {  # reason: blocks that say so
     "install": 3,  # pip and the quickstart, which CI runs
     "make": 1,  # make quickstart and make test are what CI runs
-    "hours": 5,  # tests/comparison runs smaller studies, training/test_further_stage.py smaller stages
+    "hours": 4,  # tests/comparison runs smaller studies, training/test_further_stage.py smaller stages
     "network": 2,
     "hardware": 3,  # GPUs, a Ray cluster
     "hub": 1,
