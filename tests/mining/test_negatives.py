@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numbered_words import Words
 from training_run import Pairs, Run
 
 from hf_xsent.cli.main import main
@@ -17,24 +18,6 @@ from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.mining.negatives import NegativeCounts, NegativeSettings, mine_negatives
 
 IDENTITY = {"model": "words"}
-
-
-class Words:
-    """A model whose vectors are of the sentence's number, so that ``a7`` and ``b7`` translate each other."""
-
-    def __init__(self, fail_after: int | None = None) -> None:
-        self.encoded: list[str] = []
-        self.fail_after = fail_after
-
-    def encode(self, texts: list[str]) -> np.ndarray:
-        self.encoded += texts
-        if self.fail_after is not None and len(self.encoded) > self.fail_after:
-            raise KeyboardInterrupt
-        rows = []
-        for text in texts:
-            meaning = np.random.default_rng(int(text[1:])).standard_normal(24)
-            rows.append(meaning + 0.2 * np.random.default_rng(ord(text[0]) * 1000 + int(text[1:])).standard_normal(24))
-        return np.array(rows, dtype=np.float32)
 
 
 @pytest.fixture(autouse=True)
