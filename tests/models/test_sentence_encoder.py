@@ -66,6 +66,7 @@ def test_a_sentence_model_drops_the_heads_without_a_warning(
     model = XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"]))
     _shaken(model).save_pretrained(tmp_path)
     assert any(name.startswith("objectives.") for name in load_file(tmp_path / "model.safetensors"))
+    caplog.clear()
     sentence_model, info = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"]
     _assert_equal_weights(sentence_model.encoder, model.encoder)

@@ -97,7 +97,7 @@ def test_a_checkpoint_without_an_average_is_refused(run: Run) -> None:
     shutil.rmtree(run.out / "checkpoint-6")
     (run.out / "model.safetensors").unlink()
     with pytest.raises(OutputError, match="checkpoint-3 holds no averaged weights.*drop --ema_decay"):
-        run.start("--resume", ema_decay=0.9)
+        run.start("--resume_with_changes", ema_decay=0.9)
 
 
 def test_the_last_checkpoints_are_averaged_and_measured(run: Run) -> None:

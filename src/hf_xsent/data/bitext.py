@@ -229,7 +229,7 @@ class Bitext:
         parts = []
         for *columns, language in self._batches:
             names = pa.array([language] * len(columns[0]), pa.string())
-            parts.append(pa.table([*columns, names], names=["source", "target", "links", "language"]))
+            parts.append(pa.table([*columns, names], names=["source", "target", "links", "negatives", "language"]))
         table = pa.concat_tables(parts)
         if self._selected is not None or self._excluded is not None:
             table = table.take(pa.array(self._file_rows(np.arange(len(self), dtype=np.int64))))

@@ -36,6 +36,7 @@ def task_model(name_or_path: str, kind: Any, **config: Any) -> PreTrainedModel:
         setattr(encoder.config, key, value)
     with quiet_loading():
         model: PreTrainedModel = kind.from_config(encoder.config)
+    model.name_or_path = name_or_path  # for the card
     missing, unexpected = model.base_model.load_state_dict(encoder.state_dict(), strict=False)
     wrong = unexpected + [name for name in missing if not name.startswith("pooler.")]
     if wrong:
