@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 _CACHE = tempfile.TemporaryDirectory(prefix="hf-xsent-tests-")  # removed when the interpreter ends
@@ -21,6 +22,9 @@ os.environ.update(
 
 import torch  # noqa: E402
 import transformers  # noqa: E402
+
+hypothesis.settings.register_profile("no deadline", deadline=None)  # disks and machines may be busy
+hypothesis.settings.load_profile("no deadline")
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
