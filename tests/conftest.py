@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,16 @@ PAIRS = [
 @pytest.fixture(autouse=True)
 def _same_random_numbers() -> None:
     transformers.set_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _log_levels_end_with_the_test() -> Iterator[None]:
+    """A command sets the levels of its process; tests that read the log afterwards see the defaults."""
+    loggers = [logging.getLogger(name) for name in ("hf_xsent", "huggingface_hub", "transformers")]
+    levels = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
 
 
 @pytest.fixture(autouse=True)
