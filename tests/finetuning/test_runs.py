@@ -152,6 +152,63 @@ def test_a_resumed_run_ends_as_the_whole_one(data: Path, encoder_folders: dict[s
         xnli(flags)
 
 
+def test_a_finished_run_is_neither_trained_nor_measured_twice(data: Path, encoder_folders: dict[str, Path]) -> None:
+    flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", f"--xnli={data}")
+    (report,) = xnli(flags)
+    before = {path: path.stat().st_mtime_ns for path in (data / "out").rglob("*")}
+    assert xnli([*flags, "--resume"]) == [report]
+    assert before == {path: path.stat().st_mtime_ns for path in (data / "out").rglob("*")}
+    (fewer,) = xnli([*flags, "--resume", "--languages=de"])
+    assert fewer.scores == {"de": report.scores["de"]}, "other test sets are measured without training"
+    changed = {path for path, stamp in before.items() if path.stat().st_mtime_ns != stamp}
+    assert changed == {data / "out/results.json", data / "out/results.txt"}
+    assert xnli(_flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", "--resume")) == []
+
+
+def test_a_finished_run_is_measured_again_on_changed_test_data(data: Path, encoder_folders: dict[str, Path]) -> None:
+    flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", f"--xnli={data}", max_steps=1)
+    xnli(flags)
+    (data / "test-de.tsv").write_text("a\tb\tneutral\n", encoding="utf-8")
+    (report,) = xnli([*flags, "--resume"])
+    assert report.scores["de"]["accuracy"] in (0.0, 100.0)
+
+
+def test_a_resumed_run_that_changed_is_refused_or_recorded(data: Path, encoder_folders: dict[str, Path]) -> None:
+    flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", save_total_limit=2)
+    xnli(flags)
+    (data / "out/model.safetensors").unlink()
+    for change, shown in (
+        ("--learning_rate=1e-6", "learning_rate"),
+        ("--dropout=0", "dropout none, now 0"),
+        ("--per_device_train_batch_size=2", "records per step, over all processes 4, now 2"),
+        (f"--train=de={data}/train-de.tsv", "training data 1 en"),
+    ):
+        with pytest.raises(OutputError, match=f"changed since its checkpoint of step 4: .*{shown}.*_with_changes"):
+            xnli([*flags, "--resume", change])
+    (data / "train-en.tsv").write_text((data / "train-en.tsv").read_text("utf-8") * 2, encoding="utf-8")
+    with pytest.raises(OutputError, match="training data 1 en"):
+        xnli([*flags, "--resume"])
+    xnli([*flags, "--resume_with_changes", "--max_steps=5"])
+    state = json.loads((data / "out/run_state.json").read_text())
+    assert state["finished_at_step"] == 5
+    assert state["changes"][0]["changed"]["max_steps"] == [4, 5]
+
+
+def test_a_damaged_checkpoint_is_passed_over(
+    data: Path, encoder_folders: dict[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", save_total_limit=2)
+    xnli(flags)
+    whole = load_file(data / "out/model.safetensors")
+    (data / "out/model.safetensors").write_bytes(b"")
+    state = data / "out/checkpoint-4/optimizer.pt"
+    state.write_bytes(state.read_bytes()[:1000])
+    xnli([*flags, "--resume"])
+    assert "checkpoint-4 is damaged: optimizer.pt" in caplog.text
+    found = load_file(data / "out/model.safetensors")
+    assert [name for name, weight in found.items() if not torch.equal(weight, whole[name])] == []
+
+
 @pytest.mark.parametrize(
     ("task", "more", "kind", "told"),
     [

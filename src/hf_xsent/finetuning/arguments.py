@@ -36,8 +36,16 @@ class FineTuneArguments:
     max_test: int | None = setting(None, "Measure at most this many records of each test set; for trials, not results.")
     dropout: float | None = setting(None, "Dropout of the encoder; default: the checkpoint's.")
     resume: bool = setting(False, "Resume from the last checkpoint in the output folder.")
+    resume_with_changes: bool = setting(
+        False, "Resume although settings or data that decide the results have changed; run_state.json records them."
+    )
     overwrite: bool = setting(False, "Replace the run that the output folder holds.")
     verbose: bool = setting(False, "Also log the messages of transformers and other libraries.")
+
+    @property
+    def resumes(self) -> bool:
+        """Whether to continue the run in the output folder."""
+        return self.resume or self.resume_with_changes
 
 
 @dataclass

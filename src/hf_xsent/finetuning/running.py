@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from contextlib import nullcontext
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,17 +13,24 @@ import yaml
 from transformers import PreTrainedTokenizerBase, set_seed
 
 from hf_xsent.errors import DataError, ModelError, RecipeError, nearest
-from hf_xsent.finetuning.report import RESULTS, TABLE, FineTuningReport, write_reports
+from hf_xsent.files import digest, file_digest, hold, is_local
+from hf_xsent.finetuning.arguments import FineTuneArguments
+from hf_xsent.finetuning.report import RESULTS, TABLE, FineTuningReport, read_reports, write_reports
 from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments, FineTuningTask
 from hf_xsent.logs import quiet_logs
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer, quiet_loading
 from hf_xsent.models.task_model import task_model, without_padding
 from hf_xsent.training.checkpoints import output_folder, prepare_output_folder
+from hf_xsent.training.identity import identify_name, identify_training, plain
 from hf_xsent.training.reading import read_dataclasses
+from hf_xsent.training.resuming import resumed_state
 from hf_xsent.training.run_card import RECIPE_FILE, write_recipe
 
 logger = logging.getLogger(__name__)
+
+_OF_COMMAND = ("resume", "resume_with_changes", "overwrite", "verbose")  # not part of the recipe
+_OF_WEIGHTS = ("code_switching", "max_length", "max_train", "dropout", "doc_stride", "max_question_length")
 
 Record = TypeVar("Record")
 Sets = Mapping[str, Mapping[str, Sequence[Any]]]  # records by benchmark and test set
@@ -113,37 +121,68 @@ def run(
     """
     if not train and not tests:
         raise RecipeError("nothing to do: give --train, or test sets for a fine-tuned model")
-    checkpoint = prepare_output_folder(str(training.output_dir), options.resume, options.overwrite)
+    folder = Path(str(training.output_dir))
+    checkpoint = prepare_output_folder(folder, options.resumes, options.overwrite)
+    state = resumed_state(folder, checkpoint, _identify(options, training), options.resumes, options.resume_with_changes)
+    finished = state.finished_at_step
+    stated = {key: value for key, value in asdict(options).items() if key not in _OF_COMMAND}
+    measured = {**stated, "seed": training.seed, "test_data": digest(repr(tests))}
+    if finished is not None:
+        logger.info("the run in %s is finished, at step %d: it is not trained further", folder, finished)
+        reports = read_reports(folder, measured | {"steps": finished}) if tests else []
+        if reports is not None:
+            return reports if training.should_save else []
     set_seed(training.seed)
-    if train:
+    if train and finished is None:
         if options.dropout is not None:
             config |= dict.fromkeys(family(load_encoder_config(options.model)).dropouts, options.dropout)
         model = task_model(options.model, kind, **config)
     else:
-        model = without_padding(_fine_tuned(options.model, kind))
+        model = without_padding(_fine_tuned(options.model if finished is None else str(folder), kind))
         task.check_model(model)
     tuner = FineTuner(model, training, task, train, dev, tokenizer)
-    folder, setting = Path(str(training.output_dir)), _setting(options)
     tuner.accelerator.wait_for_everyone()  # until each process has checked the folder
-    with output_folder(training, checkpoint, options.resume, options.overwrite):
+    if finished is not None:
+        with hold(folder) if training.should_save else nullcontext():
+            return _measure(tuner, tests, _setting(options), measured | {"steps": finished})
+    with output_folder(training, checkpoint, options.resumes, options.overwrite):
         if training.should_save:
-            if checkpoint is None:
-                for name in (RESULTS, TABLE):
-                    (folder / name).unlink(missing_ok=True)
-            not_stated = ("resume", "overwrite", "verbose")
-            stated = {key: value for key, value in asdict(options).items() if key not in not_stated}
+            for name in (RESULTS, TABLE):  # of another model
+                (folder / name).unlink(missing_ok=True)
             write_recipe(folder, f"finetune {options.task}", stated, training)
+            if train:
+                state.write(folder)
         if train:
             tuner.train(resume_from_checkpoint=checkpoint)
             tuner.save_model()
-        reports = [FineTuningReport(name, setting, tuner.measure(sets)) for name, sets in tests.items()]
-        if not training.should_save:
-            return []
-        if reports:
-            settings = {**asdict(options), "seed": training.seed, "steps": tuner.state.global_step}
-            write_reports(folder, reports, settings)
-            logger.info("the results are in %s", folder)
-        return reports
+            if training.should_save:
+                replace(state, finished_at_step=tuner.state.global_step).write(folder)
+        return _measure(tuner, tests, _setting(options), measured | {"steps": tuner.state.global_step})
+
+
+def _measure(tuner: FineTuner, tests: Sets, setting: str, settings: Mapping[str, Any]) -> list[FineTuningReport]:
+    """Measure the test sets, and write and return the reports; other processes return none."""
+    reports = [FineTuningReport(name, setting, tuner.measure(sets)) for name, sets in tests.items()]
+    if not tuner.args.should_save:
+        return []
+    if reports:
+        write_reports(Path(str(tuner.args.output_dir)), reports, settings)
+        logger.info("the results are in %s", tuner.args.output_dir)
+    return reports
+
+
+def _identify(options: FineTuneArguments, training: FineTuningArguments) -> dict[str, Any]:
+    """Return everything that determines the fine-tuned weights, as plain values by name."""
+    identity: dict[str, Any] = {"task": options.task, "model": identify_name(str(options.model))}
+    identity |= {name: getattr(options, name) for name in _OF_WEIGHTS if hasattr(options, name)}
+    identity |= identify_training(training)
+    batch = training.train_batch_size * training.world_size * training.gradient_accumulation_steps
+    identity["records per step, over all processes"] = batch
+    for what, named in (("training", options.train), ("dev", options.dev)):
+        for number, (language, _, path) in enumerate(one.partition("=") for one in named or ()):
+            content = file_digest(Path(path)) if is_local(path) else path  # a Hub id
+            identity[f"{what} data {number + 1}"] = f"{language} ({content})"  # their order decides that of records
+    return plain(identity)
 
 
 def _setting(options: Any) -> str:

@@ -32,6 +32,7 @@ from hf_xsent.training.callbacks import METRICS_FILE, MetricsFile, ProgressBar, 
 from hf_xsent.training.identity import RUN_STATE_FILE, RunState
 from hf_xsent.training.resuming import (
     DAMAGED,
+    WEIGHTS_FILE,
     check_fits,
     checkpoints_of,
     newest_whole_checkpoint,
@@ -39,7 +40,6 @@ from hf_xsent.training.resuming import (
 )
 from hf_xsent.training.run_card import RECIPE_FILE, write_run_card
 
-WEIGHTS_FILE = "model.safetensors"
 UNFINISHED = "_unfinished"  # written here, then renamed when complete, so that a kill leaves no incomplete file
 
 

@@ -19,6 +19,8 @@ from hf_xsent.files import digest, is_local, write_json
 from hf_xsent.training.recipe import TrainingSettings
 
 if TYPE_CHECKING:
+    from transformers import TrainingArguments
+
     from hf_xsent.training.reading import Recipe
 
 RUN_STATE_FILE = "run_state.json"
@@ -92,16 +94,11 @@ def identify(recipe: Recipe, train: Bitext | PivotBitext | TextSides, dev: Bitex
 
     The number of processes and of accumulated batches may change while the batch over all processes stays.
     """
-    training: Any = recipe.training
-    start, data = recipe.start, recipe.data
-    model = str(Path(str(start.model)).resolve()) if is_local(str(start.model)) else start.model
-    identity: dict[str, Any] = {"model": model, "method": start.method}
+    training, start, data = recipe.training, recipe.start, recipe.data
+    identity: dict[str, Any] = {"model": identify_name(str(start.model)), "method": start.method}
     identity |= dict(_flat(recipe.config.recipe()))
     identity |= {name: getattr(data, name) for name in _OF_DATA}
-    ours = (one.name for one in fields(TrainingSettings) if one.name not in _NOT_OF_RESULTS)
-    identity |= {name: getattr(training, name) for name in (*ours, *_OF_TRANSFORMERS)}
-    if training.max_steps <= 0:
-        identity["num_train_epochs"] = training.num_train_epochs
+    identity |= identify_training(training)
     batch = training.train_batch_size * training.world_size
     identity["pairs per step, over all processes"] = batch * training.gradient_accumulation_steps
     if not recipe.config.needs.momentum_encoder:  # else negatives come from a queue, whatever the batch
@@ -110,8 +107,26 @@ def identify(recipe: Recipe, train: Bitext | PivotBitext | TextSides, dev: Bitex
         if bitext is not None:
             identity[f"languages of {name} pairs"] = [*bitext.languages]  # their order decides the order of pairs
             identity |= {f"{name} pairs of {language}": one for language, one in _fingerprints(bitext)}
-    plain: dict[str, Any] = json.loads(json.dumps(identity, default=lambda one: getattr(one, "value", str(one))))
-    return plain
+    return plain(identity)
+
+
+def identify_name(model: str) -> str:
+    """Return the absolute path of a local model, or a Hub id as it is."""
+    return str(Path(model).resolve()) if is_local(model) else model
+
+
+def identify_training(training: TrainingArguments) -> dict[str, Any]:
+    """Return the training arguments that determine the results of a run."""
+    ours = (one.name for one in fields(TrainingSettings) if one.name not in _NOT_OF_RESULTS)
+    found = {name: getattr(training, name) for name in (*ours, *_OF_TRANSFORMERS) if hasattr(training, name)}
+    if training.max_steps <= 0:
+        found["num_train_epochs"] = training.num_train_epochs
+    return found
+
+
+def plain(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an identity as JSON stores it."""
+    return dict(json.loads(json.dumps(identity, default=lambda one: getattr(one, "value", str(one)))))
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

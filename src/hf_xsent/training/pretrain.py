@@ -15,7 +15,6 @@ from transformers import set_seed
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.pivot import PivotBitext
 from hf_xsent.data.sides import TextSides
-from hf_xsent.errors import OutputError
 from hf_xsent.files import write_json
 from hf_xsent.logs import quiet_logs
 from hf_xsent.models import METHODS
@@ -25,13 +24,14 @@ from hf_xsent.models.loading import load_encoder
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.training.bitext import load_train_and_dev
-from hf_xsent.training.checkpoints import WEIGHTS_FILE, check_space, output_folder
+from hf_xsent.training.checkpoints import check_space, output_folder
 from hf_xsent.training.dual_pivot.features import FeatureCache
 from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
-from hf_xsent.training.identity import RUN_STATE_FILE, RunState, identify
+from hf_xsent.training.identity import identify
 from hf_xsent.training.measuring import StepTimes, count_steps, forecast, short_run
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.reading import Recipe, read_recipe
+from hf_xsent.training.resuming import resumed_state
 from hf_xsent.training.run_card import write_recipe
 from hf_xsent.training.teacher import Teacher
 from hf_xsent.training.trainer import AlignmentTrainer
@@ -62,7 +62,10 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer | None:
     train, dev = load_train_and_dev(recipe.data)  # one process fills the cache, the others wait
     plan = plan.fitted(train, dev)
     recipe = plan.recipe
-    state = None if run.dry_run else resumed_state(plan, identify(recipe, train, dev))
+    state = None
+    if not run.dry_run:
+        identity, output = identify(recipe, train, dev), str(training.output_dir)
+        state = resumed_state(output, plan.checkpoint, identity, run.resumes, run.resume_with_changes)
     if state is not None and state.finished_at_step is not None:
         logger.info("the run in %s is finished, at step %d: nothing to do", training.output_dir, state.finished_at_step)
         return None
@@ -92,28 +95,6 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer | None:
             replace(state, finished_at_step=trainer.state.global_step).write(folder)
             logger.info("the trained model is in %s", folder)
     return trainer
-
-
-def resumed_state(plan: Plan, identity: dict[str, Any]) -> RunState:
-    """Return the state of a new run, or that of the run to resume if its settings and data are these."""
-    folder, run = Path(str(plan.recipe.training.output_dir)), plan.recipe.run
-    earlier = RunState.read(folder) if run.resumes else None
-    finished = None
-    if earlier is not None and (folder / WEIGHTS_FILE).is_file():
-        finished = earlier.finished_at_step
-    if plan.checkpoint is None and finished is None:
-        return RunState(identity)
-    if earlier is None:
-        logger.warning("%s does not say how its run was started: settings and data are not compared", folder)
-        return RunState(identity)
-    step = int(str(plan.checkpoint or finished).rpartition("-")[2])
-    state = earlier.resumed(identity, step, run.resume_with_changes)
-    if state.changes == earlier.changes:
-        return replace(state, finished_at_step=finished)
-    if plan.checkpoint is None:
-        raise OutputError(f"the run in {folder} is finished and left no checkpoint: replace it with --overwrite")
-    logger.warning("the run resumes with changes, which %s lists", folder / RUN_STATE_FILE)
-    return state
 
 
 def build_trainer(recipe: Recipe, model: SentenceEncoderForPreTraining, **parts: Any) -> AlignmentTrainer:

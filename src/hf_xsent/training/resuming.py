@@ -1,11 +1,13 @@
-"""Find the checkpoint to resume from: the newest one that is whole, of the model of this run."""
+"""Find the checkpoint and the state to resume from: the newest whole checkpoint, of the model and settings of this run."""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 from safetensors import SafetensorError, safe_open
@@ -14,9 +16,11 @@ from transformers.trainer import TRAINER_STATE_NAME
 
 from hf_xsent.errors import OutputError
 from hf_xsent.files import move_into_place
+from hf_xsent.training.identity import RUN_STATE_FILE, RunState
 
 logger = logging.getLogger(__name__)
 
+WEIGHTS_FILE = "model.safetensors"
 DAMAGED = "_damaged-"  # prefix of the folder of a checkpoint that cannot be resumed
 _CHECKPOINT = "checkpoint-"
 
@@ -78,10 +82,7 @@ def _damages(checkpoint: Path) -> Iterator[str]:
     except (OSError, ValueError):
         yield f"{config.name} is truncated or damaged"
     for path in weights:
-        try:
-            with safe_open(path, "pt"):  # compares the header with the size of the file
-                pass
-        except (OSError, SafetensorError):
+        if not _is_whole(path):
             yield f"{path.name} is truncated or damaged"
     for path in states:
         try:
@@ -90,6 +91,37 @@ def _damages(checkpoint: Path) -> Iterator[str]:
                     yield f"{path.name} is damaged"
         except (OSError, EOFError, ValueError, BadZipFile):
             yield f"{path.name} is truncated or damaged"
+
+
+def _is_whole(weights: Path) -> bool:
+    try:
+        with safe_open(weights, "pt"):  # compares the header with the size of the file
+            return True
+    except (OSError, SafetensorError):
+        return False
+
+
+def resumed_state(
+    folder: str | Path, checkpoint: str | None, identity: dict[str, Any], resumes: bool, allow_changes: bool
+) -> RunState:
+    """Return the state of a new run, or that of the run to resume if its settings and data are these."""
+    folder, finished = Path(folder), None
+    earlier = RunState.read(folder) if resumes else None
+    if earlier is not None and _is_whole(folder / WEIGHTS_FILE):
+        finished = earlier.finished_at_step
+    if checkpoint is None and finished is None:
+        return RunState(identity)
+    if earlier is None:
+        logger.warning("%s does not say how its run was started: settings and data are not compared", folder)
+        return RunState(identity)
+    step = int(str(checkpoint or finished).rpartition("-")[2])
+    state = earlier.resumed(identity, step, allow_changes)
+    if state.changes == earlier.changes:
+        return replace(state, finished_at_step=finished)
+    if checkpoint is None:
+        raise OutputError(f"the run in {folder} is finished and left no checkpoint: replace it with --overwrite")
+    logger.warning("the run resumes with changes, which %s lists", folder / RUN_STATE_FILE)
+    return state
 
 
 def check_fits(checkpoint: str | Path, model: PreTrainedModel) -> None:
