@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -275,3 +276,15 @@ def sentences() -> list[str]:
     """Many lengths out of order, some equal, two of them far longer than ModernBERT's local window."""
     sides = [sentence for pair in PAIRS[:6] for sentence in pair]
     return [sides[0], "a", " ".join(sides[:5]), *sides[1:], "We", " ".join(sides[6:12]), sides[3]]
+
+
+@pytest.fixture
+def full_disk() -> Iterator[None]:
+    """No file may grow beyond 64 kB; writing more fails as on a full disk."""
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    signal.signal(signal.SIGXFSZ, before)

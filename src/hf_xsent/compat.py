@@ -68,6 +68,8 @@ PRIVATE_PARTS = tuple(
          "delete old checkpoints after the new one is complete", "save_total_limit deletes no or wrong checkpoints"),
         (_TRAINER, "set_initial_training_values", ("args", "dataloader"),
          "end a resumed run whose checkpoint has all steps", "--resume of such a run trains another step"),
+        (_TRAINER, "_load_callback_state", (),
+         "choose the best checkpoint among the later ones if it is damaged", "the best later checkpoint is not loaded"),
         (_TRAINER, "_get_grad_norm", ("model", "grad_norm"),
          "check gradients before the optimizer's step; no public hook runs there", "NaN gradients reach the weights"),
         (_TRAINER, "_prepare_inputs", ("inputs",),

@@ -149,10 +149,8 @@ def _write_errors(path: Path, part: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        filename = getattr(error, "filename", None)
-        named = (
-            Path(os.fsdecode(filename)) if isinstance(error, OSError) and isinstance(filename, str | bytes) else None
-        )
+        name = error.filename if isinstance(error, OSError) else None
+        named = Path(os.fsdecode(name)) if isinstance(name, str | bytes) else None
         places = (part, path, *path.parents)
         if errno_of(error) in _FULL_DISK or (named is not None and (named in places or part in named.parents)):
             cause = getattr(error, "strerror", None) or error
@@ -263,7 +261,10 @@ def claim(folder: Path, stamp: Mapping[str, Any], holds: str, cure: str) -> None
     with lock(folder / "lock"):
         if not path.is_file():
             write_json(path, stamp)
-    found = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        found = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise OutputError(f"{path}, which says what {folder} holds, is damaged: {cure}, or delete it") from error
     for name in {**stamp, **found}:
         if found.get(name) != stamp.get(name):
             difference = f"another {name} ({found.get(name)}, not {stamp.get(name)})"

@@ -102,6 +102,32 @@ def test_a_stopped_run_continues(
     assert len(calls) == 5
 
 
+def test_a_damaged_part_is_aligned_again(
+    bitext: Path, encoder_folders: dict[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = _align(bitext, encoder_folders["bert"], "out.links").read_text(encoding="utf-8")
+    part = next(bitext.with_name("out.links.work").rglob("000001.links"))
+    content = part.read_bytes()
+    for damage in (b"", content[: len(content) // 2], content.replace(b"0-0", b"0-99"), bytes(len(content))):
+        part.write_bytes(damage)
+        caplog.clear()
+        assert _align(bitext, encoder_folders["bert"], "out.links").read_text(encoding="utf-8") == whole
+        assert "000001.links is damaged: it is computed again" in caplog.text
+        assert part.read_bytes() == content
+
+
+def test_a_full_disk_is_one_sentence_and_costs_no_finished_part(
+    bitext: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, full_disk: None
+) -> None:
+    monkeypatch.setattr(pipeline, "PAIRS_PER_PART", 2000)
+    monkeypatch.setattr(EmbeddingAligner, "align", lambda _, sources, targets: [[(0, 0)]] * len(sources))
+    bitext.write_text(bitext.read_text(encoding="utf-8") * 100, encoding="utf-8")
+    with pytest.raises(OutputError, match="out.jsonl cannot be written .*free disk space"):
+        _align(bitext, encoder_folders["bert"])
+    assert not bitext.with_name("out.jsonl").exists()
+    assert _align(bitext, encoder_folders["bert"], "out.links").stat().st_size == 4 * 1600
+
+
 def test_another_file_or_setting_is_aligned_again(bitext: Path, encoder_folders: dict[str, Path]) -> None:
     work = bitext.parent / "work"
     _align(bitext, encoder_folders["bert"], work=work)

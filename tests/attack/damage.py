@@ -1,4 +1,7 @@
-"""Damage a file of a run's folder or of an export, and check that each command ends well or with one sentence."""
+"""Damage a file of a run, an export or a work folder, and check that each command ends well or with one sentence.
+
+A command that mines or aligns must write the same output as before.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ def attack(seed: int, count: int) -> dict[str, int]:
         world, whole, trial = World(root / "world"), root / "whole", root / "trial"
         built = run(lambda: world.build(), root / "building")
         assert built.code == 0, built.said
-        for arguments in (("pretrain", world / "pretrain.yaml"), ("export", "out", "export")):
+        works = _works(world)
+        made_by = [("pretrain", world / "pretrain.yaml"), ("export", "out", "export"), *works.values()]
+        made_by.append((*world.finetune(), "--output_dir=tuned"))
+        for arguments in made_by:
             made = run(command(*arguments), whole)
             assert made.code == 0, made.said
         for number in range(count):
@@ -33,12 +39,21 @@ def attack(seed: int, count: int) -> dict[str, int]:
             shutil.copytree(whole, trial)
             finished = rng.random() < 0.5
             if not finished:  # killed between the last checkpoint and the final model
-                (trial / "out/model.safetensors").unlink()
+                for folder in ("out", "tuned"):
+                    (trial / folder / "model.safetensors").unlink()
             done = _damage(rng, trial)
             arguments = _command(rng, world, done)
             ended = run(command(*arguments), trial)
             counts[f"exit code {ended.code}"] += 1
-            if problem := _problem(ended):
+            problem = _problem(ended)
+            for output, writes in works.items():
+                if (
+                    writes == arguments
+                    and ended.code == 0
+                    and (whole / output).read_bytes() != (trial / output).read_bytes()
+                ):
+                    problem = f"{output} differs"
+            if problem:
                 state = "finished" if finished else "unfinished"
                 findings.append(f"seed {seed}, {state}: {done}; {' '.join(arguments)}: {problem}")
     counts["damaged files"] = count
@@ -48,10 +63,23 @@ def attack(seed: int, count: int) -> dict[str, int]:
     return dict(counts)
 
 
+def _works(world: World) -> dict[str, list[str]]:
+    """Return commands with a work folder by their output; the folder is the output's with .work."""
+    model, source, target = world / "export", world / "source.txt", world / "target.txt"
+    documents = ["align-documents", world / "source", world / "target", "--model", model, "--languages", "de", "en"]
+    return {
+        "mined.tsv": ["mine", source, target, "--model", model, "-o", "mined.tsv"],
+        "aligned.tsv": [*documents, "-o", "aligned.tsv"],
+        "links.jsonl": ["align-words", world / "de.tsv", "--model", world / "encoder", "-o", "links.jsonl"],
+    }
+
+
 def _damage(rng: random.Random, folder: Path) -> str:
     """Damage a file at random, and say which and how."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and "lock" not in path.name]
-    path, kind = rng.choice(files), rng.choice(KINDS)
+    part = rng.choice(sorted({path.relative_to(folder).parts[0] for path in files}))
+    path = rng.choice([path for path in files if path.relative_to(folder).parts[0] == part])
+    kind = rng.choice(KINDS)
     content = path.read_bytes()
     path.unlink()
     if kind == "truncated":
@@ -76,6 +104,11 @@ def _damage(rng: random.Random, folder: Path) -> str:
 def _command(rng: random.Random, world: World, done: str) -> list[str]:
     """Choose a command that reads the damaged file."""
     resume = ["pretrain", world / "pretrain.yaml", "--resume"]
+    for output, writes in _works(world).items():
+        if done.startswith(output):
+            return writes
+    if done.startswith("tuned/"):
+        return [*world.finetune(), "--output_dir=tuned", "--resume"]
     if done.startswith("export/"):
         card = ["card", "export", "--run", world / "trained", "--license", "mit", "--base_model", "a/b"]
         score = ["score", world / "de.tsv", "--model", "export", "-o", "scored.tsv"]

@@ -68,16 +68,15 @@ class Command:
 def commands(world: World) -> list[Command]:
     """Return each command that writes, with its arguments."""
     model, source, target = world / "export", world / "source.txt", world / "target.txt"
-    xnli = {"model": world / "encoder", "output_dir": "out", "train": f"en={world / 'xnli/train-en.tsv'}"}
-    xnli |= {"xnli": world / "xnli", "max_length": "48", "per_device_train_batch_size": "8", "max_steps": "4"}
-    xnli |= {"save_steps": "2", "logging_steps": "1", "use_cpu": "true", "report_to": "none"}
     card = ["--run", world / "trained", "--results", world / "results.json", "--license", "mit", "--base_model", "a/b"]
     trim = ["--corpus", f"de={world / 'de.tsv'}", "--cache_dir", "cache", "--output", "trim.json"]
     return [
         Command("pretrain", ["pretrain", world / "pretrain.yaml"], ["--resume"]),
+        Command("pretrain averages", ["pretrain", world / "averages.yaml"], ["--resume"]),
         Command("pretrain dual-pivot", ["pretrain", world / "pivot.yaml"], ["--resume"]),
-        Command("finetune", ["finetune", "xnli", *(f"--{key}={value}" for key, value in xnli.items())], ["--resume"]),
+        Command("finetune", world.finetune(), ["--resume"]),
         Command("mine", ["mine", source, target, "--model", model, "-o", "mined.tsv", "--plot", "scores.svg"]),
+        Command("mine-negatives", ["mine-negatives", f"de={world / 'de.tsv'}", "--model", model, "-o", "negatives"]),
         Command("score", ["score", world / "de.tsv", "--model", model, "-o", "scored.tsv", "--source_pool", source,
                           "--target_pool", target]),
         Command("align-words", ["align-words", world / "de.tsv", "--model", world / "encoder", "-o", "links.jsonl"]),

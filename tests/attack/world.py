@@ -92,6 +92,8 @@ class World:
 
     def _write_settings(self) -> None:
         self._write_yaml("pretrain.yaml", self.recipe())
+        averages = {"method": "ppa", "objectives": {"momentum_contrast": {"queue_size": 64}}, "ema_decay": 0.9}
+        self._write_yaml("averages.yaml", self.recipe(**averages))
         pivot = {"objectives": {"triplet_ranking": {"margin": 0.5}}, "method": "dual-pivot"}
         self._write_yaml("pivot.yaml", self.recipe(**pivot))
         keys = ("clean", "max_length", "learning_rate", "per_device_train_batch_size", "logging_steps", "use_cpu")
@@ -105,6 +107,13 @@ class World:
             "tasks": {"retrieval": {"data": {"de": self / "fr.tsv"}}},
         }
         self._write_yaml("study.yaml", study)
+
+    def finetune(self) -> list[str]:
+        """Return the command of a short fine-tuning run."""
+        settings = {"model": self / "encoder", "output_dir": "out", "train": f"en={self / 'xnli/train-en.tsv'}"}
+        settings |= {"xnli": self / "xnli", "max_length": "48", "per_device_train_batch_size": "8", "max_steps": "4"}
+        settings |= {"save_steps": "2", "logging_steps": "1", "use_cpu": "true", "report_to": "none"}
+        return ["finetune", "xnli", *(f"--{key}={value}" for key, value in settings.items())]
 
     def _write_yaml(self, name: str, content: object) -> None:
         self._write(name, yaml.safe_dump(json.loads(json.dumps(content))))

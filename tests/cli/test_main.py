@@ -129,6 +129,15 @@ def test_export_then_evaluate_what_was_exported(tiny_encoders: Path, tatoeba: Pa
     assert first["languages"] == second["languages"]
 
 
+def test_a_folder_where_no_export_can_be_written_is_one_sentence(
+    tiny_encoders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "file").write_text("")
+    assert main(["export", str(tiny_encoders), str(tmp_path / "file" / "export")]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1 and "export cannot be written" in said[0]
+
+
 def test_mined_pairs_have_the_same_score_in_score(tiny_encoders: Path, tmp_path: Path):
     """As a user does: mine two files, then score the pairs."""
     (tmp_path / "de.txt").write_text(

@@ -93,6 +93,29 @@ def test_a_second_run_encodes_nothing_that_is_cached(folders: Path, model: Any) 
     assert not any("1001 2001" in one for one in model.encoded[encoded:])  # only the document that changed
 
 
+def test_damaged_work_files_are_computed_again(folders: Path, model: Any, caplog: pytest.LogCaptureFixture) -> None:
+    align(folders, model)
+    whole, works = (folders / "out.tsv").read_bytes(), sorted((folders / "work" / "aligned").glob("*.jsonl"))
+    path = works[0]
+    content = path.read_bytes()
+    for damage in (content[: len(content) // 2], bytes(len(content)), b"[]\n"):
+        path.write_bytes(damage)
+        caplog.clear()
+        align(folders, model)
+        assert f"{path} is damaged: it is computed again" in caplog.text
+        assert (folders / "out.tsv").read_bytes() == whole and path.read_bytes() == content
+    for vectors in sorted((folders / "work" / "vectors").glob("*.npy")):
+        content = vectors.read_bytes()
+        vectors.unlink()
+        vectors.write_bytes(content[:-8])
+    for aligned in works:
+        aligned.unlink()
+    caplog.clear()
+    align(folders, model)
+    assert ".npy is damaged: it is computed again" in caplog.text
+    assert (folders / "out.tsv").read_bytes() == whole
+
+
 @pytest.mark.parametrize("file", [3, 7, *(pytest.param(file, marks=pytest.mark.slow) for file in (1, 2, 4, 6))])
 def test_a_run_that_is_killed_ends_the_same(file: int, folders: Path, model: Any) -> None:
     align(folders, model)

@@ -200,7 +200,8 @@ def test_a_damaged_checkpoint_is_passed_over(
     flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", save_total_limit=2)
     xnli(flags)
     whole = load_file(data / "out/model.safetensors")
-    (data / "out/model.safetensors").write_bytes(b"")
+    (data / "out/model.safetensors").unlink()
+    (data / "out/model.safetensors").write_bytes(b"damaged")
     state = data / "out/checkpoint-4/optimizer.pt"
     state.write_bytes(state.read_bytes()[:1000])
     xnli([*flags, "--resume"])

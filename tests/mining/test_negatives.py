@@ -111,6 +111,17 @@ def test_an_interrupted_run_encodes_only_what_is_missing(data: dict[str, Path], 
         assert _records(tmp_path / "half", language) == _records(tmp_path / "whole", language)
 
 
+def test_damaged_vectors_are_encoded_again(data: dict[str, Path], tmp_path: Path) -> None:
+    _mine(data, tmp_path)
+    whole = [_records(tmp_path, language) for language in data]
+    for path in [*(tmp_path / "work").rglob("*.np[yz]")]:
+        content = path.read_bytes()
+        path.unlink()
+        path.write_bytes(content[: len(content) // 2])
+    _mine(data, tmp_path)
+    assert [_records(tmp_path, language) for language in data] == whole
+
+
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -85,6 +86,54 @@ def test_a_stopped_run_continues_and_encodes_nothing_twice(
     assert len(third.encoded) == 2, "the estimate alone"
     estimate = "encoding: about 0.0 min, mining: about 0.0 min, memory without the model: 512 MiB, disk: 0 MiB"
     assert caplog.text.count(estimate) == 1
+
+
+def damages(path: Path) -> Iterator[None]:
+    """Damage a file of a work folder in several ways."""
+    content = path.read_bytes()
+    for damaged in (b"", content[: len(content) // 2], bytes(len(content)), b"\x93NUMPY\x01", b"x" * 50):
+        path.unlink()  # it may be memory-mapped
+        path.write_bytes(damaged)
+        yield
+        assert path.read_bytes() == content
+
+
+def test_damaged_vectors_and_neighbours_are_computed_again(
+    files: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def mined() -> bytes:
+        mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work")
+        return (tmp_path / "out.tsv").read_bytes()
+
+    whole = mined()
+    arrays = [next((tmp_path / "work").rglob(name)) for name in ("*.npy", "*.npz")]
+    for path in arrays:
+        for _ in damages(path):
+            caplog.clear()
+            assert mined() == whole
+            assert f"{path} is damaged: it is computed again" in caplog.text
+    other = np.load(arrays[0])[:-1]  # vectors of fewer sentences
+    np.save(arrays[0], other)
+    assert mined() == whole
+
+
+def test_a_damaged_stamp_is_one_sentence(files: tuple[Path, Path], tmp_path: Path) -> None:
+    arguments = *files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work"
+    mine_files(*arguments)
+    next((tmp_path / "work").rglob("made-from.json")).write_text("{")
+    with pytest.raises(OutputError, match="made-from.json.* is damaged: give another --work folder, or delete it"):
+        mine_files(*arguments)
+
+
+def test_a_process_waits_until_the_damaged_shards_of_the_others_are_whole(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = vectors.VectorStore.open(tmp_path, load_sentences(files[0], tmp_path / "sentences"), IDENTITY)
+    whole = store.encode(Words())[:]
+    store.paths[1].unlink()
+    store.paths[1].write_bytes(b"damaged")
+    monkeypatch.setattr("time.sleep", lambda _: vectors.EncodeShard(store, 1).run(Words()))  # the other process
+    np.testing.assert_array_equal(store.encode(Words(), Processes(rank=0, count=2))[:], whole)
 
 
 def test_processes_share_the_work(files: tuple[Path, Path], tmp_path: Path) -> None:

@@ -253,13 +253,81 @@ def test_a_checkpoint_of_another_model_is_one_sentence(run: Run) -> None:
     whole = load_file(file)
     name = next(name for name in whole if name.endswith("LayerNorm.weight"))
     for weights, difference in (
-        (whole | {name: torch.ones(48)}, "has shape"),
-        (whole | {"objectives.other.weight": torch.ones(3)}, "it has weights objectives.other.weight"),
-        ({one: weight for one, weight in whole.items() if one != name}, f"it lacks the weights {name}"),
+        (whole | {name: torch.ones(48)}, f"has {name} of shape"),
+        (whole | {"objectives.other.weight": torch.ones(3)}, "has weights objectives.other.weight"),
+        ({one: weight for one, weight in whole.items() if one != name}, f"lacks the weights {name}"),
     ):
         save_file(weights, file, {"format": "pt"})
         with pytest.raises(OutputError, match=f"checkpoint-3 is of another model: .*{difference}"):
             run.start("--resume_with_changes", max_steps=4)
+
+
+def test_averaged_weights_of_another_model_are_one_sentence(run: Run) -> None:
+    run.start(max_steps=3, ema_decay=0.9)
+    file = run.out / "checkpoint-3" / "averaged_weights.safetensors"
+    whole = load_file(file)
+    name = next(iter(whole))
+    for weights, difference in (
+        (whole | {name: torch.ones(48)}, f"has {name} of shape"),
+        (whole | {"objectives.other.weight": torch.ones(3)}, "has weights objectives.other.weight"),
+        ({one: weight for one, weight in whole.items() if one != name}, f"lacks the weights {name}"),
+    ):
+        save_file(weights, file)
+        with pytest.raises(OutputError, match=f"of another model: averaged_weights.safetensors {difference}"):
+            run.start("--resume_with_changes", max_steps=4, ema_decay=0.9)
+
+
+def test_a_damaged_average_is_damage_of_its_checkpoint(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    run.start(ema_decay=0.9)
+    whole = {name: weight.clone() for name, weight in _weights(run).items()}
+    _unfinish(run)
+    _truncate(run.out / "checkpoint-6" / "averaged_weights.safetensors")
+    run.start("--resume", ema_decay=0.9)
+    assert "checkpoint-6 is damaged: averaged_weights.safetensors is truncated" in caplog.text
+    _assert_equal(_weights(run), whole)
+
+
+def test_a_damaged_earlier_checkpoint_is_neither_averaged_nor_chosen_as_the_best(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = {"max_steps": 9, "save_total_limit": 3, "learning_rate": "1e-9"}  # the first measurement stays the best
+    first = run.start(**settings)
+    assert first is not None and first.state.best_global_step == 3
+    _unfinish(run)
+    shutil.rmtree(run.out / "checkpoint-9")
+    _truncate(run.out / "checkpoint-3" / "model.safetensors")
+    trainer = run.start("--resume", **settings)
+    assert trainer is not None and trainer.state.best_global_step == 9
+    assert "checkpoint-3, the best checkpoint, is missing or damaged: the best later one is chosen" in caplog.text
+    _unfinish(run)
+    _truncate(run.out / "checkpoint-6" / "model.safetensors")
+    averages = {"average_checkpoints": 2, "load_best_model_at_end": False}
+    run.start("--resume_with_changes", **settings | {"max_steps": 12} | averages)
+    assert "the mean of 2 checkpoints, of steps 9, 12" in caplog.text
+
+
+def test_a_damaged_final_model_is_written_again(run: Run) -> None:
+    run.start()
+    whole = {name: weight.clone() for name, weight in _weights(run).items()}
+    content = (run.out / "model.safetensors").read_bytes()
+    (run.out / "model.safetensors").unlink()
+    (run.out / "model.safetensors").write_bytes(content[:1000])
+    assert run.start("--resume") is not None
+    _assert_equal(_weights(run), whole)
+
+
+def test_python_resumes_from_the_newest_whole_checkpoint(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    trainer = run.start(save_total_limit=3)
+    assert trainer is not None
+    whole = {name: weight.clone() for name, weight in _weights(run).items()}
+    _truncate(run.out / "checkpoint-6" / "optimizer.pt")
+    trainer.train(resume_from_checkpoint=True)
+    assert "from checkpoint-3 instead" in caplog.text and trainer.state.global_step == 6
+    assert (run.out / "_damaged-checkpoint-6").is_dir()
+    _assert_equal({name: weight for name, weight in trainer.model.state_dict().items() if name in whole}, whole)
+    shutil.rmtree(run.out)
+    with pytest.raises(OutputError, match="no checkpoint in .* to resume from"):
+        trainer.train(resume_from_checkpoint=True)
 
 
 def test_resume_with_changes_needs_no_second_flag_and_starts_a_new_run_without_one(run: Run) -> None:

@@ -235,7 +235,9 @@ def side_hashes(pairs: Path) -> npt.NDArray[np.uint64]:
     batches = read_batches(pairs)
     shape = (sum(map(len, batches)), 2)
     with lock(f"{path}.lock"):
-        if (known := _load_hashes(path, shape)) is None:
+        if (known := load_array(path, shape[0], "uint64")) is None:
+            if path.is_file():
+                logger.warning("%s is damaged: it is computed again", path)
             with writing(path) as part:
                 hashes, row = np.lib.format.open_memmap(part, mode="w+", dtype=np.uint64, shape=shape), 0
                 reserve_space(part)
@@ -249,13 +251,10 @@ def side_hashes(pairs: Path) -> npt.NDArray[np.uint64]:
     return known
 
 
-def _load_hashes(path: Path, shape: tuple[int, int]) -> npt.NDArray[np.uint64] | None:
-    """Memory-map an array of hashes; return None if there is none of this shape, or if it is damaged."""
-    if not path.is_file():
-        return None
+def load_array(path: Path, rows: int, dtype: str) -> npt.NDArray[Any] | None:
+    """Memory-map a matrix with this number of rows; return None if there is none, or if it is damaged."""
     try:
-        hashes = np.load(path, mmap_mode="r")
-    except Exception as error:  # numpy raises errors of many types for damaged headers
-        logger.warning("%s is damaged (%s): it is computed again", path, type(error).__name__)
+        found: npt.NDArray[Any] = np.load(path, mmap_mode="r")
+    except Exception:  # numpy raises errors of many types for damaged headers
         return None
-    return hashes if hashes.shape == shape and hashes.dtype == np.uint64 else None
+    return found if found.ndim == 2 and len(found) == rows and found.dtype == dtype else None

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from hf_xsent.data.cache import load_array
 from hf_xsent.data.identification import identify_language
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.compression import is_jsonl
@@ -64,6 +65,14 @@ class AlignmentShard:
         decisive = [_VERSION, self.identity, stated, file_digest(self.source), file_digest(self.target)]
         return self.work / "aligned" / f"{digest(decisive)}.jsonl"
 
+    def is_whole(self) -> bool:
+        """Return whether the file is there, and all its lines are JSON."""
+        try:
+            with self.path.open(encoding="utf-8") as file:
+                return all(line.endswith("\n") and isinstance(json.loads(line), dict) for line in file)
+        except (OSError, ValueError):
+            return False
+
     def run(self, model: SupportsEncode | None) -> None:
         """Read, encode, align, write."""
         assert model is not None
@@ -95,9 +104,12 @@ class AlignmentShard:
         for start in tqdm(starts, desc="encoding", unit=" batches", delay=2, leave=False, disable=None):
             some = texts[start : start + _TEXTS_PER_FILE]
             path = self.work / "vectors" / f"{digest([self.identity, some])}.npy"
-            if not path.is_file():
+            if (found := load_array(path, len(some), "float32")) is None:
+                if path.exists():
+                    logger.warning("%s is damaged: it is computed again", path)
                 write_arrays(path, np.asarray(model.encode(some), np.float32))
-            parts.append(np.load(path, mmap_mode="r"))
+                found = np.load(path, mmap_mode="r")
+            parts.append(found)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 

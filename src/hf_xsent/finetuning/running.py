@@ -122,8 +122,11 @@ def run(
     if not train and not tests:
         raise RecipeError("nothing to do: give --train, or test sets for a fine-tuned model")
     folder = Path(str(training.output_dir))
-    checkpoint = prepare_output_folder(folder, options.resumes, options.overwrite)
-    state = resumed_state(folder, checkpoint, _identify(options, training), options.resumes, options.resume_with_changes)
+    checkpoint, identity = (
+        prepare_output_folder(folder, options.resumes, options.overwrite),
+        _identify(options, training),
+    )
+    state = resumed_state(folder, checkpoint, identity, options.resumes, options.resume_with_changes)
     finished = state.finished_at_step
     stated = {key: value for key, value in asdict(options).items() if key not in _OF_COMMAND}
     measured = {**stated, "seed": training.seed, "test_data": digest(repr(tests))}

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from hf_xsent.errors import MissingExtraError, OutputError
 from hf_xsent.mining.search import SearchShard
-from hf_xsent.mining.shards import Shard
+from hf_xsent.mining.shards import Shard, missing_shards
 from hf_xsent.models.encodes import SupportsEncode
 
 
@@ -29,7 +29,7 @@ class RayEngine:
     def __call__(self, shards: Sequence[Shard], description: str, model: SupportsEncode | None = None) -> None:
         """Run the missing shards in any order."""
         ray = self._connect()
-        missing = [shard for shard in shards if not shard.path.is_file()]
+        missing = missing_shards(shards)
         gpus = int(self.device.startswith("cuda"))
         run = ray.remote(_run).options(num_gpus=gpus)
         module = _module(model)
@@ -71,7 +71,7 @@ class RayEngine:
 
 def _run(shard: Shard, model: SupportsEncode | None, device: str) -> None:
     """Run a shard in a worker, which sees only the GPU that Ray assigned."""
-    if shard.path.is_file():  # a worker that died may have written it
+    if shard.is_whole():  # a worker that died may have written it
         return
     if isinstance(shard, SearchShard):
         shard = replace(shard, options=replace(shard.options, device=device))

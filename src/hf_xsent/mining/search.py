@@ -15,6 +15,8 @@ from hf_xsent.mining.top_k import Neighbours, merge_neighbours
 from hf_xsent.mining.vectors import ShardedVectors, VectorStore
 from hf_xsent.models.encodes import SupportsEncode
 
+_ARRAYS = ("source_cosines", "source_numbers", "target_cosines", "target_numbers")  # of a shard's file
+
 
 @dataclass(frozen=True)
 class SearchOptions:
@@ -41,6 +43,20 @@ class SearchShard:
         """Return the file of the neighbours."""
         return self.folder / f"{self.number:05d}.npz"
 
+    def is_whole(self) -> bool:
+        """Return whether the file is there, and its checksums are right."""
+        try:
+            self.read()
+        except Exception:  # numpy and zipfile raise errors of many types for damaged files
+            return False
+        return True
+
+    def read(self) -> tuple[Neighbours, Neighbours]:
+        """Read the neighbours of all sources and of this shard's targets."""
+        with np.load(self.path) as found:
+            arrays = [torch.from_numpy(found[name]) for name in _ARRAYS]
+        return Neighbours(*arrays[:2]), Neighbours(*arrays[2:])
+
     def run(self, model: SupportsEncode | None = None) -> None:
         """Search and write the neighbours."""
         options, first = self.options, self.number * len(ShardedVectors(self.targets[:1]))
@@ -53,13 +69,8 @@ class SearchShard:
             getattr(torch, options.precision),
             allow_fewer=True,
         )
-        found = {
-            "source_cosines": of_source.cosines.numpy(),
-            "source_numbers": (of_source.indices + first).numpy(),
-            "target_cosines": of_target.cosines.numpy(),
-            "target_numbers": of_target.indices.numpy(),
-        }
-        write_arrays(self.path, found)
+        arrays = of_source.cosines, of_source.indices + first, of_target.cosines, of_target.indices
+        write_arrays(self.path, {name: one.numpy() for name, one in zip(_ARRAYS, arrays, strict=True)})
 
 
 def search_shards(work: Path, source: VectorStore, target: VectorStore, options: SearchOptions) -> list[SearchShard]:
@@ -81,10 +92,9 @@ def search(
     of_source: Neighbours | None = None
     of_target = []
     for shard in shards:
-        with np.load(shard.path) as found:
-            arrays = {key: torch.from_numpy(found[key]) for key in found.files}
-        new = Neighbours(arrays["source_cosines"], arrays["source_numbers"])
+        new, targets = shard.read()
         of_source = new if of_source is None else merge_neighbours(of_source, new, options.k)
-        of_target.append((arrays["target_cosines"], arrays["target_numbers"]))
+        of_target.append(targets)
     assert of_source is not None
-    return of_source, Neighbours(*(torch.cat(parts) for parts in zip(*of_target, strict=True)))
+    cosines, indices = ([getattr(one, name) for one in of_target] for name in ("cosines", "indices"))
+    return of_source, Neighbours(torch.cat(cosines), torch.cat(indices))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -13,6 +14,8 @@ from tqdm import tqdm
 
 from hf_xsent.models.encodes import SupportsEncode
 
+logger = logging.getLogger(__name__)
+
 
 class Shard(Protocol):
     """One part of the work; a runner may pickle it for another process."""
@@ -20,6 +23,9 @@ class Shard(Protocol):
     @property
     def path(self) -> Path:
         """Return the file that it writes."""
+
+    def is_whole(self) -> bool:
+        """Return whether the file is there and can be read."""
 
     def run(self, model: SupportsEncode | None) -> None:
         """Compute and write the file."""
@@ -37,11 +43,23 @@ class Processes:
 
     def __call__(self, shards: Sequence[Shard], description: str, model: SupportsEncode | None = None) -> None:
         """Run this rank's missing shards, then wait for those of the others."""
-        missing = [shard for shard in shards[self.rank :: self.count] if not shard.path.is_file()]
+        missing = missing_shards(shards[self.rank :: self.count])
         for shard in tqdm(missing, desc=description, unit=" shards", disable=True if self.rank else None):
             shard.run(model)
-        while not all(shard.path.is_file() for shard in shards):
+        waiting = [shard for number, shard in enumerate(shards) if number % self.count != self.rank]
+        while waiting := [shard for shard in waiting if not shard.is_whole()]:
             time.sleep(0.2)
+
+
+def missing_shards(shards: Iterable[Shard]) -> list[Shard]:
+    """Return the shards to run; warn of those whose file is damaged."""
+    missing = []
+    for shard in shards:
+        if not shard.is_whole():
+            if shard.path.exists():
+                logger.warning("%s is damaged: it is computed again", shard.path)
+            missing.append(shard)
+    return missing
 
 
 def default_device(process: int = 0) -> str:

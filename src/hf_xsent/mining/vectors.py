@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hf_xsent.data.cache import load_array
 from hf_xsent.data.sentences import Sentences
 from hf_xsent.files import claim, write_arrays
 from hf_xsent.mining.shards import Processes, Runner
@@ -99,6 +100,10 @@ class EncodeShard:
     def path(self) -> Path:
         """Return the file of the shard."""
         return self.store.paths[self.number]
+
+    def is_whole(self) -> bool:
+        """Return whether the file is there, with a vector of each sentence."""
+        return load_array(self.path, self.store.sentences.batch_length(self.number), self.store.dtype) is not None
 
     def run(self, model: SupportsEncode | None) -> None:
         """Encode and write the embeddings."""

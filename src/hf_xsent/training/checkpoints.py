@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,6 +40,8 @@ from hf_xsent.training.resuming import (
     set_damaged_aside,
 )
 from hf_xsent.training.run_card import RECIPE_FILE, write_run_card
+
+logger = logging.getLogger(__name__)
 
 UNFINISHED = "_unfinished"  # written here, then renamed when complete, so that a kill leaves no incomplete file
 
@@ -91,7 +94,7 @@ def output_folder(
         if checkpoint is None:
             remove_old_run(folder)
         else:
-            set_damaged_aside(folder, checkpoint)
+            set_damaged_aside(folder)
         yield folder
 
 
@@ -159,16 +162,34 @@ class SavingTrainer(Trainer):
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> TrainOutput:
         """Train, or resume from a checkpoint of this model; True is the newest whole one in the output folder."""
-        checkpoint: Any = resume_from_checkpoint or None
-        if checkpoint is True:
-            checkpoint = newest_whole_checkpoint(str(self.args.output_dir)) or True
+        checkpoint = self.checkpoint_to_resume(resume_from_checkpoint)
         self._resumed = None
-        if isinstance(checkpoint, str | Path):
-            checkpoint = str(checkpoint)
+        if checkpoint is not None:
             model: Any = self.model
             check_fits(checkpoint, model)
             self._resumed = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE_NAME))
         return super().train(checkpoint, *args, **kwargs)
+
+    def checkpoint_to_resume(self, given: str | Path | bool | None) -> str | None:
+        """Return the checkpoint that an argument of ``train`` names; rename damaged ones if it is True."""
+        if given is not True:
+            return str(given) if given else None
+        folder = Path(str(self.args.output_dir))
+        checkpoint = newest_whole_checkpoint(folder)
+        if checkpoint is None:
+            raise OutputError(f"no checkpoint in {folder} to resume from: train without resume_from_checkpoint")
+        self.accelerator.wait_for_everyone()  # until each process has found it
+        if self.args.should_save:
+            set_damaged_aside(folder)
+        return str(checkpoint)
+
+    def _load_callback_state(self) -> None:
+        """Let the next measurement be the best one if the best checkpoint is no longer there: its weights are lost."""
+        super()._load_callback_state()
+        best = None if self._resumed is None else self._resumed.best_model_checkpoint
+        if best is not None and self.state.best_model_checkpoint is None:
+            logger.warning("%s, the best checkpoint, is missing or damaged: the best later one is chosen", best)
+            self.state.best_metric = self.state.best_global_step = None
 
     def set_initial_training_values(self, args: TrainingArguments, dataloader: Any) -> tuple[Any, ...]:
         """Return the number of epochs and of steps; a checkpoint of a run's last step leaves no epoch to train."""

@@ -1,21 +1,23 @@
-"""Find the checkpoint and the state to resume from: the newest whole checkpoint, of the model and settings of this run."""
+"""Find the checkpoint to resume from, the newest whole one, and check that it is of this run's model and settings."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 from safetensors import SafetensorError, safe_open
+from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.trainer import TRAINER_STATE_NAME
 
 from hf_xsent.errors import OutputError
 from hf_xsent.files import move_into_place
+from hf_xsent.training.averaging import AVERAGE_FILE
 from hf_xsent.training.identity import RUN_STATE_FILE, RunState
 
 logger = logging.getLogger(__name__)
@@ -23,6 +25,8 @@ logger = logging.getLogger(__name__)
 WEIGHTS_FILE = "model.safetensors"
 DAMAGED = "_damaged-"  # prefix of the folder of a checkpoint that cannot be resumed
 _CHECKPOINT = "checkpoint-"
+
+Shape = tuple[int, ...]
 
 
 def checkpoints_of(folder: str | Path) -> list[Path]:
@@ -46,10 +50,10 @@ def newest_whole_checkpoint(folder: str | Path) -> Path | None:
     return None
 
 
-def set_damaged_aside(folder: str | Path, newest_whole: str | Path) -> None:
-    """Rename the damaged checkpoints after the newest whole one, so that no later step reads them."""
+def set_damaged_aside(folder: str | Path) -> None:
+    """Rename the damaged checkpoints, so that no later step averages, loads or deletes them as whole ones."""
     for checkpoint in checkpoints_of(folder):
-        if (_step(checkpoint) or 0) > (_step(Path(newest_whole)) or 0):
+        if find_damage(checkpoint) is not None:
             move_into_place(checkpoint, checkpoint.with_name(DAMAGED + checkpoint.name))
 
 
@@ -126,25 +130,34 @@ def resumed_state(
 
 def check_fits(checkpoint: str | Path, model: PreTrainedModel) -> None:
     """Raise an error if the weights of a checkpoint are not those of this model, by names and shapes."""
-    expected = model.state_dict()
-    found: dict[str, tuple[int, ...]] = {}
+    found: dict[str, dict[str, Shape]] = {}
     for path in Path(checkpoint).glob("*.safetensors"):
+        kind = path.name if path.name == AVERAGE_FILE else WEIGHTS_FILE  # large models are saved in several files
         with safe_open(path, "pt") as file:
-            found |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    if not found:  # a sharded checkpoint
-        return
-    cure = "resume with the recipe of that run, or give another --output_dir"
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        found[kind] = found.get(kind, {}) | shapes
+    trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+    for kind, expected in ((WEIGHTS_FILE, model.state_dict()), (AVERAGE_FILE, trained)):
+        difference = _difference(found[kind], expected, model._keys_to_ignore_on_save or ()) if kind in found else None
+        if difference is not None:
+            raise OutputError(
+                f"{checkpoint} is of another model: {kind} {difference}: resume with the recipe of that run, or give "
+                "another --output_dir"
+            )
+
+
+def _difference(found: Mapping[str, Shape], expected: Mapping[str, Tensor], not_saved: Iterable[str]) -> str | None:
+    """Describe the first weight that only one of file and model has, or that has another shape."""
     for name, shape in found.items():
         if name not in expected:
-            raise OutputError(f"{checkpoint} is of another model: it has weights {name}, which this one lacks: {cure}")
+            return f"has weights {name}, which this model lacks"
         if shape != tuple(expected[name].shape):
-            shapes = f"{name} has shape {shape}, here {tuple(expected[name].shape)}"
-            raise OutputError(f"{checkpoint} is of another model: {shapes}: {cure}")
+            return f"has {name} of shape {shape}, here {tuple(expected[name].shape)}"
     tied = {expected[name].data_ptr() for name in found}
-    not_saved = model._keys_to_ignore_on_save or ()
     for name, weight in expected.items():
         if name not in found and name not in not_saved and weight.data_ptr() not in tied:
-            raise OutputError(f"{checkpoint} is of another model: it lacks the weights {name}: {cure}")
+            return f"lacks the weights {name}"
+    return None
 
 
 def _step(checkpoint: Path) -> int | None:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, TrainingArguments
-from transformers.trainer_utils import IntervalStrategy, TrainOutput, get_last_checkpoint
+from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
 from hf_xsent.compat import keep_freed_memory
 from hf_xsent.data.bitext import load_bitext
@@ -141,10 +141,9 @@ class AlignmentTrainer(RunTrainer):
         if self.args.device.type == "cpu":
             keep_freed_memory()
         self._clock = time.perf_counter()
-        last = get_last_checkpoint(str(self.args.output_dir)) if resume_from_checkpoint is True else None
-        checkpoint = last or resume_from_checkpoint
+        checkpoint = self.checkpoint_to_resume(resume_from_checkpoint)
         if self._average is not None:
-            self._average.checkpoint = str(checkpoint) if checkpoint else None
+            self._average.checkpoint = checkpoint
         with naming_lost_processes(self.args.ddp_timeout):
             output = super().train(checkpoint, *args, **kwargs)
         model = self.accelerator.unwrap_model(self.model)
