@@ -196,7 +196,9 @@ def test_a_folder_that_is_held_names_its_process_until_that_is_killed(tmp_path: 
         files.check_not_held(tmp_path)
     holder.kill()
     holder.communicate()
+    assert any(tmp_path.iterdir())
     files.check_not_held(tmp_path)
+    assert not any(tmp_path.iterdir()), "the lock of a killed process is deleted"
     with files.hold(tmp_path):
         pass
     assert not any(tmp_path.iterdir())

@@ -64,7 +64,7 @@ PRIVATE_PARTS = tuple(
         (_TRAINER, "save_model", ("output_dir", "_internal_call"),
          "save the final model into a temporary folder without a push", "an incomplete final model is pushed"),
         ("transformers.trainer_utils", "rotate_checkpoints",
-         ("output_dir", "save_total_limit", "best_model_checkpoint", "use_mtime"),
+         ("output_dir", "save_total_limit", "best_model_checkpoint"),
          "delete old checkpoints after the new one is complete", "save_total_limit deletes no or wrong checkpoints"),
         (_TRAINER, "set_initial_training_values", ("args", "dataloader"),
          "end a resumed run whose checkpoint has all steps", "--resume of such a run trains another step"),

@@ -190,10 +190,8 @@ def _runs(host: str, process: int) -> bool:
         return False
     try:
         os.kill(process, 0)  # signal 0 only checks whether the process exists
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # it exists, but belongs to another user
-        pass
+    except OSError as error:
+        return isinstance(error, PermissionError)  # it exists, but belongs to another user
     return True
 
 
@@ -205,12 +203,10 @@ def lock(path: str | Path, busy: str | None = None) -> Iterator[None]:
     """Hold a lock file; if another process holds it, wait, or raise an error with the message ``busy``."""
     from filelock import FileLock, Timeout
 
-    path = Path(path)
-    with _write_errors(path, path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    held = FileLock(path, timeout=-1 if busy is None else 0)
+    path, held = Path(path), FileLock(path, timeout=-1 if busy is None else 0)
     try:
         with _write_errors(path, path):
+            path.parent.mkdir(parents=True, exist_ok=True)
             held.acquire()
     except Timeout as error:
         raise OutputError(busy or str(error)) from error
@@ -233,16 +229,20 @@ def hold(folder: str | Path) -> Iterator[None]:
         try:
             yield
         finally:
-            for name in (HOLDER_FILE, LOCK_FILE):
-                with suppress(OSError):
-                    (folder / name).unlink()
+            _remove_lock(folder)
 
 
 def check_not_held(folder: str | Path) -> None:
-    """Raise an error if another process holds a folder; create no file."""
-    if (Path(folder) / LOCK_FILE).is_file():
-        with lock(Path(folder) / LOCK_FILE, busy=_in_use(Path(folder))):
-            pass
+    """Raise an error if another process holds a folder; delete the lock of a killed one."""
+    if (folder := Path(folder)).joinpath(LOCK_FILE).is_file():
+        with lock(folder / LOCK_FILE, busy=_in_use(folder)):
+            _remove_lock(folder)
+
+
+def _remove_lock(folder: Path) -> None:
+    for name in (HOLDER_FILE, LOCK_FILE):
+        with suppress(OSError):
+            (folder / name).unlink()
 
 
 def _in_use(folder: Path) -> str:

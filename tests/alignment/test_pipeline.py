@@ -121,11 +121,11 @@ def test_a_full_disk_is_one_sentence_and_costs_no_finished_part(
 ) -> None:
     monkeypatch.setattr(pipeline, "PAIRS_PER_PART", 2000)
     monkeypatch.setattr(EmbeddingAligner, "align", lambda _, sources, targets: [[(0, 0)]] * len(sources))
-    bitext.write_text(bitext.read_text(encoding="utf-8") * 100, encoding="utf-8")
+    bitext.write_text(bitext.read_text(encoding="utf-8") * 50, encoding="utf-8")
     with pytest.raises(OutputError, match="out.jsonl cannot be written .*free disk space"):
         _align(bitext, encoder_folders["bert"])
     assert not bitext.with_name("out.jsonl").exists()
-    assert _align(bitext, encoder_folders["bert"], "out.links").stat().st_size == 4 * 1600
+    assert _align(bitext, encoder_folders["bert"], "out.links").stat().st_size == 4 * 800
 
 
 def test_another_file_or_setting_is_aligned_again(bitext: Path, encoder_folders: dict[str, Path]) -> None:

@@ -374,13 +374,13 @@ import os, sys, time
 from hf_xsent.cli.main import program
 from hf_xsent.finetuning import running
 
-check = running.prepare_output_folder
+check = running.choose_checkpoint
 
 def late(*args):
     time.sleep(5 * int(os.environ["RANK"]))
     return check(*args)
 
-running.prepare_output_folder = late
+running.choose_checkpoint = late
 program(["finetune", "xnli", *sys.argv[1:]])
 """
 

@@ -223,15 +223,23 @@ def test_damage_of_each_file_is_found(run: Run) -> None:
     assert find_damage(run.folder / "copies" / "checkpoint-4") == "trainer_state.json is of step 3"
 
 
-def test_a_damaged_checkpoint_is_passed_over(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_checkpoint_is_passed_over(
+    run: Run, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run.start()
     whole = _weights(run)
     _unfinish(run)
     _truncate(run.out / "checkpoint-6" / "optimizer.pt")
-    run.start("--resume")
+    with monkeypatch.context() as patched:
+        patched.setattr(AlignmentTrainer, "compute_loss", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run.start("--resume")
     assert "checkpoint-6 is damaged: optimizer.pt" in caplog.text and "from checkpoint-3 instead" in caplog.text
-    _assert_equal(_weights(run), whole)
     assert (run.out / "_damaged-checkpoint-6").is_dir()
+    run.start("--resume")
+    _assert_equal(_weights(run), whole)
+    assert not (run.out / "_damaged-checkpoint-6").exists(), "the run has written this checkpoint again"
+    (run.out / "checkpoint-6").rename(run.out / "_damaged-checkpoint-6")
     run.start("--overwrite", max_steps=1)
     assert not list(run.out.glob("*checkpoint-6"))
 
@@ -306,6 +314,26 @@ def test_a_damaged_earlier_checkpoint_is_neither_averaged_nor_chosen_as_the_best
     assert "the mean of 2 checkpoints, of steps 9, 12" in caplog.text
 
 
+def test_the_deletion_of_a_surplus_checkpoint_is_finished(run: Run) -> None:
+    settings = {"save_steps": 2, "eval_steps": 2, "save_total_limit": 2, "learning_rate": "1e-9"}
+    run.start(**settings)  # the first measurement, of step 2, stays the best
+    _unfinish(run)
+    shutil.copytree(run.out / "checkpoint-6", run.out / "checkpoint-4")
+    (run.out / "checkpoint-4" / "trainer_state.json").unlink()  # killed while it deleted this one
+    run.start("--resume", **settings)
+    assert sorted(path.name for path in run.out.glob("*checkpoint-*")) == ["checkpoint-2", "checkpoint-6"]
+
+
+def test_the_best_checkpoint_is_found_in_a_folder_that_was_moved(run: Run) -> None:
+    settings = {"learning_rate": "1e-9"}
+    run.start(**settings)
+    _unfinish(run)
+    shutil.copytree(run.out, run.folder / "moved")
+    shutil.rmtree(run.out)
+    trainer = run.start("--resume", **settings, output_dir=str(run.folder / "moved"))
+    assert trainer is not None and trainer.state.best_model_checkpoint == str(run.folder / "moved" / "checkpoint-3")
+
+
 def test_a_damaged_final_model_is_written_again(run: Run) -> None:
     run.start()
     whole = {name: weight.clone() for name, weight in _weights(run).items()}
@@ -323,7 +351,7 @@ def test_python_resumes_from_the_newest_whole_checkpoint(run: Run, caplog: pytes
     _truncate(run.out / "checkpoint-6" / "optimizer.pt")
     trainer.train(resume_from_checkpoint=True)
     assert "from checkpoint-3 instead" in caplog.text and trainer.state.global_step == 6
-    assert (run.out / "_damaged-checkpoint-6").is_dir()
+    assert find_damage(run.out / "checkpoint-6") is None
     _assert_equal({name: weight for name, weight in trainer.model.state_dict().items() if name in whole}, whole)
     shutil.rmtree(run.out)
     with pytest.raises(OutputError, match="no checkpoint in .* to resume from"):

@@ -14,14 +14,13 @@ from transformers import PreTrainedTokenizerBase, set_seed
 
 from hf_xsent.errors import DataError, ModelError, RecipeError, nearest
 from hf_xsent.files import digest, file_digest, hold, is_local
-from hf_xsent.finetuning.arguments import FineTuneArguments
 from hf_xsent.finetuning.report import RESULTS, TABLE, FineTuningReport, read_reports, write_reports
 from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments, FineTuningTask
 from hf_xsent.logs import quiet_logs
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer, quiet_loading
 from hf_xsent.models.task_model import task_model, without_padding
-from hf_xsent.training.checkpoints import output_folder, prepare_output_folder
+from hf_xsent.training.checkpoints import choose_checkpoint, output_folder
 from hf_xsent.training.identity import identify_name, identify_training, plain
 from hf_xsent.training.reading import read_dataclasses
 from hf_xsent.training.resuming import resumed_state
@@ -122,10 +121,8 @@ def run(
     if not train and not tests:
         raise RecipeError("nothing to do: give --train, or test sets for a fine-tuned model")
     folder = Path(str(training.output_dir))
-    checkpoint, identity = (
-        prepare_output_folder(folder, options.resumes, options.overwrite),
-        _identify(options, training),
-    )
+    checkpoint = choose_checkpoint(training, options.resumes, options.overwrite)
+    identity = _identify(options, training)
     state = resumed_state(folder, checkpoint, identity, options.resumes, options.resume_with_changes)
     finished = state.finished_at_step
     stated = {key: value for key, value in asdict(options).items() if key not in _OF_COMMAND}
@@ -144,7 +141,7 @@ def run(
         model = without_padding(_fine_tuned(options.model if finished is None else str(folder), kind))
         task.check_model(model)
     tuner = FineTuner(model, training, task, train, dev, tokenizer)
-    tuner.accelerator.wait_for_everyone()  # until each process has checked the folder
+    tuner.accelerator.wait_for_everyone()  # until each process has read the state of the run
     if finished is not None:
         with hold(folder) if training.should_save else nullcontext():
             return _measure(tuner, tests, _setting(options), measured | {"steps": finished})
@@ -174,7 +171,7 @@ def _measure(tuner: FineTuner, tests: Sets, setting: str, settings: Mapping[str,
     return reports
 
 
-def _identify(options: FineTuneArguments, training: FineTuningArguments) -> dict[str, Any]:
+def _identify(options: Any, training: FineTuningArguments) -> dict[str, Any]:
     """Return everything that determines the fine-tuned weights, as plain values by name."""
     identity: dict[str, Any] = {"task": options.task, "model": identify_name(str(options.model))}
     identity |= {name: getattr(options, name) for name in _OF_WEIGHTS if hasattr(options, name)}

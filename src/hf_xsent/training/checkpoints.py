@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import broadcast_object_list
 from safetensors import SafetensorError
 from transformers import PreTrainedModel, Trainer, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
@@ -36,14 +37,25 @@ from hf_xsent.training.resuming import (
     WEIGHTS_FILE,
     check_fits,
     checkpoints_of,
+    clean_up_checkpoints,
+    moved_checkpoint,
     newest_whole_checkpoint,
-    set_damaged_aside,
 )
 from hf_xsent.training.run_card import RECIPE_FILE, write_run_card
 
 logger = logging.getLogger(__name__)
 
 UNFINISHED = "_unfinished"  # written here, then renamed when complete, so that a kill leaves no incomplete file
+
+
+def choose_checkpoint(training: TrainingArguments, resume: bool = False, overwrite: bool = False) -> str | None:
+    """Check the output folder in one process, and return the checkpoint to resume from in all, if there is one."""
+    chosen: list[str | None] = [None]
+    if training.process_index == 0:
+        chosen = [prepare_output_folder(str(training.output_dir), resume, overwrite)]
+    if training.world_size > 1:
+        broadcast_object_list(chosen)
+    return chosen[0]
 
 
 def prepare_output_folder(folder: str | Path, resume: bool = False, overwrite: bool = False) -> str | None:
@@ -94,7 +106,7 @@ def output_folder(
         if checkpoint is None:
             remove_old_run(folder)
         else:
-            set_damaged_aside(folder)
+            clean_up_checkpoints(folder, checkpoint, training.save_total_limit)
         yield folder
 
 
@@ -180,16 +192,21 @@ class SavingTrainer(Trainer):
             raise OutputError(f"no checkpoint in {folder} to resume from: train without resume_from_checkpoint")
         self.accelerator.wait_for_everyone()  # until each process has found it
         if self.args.should_save:
-            set_damaged_aside(folder)
+            clean_up_checkpoints(folder, checkpoint, self.args.save_total_limit)
         return str(checkpoint)
 
     def _load_callback_state(self) -> None:
-        """Let the next measurement be the best one if the best checkpoint is no longer there: its weights are lost."""
+        """Find the best checkpoint in a folder that was moved; if it is lost, let the next measurement be the best."""
         super()._load_callback_state()
-        best = None if self._resumed is None else self._resumed.best_model_checkpoint
-        if best is not None and self.state.best_model_checkpoint is None:
+        recorded = None if self._resumed is None else self._resumed.best_model_checkpoint
+        if recorded is None:
+            return
+        best = moved_checkpoint(str(self.args.output_dir), recorded)
+        if best.is_dir():
+            self.state.best_model_checkpoint = str(best)
+        else:
             logger.warning("%s, the best checkpoint, is missing or damaged: the best later one is chosen", best)
-            self.state.best_metric = self.state.best_global_step = None
+            self.state.best_model_checkpoint = self.state.best_metric = self.state.best_global_step = None
 
     def set_initial_training_values(self, args: TrainingArguments, dataloader: Any) -> tuple[Any, ...]:
         """Return the number of epochs and of steps; a checkpoint of a run's last step leaves no epoch to train."""
@@ -255,7 +272,8 @@ class SavingTrainer(Trainer):
         if self.args.should_save:
             move_into_place(unfinished / name, Path(folder) / name)
             remove(unfinished)
-            rotate_checkpoints(folder, self.args.save_total_limit, self.state.best_model_checkpoint, use_mtime=True)
+            remove(Path(folder) / f"{DAMAGED}{name}")
+            rotate_checkpoints(folder, self.args.save_total_limit, self.state.best_model_checkpoint)
         self.accelerator.wait_for_everyone()
         if self.args.push_to_hub:
             super()._push_from_checkpoint(str(Path(folder) / name))

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from accelerate.utils import broadcast_object_list
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_xsent.data.bitext import Bitext
@@ -21,7 +20,7 @@ from hf_xsent.models.layer_selection import reduced_config
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer
 from hf_xsent.training.arguments import check_momentum_contrast
 from hf_xsent.training.bitext import check_bitext
-from hf_xsent.training.checkpoints import prepare_output_folder
+from hf_xsent.training.checkpoints import choose_checkpoint
 from hf_xsent.training.dual_pivot.features import NO_FEATURES
 from hf_xsent.training.reading import Recipe
 from hf_xsent.training.recipe import DataSettings
@@ -48,7 +47,7 @@ class Plan:
         check_bitext(recipe.data)
         if training.output_dir in (None, "trainer_output"):
             raise RecipeError("no output folder: give --output_dir, a folder for this run")
-        checkpoint = _chosen_by_main_process(recipe)
+        checkpoint = choose_checkpoint(training, recipe.run.resumes, recipe.run.overwrite)
         encoder_config = load_encoder_config(encoder)
         if recipe.config.encoder_layers is not None:
             if recipe.config.freezes_encoder:
@@ -127,17 +126,6 @@ class TrainingCorpus:
     def sentences(self, side: str) -> Iterable[str]:
         """Return all sentences of one side, source or target."""
         return self.bitext.sentences(side)
-
-
-def _chosen_by_main_process(recipe: Recipe) -> str | None:
-    """Return the checkpoint to resume from, which one process chooses before it writes into the folder."""
-    training, run = recipe.training, recipe.run
-    chosen: list[str | None] = [None]
-    if training.process_index == 0:
-        chosen = [prepare_output_folder(str(training.output_dir), run.resumes, run.overwrite)]
-    if training.world_size > 1:
-        broadcast_object_list(chosen)
-    return chosen[0]
 
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, name: str) -> None:

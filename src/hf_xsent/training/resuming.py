@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_utils import rotate_checkpoints
 
 from hf_xsent.errors import OutputError
 from hf_xsent.files import move_into_place
@@ -50,11 +51,27 @@ def newest_whole_checkpoint(folder: str | Path) -> Path | None:
     return None
 
 
-def set_damaged_aside(folder: str | Path) -> None:
-    """Rename the damaged checkpoints, so that no later step averages, loads or deletes them as whole ones."""
-    for checkpoint in checkpoints_of(folder):
+def clean_up_checkpoints(folder: str | Path, resumed: str | Path, limit: int | None) -> None:
+    """Rename damaged checkpoints, so that no later step averages, loads or counts them, and delete surplus ones.
+
+    A surplus one may be damaged because the process that deleted it was killed.
+    """
+    newest = _step(Path(resumed)) or 0
+    best = json.loads((Path(resumed) / TRAINER_STATE_NAME).read_text(encoding="utf-8")).get("best_model_checkpoint")
+    _set_damaged_aside([one for one in checkpoints_of(folder) if (_step(one) or 0) > newest])
+    rotate_checkpoints(str(folder), limit, None if best is None else str(moved_checkpoint(folder, best)))
+    _set_damaged_aside(checkpoints_of(folder))
+
+
+def _set_damaged_aside(checkpoints: Iterable[Path]) -> None:
+    for checkpoint in checkpoints:
         if find_damage(checkpoint) is not None:
             move_into_place(checkpoint, checkpoint.with_name(DAMAGED + checkpoint.name))
+
+
+def moved_checkpoint(folder: str | Path, recorded: str) -> Path:
+    """Return where a checkpoint is that was recorded in this folder, which may have been moved since."""
+    return Path(folder) / Path(recorded).name
 
 
 def find_damage(checkpoint: Path) -> str | None:
