@@ -42,6 +42,7 @@ VOLATILE = (
 )  # in keys of JSON
 NOT_COMPARED = {".bin", ".pt", ".pth", ".html", ".log"}  # pickles; pages with seconds
 NAMES_NOT_COMPARED = {"log.txt", "report.md", "README.md"}  # with seconds or paths
+NAMED_BY_TIMES = "negatives.work/"  # its texts are new files in each run, and their times name other files
 UNFINISHED = (".part", "_unfinished", ".lock", ".progress")
 GROWING = ("metrics.jsonl", "log.txt")
 MOST_KILLS = 3  # in a row, before the command may end
@@ -217,6 +218,8 @@ def _output(folder: Path) -> dict[str, str]:
     found = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
+        if name.startswith(NAMED_BY_TIMES) and not any(part in name for part in UNFINISHED):
+            continue
         if path.is_dir():
             if not any(path.iterdir()):
                 found[f"{name}/"] = ""

@@ -72,6 +72,8 @@ def test_values_are_set_from_the_command_line(study: StudyFile):
         ({"model": None}, "model is missing: .*--set model="),
         ({"budget": {"hours": 1}}, "budget takes one of steps, pairs, minutes"),
         ({"budget": {"steps": 0}}, "budget.steps takes a number above 0, not 0"),
+        ({"budget": {"steps": float("nan")}}, "budget.steps takes a number above 0, not nan"),
+        ({"budget": {"minutes": float("inf")}}, "budget.minutes takes a number above 0, not inf"),
         ({"budget": {"steps": 2.5}}, "budget.steps takes a whole number"),
         ({"settings": {"seed": 3}}, "settings.seed: the study sets this key for each run: use seeds"),
         ({"settings": {"learning_rat": 3}}, "settings: unknown key 'learning_rat'; did you mean 'learning_rate'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,7 +175,7 @@ def _budget(stated: Mapping[str, Any]) -> Budget:
             f"budget takes one of {', '.join(BUDGETS)}, such as {{steps: 100}}, not {shortened(dict(stated))}"
         )
     ((unit, amount),) = stated.items()
-    if isinstance(amount, bool) or not isinstance(amount, int | float) or amount <= 0:
+    if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 < amount < math.inf:
         raise RecipeError(f"budget.{unit} takes a number above 0, not {shortened(amount)}")
     if unit != "minutes" and amount != int(amount):
         raise RecipeError(f"budget.{unit} takes a whole number, not {shortened(amount)}")
