@@ -20,7 +20,7 @@ from hf_xsent.logs import quiet_logs
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer, quiet_loading
 from hf_xsent.models.task_model import task_model, without_padding
-from hf_xsent.training.checkpoints import choose_checkpoint, output_folder
+from hf_xsent.training.checkpoints import check_space, choose_checkpoint, output_folder
 from hf_xsent.training.identity import identify_name, identify_training, plain
 from hf_xsent.training.reading import read_dataclasses
 from hf_xsent.training.resuming import resumed_state
@@ -134,9 +134,9 @@ def run(
             return reports if training.should_save else []
     set_seed(training.seed)
     if train and finished is None:
-        if options.dropout is not None:
-            config |= dict.fromkeys(family(load_encoder_config(options.model)).dropouts, options.dropout)
-        model = task_model(options.model, kind, **config)
+        model = _untrained(kind, options, config)
+        if checkpoint is None:
+            check_space(folder, model, training)
     else:
         model = without_padding(_fine_tuned(options.model if finished is None else str(folder), kind))
         task.check_model(model)
@@ -194,6 +194,13 @@ def _setting(options: Any) -> str:
     if not languages:
         return "unknown training"
     return "translate-train" if languages - {"en"} else "zero-shot"
+
+
+def _untrained(kind: Any, options: Any, config: dict[str, Any]) -> Any:
+    """Load the encoder and initialize the task's head."""
+    if options.dropout is not None:
+        config |= dict.fromkeys(family(load_encoder_config(options.model)).dropouts, options.dropout)
+    return task_model(options.model, kind, **config)
 
 
 def _fine_tuned(name_or_path: str, kind: Any) -> Any:

@@ -15,10 +15,9 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformers import TrainerCallback
 
 from hf_xsent.errors import OutputError
+from hf_xsent.training.resuming import AVERAGE_FILE, WEIGHTS_FILE, checkpoints_of
 
 logger = logging.getLogger(__name__)
-
-AVERAGE_FILE = "averaged_weights.safetensors"
 
 
 class MovingAverage(TrainerCallback):
@@ -91,17 +90,13 @@ class MovingAverage(TrainerCallback):
 @torch.no_grad()
 def average_last_checkpoints(model: nn.Module, folder: str | Path, count: int) -> None:
     """Set the trained weights to the mean of those of the last ``count`` checkpoints in a folder."""
-    numbered = {
-        int(path.name.removeprefix("checkpoint-")): path
-        for path in Path(folder).glob("checkpoint-*")
-        if path.name.removeprefix("checkpoint-").isdecimal()
-    }
-    steps = sorted(numbered)[-count:]
-    for number, step in enumerate(steps, start=1):
-        saved = load_file(numbered[step] / "model.safetensors")
+    checkpoints = checkpoints_of(folder)[:count]
+    for number, checkpoint in enumerate(reversed(checkpoints), start=1):
+        saved = load_file(checkpoint / WEIGHTS_FILE)
         for name, weight in _trained(model):
             weight.lerp_(saved[name].to(weight), 1 / number)
-    logger.info("the weights are the mean of %d checkpoints, of steps %s", len(steps), ", ".join(map(str, steps)))
+    steps = ", ".join(checkpoint.name.rpartition("-")[2] for checkpoint in reversed(checkpoints))
+    logger.info("the weights are the mean of %d checkpoints, of steps %s", len(checkpoints), steps)
 
 
 def _trained(model: nn.Module) -> list[tuple[str, nn.Parameter]]:

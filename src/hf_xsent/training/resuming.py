@@ -18,12 +18,12 @@ from transformers.trainer_utils import rotate_checkpoints
 
 from hf_xsent.errors import OutputError
 from hf_xsent.files import move_into_place
-from hf_xsent.training.averaging import AVERAGE_FILE
 from hf_xsent.training.identity import RUN_STATE_FILE, RunState
 
 logger = logging.getLogger(__name__)
 
 WEIGHTS_FILE = "model.safetensors"
+AVERAGE_FILE = "averaged_weights.safetensors"  # of a checkpoint of a run with ema_decay
 DAMAGED = "_damaged-"  # prefix of the folder of a checkpoint that cannot be resumed
 _CHECKPOINT = "checkpoint-"
 
