@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from hf_xsent import align_documents
 from hf_xsent.documents.anchors import find_anchors
-from hf_xsent.documents.beads import Weights
+from hf_xsent.documents.beads import SIZES, Weights, bead_features, skip_scores
 from hf_xsent.documents.search import search
 from hf_xsent.documents.spans import LONGEST_SPAN, Side
 from hf_xsent.errors import DataError
@@ -129,3 +130,44 @@ def test_blocks_of_rows_change_nothing(model: Any, monkeypatch: pytest.MonkeyPat
     whole = search(*sides, anchors, Weights())
     monkeypatch.setattr("hf_xsent.documents.search._ROWS_AT_ONCE", 3)
     assert search(*sides, anchors, Weights()) == whole
+
+
+@pytest.mark.parametrize("skip", [-2.0, 0.5, 1.5])
+def test_the_search_finds_the_alignment_with_the_best_score(model: Any, skip: float) -> None:
+    """Against a direct recursion over the last step: a bead, or a skipped sentence of one side."""
+    weights = Weights(skip=skip, skip_next=1.0)
+    source = [words(number) for number in (0, 1, 2, 40, 41, 3, 4, 5)]
+    target = [words(number) for number in (50, 51, 52, 0, 1, 2, 3, 4, 60, 61, 5)]
+    texts = sentences("de", *source), sentences("fr", *target)
+    sides = Side.of(texts[0], model.encode(texts[0])), Side.of(texts[1], model.encode(texts[1]))
+    anchors = find_anchors(*sides)
+    features = bead_features(*sides, anchors.scale, (0, len(source) + 1), (0, len(target) + 1))
+    scores = {size: np.tensordot(weights.of_beads(), features[size], 1) for size in SIZES}
+    skips = skip_scores(sides[0], weights, anchors.scale.length_ratio), skip_scores(sides[1], weights)
+
+    @cache
+    def best(row: int, column: int, last: str) -> float:
+        """Return the best score of the sentences before these, where the next step is ``last``."""
+        if row == column == 0:
+            return 0.0
+        found = [
+            scores[a, b][row, column] + best(row - a, column - b, "bead")
+            for a, b in SIZES
+            if a <= row and b <= column
+        ]
+        if row:
+            found.append(skips[0][last == "source"][row - 1] + best(row - 1, column, "source"))
+        if column:
+            found.append(skips[1][last == "target"][column - 1] + best(row, column - 1, "target"))
+        return max(found)
+
+    total, before = 0.0, ""
+    for one, other in search(*sides, anchors, weights):
+        step = "bead" if one and other else "source" if one else "target"
+        if step == "bead":
+            total += scores[len(one), len(other)][one.stop, other.stop]
+        else:
+            numbers, side = (one, 0) if one else (other, 1)
+            total += skips[side][step == before][numbers.start]
+        before = step
+    assert total == pytest.approx(best(len(source), len(target), ""), abs=1e-4)

@@ -15,6 +15,7 @@ import pytest
 from hf_xsent.data.readers.formats import read_pairs
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.documents.pipeline import COLUMNS, DocumentSettings, align_files
+from hf_xsent.documents.reading import pair_documents
 from hf_xsent.errors import DataError, OutputError
 from hf_xsent.mining.shards import Processes
 
@@ -54,9 +55,9 @@ def folders(tmp_path: Path) -> Path:
 
 
 def align(folder: Path, model: Any, output: str = "out.tsv", **settings: Any) -> Any:
-    return align_files(
-        f"{folder}/de", f"{folder}/fr", folder / output, model, IDENTITY, folder / "work", DocumentSettings(**settings)
-    )
+    chosen = DocumentSettings(**settings)
+    documents = pair_documents(f"{folder}/de", f"{folder}/fr", chosen.on_error)
+    return align_files(documents, folder / output, model, IDENTITY, folder / "work", chosen)
 
 
 def test_pairs_of_all_documents_are_read_back_as_bitext(folders: Path, model: Any) -> None:
@@ -131,11 +132,11 @@ def test_a_run_that_is_killed_ends_the_same(file: int, folders: Path, model: Any
 
 
 def test_processes_share_the_documents(folders: Path, model: Any) -> None:
-    arguments = f"{folders}/de", f"{folders}/fr", folders / "out.tsv", model, IDENTITY, folders / "work"
-    second = Processes(1, 2)
+    documents = pair_documents(f"{folders}/de", f"{folders}/fr")
     align(folders, model)  # in place of the first process, for whose shard the second waits
     (folders / "out.tsv").unlink()
-    assert align_files(*arguments, run=second) is None
+    second = Processes(1, 2)
+    assert align_files(documents, folders / "out.tsv", model, IDENTITY, folders / "work", runner=second) is None
     assert not (folders / "out.tsv").exists()
 
 
@@ -146,10 +147,11 @@ def test_a_language_that_was_not_stated_is_warned_of(
         def encode(self, sentences: list[str]) -> np.ndarray:
             return np.random.default_rng(0).standard_normal((len(sentences), 8)).astype(np.float32)
 
-    (tmp_path / "a").write_text("Das ist nicht der Hund, den ich auf der Straße gesehen habe.\n" * 3)
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("Das ist nicht der Hund, den ich auf der Straße gesehen habe.\n" * 3)
     settings = DocumentSettings(languages=("fr", "de"))
     with caplog.at_level(logging.WARNING):
-        align_files(*[f"{tmp_path}/a"] * 2, tmp_path / "o.tsv", Random(), {}, tmp_path / "w", settings)
+        align_files([("a", tmp_path / "a", tmp_path / "b")], tmp_path / "o.tsv", Random(), {}, tmp_path / "w", settings)
     assert f"{tmp_path}/a seems to be German, not French" in caplog.text
 
 
@@ -159,8 +161,41 @@ def test_bad_input_is_refused_before_anything_is_encoded(folders: Path, model: A
     (folders / "fr" / "b.txt").write_bytes(b"\x00\x01")
     with pytest.raises(DataError, match="binary"):
         align(folders, model)
+    with pytest.raises(DataError, match="on_error must be"):
+        DocumentSettings(on_error="ignore")  # type: ignore[arg-type]
     with pytest.raises(DataError, match="unknown split 'line'"):
         DocumentSettings(split="line")
     with pytest.raises(DataError, match="unknown language code"):
         DocumentSettings(languages=("german", "fr"))
     assert not model.encoded
+
+
+def test_documents_that_cannot_be_aligned_are_skipped_and_reported(
+    folders: Path, model: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folders / "fr" / "b.txt").write_bytes(b"\x00\x01")
+    for language, order in (("de", 1), ("fr", -1)):
+        (folders / language / "c.txt").write_text(text(language, *range(100, 160)[::order]))
+    (folders / "de" / "d.txt").write_text(text("de", 1))
+    with pytest.raises(DataError, match="d.txt has no file to align with"):
+        align(folders, model)
+    with caplog.at_level(logging.WARNING):
+        assert align(folders, model, on_error="skip") == 12
+    assert f"skipped {folders}/de/d.txt: it has no file to align with" in caplog.text
+    assert f"skipped b.txt: {folders}/fr/b.txt is a binary file" in caplog.text
+    assert "skipped c.txt" in caplog.text and "the reverse order" in caplog.text
+    assert "2 of 3 documents were skipped" in caplog.text
+    (folders / "de" / "d.txt").unlink()
+    (folders / "fr" / "b.txt").write_text(text("fr", *range(20, 30)))
+    with pytest.raises(DataError, match="in the reverse order"):
+        align(folders, model)
+    (folders / "fr" / "c.txt").write_text(text("fr", *range(100, 160)))
+    assert align(folders, model) == 12 + 10 + 60
+
+
+def test_a_run_without_any_good_document_is_an_error(folders: Path, model: Any) -> None:
+    for name in ("a.txt", "b.txt"):
+        (folders / "fr" / name).write_text("")
+    with pytest.raises(DataError, match="a.txt is empty"):
+        align(folders, model, on_error="skip")
+    assert not (folders / "out.tsv").exists()

@@ -61,3 +61,13 @@ def test_a_file_without_partner_is_reported(tmp_path: Path) -> None:
         pair_documents(str(tmp_path / "*.x"), str(tmp_path / "fr"))
     with pytest.raises(DataError, match="no such file"):
         pair_documents(str(tmp_path / "de/a.txt"), str(tmp_path / "x"))
+
+
+def test_one_file_for_both_sides_is_refused(tmp_path: Path) -> None:
+    _files(tmp_path, "a.txt")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "a.txt")
+    for target in ("a.txt", "link.txt"):
+        with pytest.raises(DataError, match="a.txt is both source and target"):
+            pair_documents(str(tmp_path / "a.txt"), str(tmp_path / target))
+    with pytest.raises(DataError, match="is both source and target"):
+        pair_documents(str(tmp_path), str(tmp_path), "skip")

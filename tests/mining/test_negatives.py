@@ -12,17 +12,12 @@ from numbered_words import Words
 from training_run import Pairs, Run
 
 from hf_xsent.cli.main import main
-from hf_xsent.data import sentences
 from hf_xsent.data.bitext import load_bitext, resolve_sources
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.mining.negatives import NegativeCounts, NegativeSettings, mine_negatives
 
 IDENTITY = {"model": "words"}
-
-
-@pytest.fixture(autouse=True)
-def _small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sentences, "ROWS_PER_BATCH", 16)
+pytestmark = pytest.mark.usefixtures("small_shards")
 
 
 @pytest.fixture

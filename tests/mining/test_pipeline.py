@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from numbered_words import Words
 
-from hf_xsent.data import sentences
 from hf_xsent.data.sentences import load_sentences
 from hf_xsent.errors import DataError, OutputError
 from hf_xsent.mining import pipeline, vectors
@@ -20,11 +19,7 @@ from hf_xsent.mining.pipeline import COLUMNS, MiningSettings, mine_files
 from hf_xsent.mining.shards import Processes
 
 IDENTITY = {"model": "words"}
-
-
-@pytest.fixture(autouse=True)
-def _small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sentences, "ROWS_PER_BATCH", 16)
+pytestmark = pytest.mark.usefixtures("small_shards")
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from hf_xsent.alignment.aligners import AlignerSettings
 from hf_xsent.alignment.pipeline import align_file, convert_links
 from hf_xsent.api.opening import one_source, open_encoder, this_device, this_process, work_folder
 from hf_xsent.data.readers.columns import Columns
+from hf_xsent.data.readers.formats import OnError
 from hf_xsent.documents import pipeline
 from hf_xsent.documents.alignment import open_model
 from hf_xsent.documents.reading import pair_documents
@@ -65,6 +66,7 @@ def align_files(
     split: str = "lines",
     languages: tuple[str, str] | None = None,
     threshold: float | None = None,
+    on_error: OnError = "raise",
     work: str | Path | None = None,
     pooling: str | None = None,
     max_length: int | None = None,
@@ -73,7 +75,8 @@ def align_files(
     """Align documents with their translations, and write the sentence pairs to a TSV or JSONL file.
 
     ``source`` and ``target`` are files, folders or globs of files with the same names; ``split="text"`` splits running
-    text into sentences. For lists of sentences use ``align_documents``. Of several processes, the first writes the
+    text into sentences. ``on_error="skip"`` skips documents that cannot be read or aligned, with a warning. For lists
+    of sentences use ``align_documents``. Of several processes, the first writes the
     output and returns the number of pairs.
 
     ```python
@@ -82,10 +85,10 @@ def align_files(
     count = align_files("book.de.txt", "book.fr.txt", "pairs.tsv", "runs/mine", languages=("de", "fr"))
     ```
     """
-    settings = pipeline.DocumentSettings(split, languages, threshold)
-    documents = pair_documents(source, target)
+    settings = pipeline.DocumentSettings(split, languages, threshold, on_error)
+    documents = pair_documents(source, target, on_error)
     check_writable(output, [file for _, *both in documents for file in both])
     options = {"pooling": pooling, "max_length": max_length, "device": this_device(device)}
     encoder, identity = open_encoder(model, options, open_model)
     folder = work_folder(work, output)
-    return pipeline.align_files(source, target, output, encoder, identity, folder, settings, this_process())
+    return pipeline.align_files(documents, output, encoder, identity, folder, settings, this_process())

@@ -27,6 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--languages", nargs=2, metavar=("SOURCE", "TARGET"), help=languages)
     score = "Minimum score of a pair: random sentences score 0, equal embeddings 1. (default: none)"
     add("--threshold", type=float, help=score)
+    bad = "At a document that cannot be read or aligned, stop (raise), or skip, count and report it (skip)."
+    add("--on_error", choices=("raise", "skip"), default="raise", help=bad)
     add("--work", metavar="FOLDER", help="Cache embeddings and alignments here. (default: OUTPUT.work)")
     add("--max_length", type=int, help="Truncate sentences to N tokens. (default: 256, or the model's if longer)")
     add_shared(parser, "--pooling", "--device")
@@ -35,12 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Align, and print the number of pairs."""
     from hf_xsent.api.aligning import align_files
-    from hf_xsent.documents.reading import pair_documents
     from hf_xsent.logs import quiet_logs
     from hf_xsent.stopping import raising_on_sigterm
 
     quiet_logs()
-    names = ("split", "threshold", "pooling", "max_length", "device")
+    names = ("split", "threshold", "on_error", "pooling", "max_length", "device")
     work = arguments.work or f"{arguments.output}.work"
     with raising_on_sigterm(f"finished documents are in {work}, from which the same command continues"):
         count = align_files(
@@ -53,6 +54,4 @@ def run(arguments: argparse.Namespace) -> None:
             **{name: getattr(arguments, name) for name in names},
         )
     if count is not None:
-        documents = len(pair_documents(arguments.source, arguments.target))
-        named = f"{documents:,} documents" if documents > 1 else "1 document"
-        print(f"{count:,} pairs of {named} are in {arguments.output}")
+        print(f"{count:,} pairs are in {arguments.output}")

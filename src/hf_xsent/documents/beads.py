@@ -31,13 +31,14 @@ class Weights:
     both_several: float = 0.9  # more than one sentence on both sides
     paragraph_inside: float = -1.5  # times the number of paragraph ends within the spans
     paragraph_unequal: float = -1.0  # a paragraph ends with one span only
-    skip: float = 1.55
+    skip: float = -2.0
+    skip_next: float = 2.5  # in place of skip, after a skipped sentence of the same side; at least as much
     skip_length: float = -1.68  # times a quarter of the logarithm of the skipped characters
 
-    @classmethod
-    def names(cls) -> list[str]:
-        """Return the names in order; those of skipped sentences are last."""
-        return [field.name for field in fields(cls)]
+    def of_beads(self) -> np.ndarray:
+        """Return the weights of `bead_features`, in their order."""
+        names = [field.name for field in fields(self) if not field.name.startswith("skip")]
+        return np.array([getattr(self, name) for name in names], np.float32)
 
 
 @dataclass(frozen=True)
@@ -93,9 +94,10 @@ def bead_features(
     return features
 
 
-def skip_features(side: Side, length_ratio: float = 1.0) -> np.ndarray:
-    """Return features × sentences of skipping a sentence."""
-    return np.stack([np.ones(len(side)), np.log(side.lengths * length_ratio + 1) / 4])
+def skip_scores(side: Side, weights: Weights, length_ratio: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Return the scores of skipping each sentence: after an aligned one, and after a skipped one of the same side."""
+    length = weights.skip_length * np.log(side.lengths * length_ratio + 1) / 4
+    return weights.skip + length, max(weights.skip, weights.skip_next) + length
 
 
 def _similarities(

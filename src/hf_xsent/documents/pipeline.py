@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ from hf_xsent.data.cache import load_array
 from hf_xsent.data.identification import identify_language
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.compression import is_jsonl
+from hf_xsent.data.readers.formats import OnError
 from hf_xsent.documents.alignment import align_sides, logger
-from hf_xsent.documents.reading import SPLITS, pair_documents, read_document
+from hf_xsent.documents.reading import SPLITS, read_document
 from hf_xsent.documents.spans import Side
 from hf_xsent.documents.splitting import Document
 from hf_xsent.errors import DataError, nearest
@@ -33,14 +34,17 @@ _VERSION = 1  # of the files in the work folder
 
 @dataclass(frozen=True)
 class DocumentSettings:
-    """How to read documents, and the minimum score of pairs."""
+    """How to read documents, the minimum score of pairs, and what to do with a document that cannot be aligned."""
 
     split: str = "lines"
     languages: tuple[str, str] | None = None
     threshold: float | None = None
+    on_error: OnError = "raise"  # or skip
 
     def __post_init__(self) -> None:
-        """Raise an error for unknown languages and ways to split."""
+        """Raise an error for unknown languages and choices."""
+        if self.on_error not in ("raise", "skip"):
+            raise DataError(f"on_error must be 'raise' or 'skip', not {self.on_error!r}")
         if self.split not in SPLITS:
             raise DataError(f"unknown split {self.split!r}: use {' or '.join(SPLITS)}{nearest(self.split, SPLITS)}")
         for language in self.languages or ():
@@ -49,7 +53,7 @@ class DocumentSettings:
 
 @dataclass(frozen=True)
 class AlignmentShard:
-    """The alignment of two files, written as JSON Lines."""
+    """The alignment of two files, written as JSON Lines, or the error of a document to skip."""
 
     name: str
     source: Path
@@ -61,7 +65,7 @@ class AlignmentShard:
     @property
     def path(self) -> Path:
         """Return the file of aligned sentences, named by all that determines it."""
-        stated = asdict(self.settings) | {"threshold": None}
+        stated = [self.settings.split, self.settings.languages]
         decisive = [_VERSION, self.identity, stated, file_digest(self.source), file_digest(self.target)]
         return self.work / "aligned" / f"{digest(decisive)}.jsonl"
 
@@ -76,6 +80,16 @@ class AlignmentShard:
     def run(self, model: SupportsEncode | None) -> None:
         """Read, encode, align, write."""
         assert model is not None
+        try:
+            rows = self._align(model)
+        except DataError as error:
+            if self.settings.on_error == "raise":
+                raise
+            rows = [json.dumps({"error": str(error)}, ensure_ascii=False)]
+        write_lines(self.path, rows)
+
+    def _align(self, model: SupportsEncode) -> list[str]:
+        """Return a line of JSON for each pair."""
         files, languages = (self.source, self.target), self.settings.languages or (None, None)
         documents = [read_document(*one) for one in zip(files, [self.settings.split] * 2, languages, strict=True)]
         _check_languages(files, documents, self.settings.languages)
@@ -95,7 +109,7 @@ class AlignmentShard:
                 row[f"{side}_numbers"] = [document.numbers[number] for number in numbers]
                 row[side] = " ".join(document.sentences[number] for number in numbers)
             rows.append(json.dumps(row, ensure_ascii=False))
-        write_lines(self.path, rows)
+        return rows
 
     def _encode(self, model: SupportsEncode, texts: Sequence[str]) -> np.ndarray:
         """Encode the texts that are not cached in the work folder yet."""
@@ -114,44 +128,51 @@ class AlignmentShard:
 
 
 def align_files(
-    source: str,
-    target: str,
+    documents: Sequence[tuple[str, Path, Path]],
     output: str | Path,
     model: SupportsEncode,
     identity: dict[str, str],
     work: str | Path,
     settings: DocumentSettings | None = None,
-    run: Runner | None = None,
+    runner: Runner | None = None,
 ) -> int | None:
-    """Align files, folders or globs, and write the pairs of all documents to one TSV (``COLUMNS``) or JSONL file.
+    """Align documents (`pair_documents`), and write the pairs of all to one TSV (``COLUMNS``) or JSONL file.
 
     Numbers are of lines, or of sentences of running text, from 1. ``work`` caches embeddings and alignments, so that
     an interrupted run resumes. Of several processes, the first writes the output and returns the number of pairs.
     """
-    settings, run = settings or DocumentSettings(), run or Processes()
-    pairs = pair_documents(source, target)
-    files = [file for _, *both in pairs for file in both]
+    settings, runner = settings or DocumentSettings(), runner or Processes()
+    files = [file for _, *both in documents for file in both]
     check_writable(output, files)
     check_writable(Path(work) / "aligned" / "part", files)
-    for file in files if len(pairs) > 1 else ():
+    for file in files if len(documents) > 1 and settings.on_error == "raise" else ():
         read_document(file, settings.split)  # report bad files before encoding
-    shards = [AlignmentShard(name, one, other, settings, identity, Path(work)) for name, one, other in pairs]
-    run(shards, "aligning", model)
-    if isinstance(run, Processes) and run.rank:
+    shards = [AlignmentShard(name, one, other, settings, identity, Path(work)) for name, one, other in documents]
+    runner(shards, "aligning", model)
+    if isinstance(runner, Processes) and runner.rank:
         return None
-    rows = _rows(shards, settings.threshold)
+    rows = _rows(shards, settings)
     if is_jsonl(Path(output).name):
         return write_lines(output, (json.dumps(row, ensure_ascii=False) for row in rows))
     return write_table(output, COLUMNS, ([_cell(row[column]) for column in COLUMNS] for row in rows))
 
 
-def _rows(shards: Sequence[AlignmentShard], threshold: float | None) -> Iterator[dict[str, Any]]:
+def _rows(shards: Sequence[AlignmentShard], settings: DocumentSettings) -> Iterator[dict[str, Any]]:
+    skipped = []
     for shard in shards:
         with shard.path.open(encoding="utf-8") as file:
             for line in file:
                 row: dict[str, Any] = json.loads(line) | {"document": shard.name}
-                if threshold is None or row["score"] >= threshold:
+                if "error" in row:
+                    skipped.append(f"{shard.name}: {row['error']}")
+                elif settings.threshold is None or row["score"] >= settings.threshold:
                     yield row
+    if skipped and (settings.on_error == "raise" or len(skipped) == len(shards)):
+        raise DataError(skipped[0])
+    for one in skipped:
+        logger.warning("skipped %s", one)
+    if skipped:
+        logger.warning("%d of %d documents were skipped", len(skipped), len(shards))
 
 
 def _cell(value: Any) -> str:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import glob
+import logging
 import re
 from pathlib import Path
 
 from hf_xsent.data.identification import identify_language
 from hf_xsent.data.readers.compression import check_line_ends, read_bytes, strip_compression
+from hf_xsent.data.readers.formats import OnError
 from hf_xsent.documents.splitting import Document, split_lines, split_text
 from hf_xsent.errors import DataError, nearest
+
+logger = logging.getLogger(__name__)
 
 SPLITS = ("lines", "text")
 _LARGEST_FILE = 1 << 28  # bytes
@@ -42,23 +46,37 @@ def read_document(path: Path, split: str = "lines", language: str | None = None)
     return document
 
 
-def pair_documents(source: str, target: str) -> list[tuple[str, Path, Path]]:
-    """Pair two files, files of the same names in two folders, or files of two globs whose ``*`` match the same text."""
-    if not _is_several(source) and not _is_several(target):
+def pair_documents(source: str, target: str, on_error: OnError = "raise") -> list[tuple[str, Path, Path]]:
+    """Pair two files, files of the same names in two folders, or files of two globs whose ``*`` match the same text.
+
+    A file without a partner is an error, or is skipped with a warning (``on_error="skip"``).
+    """
+    if _is_several(source) or _is_several(target):
+        pairs = _pair_names(source, target, on_error)
+    else:
         for path in (source, target):
             if not Path(path).is_file():
                 raise DataError(f"no such file: {path}")
-        return [(Path(source).name, Path(source), Path(target))]
+        pairs = [(Path(source).name, Path(source), Path(target))]
+    for _, one, other in pairs:
+        if one.samefile(other):
+            raise DataError(f"{one} is both source and target: give the file of its translation")
+    return pairs
+
+
+def _pair_names(source: str, target: str, on_error: OnError) -> list[tuple[str, Path, Path]]:
     sides = [_named_files(one) for one in (source, target)]
     common = [name for name in sides[0] if name in sides[1]]
     alone = [side[name] for side, other in (sides, sides[::-1]) for name in side if name not in other]
-    if not common or alone:
+    if not common or (alone and on_error == "raise"):
         others = [name for side in sides for name in side if name in common or not common]
         example = alone[0] if alone else source
         raise DataError(
             f"{example} has no file to align with: {source} and {target} must have files of the same names"
             f"{nearest(example.name if isinstance(example, Path) else example, others)}"
         )
+    for path in alone:
+        logger.warning("skipped %s: it has no file to align with", path)
     return [(name, sides[0][name], sides[1][name]) for name in common]
 
 

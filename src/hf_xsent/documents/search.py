@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from hf_xsent.documents.anchors import Anchors, band
-from hf_xsent.documents.beads import SIZES, Weights, bead_features, skip_features
+from hf_xsent.documents.beads import SIZES, Weights, bead_features, skip_scores
 from hf_xsent.documents.spans import LONGEST_SPAN, Side, Span
 
 _ROWS_AT_ONCE = 64
@@ -15,7 +15,10 @@ _CELLS_AT_ONCE = 1 << 16
 _MIN_SIMILARITY = 0.7  # of a confident pair; 1 is a typical translation
 _CONFIDENT_NEIGHBOURS = 1  # beads before and after that must be confident, too
 _IMPOSSIBLE = np.float64(-1e12)
-_SKIP_TARGET, _SKIP_SOURCE = 0, 1  # backpointers; k + 2 is a bead of SIZES[k]
+# Backpointers of a cell: its best last step, where k + 2 is a bead of SIZES[k], and two flags: whether the best skip of
+# a sentence of each side that ends here follows another skip of this side.
+_SKIP_TARGET, _SKIP_SOURCE, _STEP = 0, 1, 63
+_FOLLOWS = {_SKIP_TARGET: 64, _SKIP_SOURCE: 128}
 
 Bead = tuple[range, range]
 
@@ -26,20 +29,24 @@ def search(source: Side, target: Side, anchors: Anchors, weights: Weights) -> li
     Memory is one byte per cell of the band plus one block of scores; time is linear in the cells.
     """
     low, high = band(anchors, len(source), len(target))
-    values = np.array([getattr(weights, name) for name in Weights.names()])
-    skips = len(values) - 2
-    source_skips = values[skips:] @ skip_features(source, anchors.scale.length_ratio)
-    target_skips = np.concatenate(([0.0], np.cumsum(values[skips:] @ skip_features(target))))
+    source_first, source_next = skip_scores(source, weights, anchors.scale.length_ratio)
+    target_first, target_next = skip_scores(target, weights)
+    target_total = np.concatenate(([0.0], np.cumsum(target_next)))
     choices: list[np.ndarray] = []
     recent: list[np.ndarray] = []  # scores of the last rows, each over its band
-    for row, scores in _rows(source, target, anchors, values[:skips].astype(np.float32), low, high):
+    skipped = np.array([])  # scores of the last row that end with a skipped source sentence
+    for row, scores in _rows(source, target, anchors, weights.of_beads(), low, high):
         left, right = int(low[row]), int(high[row]) + 1
-        best = np.full(right - left, _IMPOSSIBLE)
-        choice = np.full(right - left, _SKIP_SOURCE, np.uint8)
+        best, following = np.full((2, right - left), _IMPOSSIBLE)
         if row == 0:
             best[0] = 0
         else:
-            _overlay(best, left, recent[-1] + source_skips[row - 1], int(low[row - 1]))
+            _overlay(best, left, recent[-1] + source_first[row - 1], int(low[row - 1]))
+            _overlay(following, left, skipped + source_next[row - 1], int(low[row - 1]))
+        choice = np.where(following > best, _FOLLOWS[_SKIP_SOURCE], 0).astype(np.uint8)
+        best = skipped = np.maximum(best, following)
+        best = best.copy()
+        step = np.full(right - left, _SKIP_SOURCE, np.uint8)
         for number, (a, b) in enumerate(SIZES):
             if a > row:
                 break
@@ -48,11 +55,16 @@ def search(source: Side, target: Side, anchors: Anchors, weights: Weights) -> li
             before += scores[number]
             better = before > best
             best[better] = before[better]
-            choice[better] = number + 2
-        skipped = np.maximum.accumulate(best - target_skips[left:right]) + target_skips[left:right]
-        choice[skipped > best + 1e-9] = _SKIP_TARGET
-        choices.append(choice)
-        recent = [*recent[1 - LONGEST_SPAN :], np.where(skipped > best + 1e-9, skipped, best)]
+            step[better] = number + 2
+        total = target_total[left:right]
+        first = best[:-1] - total[:-1] + (target_first - target_next)[left : right - 1]
+        runs = np.maximum.accumulate(first)
+        choice[2:][runs[:-1] > first[1:]] |= _FOLLOWS[_SKIP_TARGET]
+        better = np.concatenate(([False], runs + total[1:] > best[1:]))
+        best[1:] = np.maximum(best[1:], runs + total[1:])
+        step[better] = _SKIP_TARGET
+        choices.append(choice | step)
+        recent = [*recent[1 - LONGEST_SPAN :], best]
     return _trace(choices, low, len(source), len(target))
 
 
@@ -112,9 +124,12 @@ def _rows(
 
 def _trace(choices: list[np.ndarray], low: np.ndarray, row: int, column: int) -> list[Bead]:
     beads = []
+    follows = None
     while row or column:
         choice = int(choices[row][column - low[row]])
-        a, b = SIZES[choice - 2] if choice > _SKIP_SOURCE else (choice, 1 - choice)
+        step = choice & _STEP if follows is None else follows
+        follows = step if choice & _FOLLOWS.get(step, 0) else None
+        a, b = SIZES[step - 2] if step > _SKIP_SOURCE else (step, 1 - step)
         beads.append((range(row - a, row), range(column - b, column)))
         row, column = row - a, column - b
     return beads[::-1]
