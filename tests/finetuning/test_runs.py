@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +10,8 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
-from training_process import TORCHRUN
+from training_process import launched
+from training_run import Pairs, remove_end
 from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification, AutoTokenizer
 
 from hf_xsent.cli.main import main as command
@@ -26,7 +23,6 @@ from hf_xsent.finetuning.xnli import PairClassification
 from hf_xsent.finetuning.xnli import main as xnli
 from hf_xsent.models.task_model import task_model
 
-Pairs = list[tuple[str, str]]
 LABELS = ("entailment", "neutral", "contradiction")
 
 
@@ -142,8 +138,7 @@ def test_a_resumed_run_ends_as_the_whole_one(data: Path, encoder_folders: dict[s
     )
     (report,) = xnli(flags)
     whole = load_file(data / "out/model.safetensors")
-    shutil.rmtree(data / "out/checkpoint-4")
-    (data / "out/model.safetensors").unlink()
+    remove_end(data / "out", "checkpoint-4")
     (again,) = xnli([*flags, "--resume"])
     assert again.scores == report.scores
     for name, weight in load_file(data / "out/model.safetensors").items():
@@ -389,16 +384,7 @@ program(["finetune", "xnli", *sys.argv[1:]])
 def test_of_two_processes_a_late_one_takes_part_and_one_prints(data: Path, encoder_folders: dict[str, Path]) -> None:
     (data / "late.py").write_text(LATE, encoding="utf-8")
     flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", f"--xnli={data}", max_steps=1)
-    done = subprocess.run(
-        [sys.executable, *TORCHRUN, str(data / "late.py"), *flags, "--ddp_backend=gloo"],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert done.stdout.count("xnli, zero-shot") == 1
+    assert launched(data / "late.py", *flags, "--ddp_backend=gloo").count("xnli, zero-shot") == 1
 
 
 def test_the_command_prints_the_table_and_tells_of_unknown_tasks(

@@ -18,7 +18,29 @@ from training_run import Run
 from hf_xsent.training.callbacks import METRICS_FILE
 
 SCRIPT = Path(__file__).parents[2] / "trainer_scripts/run_pretrain.py"
-TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
+ONE_THREAD_ON_CPU = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+
+def torchrun(processes: int = 2) -> tuple[str, ...]:
+    """The launcher of this many processes, as arguments of python."""
+    return ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes))
+
+
+TORCHRUN = torchrun()
+
+
+def launched(script: Path, *arguments: str, launch: Sequence[str] = TORCHRUN, **environment: str) -> str:
+    """Run a script under a launcher to its end, and return what it printed."""
+    done = subprocess.run(
+        [sys.executable, *launch, str(script), *arguments],
+        env=os.environ | ONE_THREAD_ON_CPU | environment,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
 
 
 def begin(run: Run, *flags: str, launch: Sequence[str] = (), **changes: Any) -> subprocess.Popen[str]:
@@ -27,7 +49,7 @@ def begin(run: Run, *flags: str, launch: Sequence[str] = (), **changes: Any) -> 
     recipe.write_text(yaml.safe_dump(run.settings | changes), encoding="utf-8")
     return subprocess.Popen(
         [sys.executable, *launch, str(SCRIPT), str(recipe), *flags],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        env=os.environ | ONE_THREAD_ON_CPU,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,

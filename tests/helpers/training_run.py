@@ -17,6 +17,13 @@ from hf_xsent.training.pretrain import main
 Pairs = list[tuple[str, str]]
 
 
+def remove_end(out: Path, *checkpoints: str) -> None:
+    """Remove the last checkpoints and the final model, as if the run had stopped before."""
+    for name in checkpoints:
+        shutil.rmtree(out / name)
+    (out / "model.safetensors").unlink()
+
+
 class Run:
     """A recipe of plain settings beside its data; ``start`` runs it with more flags."""
 
@@ -59,8 +66,7 @@ class Run:
         """Half of the run, resumed, ends bit by bit as the whole one: masks, dropout, heads and optimizer come back."""
         self.start("--overwrite", **changes)
         whole = load_file(self.out / "model.safetensors")
-        shutil.rmtree(self.out / "checkpoint-6")
-        (self.out / "model.safetensors").unlink()
+        remove_end(self.out, "checkpoint-6")
         self.start("--resume", **changes)
         for name, weight in load_file(self.out / "model.safetensors").items():
             assert torch.equal(weight, whole[name]), name

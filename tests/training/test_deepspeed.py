@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import shutil
-import subprocess
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +11,15 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from training_run import Run
+from training_process import TORCHRUN, launched
+from training_run import Run, remove_end
 
 pytestmark = pytest.mark.slow
 needs_deepspeed = pytest.mark.skipif(
     importlib.util.find_spec("deepspeed") is None, reason="DeepSpeed is not installed: make test-extras installs it"
 )
 SCRIPTS = Path(__file__).parents[2] / "trainer_scripts"
-TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-ACCELERATE = ["-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1"]
+ACCELERATE = ("-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1")
 SETTINGS = {
     "objectives": {"translation_ranking": 1, "representation_translation": 0.8},
     "dropout": 0.0,  # random numbers differ between launchers
@@ -43,20 +40,14 @@ program(["pretrain", *sys.argv[1:]])
 """
 
 
-def _train(run: Run, name: str, *flags: str, launch: list[str] = TORCHRUN, **changes: Any) -> dict[str, torch.Tensor]:
+def _train(
+    run: Run, name: str, *flags: str, launch: Sequence[str] = TORCHRUN, **changes: Any
+) -> dict[str, torch.Tensor]:
     """The weights that the run leaves in the folder ``name``."""
     script, recipe, out = run.folder / "train.py", run.folder / "recipe.yaml", run.folder / name
     script.write_text(_WITHOUT_COMPILING)
     recipe.write_text(yaml.safe_dump(run.settings | SETTINGS | {"output_dir": str(out)} | changes))
-    done = subprocess.run(
-        [sys.executable, *launch, str(script), str(recipe), *flags],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    launched(script, str(recipe), *flags, launch=launch, DS_ACCELERATOR="cpu")
     return load_file(out / "model.safetensors")
 
 
@@ -81,11 +72,10 @@ def test_zero_ends_where_ddp_does_also_with_gradient_caching(run: Run, stage: in
 def test_zero_goes_on_where_it_stopped(run: Run) -> None:
     zero = ("--deepspeed", str(SCRIPTS / "deepspeed/zero2.json"))
     whole = _train(run, "zero", *zero)
-    shutil.rmtree(run.folder / "zero/checkpoint-6")
-    (run.folder / "zero/model.safetensors").unlink()
+    remove_end(run.folder / "zero", "checkpoint-6")
     _assert_close(_train(run, "zero", *zero, "--resume"), whole)
 
 
 def test_accelerate_launch_ends_where_python_does(run: Run) -> None:
     changes = {"ddp_backend": None}
-    _assert_close(_train(run, "accelerate", launch=ACCELERATE, **changes), _train(run, "python", launch=[], **changes))
+    _assert_close(_train(run, "accelerate", launch=ACCELERATE, **changes), _train(run, "python", launch=(), **changes))

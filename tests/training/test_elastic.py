@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +12,12 @@ import torch
 import yaml
 from safetensors.torch import load_file
 from torch import Tensor
+from training_process import launched, torchrun
+from training_run import Pairs, remove_end
 
 from hf_xsent.objectives.masked_language import Masking
 from hf_xsent.training.identity import RUN_STATE_FILE
 from hf_xsent.training.pretrain import main
-
-Pairs = list[tuple[str, str]]
 
 METHODS: dict[str, dict[str, Any]] = {
     "dap": {},
@@ -98,16 +95,7 @@ class Elastic:
             for run in runs:
                 main(run.split())
             return
-        launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
-        done = subprocess.run(
-            [sys.executable, *launch, str(self.folder / "train.py"), *runs],
-            env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-            capture_output=True,
-            text=True,
-            timeout=500,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-4000:]
+        launched(self.folder / "train.py", *runs, launch=torchrun(processes))
 
     def out(self, name: str, method: str) -> Path:
         return self.folder / name / method
@@ -115,8 +103,7 @@ class Elastic:
     def back_to_step_3(self, name: str) -> None:
         for method in METHODS:
             out = self.out(name, method)
-            shutil.rmtree(out / "checkpoint-6")
-            (out / "model.safetensors").unlink()
+            remove_end(out, "checkpoint-6")
             state = json.loads((out / RUN_STATE_FILE).read_text())
             (out / RUN_STATE_FILE).write_text(json.dumps(state | {"finished_at_step": None}))
 

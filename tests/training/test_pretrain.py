@@ -1,11 +1,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +10,7 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
+from training_process import launched
 from training_run import Pairs, Run
 from transformers import AutoModel, AutoTokenizer, BertConfig, DistilBertConfig
 
@@ -335,17 +333,8 @@ def test_two_processes_train_one_model(run: Run, settings: dict[str, Any]) -> No
     script.write_text(_SCRIPT)
     recipe = yaml.safe_dump(run.settings | settings | {"ddp_backend": "gloo"})
     (run.folder / "recipe.yaml").write_text(recipe.replace("THE START", run.settings["model"]))
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    done = subprocess.run(
-        [sys.executable, *launch, str(script), str(run.folder / "recipe.yaml")],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    told = [json.loads(one) for one in re.findall(r"{[^{}]*}", done.stdout)]  # their lines may run together
+    printed = launched(script, str(run.folder / "recipe.yaml"))
+    told = [json.loads(one) for one in re.findall(r"{[^{}]*}", printed)]  # their lines may run together
     assert sorted(one["rank"] for one in told) == [0, 1]
     assert {one["processes"] for one in told} == {2}
     assert told[0]["weights"] == told[1]["weights"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -22,7 +23,7 @@ class SupportsEncode(Protocol):
         """Return one embedding per sentence."""
 
 
-class SentenceTransformerMethods:
+class SentenceTransformerMethods(ABC):
     """``encode`` with the arguments of SentenceTransformer, and what else its evaluators call."""
 
     similarity_fn_name = "cosine"
@@ -31,11 +32,11 @@ class SentenceTransformerMethods:
         """Return the model's prompts by name."""
         return {}
 
+    @abstractmethod
     def _vectors(
         self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None
     ) -> np.ndarray:
-        """Return N × width float32 embeddings; each class has its own way."""
-        raise NotImplementedError
+        """Return N × width float32 embeddings."""
 
     def encode(
         self,
