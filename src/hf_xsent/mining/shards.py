@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 import torch
-from tqdm import tqdm
 
+from hf_xsent.logs import Progress
 from hf_xsent.models.encodes import SupportsEncode
 
 
@@ -38,7 +38,7 @@ class Processes:
     def __call__(self, shards: Sequence[Shard], description: str, model: SupportsEncode | None = None) -> None:
         """Run this rank's missing shards, then wait for those of the others."""
         missing = [shard for shard in shards[self.rank :: self.count] if not shard.path.is_file()]
-        for shard in tqdm(missing, desc=description, unit=" shards", disable=True if self.rank else None):
+        for shard in Progress(missing, desc=description, unit=" shards", disable=True if self.rank else None):
             shard.run(model)
         while not all(shard.path.is_file() for shard in shards):
             time.sleep(0.2)
