@@ -24,7 +24,7 @@ def attack(seed: int, count: int) -> dict[str, int]:
         world, whole, trial = World(root / "world"), root / "whole", root / "trial"
         built = run(lambda: world.build(), root / "building")
         assert built.code == 0, built.said
-        for arguments in (("pretrain", world / "pretrain.yaml"), ("export", "out", "export")):
+        for arguments in (("pretrain", world / "pretrain.yaml"), ("export", "out", "-o", "export")):
             made = run(command(*arguments), whole)
             assert made.code == 0, made.said
         for number in range(count):
@@ -77,14 +77,25 @@ def _command(rng: random.Random, world: World, done: str) -> list[str]:
     """Choose a command that reads the damaged file."""
     resume = ["pretrain", world / "pretrain.yaml", "--resume"]
     if done.startswith("export/"):
-        card = ["card", "export", "--run", world / "trained", "--license", "mit", "--base_model", "a/b"]
+        card = [
+            "publish",
+            "export",
+            "org/mine",
+            "--dry_run",
+            "--run",
+            world / "trained",
+            "--license",
+            "mit",
+            "--base_model",
+            "a/b",
+        ]
         score = ["score", world / "de.tsv", "--model", "export", "-o", "scored.tsv"]
         return rng.choice([["evaluate", "export", "--tatoeba", world / "tatoeba"], card, score])
     if done.startswith(("cache/", "out/checkpoint")):
         return resume
     further = ["pretrain", world / "pretrain.yaml", "--model", "out", "--output_dir", "further"]
     evaluate = ["evaluate", "out", "--tatoeba", world / "tatoeba"]
-    return rng.choice([resume, resume, further, evaluate, ["export", "out", "new"]])
+    return rng.choice([resume, resume, further, evaluate, ["export", "out", "-o", "new"]])
 
 
 def _problem(ended: Ended) -> str:

@@ -101,7 +101,7 @@ def check_fits(checkpoint: str | Path, model: PreTrainedModel) -> None:
             found |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     if not found:  # a sharded checkpoint
         return
-    cure = "resume with the recipe of that run, or give another --output_dir"
+    cure = "resume with the recipe of that run, or give another --output"
     for name, shape in found.items():
         if name not in expected:
             raise OutputError(f"{checkpoint} is of another model: it has weights {name}, which this one lacks: {cure}")
