@@ -5,7 +5,7 @@
 also: --int8 4=exported/student-4, --theirs static=exported/static
 
 ``--start`` is encoded by SentenceTransformer.encode with its defaults, the reference of speeds, and so are
-``--theirs``; ``--ours`` are encoded by SentenceEmbedder, ``--int8`` by its ONNX backend (hf-xsent onnx --int8).
+``--theirs``; ``--ours`` are encoded by SentenceEmbedder, ``--int8`` by its ONNX backend (hf-xsent export --onnx int8).
 All contenders encode the same chunks of Tatoeba's sentences in alternating steps, each in a separate process. Speeds
 are sentences per CPU second, times the number of threads.
 """

@@ -1,8 +1,8 @@
 """Train any method of hf-xsent from a recipe and/or flags.
 
-One process:  python trainer_scripts/run_pretrain.py recipe.yaml --output_dir runs/mine
-Eight GPUs:   torchrun --nproc_per_node 8 trainer_scripts/run_pretrain.py recipe.yaml --output_dir runs/mine
-CPU alone:    python trainer_scripts/run_pretrain.py recipe.yaml --output_dir runs/mine --use_cpu
+One process:  python trainer_scripts/run_pretrain.py recipe.yaml --output runs/mine
+Eight GPUs:   torchrun --nproc_per_node 8 trainer_scripts/run_pretrain.py recipe.yaml --output runs/mine
+CPU alone:    python trainer_scripts/run_pretrain.py recipe.yaml --output runs/mine --use_cpu
 
 ``hf-xsent pretrain --help`` explains the flags; every field of transformers' TrainingArguments is one, too.
 """

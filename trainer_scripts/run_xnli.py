@@ -1,8 +1,8 @@
 """Fine-tune an encoder and measure XNLI, from a recipe and/or flags.
 
-One process:  python trainer_scripts/run_xnli.py recipe.yaml --model runs/mine --output_dir runs/mine-xnli
-Eight GPUs:   torchrun --nproc_per_node 8 trainer_scripts/run_xnli.py recipe.yaml --model runs/mine --output_dir …
-CPU alone:    python trainer_scripts/run_xnli.py recipe.yaml --model runs/mine --output_dir runs/mine-xnli --use_cpu
+One process:  python trainer_scripts/run_xnli.py recipe.yaml --model runs/mine --output runs/mine-xnli
+Eight GPUs:   torchrun --nproc_per_node 8 trainer_scripts/run_xnli.py recipe.yaml --model runs/mine --output …
+CPU alone:    python trainer_scripts/run_xnli.py recipe.yaml --model runs/mine --output runs/mine-xnli --use_cpu
 
 ``hf-xsent finetune --help`` explains the flags; every field of transformers' TrainingArguments is one, too.
 """

@@ -1,8 +1,11 @@
 # The public names, each once: for type checkers, and for __init__.py, which loads each from its module here.
 from hf_xsent.api.aligning import align_files as align_files
 from hf_xsent.api.aligning import align_words as align_words
+from hf_xsent.api.analysing import analyse as analyse
+from hf_xsent.api.analysing import cost as cost
 from hf_xsent.api.evaluating import evaluate as evaluate
 from hf_xsent.api.mining import mine_files as mine_files
+from hf_xsent.api.mining import mine_negatives as mine_negatives
 from hf_xsent.api.mining import score as score
 from hf_xsent.api.training import finetune as finetune
 from hf_xsent.api.training import pretrain as pretrain

@@ -1,19 +1,96 @@
-"""Configure the log lines that commands write to standard error."""
+"""Write log lines and progress to standard error, so that no line begins in the middle of a progress bar."""
 
 from __future__ import annotations
 
+import io
 import logging
+import sys
+import threading
+import weakref
+from typing import Any, TextIO
+
+from tqdm import tqdm
+
+logger = logging.getLogger(__name__)
+
+SECONDS_BETWEEN_LINES = 30.0
 
 
 def quiet_logs(verbose: bool = False) -> None:
     """Show log lines of this package; show those of other libraries only if ``verbose``."""
     import transformers
 
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    form = logging.Formatter("%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    lines = AboveBars()
+    lines.setFormatter(form)
+    logging.basicConfig(level=logging.WARNING, handlers=[lines])  # no effect if the program has its own handlers
     logging.getLogger("hf_xsent").setLevel(logging.INFO)
     logging.getLogger("huggingface_hub").setLevel(logging.INFO if verbose else logging.ERROR)
+    transformers.logging.disable_default_handler()  # it would write into the bars
+    transformers.logging.enable_propagation()
     if verbose:
         transformers.logging.set_verbosity_info()
     else:
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
+
+
+class AboveBars(logging.Handler):
+    """Write log lines to standard error, above the progress bars that are on it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Clear the bars, write the line, and draw the bars again."""
+        try:
+            tqdm.write(self.format(record), file=sys.stderr)
+        except Exception:
+            self.handleError(record)
+
+
+class Progress(tqdm):
+    """A progress bar if standard error is a terminal; elsewhere a log line every 30 seconds.
+
+    The line is also written while a single item takes longer. ``disable=True`` shows neither.
+    """
+
+    def __init__(self, *args: Any, disable: bool | None = None, file: TextIO | None = None, **options: Any) -> None:
+        stream = sys.stderr if file is None else file
+        self._closed = threading.Event()
+        self._in_lines = not disable and not stream.isatty()
+        if self._in_lines:
+            disable, stream = not logger.isEnabledFor(logging.INFO), io.StringIO()
+        options |= {"disable": bool(disable), "file": stream}
+        super().__init__(*args, **options)
+        if self._in_lines and not disable:
+            threading.Thread(target=_log_lines, args=(weakref.ref(self), self._closed), daemon=True).start()
+
+    def display(self, msg: str | None = None, pos: int | None = None) -> None:
+        """Draw the bar, on a terminal."""
+        if not self._in_lines:
+            super().display(msg, pos)
+
+    def close(self) -> None:
+        """End the bar or the lines."""
+        self._closed.set()
+        super().close()
+
+    def line(self) -> str:
+        """Return what is done, of how much, and the time that it took and still takes."""
+        shown = self.format_dict
+        done, total, elapsed, rate = (shown[key] for key in ("n", "total", "elapsed", "rate"))
+        number = tqdm.format_sizeof if shown["unit_scale"] else "{:,}".format
+        parts = [f"{number(done)} of {number(total)}" if total else number(done)]
+        parts = [f"{parts[0]} {shown['unit'].strip()}", f"{tqdm.format_interval(elapsed)} elapsed"]
+        rate = rate or (done - self.initial) / max(elapsed, 1e-9)
+        if total and rate > 0:
+            parts.append(f"about {tqdm.format_interval((total - done) / rate)} left")
+        return f"{shown['prefix']}: {', '.join(parts)}"
+
+
+def _log_lines(bar: weakref.ref[Progress], closed: threading.Event) -> None:
+    """Log the state of a bar every 30 seconds until it is closed or deleted."""
+    while not closed.wait(SECONDS_BETWEEN_LINES):
+        progress = bar()
+        if progress is None:
+            return
+        logger.info("%s", progress.line())
+        del progress

@@ -28,8 +28,8 @@ def attack(seed: int, count: int) -> dict[str, int]:
         built = run(lambda: world.build(), root / "building")
         assert built.code == 0, built.said
         works = _works(world)
-        made_by = [("pretrain", world / "pretrain.yaml"), ("export", "out", "export"), *works.values()]
-        made_by.append((*world.finetune(), "--output_dir=tuned"))
+        made_by = [("pretrain", world / "pretrain.yaml"), ("export", "out", "-o", "export"), *works.values()]
+        made_by.append((*world.finetune(), "--output=tuned"))
         for arguments in made_by:
             made = run(command(*arguments), whole)
             assert made.code == 0, made.said
@@ -110,14 +110,25 @@ def _command(rng: random.Random, world: World, done: str) -> list[str]:
     if done.startswith("tuned/"):
         return [*world.finetune(), "--output_dir=tuned", "--resume"]
     if done.startswith("export/"):
-        card = ["card", "export", "--run", world / "trained", "--license", "mit", "--base_model", "a/b"]
+        card = [
+            "publish",
+            "export",
+            "org/mine",
+            "--dry_run",
+            "--run",
+            world / "trained",
+            "--license",
+            "mit",
+            "--base_model",
+            "a/b",
+        ]
         score = ["score", world / "de.tsv", "--model", "export", "-o", "scored.tsv"]
         return rng.choice([["evaluate", "export", "--tatoeba", world / "tatoeba"], card, score])
     if done.startswith(("cache/", "out/checkpoint")):
         return resume
     further = ["pretrain", world / "pretrain.yaml", "--model", "out", "--output_dir", "further"]
     evaluate = ["evaluate", "out", "--tatoeba", world / "tatoeba"]
-    return rng.choice([resume, resume, further, evaluate, ["export", "out", "new"]])
+    return rng.choice([resume, resume, further, evaluate, ["export", "out", "-o", "new"]])
 
 
 def _problem(ended: Ended) -> str:

@@ -61,7 +61,7 @@ class World:
         self._write_yaml("short.yaml", self.recipe(**changes))
         for command in (
             ["pretrain", self / "short.yaml"],
-            ["export", self / "trained", self / "export"],
+            ["export", self / "trained", "-o", self / "export"],
             ["evaluate", self / "export", "--tatoeba", self / "tatoeba", "--output", self / "results.json"],
         ):
             if main(command) != 0:

@@ -106,9 +106,9 @@ def test_truncated_embeddings_are_evaluated_and_exported(tiny_encoders: Path, ta
     assert [run["settings"]["dim"] for run in (whole, cut)] == [32, 2]
     assert cut["languages"] != whole["languages"]
     assert whole["languages"] == runs(tiny_encoders)[0]["languages"]
-    assert main(["export", str(tiny_encoders), str(tmp_path / "cut"), "--dim", "2"]) == 0
+    assert main(["export", str(tiny_encoders), "--output", str(tmp_path / "cut"), "--dim", "2"]) == 0
     assert runs(tmp_path / "cut")[0]["languages"] == cut["languages"]
-    assert main(["export", str(tiny_encoders), str(tmp_path / "wide"), "--dim", "33"]) == 2
+    assert main(["export", str(tiny_encoders), "--output", str(tmp_path / "wide"), "--dim", "33"]) == 2
     assert not (tmp_path / "wide").exists()
 
 
@@ -119,9 +119,9 @@ def test_evaluate_lists_the_groups(tatoeba: Path, capsys: pytest.CaptureFixture[
 
 def test_export_then_evaluate_what_was_exported(tiny_encoders: Path, tatoeba: Path, tmp_path: Path):
     exported = tmp_path / "exported"
-    assert main(["export", str(tiny_encoders), str(exported)]) == 0
-    assert main(["export", str(tiny_encoders), str(exported)]) == 2  # an export is not overwritten by default
-    assert main(["export", str(tiny_encoders), str(exported), "--overwrite"]) == 0
+    assert main(["export", str(tiny_encoders), "-o", str(exported)]) == 0
+    assert main(["export", str(tiny_encoders), "-o", str(exported)]) == 2  # an export is not overwritten by default
+    assert main(["export", str(tiny_encoders), "-o", str(exported), "--overwrite"]) == 0
     files = [tmp_path / "a.json", tmp_path / "b.json"]
     for model, file in zip((tiny_encoders, exported), files, strict=True):
         main(["evaluate", str(model), "--tatoeba", str(tatoeba), "--device", "cpu", "--output", str(file)])

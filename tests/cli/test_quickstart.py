@@ -81,7 +81,7 @@ def test_the_quickstart_with_your_own_pairs_exports_a_model(
     data.write_text("".join(rows), encoding="utf-8")
     output = tmp_path / "quickstart"
     arguments = ["quickstart", "--model", str(tiny_encoders), "--data", str(data), "--output", str(output)]
-    assert main([*arguments, "--steps", "3", "--held_out", "5"]) == 0
+    assert main([*arguments, "--max_steps", "3", "--dev_pairs", "5"]) == 0
     results = json.loads((output / "results.json").read_text("utf-8"))
     assert results["held_out"] == {"und": 5}
     assert (output / "model" / "modules.json").is_file() and (output / "report.html").is_file()

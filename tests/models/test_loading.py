@@ -28,7 +28,7 @@ def diverged(request: pytest.FixtureRequest, encoder_folders: dict[str, Path], t
     [
         ["score", "pairs.tsv", "--model", "MODEL", "-o", "out"],
         ["align-words", "pairs.tsv", "--model", "MODEL", "-o", "out"],
-        ["export", "MODEL", "out"],
+        ["export", "MODEL", "-o", "out"],
         ["mine", "pairs.tsv", "pairs.tsv", "--model", "MODEL", "-o", "out"],
         ["pretrain", "--model", "MODEL", "--data", "de=pairs.tsv", "--output_dir", "out", "--max_steps", "1"],
     ],

@@ -133,9 +133,9 @@ def test_an_incomplete_card_is_refused(exported: Path, field: str) -> None:
     card = ModelCard((exported / "README.md").read_text("utf-8"))
     card.data.pop(field)
     (exported / "README.md").write_text(str(card), "utf-8")
-    assert f"README.md states no {field}: write it with hf-xsent card" in _refused(exported)
+    assert f"README.md states no {field}: write it with hf-xsent publish" in _refused(exported)
     (exported / "README.md").unlink()
-    assert "README.md is missing: write it with hf-xsent card" in _refused(exported)
+    assert "README.md is missing: write it with hf-xsent publish" in _refused(exported)
     (exported / "README.md").write_text("---\nlicense: [\n---\n", "utf-8")
     assert "has unreadable metadata" in _refused(exported)
 

@@ -66,8 +66,19 @@ def run_folder(tmp_path: Path) -> Path:
 
 
 def test_a_card_states_the_facts_of_the_run_and_the_evaluation(exported: Path, run_folder: Path, results: Path) -> None:
-    command = ["card", str(exported), "--run", str(run_folder), "--results", str(results), "--license", "cc-by-4.0"]
-    assert main([*command, "--repository", "org/mine", "--datasets", "Helsinki-NLP/opus-100"]) == 0
+    command = [
+        "publish",
+        str(exported),
+        "org/mine",
+        "--dry_run",
+        "--run",
+        str(run_folder),
+        "--results",
+        str(results),
+        "--license",
+        "cc-by-4.0",
+    ]
+    assert main([*command, "--datasets", "Helsinki-NLP/opus-100"]) == 0
     text = (exported / "README.md").read_text("utf-8")
     check_card(exported / "README.md")
     stated = ModelCard(text).data.to_dict()
@@ -152,9 +163,9 @@ def test_an_incomplete_card_is_not_written(
     exported: Path, run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = (exported / "README.md").read_text("utf-8")
-    assert main(["card", str(exported), "--run", str(run_folder)]) == 2
+    assert main(["publish", str(exported), "org/mine", "--run", str(run_folder)]) == 2
     assert capsys.readouterr().err == "hf-xsent: the model card lacks the field license: give it as --license\n"
-    assert main(["card", str(run_folder), "--run", str(run_folder)]) == 2
+    assert main(["publish", str(run_folder), "org/mine", "--run", str(run_folder)]) == 2
     assert "is not an export: write one with hf-xsent export" in capsys.readouterr().err
     assert (exported / "README.md").read_text("utf-8") == before
 

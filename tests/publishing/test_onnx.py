@@ -60,8 +60,9 @@ def test_int8_is_saved_only_if_it_is_accurate_enough(
     for side, language in enumerate(("deu", "eng")):
         text = "".join(f"{pair[side]}\n" for pair in pairs)
         (tmp_path / "tatoeba" / f"tatoeba.deu-eng.{language}").write_text(text, "utf-8")
-    command = ["onnx", str(folder), "--int8", "--tatoeba", str(tmp_path / "tatoeba"), "--largest_drop", "100"]
-    assert main(command) == 0
+    folder = tmp_path / "quantized"
+    command = ["export", str(tmp_path / "out"), "--output", str(folder), "--onnx", "int8", "--largest_drop", "100"]
+    assert main([*command, "--tatoeba", str(tmp_path / "tatoeba")]) == 0
     assert "int8 is saved: accuracy" in capsys.readouterr().out
     plain, quantized = folder / onnx.PLAIN, folder / onnx.QUANTIZED
     assert quantized.stat().st_size < 0.8 * plain.stat().st_size
@@ -75,8 +76,8 @@ def test_int8_is_saved_only_if_it_is_accurate_enough(
 
 
 def test_int8_without_a_test_set_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["onnx", str(tmp_path), "--int8"]) == 2
-    assert "--int8 needs a test set to measure its accuracy: give --tatoeba" in capsys.readouterr().err
+    assert main(["export", str(tmp_path), "--output", str(tmp_path / "out"), "--onnx", "int8"]) == 2
+    assert "--onnx int8 needs a test set to measure its accuracy: give --tatoeba" in capsys.readouterr().err
 
 
 @needs_onnx

@@ -152,16 +152,16 @@ def test_the_command_reports_size_and_accuracy(
     for side, language in enumerate(("deu", "eng")):
         text = "".join(f"{pair[side]}\n" for pair in pairs)
         (tmp_path / "tatoeba" / f"tatoeba.deu-eng.{language}").write_text(text, "utf-8")
-    command = ["trim-vocab", str(encoder_folders["bert"]), str(tmp_path / "out"), "--pieces", "150"]
-    command += ["--corpus", f"{tmp_path}/{{language}}.tsv", "--cache_dir", str(tmp_path / "cache")]
-    output = ["--tatoeba", str(tmp_path / "tatoeba"), "--output", str(tmp_path / "report.json")]
+    command = ["trim-vocab", str(encoder_folders["bert"]), "-o", str(tmp_path / "out"), "--pieces", "150"]
+    command += ["--data", f"{tmp_path}/{{language}}.tsv", "--cache_dir", str(tmp_path / "cache")]
+    output = ["--tatoeba", str(tmp_path / "tatoeba"), "--report", str(tmp_path / "report.json")]
     assert main([*command, "--languages", "de", *output]) == 0
     printed = capsys.readouterr().out
     assert "Tatoeba deu" in printed and "pieces per word" in printed and "Tatoeba, mean" in printed
     report = json.loads((tmp_path / "report.json").read_text("utf-8"))
     assert report["pieces_after"] <= 150 and report["languages"] == ["de"] and len(report["tatoeba"]) == 2
-    assert main([*command, "--languages", "de,sw"]) == 2
-    assert "neither --corpus nor --text has 'sw': their languages are de, fr" in capsys.readouterr().err
+    assert main([*command, "--languages", "de", "sw"]) == 2
+    assert "neither --data nor --text has 'sw': their languages are de, fr" in capsys.readouterr().err
 
 
 def test_pieces_are_chosen_by_plain_text_too(
@@ -171,18 +171,18 @@ def test_pieces_are_chosen_by_plain_text_too(
     for side, name in enumerate(("source", "target")):
         (tmp_path / f"{name}.txt").write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
     model = str(encoder_folders["bert"])
-    assert main(["trim-vocab", model, str(tmp_path / "nothing")]) == 2
-    assert "give --corpus de=pairs.tsv or --text" in capsys.readouterr().err
+    assert main(["trim-vocab", model, "--output", str(tmp_path / "nothing")]) == 2
+    assert "give --data de=pairs.tsv or --text" in capsys.readouterr().err
     plain = ["--text", f"de={tmp_path}/source.txt", f"en={tmp_path}/target.txt"]
     for side, language in (("source", "deu"), ("target", "eng")):
         (tmp_path / f"tatoeba.deu-eng.{language}").write_text((tmp_path / f"{side}.txt").read_text("utf-8"), "utf-8")
-    assert main(["trim-vocab", model, str(tmp_path / "plain"), *plain, "--tatoeba", str(tmp_path)]) == 0
+    assert main(["trim-vocab", model, "--output", str(tmp_path / "plain"), *plain, "--tatoeba", str(tmp_path)]) == 0
     assert "Tatoeba deu" in capsys.readouterr().out
     english = ["--text", f"en={tmp_path}/target.txt", "--tatoeba", str(tmp_path)]
-    assert main(["trim-vocab", model, str(tmp_path / "english"), *english]) == 2
+    assert main(["trim-vocab", model, "--output", str(tmp_path / "english"), *english]) == 2
     assert "--tatoeba cannot measure en alone" in capsys.readouterr().err
-    bitext = ["--corpus", f"de={tmp_path}/pairs.tsv", "--cache_dir", str(tmp_path / "cache")]
-    assert main(["trim-vocab", model, str(tmp_path / "pairs"), *bitext]) == 0
+    bitext = ["--data", f"de={tmp_path}/pairs.tsv", "--cache_dir", str(tmp_path / "cache")]
+    assert main(["trim-vocab", model, "--output", str(tmp_path / "pairs"), *bitext]) == 0
     vocabularies = [set(AutoTokenizer.from_pretrained(tmp_path / one).get_vocab()) for one in ("plain", "pairs")]
     assert vocabularies[0] >= vocabularies[1]  # bitext is cleaned
     whole, trimmed = (AutoTokenizer.from_pretrained(folder) for folder in (model, tmp_path / "plain"))

@@ -35,6 +35,7 @@ class _Settings:
     data: list[str] = setting([], "Read these.", named=True)
     teacher: str | None = setting(None, "Learn from this model.", saved=False)
     clean: bool = setting(True, "Clean.")
+    columns: list[str] | None = setting(None, "Columns; without it, all.", metavar="COLUMN")
     size: int | None = derived()
     ids: tuple[int, ...] | None = derived(saved=False)
 
@@ -66,12 +67,14 @@ def test_a_mutable_default_is_not_shared() -> None:
     ("name", "text", "metavar"),
     [
         ("temperature", "Divide cosines by this. (above 0; default: 0.05)", "X"),
-        ("share", "Mask this share. (at least 0 and below 1)", "X"),
+        ("share", "Mask this share. (at least 0 and below 1; default: none)", "X"),
         ("steps", "Take this many steps. (at least 1 and at most 9; default: 3)", "N"),
-        ("dims", "Rank these widths. (at least 1)", "VALUE …"),
+        ("dims", "Rank these widths. (at least 1; default: none)", "N …"),
         ("pooling", "Pool by this. (default: cls)", "{cls,mean}"),
-        ("teacher", "Learn from this model.", "TEXT"),
+        ("teacher", "Learn from this model. (default: none)", "TEXT"),
         ("clean", "Clean. (default: true)", "true|false"),
+        ("data", "Read these. (default: none)", "NAME=VALUE …"),
+        ("columns", "Columns; without it, all.", "COLUMN …"),
     ],
 )
 def test_help_states_range_and_default(name: str, text: str, metavar: str) -> None:

@@ -71,7 +71,7 @@ def test_the_card_of_an_export_needs_no_run(
     export_sentence_transformer(tmp_path / "run", tmp_path / "of_folder")
     export_sentence_transformer(trainer.model, tmp_path / "of_model", trainer.processing_class)
     for folder in (tmp_path / "of_folder", tmp_path / "of_model"):
-        command = ["card", str(folder), "--license", "mit", "--base_model", "org/base", "--name", "mine"]
+        command = ["publish", str(folder), "org/mine", "--dry_run", "--license", "mit", "--base_model", "org/base"]
         assert main(command) == 0
         card = ModelCard((folder / "README.md").read_text("utf-8"))
         assert card.data.license == "mit" and card.data.language == ["de", "en"] and "| de | 16 |" in card.text
@@ -90,7 +90,7 @@ def test_a_card_without_a_known_run_asks_for_it(
     folder = encoder_folders["bert"]
     model = DapForSentenceEmbedding.from_backbone(str(folder))
     export_sentence_transformer(model, tmp_path / "out", AutoTokenizer.from_pretrained(folder), verify=False)
-    assert main(["card", str(tmp_path / "out"), "--license", "mit"]) == 2
+    assert main(["publish", str(tmp_path / "out"), "org/mine", "--license", "mit", "--dry_run"]) == 2
     assert "--run" in capsys.readouterr().err
 
 

@@ -158,7 +158,7 @@ def test_languages_get_their_embeddings(run: Run) -> None:
     [
         ({"model": None}, RecipeError, "no starting encoder: give --model"),
         ({"data": None}, RecipeError, "no bitext to train on: give --data"),
-        ({"output_dir": None}, RecipeError, "no output folder: give --output_dir"),
+        ({"output_dir": None}, RecipeError, "no output folder: give --output"),
         ({"data": ["de={folder}/nowhere.tsv"]}, DataError, "nowhere.tsv"),
         ({"dev": ["de={folder}/nowhere.tsv"]}, DataError, "nowhere.tsv"),
         ({"columns": ["0"]}, RecipeError, "columns takes two names or numbers"),

@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 from hf_xsent.errors import RecipeError
+from hf_xsent.finetuning.arguments import CommonArguments as FineTuneCommonArguments
+from hf_xsent.finetuning.trainer import FineTuningArguments
 from hf_xsent.models import METHODS
 from hf_xsent.objectives.registry import OBJECTIVES, declared_settings, objective_class
 from hf_xsent.settings.declaring import declared, default_of, range_of
@@ -19,7 +21,7 @@ from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.reading import Recipe, read_recipe, recipe_keys
 from hf_xsent.training.recipe import (
     HIDDEN_TRAINING_SETTINGS,
-    SHOWN_TRAINING_ARGUMENTS,
+    CommonArguments,
     DataSettings,
     RunSettings,
     StartSettings,
@@ -424,7 +426,7 @@ def test_help_is_grouped_by_objective_with_ranges_and_defaults(shown: str) -> No
 
 
 def test_every_flag_of_help_is_one_that_recipes_and_flags_take(shown: str) -> None:
-    flags = set(re.findall(r"^  --([\w.]+)", shown, re.MULTILINE))
+    flags = set(re.findall(r"^  --([\w.]+)", shown, re.MULTILINE)) - {"output"}
     for flag in flags:
         if flag.startswith("objectives."):
             _, name, key = flag.split(".")
@@ -435,7 +437,7 @@ def test_every_flag_of_help_is_one_that_recipes_and_flags_take(shown: str) -> No
         f"objectives.{name}.{key}" for name in OBJECTIVES for key in declared(objective_class(name).Settings)
     } <= flags
     assert {key for config, _, _ in METHODS.values() for key in config.setting_names()} <= flags
-    assert {*SHOWN_TRAINING_ARGUMENTS} <= flags
+    assert {*declared(CommonArguments)} - {"output_dir"} <= flags and "--output FOLDER, --output_dir FOLDER" in shown
     assert {one.name for one in fields(TrainingSettings)} - {*HIDDEN_TRAINING_SETTINGS} <= flags
 
 
@@ -451,7 +453,7 @@ def test_help_reads_the_settings_that_the_objective_has(name: str) -> None:
 
 def test_every_method_is_named_in_the_help() -> None:
     (method,) = (field for field in fields(StartSettings) if field.name == "method")
-    assert all(name in method.metadata["help"] for name in METHODS)
+    assert method.metadata["choices"] == (*METHODS,)
 
 
 def test_no_flag_means_two_things() -> None:
@@ -464,4 +466,13 @@ def test_no_flag_means_two_things() -> None:
 
 def test_every_field_of_training_arguments_is_a_key() -> None:
     assert {one.name for one in fields(AlignmentTrainingArguments) if one.init} <= {*recipe_keys()}
-    assert {*SHOWN_TRAINING_ARGUMENTS} <= {one.name for one in fields(AlignmentTrainingArguments)}
+
+
+@pytest.mark.parametrize(
+    ("shown_here", "real"),
+    [(CommonArguments, AlignmentTrainingArguments), (FineTuneCommonArguments, FineTuningArguments)],
+)
+def test_help_states_the_defaults_of_training_arguments(shown_here: type, real: type) -> None:
+    known = {one.name: one for one in fields(real)}
+    for name, one in declared(shown_here).items():
+        assert default_of(one) == default_of(known[name]), name

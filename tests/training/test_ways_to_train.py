@@ -117,7 +117,7 @@ def test_a_student_of_fewer_layers_learns_from_its_teacher_with_a_trimmed_vocabu
     run: Run, encoder_folders: dict[str, Path], pairs: Pairs
 ) -> None:
     teacher, trimmed = run.settings["model"], run.folder / "trimmed"
-    assert main(["trim-vocab", teacher, str(trimmed), "--corpus", *run.settings["data"]]) == 0
+    assert main(["trim-vocab", teacher, "-o", str(trimmed), "--data", *run.settings["data"]]) == 0
     objectives = {"distillation": {"teacher": teacher, "weight": 10}, "translation_ranking": 1}
     settings = {"model": str(trimmed), "encoder_layers": 2, "share_of_start": 0.1, "pooling": "mean"}
     run.start(objectives=objectives, **settings, **dict.fromkeys(STEPS, 30))

@@ -12,7 +12,6 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import torch
-from tqdm import tqdm
 
 from hf_xsent.alignment.aligners import AlignerSettings, WordAligner
 from hf_xsent.data.readers.compression import is_jsonl, strip_compression
@@ -22,6 +21,7 @@ from hf_xsent.data.words.links import LinkLine, check_links, format_links
 from hf_xsent.data.words.splitting import split_words
 from hf_xsent.errors import DataError, OutputError
 from hf_xsent.files import check_writable, create_folder, digest, file_stamp, write_text
+from hf_xsent.logs import Progress
 from hf_xsent.models.fingerprint import fingerprint_model
 
 Pairs = list[tuple[str, str]]
@@ -46,7 +46,7 @@ def align_file(
     the number of pairs with links.
     """
     _check_files(source, output)
-    for _ in tqdm(read_pairs(source), desc="checking", unit=" pairs", delay=2, disable=None):
+    for _ in Progress(read_pairs(source), desc="checking", unit=" pairs", delay=2):
         pass  # a bad line raises before hours of work
     aligner = settings.build(device)
     folder = create_folder(Path(work or f"{output}.work") / _fingerprint(source, settings))
@@ -96,7 +96,7 @@ def _fingerprint(source: BitextSource, settings: AlignerSettings) -> str:
 
 
 def _parts(source: BitextSource, all_in_one: bool) -> Iterator[Pairs]:
-    pairs = iter(tqdm(read_pairs(source), desc="aligning", unit=" pairs", disable=None))
+    pairs = iter(Progress(read_pairs(source), desc="aligning", unit=" pairs"))
     while part := list(pairs if all_in_one else islice(pairs, PAIRS_PER_PART)):
         yield part
 

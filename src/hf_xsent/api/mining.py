@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,11 @@ from hf_xsent.data.cleaning.filtering import FilterRules, PairFilter, check_lang
 from hf_xsent.data.cleaning.rules import CleaningReport
 from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.formats import check_source, read_pairs
-from hf_xsent.data.readers.sources import source_files
+from hf_xsent.data.readers.sources import resolve_sources, source_files
 from hf_xsent.data.sentences import load_sentences
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.files import check_writable
-from hf_xsent.mining import pipeline, scoring
+from hf_xsent.mining import negatives, pipeline, scoring
 from hf_xsent.mining.margin import MinedPairs
 from hf_xsent.mining.ray_engine import RayEngine
 from hf_xsent.mining.vectors import VectorStore
@@ -62,6 +62,43 @@ def mine_files(
     encoder, identity = open_encoder(model, options)
     chosen = pipeline.MiningSettings(**{**settings, "device": here})
     return pipeline.mine_files(source, target, output, encoder, identity, work_folder(work, output), chosen, runner)
+
+
+def mine_negatives(
+    data: Any,
+    output: str | Path,
+    model: Any,
+    *,
+    target_language: str = "en",
+    columns: Columns | Mapping[str, Columns] | None = None,
+    work: str | Path | None = None,
+    pooling: str | None = None,
+    max_length: int | None = None,
+    device: str | None = None,
+    **settings: Any,
+) -> dict[str, negatives.NegativeCounts]:
+    """Mine hard negatives of pairs, write LANGUAGE.jsonl files into a folder; return the counts of each language.
+
+    ``data`` maps languages to files, like that of ``pretrain``. ``settings`` are those of ``NegativeSettings``:
+    negatives, neighbours, max_share, margin, all_targets, … ``work`` (default: OUTPUT.work) caches embeddings and
+    neighbours, so that the same call resumes. Of several processes, only rank 0 writes and returns the counts.
+
+    ```python
+    from hf_xsent import mine_negatives
+
+    counts = mine_negatives({"de": "pairs.tsv"}, "negatives", "runs/mine", negatives=2)
+    print(counts["de"])
+    ```
+    """
+    chosen = negatives.NegativeSettings(**settings)
+    sources = resolve_sources(data, target_language=target_language, columns=columns)
+    for source in (one for some in sources.values() for one in some):
+        check_source(source)
+    device = this_device(device)
+    encoder, identity = open_encoder(model, {"pooling": pooling, "max_length": max_length, "device": device})
+    folder = work_folder(work, output)
+    chosen = replace(chosen, device=device)
+    return negatives.mine_negatives(sources, output, encoder, identity, folder, chosen, this_process())
 
 
 @dataclass(frozen=True)

@@ -72,4 +72,4 @@ def this_device(device: str | None) -> str:
 
 def work_folder(work: str | Path | None, output: str | Path) -> Path:
     """Return the folder of intermediate results."""
-    return Path(work or f"{output}.work")
+    return Path(work or f"{str(output).rstrip('/')}.work")

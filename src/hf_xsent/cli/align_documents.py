@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 
-from hf_xsent.cli.flags import add_shared
+from hf_xsent.cli.flags import add_output, add_shared, resumable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,38 +19,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("source", help="A document, or a folder or glob of documents; plain or .gz, .bz2, .xz, .zst.")
     add("target", help="Its translation, or a folder or glob of files with the same names.")
-    add("--model", required=True, help="Encode with this model: a folder or a Hub id.")
-    add("--output", "-o", required=True, metavar="FILE", help="Write the pairs to this TSV or JSONL file.")
+    add_shared(parser, "--model")
+    add_output(parser, "FILE", "Write the pairs to this TSV or JSONL file.")
     split = "Documents have one sentence per line (lines), or running text to be split into sentences (text)."
     add("--split", choices=("lines", "text"), default="lines", help=split)
     languages = "Language codes of both sides, for splitting and for a check. (default: identified)"
     add("--languages", nargs=2, metavar=("SOURCE", "TARGET"), help=languages)
-    score = "Minimum score of a pair: random sentences score 0, equal embeddings 1. (default: none)"
+    score = "Minimum score of a pair: random sentences score 0, equal embeddings 1."
     add("--threshold", type=float, help=score)
     bad = "At a document that cannot be read or aligned, stop (raise), or skip, count and report it (skip)."
     add("--on_error", choices=("raise", "skip"), default="raise", help=bad)
-    add("--work", metavar="FOLDER", help="Cache embeddings and alignments here. (default: OUTPUT.work)")
     add("--max_length", type=int, help="Truncate sentences to N tokens. (default: 256, or the model's if longer)")
-    add_shared(parser, "--pooling", "--device")
+    add_shared(parser, "--work", "--pooling", "--device")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Align, and print the number of pairs."""
     from hf_xsent.api.aligning import align_files
-    from hf_xsent.logs import quiet_logs
-    from hf_xsent.stopping import raising_on_sigterm
 
-    quiet_logs()
-    names = ("split", "threshold", "on_error", "pooling", "max_length", "device")
-    work = arguments.work or f"{arguments.output}.work"
-    with raising_on_sigterm(f"finished documents are in {work}, from which the same command continues"):
+    names = ("split", "threshold", "on_error", "pooling", "max_length", "device", "work")
+    with resumable(arguments):
         count = align_files(
             arguments.source,
             arguments.target,
             arguments.output,
             arguments.model,
             languages=tuple(arguments.languages) if arguments.languages else None,
-            work=work,
             **{name: getattr(arguments, name) for name in names},
         )
     if count is not None:

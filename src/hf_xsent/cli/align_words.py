@@ -9,42 +9,43 @@ from __future__ import annotations
 
 import argparse
 
-from hf_xsent.cli.flags import add_shared
+from hf_xsent.cli.flags import add_output, add_shared, resumable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags without loading torch."""
     add = parser.add_argument
     add_shared(parser, "pairs")
-    add("--output", "-o", required=True, metavar="FILE", help="Write pairs with links (.jsonl) or Pharaoh lines here.")
+    add_output(parser, "FILE", "Write pairs with links (.jsonl) or Pharaoh lines here.")
     aligners = ("embedding", "statistical", "span")
     add("--aligner", default="embedding", choices=aligners, help="Align by hidden states, by eflomal or by WSPAlign.")
     add("--model", help="Encoder of the embedding or span aligner: a folder or a Hub id.")
     add("--layer", type=int, help="Compare the hidden states of this layer. (default: 0.6 of the encoder's layers)")
     add("--method", default="itermax", choices=("argmax", "itermax"), help="Link in one round (argmax) or in two.")
     add("--threshold", type=float, default=0.9, help="Minimum score of a link of the span aligner.")
-    add("--links", metavar="FILE", help="Convert these links (Pharaoh lines or JSONL) instead of aligning.")
+    add(
+        "--links",
+        metavar="FILE",
+        help="Convert these links (Pharaoh lines or JSONL) instead of aligning.",
+    )
     words = "Count the words of --links by script, as align-words does, or between spaces."
     add("--link_words", default="script", choices=("script", "spaces"), help=words)
-    add("--work", metavar="FOLDER", help="Store finished shards here and resume from them. (default: OUTPUT.work)")
     add("--processes", type=int, default=1, help="Align in N processes.")
-    add_shared(parser, "--language", "--columns", "--device")
+    add_shared(parser, "--work", "--language", "--columns", "--device")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Align or convert; print the number of pairs with links."""
     from hf_xsent.api.aligning import align_words
     from hf_xsent.data.readers.columns import parse_columns
-    from hf_xsent.stopping import raising_on_sigterm
 
     names = ("model", "aligner", "layer", "method", "threshold", "links", "link_words", "language", "processes")
-    work = arguments.work or f"{arguments.output}.work"
-    with raising_on_sigterm(f"finished shards are in {work}, from which the same command continues"):
+    with resumable(arguments):
         linked = align_words(
             arguments.pairs,
             arguments.output,
             columns=parse_columns(arguments.columns),
-            work=work,
+            work=arguments.work,
             device=arguments.device,
             **{name: getattr(arguments, name) for name in names},
         )

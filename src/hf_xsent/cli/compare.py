@@ -12,13 +12,22 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from hf_xsent.cli.flags import add_output
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags without loading torch."""
     add = parser.add_argument
     add("study", help="Read the study from this YAML file.")
-    add("--output", metavar="FOLDER", help="Write runs and report here. (default: runs/ and the study's name)")
-    add("--set", nargs="+", default=[], metavar="KEY=VALUE", help="Override the study: model=… budget.steps=50")
+    folder = "Write runs and report into this folder. (default: runs/ and the study's name)"
+    add_output(parser, "FOLDER", folder, required=False)
+    add(
+        "--set",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="Override the study: model=… budget.steps=50",
+    )
     dry_run = "Validate and list the runs; only a budget in minutes trains a few steps."
     add("--dry_run", action="store_true", help=dry_run)
 
@@ -29,9 +38,7 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.comparison.report import render_markdown
     from hf_xsent.errors import TrainingError
     from hf_xsent.evaluation.report import render_table
-    from hf_xsent.logs import quiet_logs
 
-    quiet_logs()
     output = Path(arguments.output or f"runs/{Path(arguments.study).stem}")
     if arguments.dry_run:
         runs = list_runs(arguments.study, output, arguments.set)

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_xsent.cli.flags import add_shared
+from hf_xsent.cli.flags import add_output, add_shared
 from hf_xsent.errors import RecipeError, nearest
 
 if TYPE_CHECKING:
@@ -31,19 +31,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     models = "Evaluate this model: a folder or a Hub id. With several, compare the others with the first."
     add("model", nargs="+", help=models)
     add("--tasks", nargs="+", metavar="TASK", help="Tasks: tatoeba, bucc, sts17, sts22. (default: those of --data)")
-    data = "Folder or Hub id of a task, or one folder with a folder per task."
+    data = "Folder or Hub id of a task, or one folder with a folder per task. (default: --tatoeba)"
     add("--data", nargs="+", default=[], metavar="[TASK=]SOURCE", help=data)
-    add("--tatoeba", metavar="FOLDER", help="Short for --data tatoeba=FOLDER: tatoeba.xxx-eng.* files, or a Hub id.")
+    add_shared(parser, "--tatoeba")
     languages = "Evaluate these only: de fr, or with several tasks tatoeba=de,fr bucc=zh-en sts17=ar-ar. (default: all)"
     add("--languages", nargs="+", metavar="[TASK=]CODE", help=languages)
-    add("--group", metavar="NAME", help="Group of Tatoeba languages: 4, 5, 8, 14, 28, 36 or 112.")
+    add(
+        "--group",
+        metavar="NAME",
+        help="Group of Tatoeba languages: 4, 5, 8, 14, 28, 36 or 112. (default: all languages)",
+    )
     pooling = "Pool by cls, mean or max, one table each. (default: the model's; mean for a plain encoder)"
     add("--pooling", nargs="+", metavar="POOLING", help=pooling)
     layers = "Use the hidden states of these layers: 8, 0-12 or 0,6,12; 0 is the embeddings. (default: the last)"
     add("--layers", "--layer", nargs="+", metavar="LAYER", help=layers)
     add("--dim", type=int, nargs="+", help="Truncate embeddings to N dimensions, one table each. (default: all)")
     add("--dtype", choices=("float32", "bfloat16", "float16"), default="float32", help="Compute in this precision.")
-    add("--output", metavar="FILE", help="Write the results to this JSON file; skip tasks that are in it.")
+    stored = "Write the results to this JSON file, and skip what it holds already."
+    add_output(parser, "FILE", stored, required=False)
     add_shared(parser, "--max_length", "--device")
 
 

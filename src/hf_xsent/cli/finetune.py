@@ -1,7 +1,7 @@
 """Fine-tune an encoder on a task in English, or in several languages, and measure every language.
 
-  hf-xsent finetune xnli --model runs/mine --train en=multinli.train.tsv --xnli data/xnli --output_dir runs/mine-xnli
-  hf-xsent finetune mlqa --model runs/mine --train en=train-v1.1.json --mlqa data/mlqa --xquad data/xquad --output_dir …
+  hf-xsent finetune xnli --model runs/mine --train en=multinli.train.tsv --xnli data/xnli --output runs/mine-xnli
+  hf-xsent finetune mlqa --model runs/mine --train en=train-v1.1.json --mlqa data/mlqa --xquad data/xquad --output …
   hf-xsent finetune xnli trainer_scripts/recipes/xnli-translate-train.yaml --model runs/mine --train en=… de=… fr=…
 
 Every field of transformers' TrainingArguments is also a flag and a recipe key; common ones are listed below. The
@@ -14,20 +14,10 @@ import argparse
 from collections.abc import Sequence
 
 from hf_xsent.cli.flags import add_settings
-from hf_xsent.finetuning.arguments import FineTuneArguments, MlqaArguments, XnliArguments
+from hf_xsent.finetuning.arguments import CommonArguments, FineTuneArguments, MlqaArguments, XnliArguments
 from hf_xsent.settings.declaring import declared
 
 TASKS = {"xnli": XnliArguments, "mlqa": MlqaArguments}
-TRAINING_FLAGS = {
-    "output_dir": "Write checkpoints, the fine-tuned model and the results into this folder.",
-    "num_train_epochs": "Train for N epochs, unless --max_steps is given. (default: 2)",
-    "per_device_train_batch_size": "Records per step and process; a code-switched record is two rows.",
-    "learning_rate": "Peak learning rate. (default: 5e-5)",
-    "warmup_steps": "Steps of warm-up; below 1, a share of all steps.",
-    "eval_strategy": "Evaluate on --dev: no, steps (every --eval_steps) or epoch. (default: epoch)",
-    "save_steps": "Write a checkpoint every N steps.",
-    "seed": "Seed of the head's weights, dropout and data order.",
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,9 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, "encoder and data", FineTuneArguments)
     for title, settings in TASKS.items():
         add_settings(parser, title, settings, hidden=declared(FineTuneArguments))
-    group = parser.add_argument_group("training")
-    for flag, meaning in TRAINING_FLAGS.items():
-        group.add_argument(f"--{flag}", metavar="…", help=meaning)
+    add_settings(parser, "training", CommonArguments)
 
 
 def run(arguments: Sequence[str]) -> None:

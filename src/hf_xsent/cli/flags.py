@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from hf_xsent.settings.declaring import declared, help_of, metavar_of
 
 _SHARED: dict[str, dict[str, Any]] = {
+    "--model": {"required": True, "help": "Encode with this model: a folder or a Hub id."},
+    "--work": {
+        "metavar": "FOLDER",
+        "help": "Cache intermediate results here; the same command resumes from them. (default: OUTPUT.work)",
+    },
     "pairs": {"help": "Read sentence pairs from this file: TSV, Moses pairs, TMX, JSONL or Parquet."},
     "--language": {"default": "und", "help": "Language code of the source side, und if unknown."},
-    "--columns": {"nargs": 2, "metavar": ("SOURCE", "TARGET"), "help": "Read these two columns, by name or number."},
+    "--target_language": {"default": "en", "help": "Language code of the target side, und if unknown."},
+    "--columns": {
+        "nargs": 2,
+        "metavar": ("SOURCE", "TARGET"),
+        "help": "Read these two columns, by name or number. (default: found by header or content)",
+    },
+    "--tatoeba": {
+        "metavar": "FOLDER",
+        "help": "Measure on Tatoeba: a folder of tatoeba.xxx-eng.* files, or a Hub id.",
+    },
+    "--memory_mib": {"type": int, "default": 512, "help": "Memory of a block of cosines, in MiB."},
+    "--vectors": {
+        "dest": "vector_dtype",
+        "choices": ("float32", "float16"),
+        "default": "float32",
+        "help": "Store embeddings in this precision.",
+    },
     "--pooling": {"help": "Pool by cls, mean or max. (default: the model's; mean for a plain encoder)"},
     "--max_length": {"type": int, "help": "Truncate sentences to N tokens. (default: the model's)"},
     "--device": {"help": "Compute on this torch device. (default: a GPU if available, of N processes one each)"},
@@ -21,10 +43,25 @@ _SHARED: dict[str, dict[str, Any]] = {
 }
 
 
-def add_shared(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Declare flags that several commands share."""
+def add_shared(parser: argparse.ArgumentParser, *names: str, **changes: Any) -> None:
+    """Declare flags that several commands share; ``changes`` replace settings of argparse."""
     for name in names:
-        parser.add_argument(name, **_SHARED[name])
+        parser.add_argument(name, **{**_SHARED[name], **changes})
+
+
+def add_output(parser: argparse.ArgumentParser, kind: str, text: str, required: bool = True) -> None:
+    """Declare where results are written: ``kind`` is FILE or FOLDER."""
+    parser.add_argument("--output", "-o", required=required, metavar=kind, help=text)
+
+
+@contextmanager
+def resumable(arguments: argparse.Namespace) -> Iterator[None]:
+    """Set the default of --work; on SIGTERM in the block, name the folder from which the same command resumes."""
+    from hf_xsent.stopping import raising_on_sigterm
+
+    arguments.work = arguments.work or f"{arguments.output.rstrip('/')}.work"
+    with raising_on_sigterm(f"finished work is in {arguments.work}, from which the same command continues"):
+        yield
 
 
 def add_settings(parser: Any, title: str, *kinds: type, prefix: str = "", hidden: Collection[str] = ()) -> None:
@@ -33,4 +70,5 @@ def add_settings(parser: Any, title: str, *kinds: type, prefix: str = "", hidden
     for kind in kinds:
         for name, one in declared(kind).items():
             if name not in hidden:
-                group.add_argument(f"--{prefix}{name}", metavar=metavar_of(one), help=help_of(one).replace("%", "%%"))
+                names = ("--output", "--output_dir", "-o") if name == "output_dir" else (f"--{prefix}{name}",)
+                group.add_argument(*names, metavar=metavar_of(one), help=help_of(one).replace("%", "%%"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import gc
+import logging
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -15,7 +16,6 @@ from hf_xsent.cli import (
     align_documents,
     align_words,
     analyse,
-    card,
     compare,
     cost,
     evaluate,
@@ -23,7 +23,6 @@ from hf_xsent.cli import (
     finetune,
     mine,
     mine_negatives,
-    onnx,
     pretrain,
     publish,
     quickstart,
@@ -35,7 +34,7 @@ from hf_xsent.files import failure_of_disk
 from hf_xsent.settings.secrets import refuse_secret_arguments
 
 COMMANDS: tuple[ModuleType, ...] = (quickstart, pretrain, align_words, finetune, evaluate, analyse, cost, compare)
-COMMANDS += (mine, mine_negatives, align_documents, score, export, trim_vocab, onnx, card, publish)
+COMMANDS += (mine, mine_negatives, align_documents, score, export, trim_vocab, publish)
 # Every field of TrainingArguments is also a flag of these, too many to declare: they parse their flags themselves.
 TRAINING = {"pretrain": pretrain, "finetune": finetune}
 
@@ -46,6 +45,9 @@ class CommandParser(argparse.ArgumentParser):
     def add_argument(self, *names: str, **settings: Any) -> argparse.Action:
         """Declare a flag; its help says what it does and in which unit."""
         default = settings.get("default")
+        optional = names[0].startswith("-") and not settings.get("required") and "action" not in settings
+        if optional and default in (None, []) and "default: " not in settings["help"]:
+            settings["help"] += " (default: none)"
         if default not in (None, [], argparse.SUPPRESS):
             shown = default if isinstance(default, str | int | float) else " ".join(default)
             settings["help"] += f" (default: {shown})"
@@ -83,6 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             TRAINING[arguments[0]].run(arguments[1:])
         else:
             parsed = build_parser().parse_args(arguments)
+            _show_logs()
             parsed.run(parsed)
     except HfXsentError as error:
         print(f"hf-xsent: {error}", file=sys.stderr)
@@ -102,8 +105,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _show_logs() -> None:
+    """Load transformers, which help does not need, and set up the log lines."""
+    from hf_xsent.logs import quiet_logs
+
+    quiet_logs()
+
+
 def program(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and end the process."""
+    logging.captureWarnings(True)  # as log lines, which do not begin in the middle of a progress bar
     leave(main(arguments))
 
 

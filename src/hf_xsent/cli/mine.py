@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 
-from hf_xsent.cli.flags import add_shared
+from hf_xsent.cli.flags import add_output, add_shared, resumable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,28 +19,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("source", help="Sentences of one language, one per line; plain or .gz, .bz2, .xz, .zst.")
     add("target", help="Sentences of the other language, one per line.")
-    add("--model", required=True, help="Encode with this model: a folder or a Hub id.")
-    add("--output", "-o", required=True, metavar="FILE", help="Write the pairs to this TSV file, best first.")
-    add("--work", metavar="FOLDER", help="Cache embeddings and neighbours here. (default: OUTPUT.work)")
+    add_shared(parser, "--model", "--work")
+    add_output(parser, "FILE", "Write the pairs to this TSV file, best first.")
     margins = ("ratio", "distance", "absolute")
     add("--margin", default="ratio", choices=margins, help="Compare a cosine with its neighbours' by this margin.")
     directions = ("max", "forward", "backward", "intersection")
     add("--candidates", default="max", choices=directions, help="Take the pairs of these directions of search.")
-    add("--threshold", type=float, help="Minimum score of a pair; 1.06 is usual for ratio. (default: none)")
+    add("--threshold", type=float, help="Minimum score of a pair; 1.06 is usual for ratio.")
     gold = "Choose the threshold with the best F1 on this TSV of some gold pairs (texts or line numbers)."
     add("--calibrate", metavar="GOLD", help=gold)
     add("--top", type=int, help="Write the N best pairs. (default: all)")
     add("--plot", metavar="FILE", help="Plot the histogram of scores to this SVG file.")
-    add("--memory_mib", type=int, default=512, help="Memory of a block of cosines, in MiB.")
     precision = "Multiply in this precision; the pairs are the same. auto: bfloat16 where it is faster."
     add("--precision", choices=("auto", "float32", "bfloat16"), default="auto", help=precision)
-    stored = "Store embeddings in this precision."
-    add("--vectors", dest="vector_dtype", choices=("float32", "float16"), default="float32", help=stored)
     add("--index", help="Search a faiss index such as IVF4096,Flat instead of all sentences. (default: exact search)")
     add("--probes", type=int, default=32, help="Search N cells of an IVF index per sentence.")
     add("--engine", choices=("here", "ray"), default="here", help="Run on this machine or on a Ray cluster.")
     add("--address", default="auto", help="Address of the Ray cluster; auto: this machine's, local: a new one.")
-    add_shared(parser, "--pooling", "--max_length", "--k", "--device")
+    add_shared(parser, "--memory_mib", "--vectors", "--pooling", "--max_length", "--k", "--device")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -48,16 +44,12 @@ def run(arguments: argparse.Namespace) -> None:
     from dataclasses import fields
 
     from hf_xsent.api.mining import mine_files
-    from hf_xsent.logs import quiet_logs
     from hf_xsent.mining.pipeline import MiningSettings
-    from hf_xsent.stopping import raising_on_sigterm
 
-    quiet_logs()
     names = [field.name for field in fields(MiningSettings) if field.name != "device"]
-    names += ["pooling", "max_length", "device", "engine", "address"]
-    stated = {name: getattr(arguments, name) for name in names}
-    work = arguments.work or f"{arguments.output}.work"
-    with raising_on_sigterm(f"finished shards are in {work}, from which the same command continues"):
-        mined = mine_files(arguments.source, arguments.target, arguments.output, arguments.model, work=work, **stated)
+    names += ["pooling", "max_length", "device", "engine", "address", "work"]
+    with resumable(arguments):
+        stated = {name: getattr(arguments, name) for name in names}
+        mined = mine_files(arguments.source, arguments.target, arguments.output, arguments.model, **stated)
     if mined is not None:
         print(f"{len(mined):,} pairs, best first, are in {arguments.output}")

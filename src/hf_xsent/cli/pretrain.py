@@ -1,7 +1,7 @@
 """Train a model from a recipe, from flags, or from both (a flag replaces the recipe's value).
 
-  hf-xsent pretrain recipe.yaml --output_dir runs/mine
-  hf-xsent pretrain --model xlm-roberta-base --data de=pairs.tsv --output_dir runs/de --max_steps 1000
+  hf-xsent pretrain recipe.yaml --output runs/mine
+  hf-xsent pretrain --model xlm-roberta-base --data de=pairs.tsv --output runs/de --max_steps 1000
   torchrun --nproc_per_node 8 trainer_scripts/run_pretrain.py recipe.yaml
 
 A method is a choice of objectives: --objectives translation_ranking=1.0 representation_translation=0.8. Set
@@ -19,7 +19,7 @@ from hf_xsent.objectives.registry import OBJECTIVES, declared_settings
 from hf_xsent.settings.model import EncoderSettings, ExtractionSettings, PairSettings
 from hf_xsent.training.recipe import (
     HIDDEN_TRAINING_SETTINGS,
-    SHOWN_TRAINING_ARGUMENTS,
+    CommonArguments,
     DataSettings,
     RunSettings,
     StartSettings,
@@ -41,13 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for title, kinds in _GROUPS.items():
         add_settings(parser, title, *kinds)
     chosen = parser.add_argument_group("objectives", "The losses to train with; the settings of each are listed below.")
-    chosen.add_argument("--objectives", metavar="NAME=WEIGHT …", help=f"Choose among {', '.join(OBJECTIVES)}.")
+    chosen.add_argument(
+        "--objectives",
+        metavar="NAME=WEIGHT …",
+        help=f"Choose among {', '.join(OBJECTIVES)}. (default: those of --method)",
+    )
     for name in OBJECTIVES:
         add_settings(parser, f"objectives.{name}", declared_settings(name), prefix=f"objectives.{name}.")
-    training = parser.add_argument_group("training")
-    for name, text in SHOWN_TRAINING_ARGUMENTS.items():
-        training.add_argument(f"--{name}", metavar="VALUE", help=text)
-    add_settings(training, "", TrainingSettings, hidden=HIDDEN_TRAINING_SETTINGS)
+    add_settings(parser, "training", CommonArguments, TrainingSettings, hidden=HIDDEN_TRAINING_SETTINGS)
 
 
 def run(arguments: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ import argparse
 from itertools import chain, count
 from pathlib import Path
 
+from hf_xsent.cli.flags import add_output
 from hf_xsent.errors import OutputError
 
 LANGUAGES = ("de", "es", "fr", "tr", "ru", "el", "ar", "he", "hi", "ja", "ko", "zh_Hans")
@@ -23,11 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--model", help="Start from this encoder: a folder or a Hub id. (default: a small new one)")
     data = "Train on these pairs: my.tsv, de=pairs.tsv, train/{language}-en.tsv … (default: Django's messages)"
-    add("--data", nargs="+", metavar="DATA", help=data)
+    add("--data", nargs="+", metavar="CODE=FILE", help=data)
     add("--languages", nargs="+", metavar="CODE", default=LANGUAGES, help="Languages of Django's messages.")
-    add("--output", metavar="FOLDER", help="Write here. (default: the first free of quickstart, quickstart-2, …)")
-    add("--steps", type=int, help="Train for N steps. (default: 300, or 100 with --model)")
-    add("--held_out", type=int, default=60, help="Evaluate on N held-out pairs per language.")
+    folder = "Write into this folder. (default: the first free of quickstart, quickstart-2, …)"
+    add_output(parser, "FOLDER", folder, required=False)
+    add("--max_steps", type=int, help="Train for N steps. (default: 300, or 100 with --model)")
+    add("--dev_pairs", type=int, default=60, help="Hold out N pairs per language, and evaluate on them.")
     add("--short", action="store_true", help="Train a fifth of the steps.")
     add("--seed", type=int, default=0, help="Seed of weights, split and data order.")
 

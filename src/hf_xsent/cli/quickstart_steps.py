@@ -23,7 +23,6 @@ from hf_xsent.errors import DataError, MissingExtraError, nearest
 from hf_xsent.evaluation.report import render_table
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
 from hf_xsent.files import write_json
-from hf_xsent.logs import quiet_logs
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import load_config, load_tokenizer, quiet_loading
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
@@ -48,7 +47,6 @@ BEFORE_AND_AFTER = "before training", "after training"
 def run_quickstart(arguments: argparse.Namespace) -> dict[str, Any]:
     """Read bitext, prepare the encoder, train, evaluate before and after, export, report."""
     started = time.perf_counter()
-    quiet_logs()
     set_seed(arguments.seed)
     output = Path(arguments.output)
     data = arguments.data or django_catalogues(arguments.languages)
@@ -58,7 +56,7 @@ def run_quickstart(arguments: argparse.Namespace) -> dict[str, Any]:
         load_tokenizer(arguments.model)
 
     _heading("1. Reading bitext")
-    train, held_out = load_bitext(data, on_error="skip").train_dev_split(arguments.held_out, arguments.seed)
+    train, held_out = load_bitext(data, on_error="skip").train_dev_split(arguments.dev_pairs, arguments.seed)
     print(f"{len(train)} training pairs; {len(held_out)} held-out pairs, which share no sentence with them")
 
     _heading("2. Preparing the encoder")
@@ -233,7 +231,7 @@ def _train(
     arguments: argparse.Namespace, model: SentenceEncoderForPreTraining, train: Bitext, tokenizer: Any
 ) -> AlignmentTrainer:
     settings = dict(PRETRAINED_ENCODER if arguments.model else NEW_ENCODER)
-    steps = arguments.steps or settings["max_steps"]
+    steps = arguments.max_steps or settings["max_steps"]
     settings["max_steps"] = max(1, steps // SHORT) if arguments.short else steps
     folder = str(Path(arguments.output) / "training")
     training = AlignmentTrainingArguments(

@@ -9,43 +9,50 @@ from __future__ import annotations
 
 import argparse
 
-from hf_xsent.cli.flags import add_shared
+from hf_xsent.cli.flags import add_output, add_shared, resumable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags without loading torch."""
     add = parser.add_argument
     add_shared(parser, "pairs")
-    add("--model", required=True, help="Encode with this model: a folder or a Hub id.")
-    add("--output", "-o", required=True, metavar="FILE", help="Write the scored pairs to this TSV file.")
-    add("--source_pool", metavar="FILE", help="Search the neighbours of targets in this file, one sentence per line.")
-    add("--target_pool", metavar="FILE", help="Search the neighbours of sources in this file, one sentence per line.")
-    add("--work", metavar="FOLDER", help="Cache the pools' embeddings here. (default: OUTPUT.work)")
+    add_shared(parser, "--model")
+    add_output(parser, "FILE", "Write the scored pairs to this TSV file.")
+    add(
+        "--source_pool",
+        metavar="FILE",
+        help="Search the neighbours of targets in this file, one sentence per line.",
+    )
+    add(
+        "--target_pool",
+        metavar="FILE",
+        help="Search the neighbours of sources in this file, one sentence per line.",
+    )
     margins = ("ratio", "distance")
     add("--margin", default="ratio", choices=margins, help="Compare a cosine with its neighbours' by this margin.")
     rules = "Write only pairs that pass the cleaning rules, report what each removed; RULE=VALUE changes a rule."
     add("--filter", nargs="*", metavar="RULE=VALUE", help=rules)
-    add("--target_language", default="en", help="Language code of the target side for --filter, und if unknown.")
-    add_shared(parser, "--k", "--language", "--columns", "--pooling", "--max_length", "--device")
+    add_shared(
+        parser, "--work", "--target_language", "--k", "--language", "--columns", "--pooling", "--max_length", "--device"
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Score, and print what the filter removed."""
     from hf_xsent.api.mining import score
     from hf_xsent.data.readers.columns import parse_columns
-    from hf_xsent.logs import quiet_logs
 
-    quiet_logs()
     names = ["language", "target_language", "source_pool", "target_pool", "k", "margin", "work"]
     names += ["pooling", "max_length", "device"]
-    scored = score(
-        arguments.pairs,
-        arguments.output,
-        arguments.model,
-        columns=parse_columns(arguments.columns),
-        rules=arguments.filter,
-        **{name: getattr(arguments, name) for name in names},
-    )
+    with resumable(arguments):
+        scored = score(
+            arguments.pairs,
+            arguments.output,
+            arguments.model,
+            columns=parse_columns(arguments.columns),
+            rules=arguments.filter,
+            **{name: getattr(arguments, name) for name in names},
+        )
     if scored.report is not None:
         print(scored.report.table())
     print(f"{scored.pairs:,} scored pairs are in {arguments.output}")

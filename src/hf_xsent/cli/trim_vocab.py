@@ -1,8 +1,8 @@
 """Trim a model's vocabulary to what some languages need: a smaller model with nearly the same embeddings for them.
 
-hf-xsent trim-vocab runs/mine trimmed --languages de,fr --corpus "train/{language}-en.tsv.xz" --tatoeba data/tatoeba
-hf-xsent trim-vocab xlm-roberta-base trimmed --corpus de=pairs.tsv --pieces 40000
-hf-xsent trim-vocab xlm-roberta-base trimmed --text de=news.de.txt en=news.en.txt
+hf-xsent trim-vocab runs/mine --output trimmed --data "train/{language}-en.tsv.xz" --languages de fr --tatoeba tatoeba
+hf-xsent trim-vocab xlm-roberta-base --output trimmed --data de=pairs.tsv --pieces 40000
+hf-xsent trim-vocab xlm-roberta-base --output trimmed --text de=news.de.txt en=news.en.txt
 """
 
 from __future__ import annotations
@@ -11,23 +11,27 @@ import argparse
 from collections.abc import Iterable
 from itertools import chain
 
-from hf_xsent.cli.flags import add_shared
+from hf_xsent.cli.flags import add_output, add_shared
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags without loading torch."""
     add = parser.add_argument
     add("model", help="Trim this model: a folder or a Hub id.")
-    add("folder", help="Write the export to this new or empty folder.")
-    add("--corpus", nargs="+", help="Keep the pieces of these pairs, given as to hf-xsent pretrain --data.")
-    add("--text", nargs="+", help="Keep the pieces of these files, one sentence per line: de=news.de.txt.")
-    add("--languages", metavar="CODES", help="Use only these languages: de,fr,… (default: all of --corpus and --text)")
-    add("--target_language", default="en", help="Language code of the pairs' target side.")
+    add_output(parser, "FOLDER", "Write the export into this new or empty folder.")
+    data = "Keep the pieces of these pairs, given as to hf-xsent pretrain --data."
+    add("--data", nargs="+", metavar="CODE=FILE", help=data)
+    text = "Keep the pieces of these files, one sentence per line: de=news.de.txt."
+    add("--text", nargs="+", metavar="CODE=FILE", help=text)
+    add(
+        "--languages", nargs="+", metavar="CODE", help="Use these languages: de fr. (default: all of --data and --text)"
+    )
+    add_shared(parser, "--target_language")
     add("--pieces", type=int, help="Keep the N most used pieces. (default: all that the texts use)")
-    add("--tatoeba", metavar="FOLDER", help="Measure accuracy before and after on this Tatoeba folder or Hub id.")
-    add("--cache_dir", help="Cache the cleaned, memory-mapped bitext in this folder.")
-    add("--output", metavar="FILE", help="Write the report to this JSON file, too.")
-    add_shared(parser, "--sample", "--overwrite")
+    cache = "Cache the cleaned, memory-mapped bitext in this folder. (default: hf_xsent/bitext in HF_HOME)"
+    add("--cache_dir", metavar="FOLDER", help=cache)
+    add("--report", metavar="FILE", help="Write sizes and accuracies to this JSON file, too.")
+    add_shared(parser, "--tatoeba", "--sample", "--overwrite")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -45,15 +49,15 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.models.embedder import SentenceEmbedder
     from hf_xsent.publishing.vocabulary_trimming import trim_vocabulary
 
-    pairs_of = resolve_sources(arguments.corpus, target_language=arguments.target_language) if arguments.corpus else {}
+    pairs_of = resolve_sources(arguments.data, target_language=arguments.target_language) if arguments.data else {}
     files_of = resolve_sources(arguments.text) if arguments.text else {}
     known = list(dict.fromkeys((*pairs_of, *files_of)))
     if not known:
-        raise DataError("no text to choose the pieces by: give --corpus de=pairs.tsv or --text de=news.txt")
-    languages = arguments.languages.split(",") if arguments.languages else known
+        raise DataError("no text to choose the pieces by: give --data de=pairs.tsv or --text de=news.txt")
+    languages = arguments.languages or known
     for language in languages:
         if language not in known:
-            raise DataError(f"neither --corpus nor --text has {language!r}: their languages are {', '.join(known)}")
+            raise DataError(f"neither --data nor --text has {language!r}: their languages are {', '.join(known)}")
     measured = [language for language in languages if language != arguments.target_language]
     if arguments.tatoeba and not measured:
         raise DataError(f"--tatoeba cannot measure {arguments.target_language} alone: add another language")
@@ -68,7 +72,7 @@ def run(arguments: argparse.Namespace) -> None:
         bitext = load_bitext(chosen, target_language=arguments.target_language, cache_dir=arguments.cache_dir)
         for language in bitext.languages:  # both sides of the pairs have the same weight
             texts[language] = chain(texts[language], *bitext.pairs(language))
-    report = trim_vocabulary(arguments.model, arguments.folder, texts, arguments.pieces, arguments.overwrite)
+    report = trim_vocabulary(arguments.model, arguments.output, texts, arguments.pieces, arguments.overwrite)
     rows: list[list[object]] = [
         ["pieces", report.pieces_before, report.pieces_after],
         ["weights (millions)", report.weights_before / 1e6, report.weights_after / 1e6],
@@ -76,7 +80,7 @@ def run(arguments: argparse.Namespace) -> None:
     ]
     accuracies = []
     pairs = {one.language: (one.sources[: arguments.sample], one.targets[: arguments.sample]) for one in sets}
-    for name in (arguments.model, arguments.folder) if sets else ():
+    for name in (arguments.model, arguments.output) if sets else ():
         model = SentenceEmbedder.from_pretrained(name)
         accuracies.append({language: one.mean for language, one in retrieval_by_language(model, pairs).items()})
     if sets:
@@ -84,6 +88,6 @@ def run(arguments: argparse.Namespace) -> None:
         rows += [[f"Tatoeba {language}", before[language], after[language]] for language in before]
         rows.append(["Tatoeba, mean", *(sum(each.values()) / len(each) for each in accuracies)])
     print(render_table(["", "before", "after"], rows))
-    print(f"trimmed: {arguments.folder}")
-    if arguments.output:
-        write_json(arguments.output, asdict(report) | {"tatoeba": accuracies, "languages": languages})
+    print(f"trimmed: {arguments.output}")
+    if arguments.report:
+        write_json(arguments.report, asdict(report) | {"tatoeba": accuracies, "languages": languages})

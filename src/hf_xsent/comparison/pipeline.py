@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from hf_xsent.comparison.planning import check_data, check_methods, pairs_per_second, plan_runs
 from hf_xsent.comparison.report import write_reports
 from hf_xsent.comparison.results import collect
@@ -22,6 +20,7 @@ from hf_xsent.comparison.study import Study, read_study
 from hf_xsent.comparison.tasks import read_task
 from hf_xsent.errors import OutputError, TrainingError
 from hf_xsent.files import lock
+from hf_xsent.logs import Progress
 from hf_xsent.stopping import raising_on_sigterm
 
 logger = logging.getLogger(__name__)
@@ -73,7 +72,7 @@ def _run_all(study: Study, runs: Sequence[Run], output: Path) -> None:
     """Run the unfinished runs one after the other, with a progress bar over all steps."""
     left = [run for run in runs if not run.finished]
     logger.info("%d of %d runs are unfinished", len(left), len(runs))
-    with tqdm(total=sum(run.steps for run in left), unit="step", desc="comparing", disable=None) as bar:
+    with Progress(total=sum(run.steps for run in left), unit=" steps", desc="comparing") as bar:
         done = 0
 
         def watch(run: Run) -> None:

@@ -329,10 +329,10 @@ class Bitext:
 
     def _iterate(self, progress: str) -> Iterator[tuple[int, str, str, str]]:
         """Yield row, language, source and target of every pair in the files, with a progress bar."""
-        from tqdm import tqdm
+        from hf_xsent.logs import Progress
 
         row = 0
-        batches = tqdm(self._batches, desc=progress, unit=" batches", delay=2, disable=None)
+        batches = Progress(self._batches, desc=progress, unit=" batches", delay=2)
         for sources, targets, *_, language in batches:
             for source, target in zip(sources.to_pylist(), targets.to_pylist(), strict=True):
                 yield row, language, source, target

@@ -131,13 +131,13 @@ def _accepted(
 
 def _passing_pairs(entry: CacheEntry, counts: CleaningCounts) -> Iterator[LinkedPair]:
     """Yield the pairs that pass the rules; count pairs read, removed and bad."""
-    from tqdm import tqdm
+    from hf_xsent.logs import Progress
 
     first_broken_rule = None
     if entry.cleaning is not None:
         first_broken_rule = entry.cleaning.pair_checker(entry.language, entry.sources[0].target_language)
     items = chain.from_iterable(map(read_linked_pairs, entry.sources))
-    for item in tqdm(items, desc=f"reading {entry.language}", unit=" pairs", unit_scale=True, delay=2, disable=None):
+    for item in Progress(items, desc=f"reading {entry.language}", unit=" pairs", unit_scale=True, delay=2):
         counts.read += 1
         if isinstance(item, DataError):
             if entry.on_error == "raise":
@@ -229,7 +229,7 @@ def _copy_first_occurrences(path: Path, target: Path, first: npt.NDArray[np.bool
 
 def side_hashes(pairs: Path) -> npt.NDArray[np.uint64]:
     """Return the hashes (rows × 2) of all sources and targets, computed once and memory-mapped from ``sides.npy``."""
-    from tqdm import tqdm
+    from hf_xsent.logs import Progress
 
     path = pairs.with_name("sides.npy")
     batches = read_batches(pairs)
@@ -241,7 +241,7 @@ def side_hashes(pairs: Path) -> npt.NDArray[np.uint64]:
             with writing(path) as part:
                 hashes, row = np.lib.format.open_memmap(part, mode="w+", dtype=np.uint64, shape=shape), 0
                 reserve_space(part)
-                for batch in tqdm(batches, desc="hashing sentences", unit=" batches", delay=2, disable=None):
+                for batch in Progress(batches, desc="hashing sentences", unit=" batches", delay=2):
                     for side in range(2):
                         texts = batch.column(side).to_pylist()
                         hashes[row : row + len(batch), side] = [hash_texts(text) for text in texts]

@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-from tqdm import tqdm
 
 from hf_xsent.data.cache import digest_with_file, read_batches
 from hf_xsent.data.cleaning.repeats import RepeatFinder, hash_texts
@@ -21,6 +20,7 @@ from hf_xsent.data.cleaning.rules import CleaningCounts
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, file_stamp, lock, write_json, writing
+from hf_xsent.logs import Progress
 
 logger = logging.getLogger(__name__)
 
@@ -161,5 +161,5 @@ def _retained(
 
 def _lines(path: Path, action: str) -> Iterator[tuple[int, str]]:
     """Yield numbered lines without outer whitespace, with a progress bar."""
-    progress = tqdm(lines(path), f"{action} {path.name}", unit=" lines", unit_scale=True, delay=2, disable=None)
+    progress = Progress(lines(path), f"{action} {path.name}", unit=" lines", unit_scale=True, delay=2)
     yield from ((number, line.strip()) for number, line in progress)

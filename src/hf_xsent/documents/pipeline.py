@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from hf_xsent.data.cache import load_array
 from hf_xsent.data.identification import identify_language
@@ -23,6 +22,7 @@ from hf_xsent.documents.spans import Side
 from hf_xsent.documents.splitting import Document
 from hf_xsent.errors import DataError, nearest
 from hf_xsent.files import check_writable, digest, file_digest, write_arrays
+from hf_xsent.logs import Progress
 from hf_xsent.mining.output import one_line, write_lines, write_table
 from hf_xsent.mining.shards import Processes, Runner
 from hf_xsent.models.encodes import SupportsEncode
@@ -115,7 +115,7 @@ class AlignmentShard:
         """Encode the texts that are not cached in the work folder yet."""
         parts = []
         starts = range(0, len(texts), _TEXTS_PER_FILE)
-        for start in tqdm(starts, desc="encoding", unit=" batches", delay=2, leave=False, disable=None):
+        for start in Progress(starts, desc="encoding", unit=" batches", delay=2, leave=False):
             some = texts[start : start + _TEXTS_PER_FILE]
             path = self.work / "vectors" / f"{digest([self.identity, some])}.npy"
             if (found := load_array(path, len(some), "float32")) is None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from tqdm import tqdm
 
 from hf_xsent.data.benchmarks.tatoeba import TatoebaSet, load_tatoeba, tatoeba_groups
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Figures, Outcomes, Scores, means, measured_groups
+from hf_xsent.logs import Progress
 from hf_xsent.mining.neighbours import nearest_both_ways
 from hf_xsent.models.encodes import SupportsEncode
 
@@ -78,7 +78,7 @@ def retrieval_by_language(
     target_language: str | None = None,
 ) -> dict[str, RetrievalAccuracy]:
     """Measure the (sources, targets) of each language; a model with language embeddings needs ``target_language``."""
-    bar = tqdm(pairs.items(), desc="retrieval", unit="language", disable=None if progress else True)
+    bar = Progress(pairs.items(), desc="retrieval", unit=" languages", disable=None if progress else True)
     results = {}
     for language, (sources, targets) in bar:
         if target_language is None:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tqdm import tqdm
 
 from hf_xsent.errors import ModelError, OutputError
 from hf_xsent.evaluation.report import Report, read_reports
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes
 from hf_xsent.files import check_free_space, check_writable, write_json
+from hf_xsent.logs import Progress
 from hf_xsent.models.encodes import check_finite
 from hf_xsent.models.fingerprint import fingerprint_model
 
@@ -69,7 +69,7 @@ def evaluate_tasks(
     for task in tasks:
         if task.name not in found:
             vectors.add(task.sentences())
-            bar = tqdm(measured, desc=f"scoring {task.name}", unit=" views", delay=2, disable=None)
+            bar = Progress(measured, desc=f"scoring {task.name}", unit=" views", delay=2)
             found[task.name] = []
             for view, dim, stated in bar:
                 scores, details = task.measure(vectors.of(view, dim))

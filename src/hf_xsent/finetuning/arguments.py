@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from hf_xsent.settings.declaring import setting
 
-_MAX_LENGTH = "Truncate each row, both texts together, to this many tokens; default: 128 for xnli, 384 for mlqa."
+_MAX_LENGTH = "Truncate each row, both texts together, to this many tokens; mlqa: 384 if not given."
 
 
 @dataclass
@@ -22,18 +22,28 @@ class FineTuneArguments:
         None,
         "Train on these, by language: en=train.tsv alone (zero-shot), or also de=… fr=… (translate-train).",
         named=True,
+        metavar="CODE=FILE",
     )
     dev: list[str] | None = setting(
-        None, "Measure these during training, given like --train (of the Hub: the validation split).", named=True
+        None,
+        "Measure these during training, given like --train (of the Hub: the validation split).",
+        named=True,
+        metavar="CODE=FILE",
     )
     code_switching: bool = setting(
         False,
         "Train on two versions of each non-English pair in one batch, each with one text in English (needs en=…).",
     )
-    languages: list[str] | None = setting(None, "Measure these languages only, such as de, or de-en of G-XLT.")
+    languages: list[str] | None = setting(
+        None, "Measure these languages only, such as de, or de-en of G-XLT; without it, all.", metavar="CODE"
+    )
     max_length: int = setting(128, _MAX_LENGTH)
-    max_train: int | None = setting(None, "Train on at most this many records (or switched pairs) of each language.")
-    max_test: int | None = setting(None, "Measure at most this many records of each test set; for trials, not results.")
+    max_train: int | None = setting(
+        None, "Train on at most this many records (or switched pairs) of each language; without it, all."
+    )
+    max_test: int | None = setting(
+        None, "Measure at most this many records of each test set, for trials, not results; without it, all."
+    )
     dropout: float | None = setting(None, "Dropout of the encoder; default: the checkpoint's.")
     resume: bool = setting(False, "Resume from the last checkpoint in the output folder.")
     resume_with_changes: bool = setting(
@@ -66,10 +76,29 @@ class MlqaArguments(FineTuneArguments):
     mlqa: str | None = setting(
         None, "Measure MLQA at the end: a folder of files test-context-de-question-de.json, or a Hub id."
     )
-    mlqa_split: str = setting("test", "Measure this split of MLQA: test or dev.")
+    mlqa_split: str = setting("test", "Measure this split of MLQA.", choices=("test", "dev"))
     generalized: bool = setting(False, "Also measure questions and contexts of different languages (G-XLT).")
     xquad: str | None = setting(None, "Measure XQuAD at the end: a folder of files xquad.de.json, or google/xquad.")
     max_length: int = setting(384, _MAX_LENGTH)
     doc_stride: int = setting(128, "Overlap of the windows of a long context, in tokens.")
     max_question_length: int = setting(64, "Truncate questions to this many tokens.")
     max_answer_length: int = setting(30, "Find answers of at most this many tokens.")
+
+
+@dataclass(frozen=True)
+class CommonArguments:
+    """Common fields of transformers' TrainingArguments with the defaults of fine-tuning, which help lists."""
+
+    output_dir: str | None = setting(
+        None, "Write checkpoints, the fine-tuned model and the results into this folder; required.", metavar="FOLDER"
+    )
+    num_train_epochs: float = setting(2.0, "Train for N epochs, unless --max_steps is given.")
+    max_steps: int = setting(-1, "Train for N steps; -1 trains for --num_train_epochs.")
+    per_device_train_batch_size: int = setting(32, "Records per step and process; a code-switched record is two rows.")
+    learning_rate: float = setting(5e-5, "Peak learning rate.")
+    warmup_steps: float = setting(0.1, "Warm-up steps; below 1, a fraction of all steps.")
+    eval_strategy: str = setting(
+        "epoch", "Evaluate on --dev; steps: every --eval_steps.", choices=("no", "steps", "epoch")
+    )
+    save_steps: float = setting(500, "Write a checkpoint every N steps.")
+    seed: int = setting(42, "Seed of the head's weights, dropout and data order.")

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
-from tqdm import tqdm
 from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xsent.data.benchmarks.questions import Question, QuestionSet, load_mlqa, load_questions, load_xquad
@@ -36,6 +35,7 @@ from hf_xsent.finetuning.running import (
     tokenizer_of,
 )
 from hf_xsent.finetuning.trainer import FineTuningTask, Scores, pad, predictions
+from hf_xsent.logs import Progress
 
 _QUESTIONS_AT_ONCE = 1000
 
@@ -145,7 +145,7 @@ class SpanExtraction(FineTuningTask):
     def windows(self, questions: Sequence[Question]) -> list[Window]:
         """Pair each question with each window of its context."""
         found: list[Window] = []
-        for start in tqdm(range(0, len(questions), _QUESTIONS_AT_ONCE), desc="tokenizing", delay=2, disable=None):
+        for start in Progress(range(0, len(questions), _QUESTIONS_AT_ONCE), desc="tokenizing", delay=2):
             found += self._windows_of(questions[start : start + _QUESTIONS_AT_ONCE], start)
         return found
 

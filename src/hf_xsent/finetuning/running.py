@@ -42,7 +42,7 @@ def read_settings(kind: type[Any], arguments: Sequence[str]) -> tuple[Any, FineT
     if options.model is None:
         raise RecipeError("no encoder to start from: give --model, a Hub id such as xlm-roberta-base or a folder")
     if training.output_dir in (None, "trainer_output"):
-        raise RecipeError("no output folder: give --output_dir, a folder for this run")
+        raise RecipeError("no output folder: give --output, a folder for this run")
     for name in ("max_train", "max_test", "max_question_length", "max_answer_length"):
         most = getattr(options, name, None)
         if most is not None and most < 1:

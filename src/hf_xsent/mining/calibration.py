@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from hf_xsent.data.cleaning.repeats import normalise
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.sentences import Sentences
 from hf_xsent.errors import DataError
+from hf_xsent.logs import Progress
 from hf_xsent.mining.margin import MinedPairs
 
 logger = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ def _rows_of_lines(side: Sentences, wanted: set[int], file: Path, description: s
         for row in np.flatnonzero(np.isin(numbers, ordered)).tolist():
             found[int(numbers[row])] = number * side.rows_per_batch + row
     if removed := wanted - found.keys():
-        read = tqdm(lines(file), description, unit=" lines", unit_scale=True, delay=2, disable=None)
+        read = Progress(lines(file), description, unit=" lines", unit_scale=True, delay=2)
         texts = {number: normalise(line) for number, line in read if number in removed and line.strip()}
         rows = _rows_of_texts(side, set(texts.values()), description)
         found |= {number: rows.get(text, -number) for number, text in texts.items()}
@@ -149,4 +149,4 @@ def _rows_of_texts(side: Sentences, wanted: set[str], description: str) -> dict[
 
 
 def _progress(side: Sentences, description: str) -> Iterable[int]:
-    return tqdm(range(side.batch_count), desc=description, unit=" batches", delay=2, disable=None)
+    return Progress(range(side.batch_count), desc=description, unit=" batches", delay=2)

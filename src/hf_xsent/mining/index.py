@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from hf_xsent.errors import DataError, MissingExtraError
+from hf_xsent.logs import Progress
 from hf_xsent.mining.neighbours import (
     Vectors,
     check_vectors,
@@ -120,4 +120,4 @@ def _search(index: Any, queries: Vectors, name: str, candidates: Vectors, k: int
 
 def _blocks(vectors: Vectors, description: str) -> Iterable[int]:
     """Iterate over the first row of each block, with a progress bar."""
-    return tqdm(range(0, len(vectors), _ROWS_PER_BLOCK), description, unit="block", delay=2, disable=None)
+    return Progress(range(0, len(vectors), _ROWS_PER_BLOCK), description, unit=" blocks", delay=2)

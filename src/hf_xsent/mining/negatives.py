@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.readers.compression import lines
@@ -27,6 +26,7 @@ from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.errors import DataError
 from hf_xsent.files import check_writable, digest, file_stamp, lock, writing
+from hf_xsent.logs import Progress
 from hf_xsent.mining.margin import margin_score
 from hf_xsent.mining.neighbours import unit_vectors
 from hf_xsent.mining.output import one_line, write_lines
@@ -149,7 +149,7 @@ def _write_pool(work: Path, files: Sequence[Path]) -> Path:
 
 def _pairs(sources: Sequence[BitextSource], progress: str) -> Iterator[tuple[str, str]]:
     pairs = chain.from_iterable(read_pairs(source) for source in sources)
-    yield from tqdm(pairs, desc=progress, unit=" pairs", unit_scale=True, delay=2, disable=None)
+    yield from Progress(pairs, desc=progress, unit=" pairs", unit_scale=True, delay=2)
 
 
 class _Chooser:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from hf_xsent.errors import DataError
+from hf_xsent.logs import Progress
 from hf_xsent.mining.top_k import GROUP, Neighbours, TopK
 from hf_xsent.mining.vectors import ShardedVectors
 
@@ -112,7 +112,7 @@ def _compare(
     buffer = torch.empty(tile * tile, device=device, dtype=dtype)
     error = 0.0 if dtype is torch.float32 else _BFLOAT16_ERROR
     total = len(source) * len(target)
-    with tqdm(total=total, desc="comparing", unit=" cosines", unit_scale=True, delay=2, disable=None) as bar:
+    with Progress(total=total, desc="comparing", unit=" cosines", unit_scale=True, delay=2) as bar:
         for left, sources in _strips(source, strip, device, names[0]):
             rounded_sources = sources.to(dtype)
             for right, targets in _strips(target, strip, device, names[1]):

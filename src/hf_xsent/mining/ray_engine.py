@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
-from tqdm import tqdm
 
 from hf_xsent.errors import MissingExtraError, OutputError
+from hf_xsent.logs import Progress
 from hf_xsent.mining.search import SearchShard
 from hf_xsent.mining.shards import Shard, missing_shards
 from hf_xsent.models.encodes import SupportsEncode
@@ -42,7 +42,7 @@ class RayEngine:
             if module is not None and device is not None:
                 module.to(device)
         waiting = [run.remote(shard, shared, "cuda" if gpus else "cpu") for shard in missing]
-        with tqdm(total=len(waiting), desc=description, unit=" shards", disable=None) as bar:
+        with Progress(total=len(waiting), desc=description, unit=" shards") as bar:
             while waiting:
                 done, waiting = ray.wait(waiting)
                 try:

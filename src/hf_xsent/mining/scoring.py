@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from hf_xsent.data.readers.formats import check_source, read_pairs
 from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.files import check_writable
+from hf_xsent.logs import Progress
 from hf_xsent.mining.margin import margin_score
 from hf_xsent.mining.neighbours import Vectors, nearest_one_way
 from hf_xsent.mining.output import one_line, write_table
@@ -41,7 +41,7 @@ def score_pairs(
     """
     check_writable(output, source_files(source))
     check_source(source)
-    pairs = iter(tqdm(read_pairs(source), desc="scoring", unit=" pairs", disable=None))
+    pairs = iter(Progress(read_pairs(source), desc="scoring", unit=" pairs"))
     blocks = iter(lambda: list(islice(pairs, _PAIRS_PER_BLOCK)), [])
     rows = (row for block in blocks for row in _rows(block, model, pools, k, margin, device))
     if accepts is not None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 import torch
-from tqdm import tqdm
 
+from hf_xsent.logs import Progress
 from hf_xsent.models.encodes import SupportsEncode
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class Processes:
     def __call__(self, shards: Sequence[Shard], description: str, model: SupportsEncode | None = None) -> None:
         """Run this rank's missing shards, then wait for those of the others."""
         missing = missing_shards(shards[self.rank :: self.count])
-        for shard in tqdm(missing, desc=description, unit=" shards", disable=True if self.rank else None):
+        for shard in Progress(missing, desc=description, unit=" shards", disable=True if self.rank else None):
             shard.run(model)
         waiting = [shard for number, shard in enumerate(shards) if number % self.count != self.rank]
         while waiting := [shard for shard in waiting if not shard.is_whole()]:

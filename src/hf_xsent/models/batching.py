@@ -7,11 +7,12 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
+
+from hf_xsent.logs import Progress
 
 
 def batches_by_length(
-    lengths: Sequence[int], tokens_per_batch: int, progress: str | None = None, unit: str = "sentence"
+    lengths: Sequence[int], tokens_per_batch: int, progress: str | None = None, unit: str = " sentences"
 ) -> Iterator[list[int]]:
     """Yield batches of row indices, longest rows first, of at most ``tokens_per_batch`` padded tokens or one row.
 
@@ -21,7 +22,7 @@ def batches_by_length(
     [[1], [3, 0], [2]]
     """
     order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
-    with tqdm(total=len(order), desc=progress, unit=unit, disable=True if progress is None else None) as bar:
+    with Progress(total=len(order), desc=progress, unit=unit, disable=True if progress is None else None) as bar:
         start = 0
         while start < len(order):
             rows = order[start : start + max(1, tokens_per_batch // max(1, lengths[order[start]]))]

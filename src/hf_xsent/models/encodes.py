@@ -89,7 +89,7 @@ class SentenceTransformerMethods(ABC):
 
     @property
     def model_card_data(self) -> _NoCardData:
-        """Where evaluators of sentence-transformers store metrics; ``hf-xsent card`` reads results files instead."""
+        """Where evaluators of sentence-transformers store metrics; ``hf-xsent publish`` reads results files instead."""
         return _NoCardData()
 
 

@@ -147,7 +147,7 @@ def _write_module(folder: Path, config: dict[str, object], weights: dict[str, Te
 
 
 def _card(config: Any, width: int) -> str:
-    """Return a minimal model card, for the time before hf-xsent card writes a full one."""
+    """Return a minimal model card, for the time before hf-xsent publish writes a full one."""
     return f"""---
 library_name: sentence-transformers
 pipeline_tag: sentence-similarity

@@ -53,15 +53,10 @@ class Upload:
 def plan_upload(folder: str | Path, repository: str) -> Upload:
     """List the files of an export; refuse a folder that is not complete, safe to open and described by a card."""
     folder = Path(folder)
-    if repository.count("/") != 1 or not all(repository.split("/")):
-        raise OutputError(f"{repository!r} has no owner: name the repository as org/name")
-    try:
-        validate_repo_id(repository)
-    except HFValidationError as error:
-        raise OutputError(f"{repository!r} is not a valid Hub id: {str(error).split('. ')[0]}") from error
+    check_repository(repository)
     missing = [name for name in _EXPORT if not (folder / name).is_file()]
     if not missing and not is_export(folder):
-        raise OutputError(f"{folder} is a run, not an export: write one with hf-xsent export {folder} FOLDER")
+        raise OutputError(f"{folder} is a run, not an export: write one with hf-xsent export {folder} --output FOLDER")
     if missing:
         raise OutputError(f"{folder} is not an export ({missing[0]} is missing): write one with hf-xsent export")
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -74,9 +69,19 @@ def plan_upload(folder: str | Path, repository: str) -> Upload:
     return Upload(folder, repository, files)
 
 
+def check_repository(repository: str) -> None:
+    """Refuse a repository that is not a Hub id with its owner."""
+    if repository.count("/") != 1 or not all(repository.split("/")):
+        raise OutputError(f"{repository!r} has no owner: name the repository as org/name")
+    try:
+        validate_repo_id(repository)
+    except HFValidationError as error:
+        raise OutputError(f"{repository!r} is not a valid Hub id: {str(error).split('. ')[0]}") from error
+
+
 def check_card(path: Path) -> None:
     """Refuse a model card that is missing, unreadable or incomplete."""
-    cure = f"write it with hf-xsent card {path.parent}"
+    cure = f"write it with hf-xsent publish {path.parent} ORG/NAME"
     if not path.is_file():
         raise OutputError(f"{path} is missing: {cure}")
     try:

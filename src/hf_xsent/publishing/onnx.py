@@ -37,7 +37,7 @@ class OnnxEncoder:
     """An exported folder, run by onnxruntime: from text to sentence embeddings."""
 
     def __init__(self, folder: str | Path, file: str = PLAIN) -> None:
-        self.session = _onnxruntime().InferenceSession(str(Path(folder) / file), providers=["CPUExecutionProvider"])
+        self.session = load_onnxruntime().InferenceSession(str(Path(folder) / file), providers=["CPUExecutionProvider"])
         self.settings = sentence_transformer_settings(str(folder))
         self.tokenizer = load_tokenizer(str(folder))
         self.inputs = [one.name for one in self.session.get_inputs()]
@@ -80,7 +80,7 @@ def export_onnx(folder: str | Path) -> Path:
     folder = Path(folder)
     if not is_export(folder):
         raise ModelError(f"{folder} is not an export: write one with hf-xsent export")
-    _onnxruntime()
+    load_onnxruntime()
     if "extraction" in sentence_transformer_settings(str(folder)):
         raise ModelError(f"{folder} needs all layers, but ONNX files return only the last: use it with torch")
     encoder = load_encoder(str(folder), attn_implementation="eager").eval()
@@ -162,7 +162,7 @@ def _export(encoder: Any, batch: dict[str, Tensor], path: Path) -> None:
 @torch.inference_mode()
 def _difference(encoder: Any, path: Path, batch: dict[str, Tensor]) -> float:
     """Return the largest difference between hidden states of torch and onnxruntime, padding excluded."""
-    session = _onnxruntime().InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    session = load_onnxruntime().InferenceSession(str(path), providers=["CPUExecutionProvider"])
     inputs = {one.name: batch[one.name].numpy() for one in session.get_inputs()}
     (theirs,) = session.run(None, inputs)
     ours = encoder(**batch).last_hidden_state.numpy()
@@ -182,7 +182,8 @@ def _quiet() -> Iterator[None]:
         logging.disable(disabled)
 
 
-def _onnxruntime() -> Any:
+def load_onnxruntime() -> Any:
+    """Return the module onnxruntime; raise an error if it or what exports need is missing."""
     try:
         import onnx  # noqa: F401
         import onnxruntime

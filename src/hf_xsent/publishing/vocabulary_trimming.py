@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 from torch import nn
-from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.errors import DataError, ModelError
+from hf_xsent.logs import Progress
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
@@ -82,7 +82,7 @@ def word_shares(tokenizer: PreTrainedTokenizerBase, texts: Mapping[str, Iterable
     shares: Words = {}
     for language, sentences in texts.items():
         counts: Counter[str] = Counter()
-        for sentence in tqdm(sentences, desc=f"words of {language}", unit="sentence", disable=None):
+        for sentence in Progress(sentences, desc=f"words of {language}", unit=" sentences"):
             text = normalizer.normalize_str(sentence) if normalizer is not None else sentence
             counts.update([text] if splitter is None else [word for word, _ in splitter.pre_tokenize_str(text)])
         if not counts:
@@ -142,7 +142,7 @@ def _piece_shares(backend: Tokenizer, words: Words) -> np.ndarray:
     """Return how often each piece occurs, by id: an occurrence in a word counts as the word's share of the texts."""
     shares = np.zeros(backend.get_vocab_size(with_added_tokens=True))
     segment = backend.model.tokenize
-    for word, share in tqdm(words.items(), desc="segmenting", unit="word", disable=None):
+    for word, share in Progress(words.items(), desc="segmenting", unit=" words"):
         for piece in segment(word):
             shares[piece.id] += share
     return shares

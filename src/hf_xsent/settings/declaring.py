@@ -9,7 +9,8 @@ from typing import Any, get_type_hints
 
 from hf_xsent.errors import RecipeError, nearest
 
-_HELP, _RANGE, _CHOICES, _DERIVED, _NAMED, _SAVED = "help", "range", "choices", "derived", "named", "saved"
+_HELP, _RANGE, _CHOICES, _DERIVED, _SAVED = "help", "range", "choices", "derived", "saved"
+_NAMED, _METAVAR = "named", "metavar"
 _COMPARED = {
     "above": (lambda value, bound: value > bound, "above"),
     "at_least": (lambda value, bound: value >= bound, "at least"),
@@ -29,11 +30,13 @@ def setting(
     choices: Sequence[str] | None = None,
     named: bool = False,
     saved: bool = True,
+    metavar: str = "",
 ) -> Any:
     """Declare a dataclass field with its help and its valid range; each element of a list must be in the range.
 
     ``named`` marks a list of ``name=value`` strings that a recipe may write as a mapping; ``saved``
-    writes the value to a model's config.json.
+    writes the value to a model's config.json; ``metavar`` is the placeholder of a value in help, if the type says too
+    little.
     """
     bounds = {"above": above, "at_least": at_least, "below": below, "at_most": at_most}
     metadata = {
@@ -42,6 +45,7 @@ def setting(
         _CHOICES: tuple(choices or ()),
         _NAMED: named,
         _SAVED: saved,
+        _METAVAR: metavar,
     }
     if isinstance(default, list | dict):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)
@@ -97,22 +101,29 @@ def range_of(one: Field[Any]) -> str:
 def help_of(one: Field[Any]) -> str:
     """Return the help line of a field with its range and its default."""
     text, valid, default = str(one.metadata.get(_HELP, "")), range_of(one), default_of(one)
-    notes = ([valid] if valid else []) + ([] if default is None else [f"default: {_shown(default)}"])
+    stated = any(word in text for word in ("ithout", "efault", "required"))  # what happens without a value
+    notes = ([valid] if valid else []) + ([] if default is None and stated else [f"default: {_shown(default)}"])
     return f"{text} ({'; '.join(notes)})" if notes else text
 
 
 def metavar_of(one: Field[Any]) -> str:
-    """Return the placeholder of a field's values for help: N, X, TEXT, {a,b}."""
+    """Return the placeholder of a field's values for help: N, X, TEXT, {a,b}, true|false; … after it for a list."""
     if choices := one.metadata.get(_CHOICES, ()):
         return f"{{{','.join(choices)}}}"
     kind = str(one.type)
-    words = {"list": "VALUE …", "bool": "true|false", "int": "N", "float": "X"}
-    return next((word for name, word in words.items() if kind.startswith(name)), "TEXT")
+    words = {"bool": "true|false", "int": "N", "float": "X", "dict": "MAPPING"}
+    inner = kind.removeprefix("list[")
+    named = (
+        "NAME=VALUE" if takes_names(one) else next((words[name] for name in words if inner.startswith(name)), "TEXT")
+    )
+    return str(one.metadata.get(_METAVAR) or named) + " …" * (inner != kind)
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if value is None or value == []:
+        return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -22,7 +22,9 @@ class EncoderSettings:
         128, "Truncate sentences to this many tokens: 32 trains fastest, 128 truncates few sentences.", at_least=2
     )
     prompts: dict[str, str] | None = setting(
-        None, "Prompts by name, as sentence-transformers stores them in an export: {query: 'query: '}."
+        None,
+        "Prompts by name, as sentence-transformers stores them in an export: {query: 'query: '}.",
+        metavar="{NAME: TEXT}",
     )
     default_prompt_name: str | None = setting(
         None, "Prepend this prompt to each sentence, in training and afterwards; without it, none."
@@ -32,21 +34,25 @@ class EncoderSettings:
     )
     encoder_layers: int | None = setting(
         None,
-        "Start a smaller student from N evenly spaced layers of the encoder, the first and the last included.",
+        "Start a smaller student from N evenly spaced layers, the first and the last included; without it, all layers.",
         at_least=1,
     )
     languages: list[str] | None = setting(
-        None, "Add an embedding for each of these languages to the input; include the target language."
+        None,
+        "Add an embedding for each of these languages to the input; include the target language.",
+        metavar="CODE",
     )
     language_std: float = setting(
         0.0, "Standard deviation of new language embeddings; 0 starts them at zero.", at_least=0
     )
     lora_rank: int | None = setting(
-        None, "Freeze the encoder and train LoRA adapters of this rank, merged at the end.", at_least=1
+        None,
+        "Freeze the encoder and train LoRA adapters of this rank, merged at the end; without it, all weights train.",
+        at_least=1,
     )
     lora_alpha: float | None = setting(None, "Scale adapters by alpha / rank; without it, alpha is 2 × rank.", above=0)
     lora_targets: list[str] | None = setting(
-        None, "Names of the linear layers to adapt, such as query value; without it, all."
+        None, "Names of the linear layers to adapt, such as query value; without it, all.", metavar="NAME"
     )
 
 

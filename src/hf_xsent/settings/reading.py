@@ -35,9 +35,10 @@ def split_arguments(arguments: Sequence[str]) -> tuple[str | None, dict[str, lis
     flags: dict[str, list[str]] = {}
     current: list[str] | None = None
     for one in rest:
-        if one.startswith("--"):
-            name, equals, value = one[2:].partition("=")
-            current = flags[name.replace("-", "_")] = [value] if equals else []
+        if one.startswith("--") or one == "-o":
+            name, equals, value = one.lstrip("-").partition("=")
+            name = "output_dir" if name in ("o", "output") else name.replace("-", "_")  # as in all other commands
+            current = flags[name] = [value] if equals else []
         elif current is None:
             raise RecipeError(f"unexpected argument {one!r}: the recipe comes first, then --flag value")
         else:

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm import tqdm
 from transformers import TrainerCallback
 
 from hf_xsent.data.sampling.batches import ProcessBatches
 from hf_xsent.errors import Interrupted, Stopped
 from hf_xsent.files import append_text, write_text
+from hf_xsent.logs import Progress
 
 logger = logging.getLogger(__name__)
 
@@ -71,16 +71,18 @@ class EndOfStep(TrainerCallback):
 
 
 class ProgressBar(TrainerCallback):
-    """Show a progress bar if standard error is a terminal, and log lines in any case."""
+    """Show the progress of training, and log its figures."""
 
     def __init__(self) -> None:
-        self.bar: tqdm | None = None
+        self.bar: Progress | None = None
         self.shown: dict[str, str] = {}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Open the bar; tqdm's ``disable=None`` hides it if standard error is not a terminal."""
+        """Open the bar."""
         hidden = True if args.disable_tqdm or not state.is_world_process_zero else None
-        self.bar = tqdm(total=state.max_steps, initial=state.global_step, desc="training", unit="step", disable=hidden)
+        self.bar = Progress(
+            total=state.max_steps, initial=state.global_step, desc="training", unit=" steps", disable=hidden
+        )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Advance the bar."""

@@ -134,7 +134,7 @@ def check_space(folder: str | Path, model: PreTrainedModel, arguments: TrainingA
         0 if arguments.save_strategy == SaveStrategy.NO else limit + 1
     )  # the new one is written before an old one is deleted
     needed = checkpoints * (weights + moments) + weights
-    cure = "choose another --output_dir, a smaller --save_total_limit or --save_strategy no"
+    cure = "choose another --output, a smaller --save_total_limit or --save_strategy no"
     check_free_space(folder, needed, f"{checkpoints} checkpoints and the model", cure)
 
 

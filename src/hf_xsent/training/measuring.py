@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
-from tqdm import tqdm
 from transformers import TrainerCallback
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
 from hf_xsent.compat import cpu_attention
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import DataError, RecipeError, nearest
+from hf_xsent.logs import Progress
 from hf_xsent.models import METHODS
 from hf_xsent.models.loading import load_tokenizer
 from hf_xsent.training.arguments import AlignmentTrainingArguments
@@ -90,7 +90,7 @@ def training_cost(
         name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in collate(pairs).items()
     }
     costs = []
-    for method in tqdm(methods, desc="measuring", unit=" methods", disable=None):
+    for method in Progress(methods, desc="measuring", unit=" methods"):
         settings = {"objectives": dict.fromkeys(_OBJECTIVES[method], 1.0)} if method in _OBJECTIVES else {}
         kind: Any = METHODS["alignment" if method in _OBJECTIVES else method][1]
         config = kind.config_of(None, {"max_length": max_length, **settings})

@@ -46,7 +46,7 @@ class Plan:
             raise RecipeError("no starting encoder: give --model, a Hub id such as xlm-roberta-base or a folder")
         check_bitext(recipe.data)
         if training.output_dir in (None, "trainer_output"):
-            raise RecipeError("no output folder: give --output_dir, a folder for this run")
+            raise RecipeError("no output folder: give --output, a folder for this run")
         checkpoint = choose_checkpoint(training, recipe.run.resumes, recipe.run.overwrite)
         encoder_config = load_encoder_config(encoder)
         if recipe.config.encoder_layers is not None:

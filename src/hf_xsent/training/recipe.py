@@ -16,7 +16,8 @@ class StartSettings:
     )
     method: str = setting(
         "alignment",
-        "Method, with its model and its objectives: alignment (TR), dap, ppa, wacse or dual-pivot.",
+        "Method, with its model and its objectives; alignment is translation ranking (TR).",
+        choices=("alignment", "dap", "ppa", "wacse", "dual-pivot"),
     )
 
 
@@ -28,12 +29,16 @@ class DataSettings:
         None,
         "Training pairs by language: de=pairs.tsv fr=OPUS.en-fr.tmx, or train/{language}-en.tsv.xz for all languages.",
         named=True,
+        metavar="CODE=FILE",
     )
     unpaired: list[str] | None = setting(
-        None, "Dual pivot: two files of unpaired sentences, one per language: de.txt en.txt."
+        None, "Dual pivot: two files of unpaired sentences, one per language: de.txt en.txt.", metavar="FILE"
     )
     dev: list[str] | None = setting(
-        None, "Dev pairs, which choose the best checkpoint; written like --data.", named=True
+        None,
+        "Dev pairs, which choose the best checkpoint; written like --data. (default: some of the training pairs)",
+        named=True,
+        metavar="CODE=FILE",
     )
     dev_pairs: int = setting(
         100, "Without --dev, hold out this many training pairs of each language as dev pairs.", at_least=0
@@ -45,7 +50,8 @@ class DataSettings:
     columns: list[str] | None = setting(
         None,
         "Source column and target column, by name or number (from 0): 0 1 or text_de text_en. "
-        "Per language or file: de=0,1 mined.tsv=source,target.",
+        "Per language or file: de=0,1 mined.tsv=source,target. (default: found by header or content)",
+        metavar="COLUMN",
     )
     pivot: bool = setting(
         False,
@@ -55,6 +61,7 @@ class DataSettings:
         None,
         "Word links of the training pairs, written like --data: Pharaoh lines, or JSONL of align-words.",
         named=True,
+        metavar="CODE=FILE",
     )
     link_words: str = setting(
         "script",
@@ -67,7 +74,7 @@ class DataSettings:
         at_least=0,
         at_most=1,
     )
-    max_pairs: int | None = setting(None, "Read at most this many training pairs of each language.")
+    max_pairs: int | None = setting(None, "Read at most this many training pairs of each language; without it, all.")
     max_pairs_choice: str = setting(
         "first",
         "Which pairs max_pairs keeps: the first, or a random choice, which is the same in every run.",
@@ -79,11 +86,16 @@ class DataSettings:
         "Change cleaning rules: max_characters=200 sets a limit, copied_share=null turns that rule off, "
         "exclude=FILES removes pairs that have a sentence of these test sets; data/cleaning/rules.py lists all rules.",
         named=True,
+        metavar="RULE=VALUE",
     )
     on_error: str = setting(
         "raise", "At a bad line, stop (raise), or skip, count and report it (skip).", choices=("raise", "skip")
     )
-    cache_dir: str | None = setting(None, "Folder in which to cache the cleaned bitext, memory-mapped.")
+    cache_dir: str | None = setting(
+        None,
+        "Folder in which to cache the cleaned bitext, memory-mapped. (default: hf_xsent/bitext in HF_HOME)",
+        metavar="FOLDER",
+    )
     features: str | None = setting(
         None,
         "Dual pivot: cache the frozen encoder's layer sums in this folder, which runs may share; without it, "
@@ -119,7 +131,7 @@ class TrainingSettings:
         64, "Pairs per step and process; translation ranking takes its negatives from this batch, over all processes."
     )
     logging_steps: float = setting(10, "Log the losses every N steps.")
-    eval_strategy: str = setting("steps", "When to measure dev accuracy: no, steps or epoch.")
+    eval_strategy: str = setting("steps", "When to measure dev accuracy.", choices=("no", "steps", "epoch"))
     eval_on_start: bool = setting(True, "Measure dev accuracy before the first step.")
     load_best_model_at_end: bool = setting(True, "At the end, load the checkpoint with the best dev accuracy.")
     metric_for_best_model: str | None = setting("accuracy", "Dev metric that decides which checkpoint is best.")
@@ -145,7 +157,7 @@ class TrainingSettings:
         0, "Freeze the embeddings and the lowest N layers: less memory, faster steps; 0 freezes nothing.", at_least=0
     )
     early_stopping_patience: int | None = setting(
-        None, "Stop after N dev measurements in a row without a new best.", at_least=1
+        None, "Stop after N dev measurements in a row that are no new best; without it, at the last step.", at_least=1
     )
     log_gradient_norms: bool = setting(
         False,
@@ -181,14 +193,23 @@ class TrainingSettings:
     ddp_broadcast_buffers: bool | None = setting(False, "All processes hold equal queues.")
 
 
-SHOWN_TRAINING_ARGUMENTS = {  # fields of transformers' TrainingArguments, which help lists first
-    "output_dir": "Write checkpoints, metrics and the final model into this folder.",
-    "max_steps": "Train for this many steps (or give --num_train_epochs).",
-    "learning_rate": "Peak learning rate; 5e-5 suits a base-size encoder.",
-    "eval_steps": "Measure dev accuracy every N steps; save_steps must be a multiple of it.",
-    "save_steps": "Write a checkpoint every N steps.",
-    "bf16": "Compute in bfloat16; weights stay float32.",
-    "seed": "Seed of new weights, dropout and data order.",
-    "report_to": "Also send metrics to tensorboard, wandb or trackio.",
-}
+@dataclass(frozen=True)
+class CommonArguments:
+    """Common fields of transformers' TrainingArguments with its defaults, which help lists."""
+
+    output_dir: str | None = setting(
+        None, "Write checkpoints, metrics and the final model into this folder; required.", metavar="FOLDER"
+    )
+    max_steps: int = setting(-1, "Train for N steps; -1 trains for --num_train_epochs.")
+    num_train_epochs: float = setting(3.0, "Train for N epochs, unless --max_steps is given.")
+    learning_rate: float = setting(5e-5, "Peak learning rate; 5e-5 suits a base-size encoder.")
+    eval_steps: float | None = setting(
+        None, "Measure dev accuracy every N steps; save_steps must be a multiple of it. (default: logging_steps)"
+    )
+    save_steps: float = setting(500, "Write a checkpoint every N steps.")
+    bf16: bool = setting(False, "Compute in bfloat16; weights stay float32.")
+    seed: int = setting(42, "Seed of new weights, dropout and data order.")
+    report_to: str = setting("none", "Also send metrics to tensorboard, wandb or trackio.")
+
+
 HIDDEN_TRAINING_SETTINGS = ("remove_unused_columns", "ddp_find_unused_parameters", "ddp_broadcast_buffers")

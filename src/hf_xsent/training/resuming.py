@@ -159,7 +159,7 @@ def check_fits(checkpoint: str | Path, model: PreTrainedModel) -> None:
         if difference is not None:
             raise OutputError(
                 f"{checkpoint} is of another model: {kind} {difference}: resume with the recipe of that run, or give "
-                "another --output_dir"
+                "another --output"
             )
 
 

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, ModelError, RecipeError
 from hf_xsent.files import check_free_space, claim, digest, lock, move_into_place, reserve_space, write_text
+from hf_xsent.logs import Progress
 from hf_xsent.models.batching import evaluating
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -116,7 +116,7 @@ class FeatureCache:
             reserve_space(part)
         sums = np.lib.format.open_memmap(part, mode="r+")
         logger.info("encoding %d sentences into the feature cache %s", len(sentences) - done, self.folder)
-        with tqdm(total=len(sentences), initial=done, desc="encoding", unit=" sentences", delay=2, disable=None) as bar:
+        with Progress(total=len(sentences), initial=done, desc="encoding", unit=" sentences", delay=2) as bar:
             for start in range(done, len(sentences), _BLOCK):
                 block = sentences[start : start + _BLOCK]
                 found = self.embedder.encode(block).reshape(-1, *self.embedder.shape).astype(self.dtype)
