@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import tempfile
@@ -50,6 +51,12 @@ PAIRS = [
     ("今日は寒いです。", "It is cold today."),
     ("私は本を読みます。", "I read a book."),
 ]
+
+
+def pytest_collection_finish() -> None:
+    """Leave the objects of imported modules out of each garbage collection, of which every training starts one."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import yaml
+from forks import launch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from hf_xsent.cli.main import leave
 from hf_xsent.objectives.masked_language import Masking
 from hf_xsent.training.identity import RUN_STATE_FILE
 from hf_xsent.training.pretrain import main
@@ -27,31 +26,20 @@ METHODS: dict[str, dict[str, Any]] = {
     "ppa": {"random_input_shuffling": False, "objectives": {"momentum_contrast": {"queue_size": 24}}},
     "wacse": {"objectives": {"aligned_word_prediction": {"masked_share": 1.0}}},
 }
-# Random masks differ between processes, as dropout does: mask the same tokens in each.
-SCRIPT = """
-import sys
-import torch
-from hf_xsent.cli.main import leave
-from hf_xsent.objectives.masked_language import Masking
-from hf_xsent.training.pretrain import main
-
-def mask(masking, ids):
-    special = torch.isin(ids, torch.tensor(masking.special_ids))
-    masked = (ids % 3 == 0) & ~special
-    return torch.where(masked, masking.mask_id, ids), masked
-
-Masking.__call__ = mask
-torch.set_num_threads(1)
-for recipe in sys.argv[1:]:
-    main(recipe.split())
-leave(0)
-"""
 
 
 def _mask(masking: Masking, ids: Tensor) -> tuple[Tensor, Tensor]:
-    """As in the script."""
+    """Mask the same tokens in each process, where random masks differ, as dropout does."""
     masked = (ids % 3 == 0) & ~torch.isin(ids, torch.tensor(masking.special_ids))
     return torch.where(masked, masking.mask_id, ids), masked
+
+
+def _train(runs: list[str]) -> None:
+    Masking.__call__ = _mask  # type: ignore[method-assign]
+    torch.set_num_threads(1)
+    for run in runs:
+        main(run.split())
+    leave(0)
 
 
 class Elastic:
@@ -59,7 +47,6 @@ class Elastic:
 
     def __init__(self, folder: Path, encoder: Path, pairs: Pairs) -> None:
         self.folder = folder
-        (folder / "train.py").write_text(SCRIPT, encoding="utf-8")
         joined = [
             tuple(f"{one} {pairs[(7 * n + 3) % 16][side]}" for side, one in enumerate(pairs[n % 16])) for n in range(37)
         ]
@@ -98,16 +85,7 @@ class Elastic:
             for run in runs:
                 main(run.split())
             return
-        launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
-        done = subprocess.run(
-            [sys.executable, *launch, str(self.folder / "train.py"), *runs],
-            env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-            capture_output=True,
-            text=True,
-            timeout=500,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-4000:]
+        launch(processes, _train, runs, log=self.folder / f"{name}.log")
 
     def out(self, name: str, method: str) -> Path:
         return self.folder / name / method
