@@ -223,8 +223,11 @@ _LEAVING = """
 import atexit, sys, time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-import torch
-import torch.distributed as dist
+if sys.argv[1] == "several":
+    import torch
+    import torch.distributed as dist
+else:
+    import hf_xsent_cli  # without torch
 from hf_xsent.cli.main import leave
 
 def print_gloo_threads():

@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import IO, Any
+from typing import Any
 
 import pytest
 from filelock import FileLock
 from forks import Fork
-from study_file import StudyFile
+from study_file import StudyFile, start_runs_as_forks
 
 from hf_xsent.cli.main import main
-from hf_xsent.comparison import pipeline, process
+from hf_xsent.comparison import pipeline
 from hf_xsent.comparison.pipeline import compare, list_runs, train_and_measure
 from hf_xsent.comparison.runs import Run
 from hf_xsent.errors import OutputError, Stopped
@@ -29,18 +26,8 @@ BROKEN = {"learning_rate": 1e38, "max_grad_norm": 0, "warmup_steps": 0}
 
 @pytest.fixture
 def forks(monkeypatch: pytest.MonkeyPatch) -> list[Fork]:
-    """The processes of runs: forks of a server, which start at once and are looked at often."""
-    started: list[Fork] = []
-
-    def fork(command: Sequence[str], stdout: IO[bytes], **_: Any) -> Fork:
-        assert command[1:3] == ["-m", process.__name__]
-        started.append(Fork(process.main, command[3], log=Path(stdout.name)))
-        return started[-1]
-
-    kinds = {name: getattr(subprocess, name) for name in ("DEVNULL", "STDOUT")}
-    monkeypatch.setattr(pipeline, "subprocess", SimpleNamespace(Popen=fork, **kinds))
-    monkeypatch.setattr(pipeline, "_POLL_SECONDS", 0.01)
-    return started
+    """The processes of runs."""
+    return start_runs_as_forks(monkeypatch)
 
 
 @pytest.fixture
