@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -53,19 +54,28 @@ PAIRS = [
 ]
 
 
+def pytest_collection_finish() -> None:
+    """Leave the objects of imported modules out of each garbage collection, of which every training starts one."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _same_random_numbers() -> None:
     transformers.set_seed(0)
 
 
 @pytest.fixture(autouse=True)
-def _log_levels_end_with_the_test() -> Iterator[None]:
-    """A command sets the levels of its process; tests that read the log afterwards see the defaults."""
+def _log_levels_and_environment_end_with_the_test() -> Iterator[None]:
+    """A command sets the log levels of its process, and transformers writes some settings into the environment."""
     loggers = [logging.getLogger(name) for name in ("hf_xsent", "huggingface_hub", "transformers")]
-    levels = [logger.level for logger in loggers]
+    levels, environment = [logger.level for logger in loggers], dict(os.environ)
     yield
     for logger, level in zip(loggers, levels, strict=True):
         logger.setLevel(level)
+    for name in os.environ.keys() - environment.keys() - {"PYTEST_CURRENT_TEST"}:
+        del os.environ[name]
+    os.environ.update({name: value for name, value in environment.items() if name != "PYTEST_CURRENT_TEST"})
 
 
 @pytest.fixture(autouse=True)

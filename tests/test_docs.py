@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from study_file import start_runs_as_forks
 from transformers import AutoTokenizer
 
 import hf_xsent
@@ -87,6 +88,7 @@ def prepared(
     """Write the small files that the pages name."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    start_runs_as_forks(monkeypatch)
     shutil.copytree(encoder_folders["xlm-roberta-mlm"], "encoder")
     shutil.copytree(ROOT / "trainer_scripts", "trainer_scripts")
     table = "".join(f"{source}\t{target}\n" for source, target in pairs)

@@ -32,18 +32,19 @@ def test_unknown_name_is_an_attribute_error() -> None:
         hf_xsent.DabConfig  # noqa: B018
 
 
+_LOADED = "print('hf_xsent.models' in sys.modules, 'torch' in sys.modules)"
+
+
 def test_importing_the_package_registers_its_models(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    """Also in a script that is named as the console script is."""
     model = hf_xsent.DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]))
     model.save_pretrained(tmp_path)
     code = (
-        "import sys, hf_xsent; from transformers import AutoModel\n"
-        "sys.argv[0] = 'hf-xsent'\n"
-        "print(type(AutoModel.from_pretrained(sys.argv[1])).__name__)"
+        f"import sys; folder, sys.argv = sys.argv[1], ['hf-xsent']; import hf_xsent.cli.main; {_LOADED}\n"
+        "from transformers import AutoModel; print(type(AutoModel.from_pretrained(folder)).__name__)"
     )
-    assert _python(code, str(tmp_path)) == "DapForSentenceEmbedding"
+    assert _python(code, str(tmp_path)).split() == ["True", "True", "DapForSentenceEmbedding"]
 
 
-def test_only_the_console_script_starts_without_models() -> None:
-    loaded = "print('hf_xsent.models' in sys.modules, 'torch' in sys.modules)"
-    assert _python(f"import sys, hf_xsent_cli; {loaded}") == "False False"
-    assert _python(f"import sys; sys.argv = ['hf-xsent']; import hf_xsent.cli.main; {loaded}") == "True True"
+def test_the_console_script_starts_without_models() -> None:
+    assert _python(f"import sys, hf_xsent_cli; {_LOADED}") == "False False"

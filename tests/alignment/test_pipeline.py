@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forks import CONTEXT
 
 from hf_xsent.alignment import pipeline
 from hf_xsent.alignment.aligners import AlignerSettings
@@ -139,7 +140,10 @@ def test_another_file_or_setting_is_aligned_again(bitext: Path, encoder_folders:
 
 
 @pytest.mark.slow
-def test_several_processes_write_the_same(bitext: Path, encoder_folders: dict[str, Path]) -> None:
+def test_several_processes_write_the_same(
+    bitext: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "get_context", lambda _: CONTEXT)  # processes that have imported torch
     alone = _align(bitext, encoder_folders["bert"], "alone.links")
     together = _align(bitext, encoder_folders["bert"], "together.links", processes=2)
     assert together.read_text(encoding="utf-8") == alone.read_text(encoding="utf-8")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from filelock import FileLock
-from study_file import StudyFile
+from forks import Fork
+from study_file import StudyFile, start_runs_as_forks
 
 from hf_xsent.cli.main import main
 from hf_xsent.comparison import pipeline
@@ -25,7 +25,13 @@ BROKEN = {"learning_rate": 1e38, "max_grad_norm": 0, "warmup_steps": 0}
 
 
 @pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def forks(monkeypatch: pytest.MonkeyPatch) -> list[Fork]:
+    """The processes of runs."""
+    return start_runs_as_forks(monkeypatch)
+
+
+@pytest.fixture
+def begun(forks: list[Fork], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the runs for which a process was started."""
     names: list[str] = []
 
@@ -88,8 +94,8 @@ def test_a_run_that_breaks_is_told_while_the_others_go_on(
 
 
 @pytest.mark.slow
-def test_a_comparison_that_is_stopped_saves_the_run_at_work_and_goes_on_from_there(study: StudyFile):
-    study.write(methods={"TR": None}, budget={"steps": 150}, settings=study.content["settings"] | {"save_steps": 1000})
+def test_a_comparison_that_is_stopped_saves_the_run_at_work_and_goes_on_from_there(study: StudyFile, forks: list[Fork]):
+    study.write(methods={"TR": None}, budget={"steps": 60}, settings=study.content["settings"] | {"save_steps": 1000})
     (run,) = list_runs(study.path, study.out)
 
     def stop(run: Run) -> None:
@@ -99,23 +105,21 @@ def test_a_comparison_that_is_stopped_saves_the_run_at_work_and_goes_on_from_the
     with pytest.raises(KeyboardInterrupt):
         train_and_measure(run, stop)
     (checkpoint,) = run.training.glob("checkpoint-*")
-    assert run.steps_done < 150 and not run.has_model and run.failure() is None
+    assert run.steps_done < 60 and not run.has_model and run.failure() is None
     before = run.metrics()[: int(checkpoint.name.split("-")[1])]
     assert compare(study.path, study.out)["runs"][0]["state"] == "finished"
     assert run.metrics()[: len(before)] == before  # of the first piece, as it was logged then
-    assert _steps(run) == list(range(1, 151))
+    assert _steps(run) == list(range(1, 61))
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_is_told_and_goes_on_from_its_checkpoint(study: StudyFile):
-    study.write(methods={"TR": None}, budget={"steps": 400}, settings=study.content["settings"] | {"save_steps": 20})
+def test_a_run_that_is_killed_is_told_and_goes_on_from_its_checkpoint(study: StudyFile, forks: list[Fork]):
+    study.write(methods={"TR": None}, budget={"steps": 60}, settings=study.content["settings"] | {"save_steps": 5})
     (run,) = list_runs(study.path, study.out)
 
     def kill(run: Run) -> None:
         if run.steps_done >= 6 and any(run.training.glob("checkpoint-*")):
-            find = ["pgrep", "-P", str(os.getpid()), "-f", str(run.folder)]
-            for process in subprocess.run(find, capture_output=True, text=True).stdout.split():
-                os.kill(int(process), signal.SIGKILL)
+            forks[-1].kill()
 
     assert not train_and_measure(run, kill)
     failure = run.failure()
@@ -124,7 +128,7 @@ def test_a_run_that_is_killed_is_told_and_goes_on_from_its_checkpoint(study: Stu
     first = run.metrics()[0]
     assert train_and_measure(run) and run.finished and run.failure() is None
     assert run.metrics()[0] == first
-    assert _steps(run) == list(range(1, 401))
+    assert _steps(run) == list(range(1, 61))
 
 
 @pytest.mark.slow

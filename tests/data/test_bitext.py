@@ -202,7 +202,9 @@ def test_all_pairs_removed_is_an_error_that_says_why(tmp_path: Path) -> None:
     assert not [entry for entry in (tmp_path / "cache").iterdir() if entry.is_dir()]
 
 
-def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "BATCH_ROWS", 1000)
+
     def peak(count: int) -> int:
         path = tmp_path / f"{count}.tsv"
         with path.open("w", encoding="utf-8") as file:
@@ -216,7 +218,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
         return memory
 
     peak(2_000)  # what is loaded once
-    assert peak(120_000) < peak(24_000) + 3_000_000
+    assert peak(32_000) < peak(8_000) + 1_500_000
 
 
 @pytest.mark.parametrize("language", ["zh", "tl"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,24 +21,37 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+def _load_pairs(folder: Path) -> list[Any]:
+    return list(load_bitext({"de": folder / "x.tsv"}, cache_dir=folder / "stored"))
+
+
+def _load_sentences(folder: Path) -> list[Any]:
+    sentences = load_sentences(folder / "x.tsv", folder / "stored")
+    return [sentences[row] for row in range(len(sentences))]
+
+
 @pytest.mark.parametrize("damage", DAMAGE)
-@pytest.mark.parametrize("name", ["info.json", "pairs.arrow"])
-def test_a_damaged_cache_of_pairs_is_built_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, damage: str
+@pytest.mark.parametrize(
+    ("load", "name"),
+    [
+        (_load_pairs, "info.json"),
+        (_load_pairs, "pairs.arrow"),
+        (_load_sentences, "*.json"),
+        (_load_sentences, "*.arrow"),
+    ],
+)
+def test_what_is_damaged_is_read_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, load: Callable[[Path], list[Any]], name: str, damage: str
 ) -> None:
     (tmp_path / "x.tsv").write_text("".join(f"Satz {n}\tline {n}\n" for n in range(100)))
-
-    def load() -> tuple[list[str], list[str]]:
-        return load_bitext({"de": tmp_path / "x.tsv"}, cache_dir=tmp_path / "cache").pairs("de")
-
-    expected = load()
-    (file,) = (tmp_path / "cache").rglob(name)
+    expected = load(tmp_path)
+    (file,) = (tmp_path / "stored").rglob(name)
     file.write_bytes(DAMAGE[damage](file.read_bytes()))
-    assert load() == expected
-    if name == "pairs.arrow" or damage != "flipped bits":  # which may hit the copy of the settings
+    assert load(tmp_path) == expected
+    if name != "info.json" or damage != "flipped bits":  # which may hit the copy of the settings
         assert "is damaged" in caplog.text
     caplog.clear()
-    assert load() == expected and not caplog.text
+    assert load(tmp_path) == expected and "is damaged" not in caplog.text
 
 
 def test_damaged_hashes_are_computed_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -51,21 +65,3 @@ def test_damaged_hashes_are_computed_again(tmp_path: Path, caplog: pytest.LogCap
         np.testing.assert_array_equal(found, expected)
         assert "sides.npy is damaged" in caplog.text
         caplog.clear()
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-@pytest.mark.parametrize("suffix", [".json", ".arrow"])
-def test_damaged_sentences_are_read_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, suffix: str, damage: str
-) -> None:
-    (tmp_path / "x.txt").write_text("".join(f"line {n}\n" for n in range(100)))
-
-    def load() -> list[tuple[str, int]]:
-        sentences = load_sentences(tmp_path / "x.txt", tmp_path / "work")
-        return [sentences[row] for row in range(len(sentences))]
-
-    expected = load()
-    (file,) = (tmp_path / "work").glob(f"*{suffix}")
-    file.write_bytes(DAMAGE[damage](file.read_bytes()))
-    assert load() == expected
-    assert "is damaged" in caplog.text

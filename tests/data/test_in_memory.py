@@ -50,7 +50,7 @@ def test_every_form_of_pairs_in_memory_is_read(load: Any, pairs: Pairs) -> None:
 
 def test_languages_come_from_the_mapping_or_the_columns(load: Any, pairs: Pairs, tmp_path: Path) -> None:
     (tmp_path / "fr.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs[4:8]), "utf-8")
-    mixed = load({"de": pairs[:4], "fr": str(tmp_path / "fr.tsv")})
+    mixed = load({"de": pairs[:4], "und": str(tmp_path / "{language}.tsv")})
     assert mixed.languages == {"de": 4, "fr": 4} and _sides(mixed) == pairs[:8]
     opus = Dataset.from_dict({"translation": [{"de": source, "en": target} for source, target in pairs]})
     assert load(opus).languages == {"de": len(pairs)} and _sides(load(opus)) == pairs

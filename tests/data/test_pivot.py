@@ -103,3 +103,13 @@ def test_one_language_has_no_pivot_pairs(tmp_path: Path) -> None:
         files = {language: tmp_path / f"{name}.tsv" for language, name in data.items()}
         with pytest.raises(DataError, match=reason):
             add_pivot_pairs(load_bitext(files, cleaning=None, cache_dir=tmp_path / "cache"), tmp_path)
+
+
+def test_damaged_pairs_are_found_again(bitext: Bitext, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    expected = _through(add_pivot_pairs(bitext, tmp_path))
+    (path,) = tmp_path.glob("pivot-*.npy")
+    for damaged in (b"", path.read_bytes()[:-100], b"x" * 1000):
+        path.write_bytes(damaged)
+        assert _through(add_pivot_pairs(bitext, tmp_path)) == expected
+        assert "is damaged" in caplog.text
+        caplog.clear()

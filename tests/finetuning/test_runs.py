@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from forks import launch
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
-from training_process import launched
 from training_run import Pairs, remove_end
 from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification, AutoTokenizer
 
 from hf_xsent.cli.main import main as command
+from hf_xsent.cli.main import program
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
+from hf_xsent.finetuning import running
 from hf_xsent.finetuning.mlqa import SpanExtraction
 from hf_xsent.finetuning.mlqa import main as mlqa
 from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments
@@ -364,27 +368,23 @@ def test_sets_are_measured_in_the_precision_of_training(
     assert seen == [torch.bfloat16 if bf16 else torch.float32]
 
 
-LATE = """
-import os, sys, time
-from hf_xsent.cli.main import program
-from hf_xsent.finetuning import running
+def _finetune_late(*arguments: str) -> None:
+    """Let the second process reach the check of the output folder later than the first."""
+    check = running.choose_checkpoint
 
-check = running.choose_checkpoint
+    def late(*args: Any) -> Any:
+        time.sleep(2 * int(os.environ["RANK"]))
+        return check(*args)
 
-def late(*args):
-    time.sleep(5 * int(os.environ["RANK"]))
-    return check(*args)
-
-running.choose_checkpoint = late
-program(["finetune", "xnli", *sys.argv[1:]])
-"""
+    running.choose_checkpoint = late
+    program(["finetune", "xnli", *arguments])
 
 
 @pytest.mark.slow
 def test_of_two_processes_a_late_one_takes_part_and_one_prints(data: Path, encoder_folders: dict[str, Path]) -> None:
-    (data / "late.py").write_text(LATE, encoding="utf-8")
     flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", f"--xnli={data}", max_steps=1)
-    assert launched(data / "late.py", *flags, "--ddp_backend=gloo").count("xnli, zero-shot") == 1
+    said = launch(2, _finetune_late, *flags, "--ddp_backend=gloo", log=data / "log.txt")
+    assert said.count("xnli, zero-shot") == 1
 
 
 def test_the_command_prints_the_table_and_tells_of_unknown_tasks(

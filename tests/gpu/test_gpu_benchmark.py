@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from forks import Fork
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "gpu"
 
@@ -87,20 +88,22 @@ def test_the_parts_fit_into_twenty_minutes_even_if_most_take_their_limit(benchma
     assert sum(minutes[:5]) <= 10 and max(minutes) <= 5
 
 
+def _measure_without_a_tokenizer(output: str) -> None:
+    sys.path.insert(0, str(FOLDER))
+    import setting
+
+    setting.make_encoder = lambda setting: None
+    parts = ["encoding: hf-xsent, float32", "mining: float32"]
+    sys.argv = ["gpu", "--device", "cpu", "--quick", "--output", output, "--only", *parts]
+    runpy.run_path(str(FOLDER / "__main__.py"), run_name="__main__")
+
+
 @pytest.mark.slow
-def test_a_failure_is_a_row_and_the_next_part_runs(folder: Path, tmp_path: Path) -> None:
+def test_a_failure_is_a_row_and_the_next_part_runs(tmp_path: Path) -> None:
     """Without a tokenizer, encoding fails in its own process; mining needs none."""
     output = tmp_path / "gpu.json"
-    script = (
-        "import runpy, sys, setting; setting.make_encoder = lambda setting: None; "
-        f"sys.argv = ['gpu', '--device', 'cpu', '--quick', '--output', {str(output)!r}, '--only', "
-        "'encoding: hf-xsent, float32', 'mining: float32']; "
-        f"runpy.run_path({str(FOLDER / '__main__.py')!r}, run_name='__main__')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=FOLDER, capture_output=True, text=True, timeout=200, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    done = Fork(_measure_without_a_tokenizer, str(output), log=tmp_path / "log.txt")
+    assert done.wait() == 0, done.output
     rows = json.loads(output.read_text())["rows"]
     assert "failed" in rows[0] and rows[0]["part"] == "encoding: hf-xsent, float32"
     assert rows[-1]["part"] == "mining: float32" and rows[-1]["cosines_per_second"] > 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import tempfile
 from collections.abc import Callable
@@ -16,13 +15,12 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from accelerate.state import DistributedType, GradientState
-
-multiprocessing.set_forkserver_preload(["torch", "transformers", "hf_xsent.training.trainer"])  # imported once for all
+from forks import CONTEXT
 
 
 def start(world: int, work: Callable[..., None], *arguments: Any) -> None:
     """Run ``work(rank, *arguments)`` in this many processes, and wait for them."""
-    mp.start_processes(work, arguments, nprocs=world, start_method="forkserver")
+    mp.start_processes(work, arguments, nprocs=world, start_method=CONTEXT.get_start_method())
 
 
 def answers_of(world: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:

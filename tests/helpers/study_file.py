@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import IO, Any
 
+import pytest
 import yaml
+from forks import Fork
+
+from hf_xsent.comparison import pipeline, process
 
 Pairs = list[tuple[str, str]]
 RECIPE = "objectives: {translation_ranking: {weight: 1, temperature: 0.1}}\nmax_steps: 77\n"
@@ -47,3 +54,18 @@ class StudyFile:
         stated = {key: value for key, value in (self.content | changes).items() if value is not None}
         self.path.write_text(yaml.safe_dump(stated, sort_keys=False), encoding="utf-8")
         return self.path
+
+
+def start_runs_as_forks(monkeypatch: pytest.MonkeyPatch) -> list[Fork]:
+    """Let comparisons start the processes of their runs as forks, and return those that are started."""
+    started: list[Fork] = []
+
+    def fork(command: Sequence[str], stdout: IO[bytes], **_: Any) -> Fork:
+        assert command[1:3] == ["-m", process.__name__]
+        started.append(Fork(process.main, command[3], log=Path(stdout.name)))
+        return started[-1]
+
+    constants = {name: getattr(subprocess, name) for name in ("DEVNULL", "STDOUT")}
+    monkeypatch.setattr(pipeline, "subprocess", SimpleNamespace(Popen=fork, **constants))
+    monkeypatch.setattr(pipeline, "_POLL_SECONDS", 0.01)
+    return started

@@ -1,8 +1,9 @@
-"""Training runs in processes of their own, as the command line starts them: they can be killed."""
+"""Training runs in processes of their own, which can be killed."""
 
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 import torch
 import yaml
+from forks import Fork, launch
 from safetensors.torch import load_file
 from training_run import Run
 
@@ -21,12 +23,7 @@ SCRIPT = Path(__file__).parents[2] / "trainer_scripts/run_pretrain.py"
 ONE_THREAD_ON_CPU = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
-def torchrun(processes: int = 2) -> tuple[str, ...]:
-    """The launcher of this many processes, as arguments of python."""
-    return ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes))
-
-
-TORCHRUN = torchrun()
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
 
 
 def launched(script: Path, *arguments: str, launch: Sequence[str] = TORCHRUN, **environment: str) -> str:
@@ -43,32 +40,44 @@ def launched(script: Path, *arguments: str, launch: Sequence[str] = TORCHRUN, **
     return done.stdout
 
 
-def begin(run: Run, *flags: str, launch: Sequence[str] = (), **changes: Any) -> subprocess.Popen[str]:
-    """The command line, as a process group that can be killed as a whole."""
-    recipe = run.folder / "recipe.yaml"
-    recipe.write_text(yaml.safe_dump(run.settings | changes), encoding="utf-8")
+def begin(run: Run, *flags: str, **changes: Any) -> Fork:
+    """Start the script with a recipe, as ``python run_pretrain.py recipe.yaml`` does."""
+    return Fork(
+        _script, *arguments_of(run, *flags, **changes), log=_empty_log(run), environment={"OMP_NUM_THREADS": "1"}
+    )
+
+
+def train_together(run: Run, *flags: str, **changes: Any) -> str:
+    """Train in two processes, as torchrun starts them, and return what they print."""
+    return launch(2, _script, *arguments_of(run, *flags, **changes), log=_empty_log(run))
+
+
+def torchrun(script: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start torchrun itself with two processes, as a process group that can be killed as a whole."""
     return subprocess.Popen(
-        [sys.executable, *launch, str(SCRIPT), str(recipe), *flags],
+        [sys.executable, *TORCHRUN, str(script), *arguments],
         env=os.environ | ONE_THREAD_ON_CPU,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
 
 
-def wait(process: subprocess.Popen[str], happened: Callable[[], bool]) -> None:
+def arguments_of(run: Run, *flags: str, **changes: Any) -> list[str]:
+    """Write the recipe of a run, and return the arguments of the script."""
+    recipe = run.folder / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump(run.settings | changes), encoding="utf-8")
+    return [str(recipe), *flags]
+
+
+def wait(process: Fork | subprocess.Popen[str], happened: Callable[[], bool]) -> None:
     """Until it happens, while the process lives."""
     until = time.monotonic() + 120
     while not happened():
         assert process.poll() is None, process.communicate()[1][-4000:]
         assert time.monotonic() < until, "it never happened"
-
-
-def end(process: subprocess.Popen[str]) -> str:
-    """What it had to say."""
-    said = process.communicate(timeout=180)[1]
-    assert process.returncode == 0, said[-4000:]
-    return said
+        time.sleep(0.002)
 
 
 def steps(run: Run) -> int:
@@ -110,6 +119,17 @@ def assert_same(run: Run, weights: dict[str, torch.Tensor], of_steps: list[tuple
     got = load_file(run.out / "model.safetensors")
     assert losses(run) == of_steps
     assert [name for name in weights if not torch.equal(got[name], weights[name])] == []
+
+
+def _script(*arguments: str) -> None:
+    sys.argv = [str(SCRIPT), *arguments]
+    runpy.run_path(str(SCRIPT), run_name="__main__")
+
+
+def _empty_log(run: Run) -> Path:
+    log = run.folder / "log.txt"
+    log.unlink(missing_ok=True)
+    return log
 
 
 def _saves(run: Run) -> bool:

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from forks import launch
 from safetensors.torch import load_file
 from torch import Tensor
-from training_process import launched, torchrun
 from training_run import Pairs, remove_end
 
+from hf_xsent.cli.main import leave
 from hf_xsent.objectives.masked_language import Masking
 from hf_xsent.training.identity import RUN_STATE_FILE
 from hf_xsent.training.pretrain import main
@@ -24,31 +25,20 @@ METHODS: dict[str, dict[str, Any]] = {
     "ppa": {"random_input_shuffling": False, "objectives": {"momentum_contrast": {"queue_size": 24}}},
     "wacse": {"objectives": {"aligned_word_prediction": {"masked_share": 1.0}}},
 }
-# Random masks differ between processes, as dropout does: mask the same tokens in each.
-SCRIPT = """
-import sys
-import torch
-from hf_xsent.cli.main import leave
-from hf_xsent.objectives.masked_language import Masking
-from hf_xsent.training.pretrain import main
-
-def mask(masking, ids):
-    special = torch.isin(ids, torch.tensor(masking.special_ids))
-    masked = (ids % 3 == 0) & ~special
-    return torch.where(masked, masking.mask_id, ids), masked
-
-Masking.__call__ = mask
-torch.set_num_threads(1)
-for recipe in sys.argv[1:]:
-    main(recipe.split())
-leave(0)
-"""
 
 
 def _mask(masking: Masking, ids: Tensor) -> tuple[Tensor, Tensor]:
-    """As in the script."""
+    """Mask the same tokens in each process, where random masks differ, as dropout does."""
     masked = (ids % 3 == 0) & ~torch.isin(ids, torch.tensor(masking.special_ids))
     return torch.where(masked, masking.mask_id, ids), masked
+
+
+def _train(runs: list[str]) -> None:
+    Masking.__call__ = _mask  # type: ignore[method-assign]
+    torch.set_num_threads(1)
+    for run in runs:
+        main(run.split())
+    leave(0)
 
 
 class Elastic:
@@ -56,7 +46,6 @@ class Elastic:
 
     def __init__(self, folder: Path, encoder: Path, pairs: Pairs) -> None:
         self.folder = folder
-        (folder / "train.py").write_text(SCRIPT, encoding="utf-8")
         joined = [
             tuple(f"{one} {pairs[(7 * n + 3) % 16][side]}" for side, one in enumerate(pairs[n % 16])) for n in range(37)
         ]
@@ -95,7 +84,7 @@ class Elastic:
             for run in runs:
                 main(run.split())
             return
-        launched(self.folder / "train.py", *runs, launch=torchrun(processes))
+        launch(processes, _train, runs, log=self.folder / f"{name}.log")
 
     def out(self, name: str, method: str) -> Path:
         return self.folder / name / method

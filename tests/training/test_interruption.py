@@ -11,7 +11,18 @@ from typing import Any
 
 import pytest
 from safetensors.torch import load_file
-from training_process import TORCHRUN, assert_same, assert_survives_kills, begin, end, losses, steps, wait
+from training_process import (
+    SCRIPT,
+    arguments_of,
+    assert_same,
+    assert_survives_kills,
+    begin,
+    losses,
+    steps,
+    torchrun,
+    train_together,
+    wait,
+)
 from training_run import Run
 
 from hf_xsent import AlignmentTrainer, load_bitext
@@ -27,16 +38,16 @@ def test_a_run_killed_twice_ends_bit_by_bit_as_the_uninterrupted_one(run: Run) -
 @pytest.mark.slow
 def test_when_one_of_two_processes_dies_the_run_ends_and_can_go_on(run: Run) -> None:
     settings = {"ddp_backend": "gloo", "max_steps": 39, "eval_steps": 3, "save_steps": 3}  # in an epoch of 2
-    end(begin(run, launch=TORCHRUN, **settings))
+    train_together(run, **settings)
     weights, uninterrupted = load_file(run.out / "model.safetensors"), losses(run)
 
-    process = begin(run, "--overwrite", launch=TORCHRUN, **settings)
+    process = torchrun(SCRIPT, *arguments_of(run, "--overwrite", **settings))
     wait(process, lambda: 4 <= steps(run) < 39)
     workers = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout
     os.kill(int(workers.split()[-1]), signal.SIGKILL)
     process.communicate(timeout=120)
     assert process.returncode != 0
-    end(begin(run, "--resume", launch=TORCHRUN, **settings))
+    train_together(run, "--resume", **settings)
     assert_same(run, weights, uninterrupted)
 
 

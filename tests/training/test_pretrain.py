@@ -10,7 +10,7 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from training_process import launched
+from training_process import torchrun
 from training_run import Pairs, Run
 from transformers import AutoModel, AutoTokenizer, BertConfig, DistilBertConfig
 
@@ -306,42 +306,44 @@ import json, sys
 from hf_xsent.cli.main import leave
 from hf_xsent.training.pretrain import main
 
-trainer = main(sys.argv[1:])
-weights = sum(weight.double().sum().item() for weight in trainer.model.parameters())
-print(json.dumps({"rank": trainer.args.process_index, "processes": trainer.args.world_size, "weights": weights}))
-del trainer  # leave() ends the process group that nothing holds
+for recipe in sys.argv[1:]:
+    trainer = main([recipe])
+    weights = sum(weight.double().sum().item() for weight in trainer.model.parameters())
+    print(json.dumps({"rank": trainer.args.process_index, "processes": trainer.args.world_size, "weights": weights}))
+    del trainer  # leave() ends the process group that nothing holds
 leave(0)
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {
-            "lora_rank": 2,
-            "frozen_layers": 1,
-            "distinct_batches": True,
-            "pairs_per_chunk": 2,
-            "objectives": {"translation_ranking": 1, "distillation": {"teacher": "THE START"}},
-        },
-    ],
-)
-def test_two_processes_train_one_model(run: Run, settings: dict[str, Any]) -> None:
-    script = run.folder / "train.py"
+def test_two_processes_train_one_model(run: Run) -> None:
+    """By torchrun: two recipes, one after the other."""
+    distilled = {
+        "lora_rank": 2,
+        "frozen_layers": 1,
+        "distinct_batches": True,
+        "pairs_per_chunk": 2,
+        "objectives": {"translation_ranking": 1, "distillation": {"teacher": run.settings["model"]}},
+    }
+    script, recipes = run.folder / "train.py", [run.folder / f"{name}.yaml" for name in ("plain", "distilled")]
     script.write_text(_SCRIPT)
-    recipe = yaml.safe_dump(run.settings | settings | {"ddp_backend": "gloo"})
-    (run.folder / "recipe.yaml").write_text(recipe.replace("THE START", run.settings["model"]))
-    printed = launched(script, str(run.folder / "recipe.yaml"))
-    told = [json.loads(one) for one in re.findall(r"{[^{}]*}", printed)]  # their lines may run together
-    assert sorted(one["rank"] for one in told) == [0, 1]
+    for recipe, settings in zip(recipes, ({}, distilled), strict=True):
+        changes = {"ddp_backend": "gloo", "output_dir": str(run.folder / recipe.stem)}
+        recipe.write_text(yaml.safe_dump(run.settings | settings | changes))
+    process = torchrun(script, *map(str, recipes))
+    said, errors = process.communicate(timeout=180)
+    assert process.returncode == 0, errors[-4000:]
+    told = [json.loads(one) for one in re.findall(r"{[^{}]*}", said)]  # their lines may run together
+    assert sorted(one["rank"] for one in told) == [0, 0, 1, 1]
     assert {one["processes"] for one in told} == {2}
-    assert told[0]["weights"] == told[1]["weights"]
-    written = sum(weight.double().sum().item() for weight in load_file(run.out / "model.safetensors").values())
-    assert written == pytest.approx(told[0]["weights"], abs=1e-6)
-    assert [line["step"] for line in run.metrics if "loss" in line] == [1, 2, 3, 4, 5, 6]
-    assert sum("eval_accuracy" in line for line in run.metrics) == 3
+    weights = [[one["weights"] for one in told if one["rank"] == rank] for rank in range(2)]
+    assert weights[0] == weights[1]
+    for recipe, expected in zip(recipes, weights[0], strict=True):
+        run.out = run.folder / recipe.stem
+        written = sum(weight.double().sum().item() for weight in load_file(run.out / "model.safetensors").values())
+        assert written == pytest.approx(expected, abs=1e-6)
+        assert [line["step"] for line in run.metrics if "loss" in line] == [1, 2, 3, 4, 5, 6]
+        assert sum("eval_accuracy" in line for line in run.metrics) == 3
 
 
 def test_cleaning_rules_are_set_by_name_and_checked():

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -16,7 +18,8 @@ from hf_xsent.finetuning.arguments import CommonArguments as FineTuneCommonArgum
 from hf_xsent.finetuning.trainer import FineTuningArguments
 from hf_xsent.models import METHODS
 from hf_xsent.objectives.registry import OBJECTIVES, declared_settings, objective_class
-from hf_xsent.settings.declaring import declared, default_of, range_of
+from hf_xsent.settings.declaring import declared, default_of, range_of, types_of
+from hf_xsent.training import reading
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.reading import Recipe, read_recipe, recipe_keys
 from hf_xsent.training.recipe import (
@@ -56,6 +59,19 @@ def _weights(recipe: Recipe) -> dict[str, float]:
 
 
 # What is read
+
+
+def test_the_types_of_a_dataclass_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are evaluated from strings, field by field: reading them for each field took half of a small run."""
+    kinds: list[type] = []
+
+    def counted(kind: type, names: Iterable[str]) -> dict[str, Any]:
+        kinds.append(kind)
+        return types_of(kind, names)
+
+    monkeypatch.setattr(reading, "types_of", counted)
+    _flags("--model", "some/encoder", "--data", "de=de.tsv")
+    assert len(kinds) == len(set(kinds)) > 3
 
 
 def test_a_recipe_fills_all_parts_with_their_types(tmp_path: Path) -> None:

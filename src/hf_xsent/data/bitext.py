@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import Any, overload
@@ -119,7 +120,7 @@ def _on_disk(data: Any, folder: Path, target_language: str, columns: Any, split:
             found += stored_sources(some, folder, target_language, columns, split, language)
         else:
             options: Any = {"target_language": target_language, "columns": columns, "split": split}
-            found += resolve_sources({language: some}, **options)[language]
+            found += chain.from_iterable(resolve_sources({language: some}, **options).values())
     return found
 
 

@@ -98,7 +98,7 @@ def add_pivot_pairs(bitext: Bitext, folder: Path) -> PivotBitext:
     names = [path.parent.name for path in bitext.files.values()]
     path = folder / f"{PIVOT}-{digest([FORMAT_VERSION, names, bitext.selection])}.npy"
     with lock(f"{path}.lock"):
-        if not path.is_file():
+        if not _is_readable(path):
             with writing(path) as part:
                 _write_pairs(bitext, part)
     found = PivotBitext(bitext, path)
@@ -106,6 +106,17 @@ def add_pivot_pairs(bitext: Bitext, folder: Path) -> PivotBitext:
         raise DataError("pivot found no sentences of two languages with one target: drop it")
     _log(bitext, np.load(path, mmap_mode="r"))
     return found
+
+
+def _is_readable(path: Path) -> bool:
+    """Return whether the pairs are stored, and not damaged."""
+    if not path.is_file():
+        return False
+    try:
+        return bool(np.load(path, mmap_mode="r").dtype == np.int64)
+    except Exception as error:  # numpy raises errors of many types for damaged headers
+        logger.warning("%s is damaged (%s): its pairs are found again", path, type(error).__name__)
+        return False
 
 
 def _write_pairs(bitext: Bitext, part: Path) -> None:

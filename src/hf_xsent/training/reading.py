@@ -69,11 +69,11 @@ def read_recipe(arguments: Sequence[str]) -> Recipe:
     objectives, flags = _objectives(config_class, stated.pop(_OBJECTIVES, None), flags, where)
     settings = [name for name in config_class.setting_names() if name != _OBJECTIVES]
     hints = types_of(config_class, settings)
-    others = {one: kind for kind in _PARTS for one in _hints(kind)}
+    others = {name: hint for kind in _PARTS for name, hint in _hints(kind).items()}
     for key in [*stated, *flags]:
         if key not in {*hints, *others} and key in recipe_keys():
             raise RecipeError(f"the method {method} has no setting {key!r}" + nearest(key, {*hints, *others}))
-    values = read_values(stated, flags, hints | {name: _hints(kind)[name] for name, kind in others.items()}, where)
+    values = read_values(stated, flags, hints | others, where)
     config: Any = model_class.config_of(None, {key: values[key] for key in hints if key in values} | objectives)
     return Recipe(config=config, **{part: _build(kind, values) for kind, part in _PARTS.items()})
 

@@ -293,7 +293,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, kind: str) -> None:
     def peak(count: int) -> int:
         pairs = ((f"Satz {number}", f"sentence {number}") for number in range(count))
         with (tmp_path / f"x.{kind}").open("wb") as file:
-            while chunk := list(islice(pairs, 3000)):
+            while chunk := list(islice(pairs, 2000)):
                 data = WRITERS[kind](chunk)
                 if kind == "tmx":
                     data = data.replace(b'<?xml version="1.0"?>', b"").replace(b"</body></tmx>", b"")
@@ -307,7 +307,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, kind: str) -> None:
         return memory
 
     peak(100)
-    assert peak(60_000) < 1.5 * peak(3_000) + 200_000
+    assert peak(15_000) < 1.5 * peak(2_000) + 200_000
 
 
 @pytest.mark.parametrize(

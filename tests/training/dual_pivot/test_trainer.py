@@ -12,7 +12,7 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from training_process import TORCHRUN, assert_survives_kills, begin, end, steps
+from training_process import assert_survives_kills, steps, train_together
 from training_run import Run
 
 from hf_xsent.errors import DataError, OutputError, RecipeError, TrainingError
@@ -116,7 +116,7 @@ def test_a_killed_run_goes_on_exactly(run: Run) -> None:
 @pytest.mark.slow
 def test_two_processes_train_the_extraction_alone(run: Run) -> None:
     """One of them encodes for both; what they save refers to the frozen encoder."""
-    said = end(begin(run, **UNSUPERVISED, launch=TORCHRUN, ddp_backend="gloo", per_device_train_batch_size=2))
+    said = train_together(run, **UNSUPERVISED, ddp_backend="gloo", per_device_train_batch_size=2)
     assert steps(run) == 6, said
     assert {name.split(".")[0] for name in _weights(run)} == {"layer_scores", "linear_map", "objectives"}
     map_ = _weights(run)["linear_map.weight"]
