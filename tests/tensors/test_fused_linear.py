@@ -1,5 +1,7 @@
 """Fused biases compute what linear layers compute, and apply only to inference in bfloat16 on CPUs."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest
@@ -59,7 +61,7 @@ def test_encoding_in_bfloat16_fuses_the_bias_of_every_layer(
 ) -> None:
     sentences = ["a b c", "d", "e f g h"]
     exact = SentenceEmbedder.from_pretrained(str(encoder_folders["bert"]), device="cpu")
-    rounded = SentenceEmbedder.from_pretrained(str(encoder_folders["bert"]), device="cpu", dtype=torch.bfloat16)
+    rounded = SentenceEmbedder.from_pretrained(str(encoder_folders["bert"]), device="cpu", precision="bfloat16")
     wanted = exact.encode(sentences)
     assert not calls
     found = rounded.encode(sentences)

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--threshold", type=float, help=score)
     add("--work", metavar="FOLDER", help="Cache embeddings and alignments here. (default: OUTPUT.work)")
     add("--max_length", type=int, help="Truncate sentences to N tokens. (default: 256, or the model's if longer)")
-    add_shared(parser, "--pooling", "--device")
+    add_shared(parser, "--pooling", "--precision", "--device")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.stopping import raising_on_sigterm
 
     quiet_logs()
-    names = ("split", "threshold", "pooling", "max_length", "device")
+    names = ("split", "threshold", "pooling", "max_length", "precision", "device")
     work = arguments.work or f"{arguments.output}.work"
     with raising_on_sigterm(f"finished documents are in {work}, from which the same command continues"):
         count = align_files(

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--link_words", default="script", choices=("script", "spaces"), help=words)
     add("--work", metavar="FOLDER", help="Store finished shards here and resume from them. (default: OUTPUT.work)")
     add("--processes", type=int, default=1, help="Align in N processes.")
-    add_shared(parser, "--language", "--columns", "--device")
+    add_shared(parser, "--language", "--columns", "--precision", "--device")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -37,7 +37,18 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.data.readers.columns import parse_columns
     from hf_xsent.stopping import raising_on_sigterm
 
-    names = ("model", "aligner", "layer", "method", "threshold", "links", "link_words", "language", "processes")
+    names = (
+        "model",
+        "aligner",
+        "layer",
+        "method",
+        "threshold",
+        "links",
+        "link_words",
+        "language",
+        "processes",
+        "precision",
+    )
     work = arguments.work or f"{arguments.output}.work"
     with raising_on_sigterm(f"finished shards are in {work}, from which the same command continues"):
         linked = align_words(

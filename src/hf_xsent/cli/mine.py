@@ -32,15 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--top", type=int, help="Write the N best pairs. (default: all)")
     add("--plot", metavar="FILE", help="Plot the histogram of scores to this SVG file.")
     add("--memory_mib", type=int, default=512, help="Memory of a block of cosines, in MiB.")
-    precision = "Multiply in this precision; the pairs are the same. auto: bfloat16 where it is faster."
-    add("--precision", choices=("auto", "float32", "bfloat16"), default="auto", help=precision)
     stored = "Store embeddings in this precision."
     add("--vectors", dest="vector_dtype", choices=("float32", "float16"), default="float32", help=stored)
     add("--index", help="Search a faiss index such as IVF4096,Flat instead of all sentences. (default: exact search)")
     add("--probes", type=int, default=32, help="Search N cells of an IVF index per sentence.")
     add("--engine", choices=("here", "ray"), default="here", help="Run on this machine or on a Ray cluster.")
     add("--address", default="auto", help="Address of the Ray cluster; auto: this machine's, local: a new one.")
-    add_shared(parser, "--pooling", "--max_length", "--k", "--device")
+    add_shared(parser, "--pooling", "--max_length", "--k", "--precision", "--device")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -54,7 +52,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     quiet_logs()
     names = [field.name for field in fields(MiningSettings) if field.name != "device"]
-    names += ["pooling", "max_length", "device", "engine", "address"]
+    names += ["pooling", "max_length", "precision", "device", "engine", "address"]
     stated = {name: getattr(arguments, name) for name in names}
     work = arguments.work or f"{arguments.output}.work"
     with raising_on_sigterm(f"finished shards are in {work}, from which the same command continues"):

@@ -31,11 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     pool = "Search the targets of all N languages, not only the pair's: nearer negatives, in about N times the time."
     add("--all_targets", action="store_true", help=pool)
     add("--memory_mib", type=int, default=512, help="Memory of a block of cosines, in MiB.")
-    precision = "Multiply in this precision; the neighbours are the same."
-    add("--precision", choices=("float32", "bfloat16"), default="float32", help=precision)
     stored = "Store embeddings in this precision."
     add("--vectors", dest="vector_dtype", choices=("float32", "float16"), default="float32", help=stored)
-    add_shared(parser, "--columns", "--pooling", "--max_length", "--device")
+    add_shared(parser, "--columns", "--pooling", "--max_length", "--precision", "--device")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -62,7 +60,11 @@ def run(arguments: argparse.Namespace) -> None:
         check_source(source)
     device = arguments.device or default_device(int(os.environ.get("LOCAL_RANK", 0)))
     embedder = SentenceEmbedder.from_pretrained(
-        arguments.model, pooling=arguments.pooling, max_length=arguments.max_length, device=device
+        arguments.model,
+        pooling=arguments.pooling,
+        max_length=arguments.max_length,
+        precision=arguments.precision,
+        device=device,
     )
     counts = mine_negatives(
         sources,

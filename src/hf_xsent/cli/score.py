@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rules = "Write only pairs that pass the cleaning rules, report what each removed; RULE=VALUE changes a rule."
     add("--filter", nargs="*", metavar="RULE=VALUE", help=rules)
     add("--target_language", default="en", help="Language code of the target side for --filter, und if unknown.")
-    add_shared(parser, "--k", "--language", "--columns", "--pooling", "--max_length", "--device")
+    add_shared(parser, "--k", "--language", "--columns", "--pooling", "--max_length", "--precision", "--device")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     quiet_logs()
     names = ["language", "target_language", "source_pool", "target_pool", "k", "margin", "work"]
-    names += ["pooling", "max_length", "device"]
+    names += ["pooling", "max_length", "precision", "device"]
     scored = score(
         arguments.pairs,
         arguments.output,
