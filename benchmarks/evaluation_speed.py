@@ -28,11 +28,9 @@ def chunk(tatoeba: str, chunks: int, step: int) -> list[str]:
 
 def ours(turn: Turn, model: str, tatoeba: str, chunks: int, dtype: str) -> None:
     """Encode with SentenceEmbedder."""
-    import torch
-
     from hf_xsent.models.embedder import SentenceEmbedder
 
-    embedder = SentenceEmbedder.from_pretrained(model, dtype=getattr(torch, dtype), device="cpu")
+    embedder = SentenceEmbedder.from_pretrained(model, precision=dtype, device="cpu")
     parts = [chunk(tatoeba, chunks, step) for step in range(turn.steps)]
     turn.wait()
     for part in parts:

@@ -158,7 +158,9 @@ def test_embeddings_equal_the_cpus(
     tiny_encoders: Path, sentences: list[str], dtype: torch.dtype, tolerance: float, pooling: str
 ) -> None:
     here = SentenceEmbedder.from_pretrained(str(tiny_encoders), pooling, device="cpu").encode(sentences)
-    there = SentenceEmbedder.from_pretrained(str(tiny_encoders), pooling, dtype=dtype, device="cuda").encode(sentences)
+    there = SentenceEmbedder.from_pretrained(str(tiny_encoders), pooling, precision=dtype, device="cuda").encode(
+        sentences
+    )
     lengths = torch.from_numpy(here).norm(dim=1, keepdim=True)
     torch.testing.assert_close(
         torch.from_numpy(there) / lengths, torch.from_numpy(here) / lengths, rtol=0, atol=tolerance

@@ -13,7 +13,7 @@ from numbered_words import Words
 
 from hf_xsent.data.sentences import load_sentences
 from hf_xsent.errors import DataError, OutputError
-from hf_xsent.mining import pipeline, vectors
+from hf_xsent.mining import neighbours, pipeline, vectors
 from hf_xsent.mining.calibration import read_gold
 from hf_xsent.mining.pipeline import COLUMNS, MiningSettings, mine_files
 from hf_xsent.mining.shards import Processes
@@ -293,15 +293,13 @@ def test_wrong_settings_raise_at_once(settings: dict[str, Any], message: str) ->
         MiningSettings(**settings)
 
 
-@pytest.mark.parametrize(("gain", "precision"), [(0.25, "float32"), (4.0, "bfloat16")])
 def test_the_faster_precision_is_chosen_and_the_pairs_are_the_same(
-    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gain: float, precision: str
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "bfloat16_gain", lambda *_: gain)
-    assert MiningSettings().with_precision().precision == precision
-    assert MiningSettings(precision="float32").with_precision().precision == "float32"
-    mine_files(*files, tmp_path / "a.tsv", Words(), IDENTITY, tmp_path / "a")
-    mine_files(*files, tmp_path / "b.tsv", Words(), IDENTITY, tmp_path / "b", MiningSettings(precision="float32"))
+    for name, gain, precision in (("a", 0.25, "float32"), ("b", 4.0, "bfloat16")):
+        monkeypatch.setattr(neighbours, "bfloat16_gain", lambda *_, gain=gain: gain)
+        assert MiningSettings().search.precision == precision
+        mine_files(*files, tmp_path / f"{name}.tsv", Words(), IDENTITY, tmp_path / name)
     scores = [[round(float(row["score"]), 4) for row in _rows(tmp_path / name)] for name in ("a.tsv", "b.tsv")]
     assert scores[0] == scores[1]
 

@@ -337,7 +337,7 @@ def test_modules_and_poolings_that_we_lack_are_refused(
 
 def test_half_precision_models_give_float32_vectors(encoder_folders: dict[str, Path], sentences: list[str]) -> None:
     folder = str(encoder_folders["bert"])
-    half = SentenceEmbedder.from_pretrained(folder, dtype=torch.bfloat16, device="cpu")
+    half = SentenceEmbedder.from_pretrained(folder, precision="bfloat16", device="cpu")
     assert half.model.dtype == torch.bfloat16
     full = SentenceEmbedder.from_pretrained(folder, device="cpu")
     assert full.model.dtype == torch.float32

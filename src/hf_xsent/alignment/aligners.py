@@ -31,6 +31,7 @@ class AlignerSettings:
     layer: int | None = None
     method: str = "itermax"
     threshold: float = 0.9
+    precision: str = "float32"
 
     def check(self) -> None:
         """Refuse wrong settings."""
@@ -55,7 +56,7 @@ class AlignerSettings:
         if self.name == "span":
             from hf_xsent.alignment.span_prediction import SpanAligner
 
-            return SpanAligner.from_pretrained(str(self.model), self.threshold, device)
+            return SpanAligner.from_pretrained(str(self.model), self.threshold, device, self.precision)
         from hf_xsent.alignment.embedding import EmbeddingAligner
 
-        return EmbeddingAligner.from_pretrained(str(self.model), self.layer, self.method, device)
+        return EmbeddingAligner.from_pretrained(str(self.model), self.layer, self.method, device, self.precision)

@@ -54,10 +54,15 @@ class EmbeddingAligner:
 
     @classmethod
     def from_pretrained(
-        cls, name_or_path: str, layer: int | None = None, method: str = "itermax", device: str | None = None
+        cls,
+        name_or_path: str,
+        layer: int | None = None,
+        method: str = "itermax",
+        device: str | None = None,
+        precision: str = "float32",
     ) -> Self:
         """Load any supported encoder."""
-        embedder = SentenceEmbedder.from_pretrained(name_or_path, device=device)
+        embedder = SentenceEmbedder.from_pretrained(name_or_path, precision=precision, device=device)
         if embedder.model.config.languages:
             raise ModelError(f"{name_or_path!r} has language embeddings, which aligners do not support: use another")
         return cls(embedder.model, embedder.tokenizer, layer, method)

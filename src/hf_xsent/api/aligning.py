@@ -33,6 +33,7 @@ def align_words(
     columns: Columns | Mapping[str, Columns] | None = None,
     work: str | Path | None = None,
     processes: int = 1,
+    precision: str = "float32",
     device: str | None = None,
 ) -> int:
     """Link the words of each pair; write pairs with links (.jsonl) or Pharaoh lines, return the pairs with links.
@@ -52,7 +53,7 @@ def align_words(
     source = one_source(pairs, language, "en", columns, links=given, link_words=link_words)
     if given:
         return convert_links(source, output)
-    settings = AlignerSettings(aligner, model, layer, method, threshold)
+    settings = AlignerSettings(aligner, model, layer, method, threshold, precision)
     settings.check()
     return align_file(source, output, settings, work, processes, device)
 
@@ -70,6 +71,7 @@ def align_files(
     work: str | Path | None = None,
     pooling: str | None = None,
     max_length: int | None = None,
+    precision: str = "float32",
     device: str | None = None,
 ) -> int | None:
     """Align documents with their translations, and write the sentence pairs to a TSV or JSONL file.
@@ -88,7 +90,12 @@ def align_files(
     settings = pipeline.DocumentSettings(split, languages, threshold, on_error)
     documents = pair_documents(source, target, on_error)
     check_writable(output, [file for _, *both in documents for file in both])
-    options = {"pooling": pooling, "max_length": max_length, "device": this_device(device)}
+    options = {
+        "pooling": pooling,
+        "max_length": max_length,
+        "precision": precision,
+        "device": this_device(device),
+    }
     encoder, identity = open_encoder(model, options, open_model)
     folder = work_folder(work, output)
     return pipeline.align_files(documents, output, encoder, identity, folder, settings, this_process())

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from hf_xsent.errors import ModelError
 from hf_xsent.evaluation.registry import load_tasks
@@ -30,7 +29,7 @@ def evaluate(
     layers: Sequence[int] | None = None,
     dims: Sequence[int] | None = None,
     max_length: int | None = None,
-    dtype: str = "float32",
+    precision: str = "float32",
     device: str | None = None,
     output: str | Path | None = None,
     on_result: Callable[[EvaluationTask, list[Report]], None] | None = None,
@@ -53,7 +52,7 @@ def evaluate(
     reports: list[Report] = []
     if isinstance(model, str | os.PathLike):
         name = os.fspath(model)
-        embedder, views = open_in_views(name, pooling, layers, max_length, dtype, device)
+        embedder, views = open_in_views(name, pooling, layers, max_length, precision, device)
         measured = evaluate_tasks(embedder, chosen, describe(embedder, name), views, dims, output)
     else:
         if any(one is not None for one in (pooling, layers, dims, max_length, output)):
@@ -71,11 +70,11 @@ def open_in_views(
     pooling: Sequence[str] | None = None,
     layers: Sequence[int] | None = None,
     max_length: int | None = None,
-    dtype: str = "float32",
+    precision: str = "float32",
     device: str | None = None,
 ) -> tuple[SentenceEmbedder, list[View]]:
     """Open a model; return it and its views, by default its layer and pooling."""
-    options: Any = {"max_length": max_length, "dtype": getattr(torch, dtype), "device": device}
+    options: Any = {"max_length": max_length, "precision": precision, "device": device}
     embedder = SentenceEmbedder.from_pretrained(name, **options)
     views = [
         View(layer, one)

@@ -36,6 +36,7 @@ def mine_files(
     work: str | Path | None = None,
     pooling: str | None = None,
     max_length: int | None = None,
+    precision: str = "float32",
     device: str | None = None,
     engine: str = "here",
     address: str = "auto",
@@ -58,7 +59,7 @@ def mine_files(
     device = this_device(device)
     runner: Any = RayEngine(address, device) if engine == "ray" else this_process()
     here = "cpu" if engine == "ray" and not torch.cuda.is_available() else device  # GPUs may be on the workers only
-    options = {"pooling": pooling, "max_length": max_length, "device": here}
+    options = {"pooling": pooling, "max_length": max_length, "precision": precision, "device": here}
     encoder, identity = open_encoder(model, options)
     chosen = pipeline.MiningSettings(**{**settings, "device": here})
     return pipeline.mine_files(source, target, output, encoder, identity, work_folder(work, output), chosen, runner)
@@ -74,6 +75,7 @@ def mine_negatives(
     work: str | Path | None = None,
     pooling: str | None = None,
     max_length: int | None = None,
+    precision: str = "float32",
     device: str | None = None,
     **settings: Any,
 ) -> dict[str, negatives.NegativeCounts]:
@@ -95,7 +97,8 @@ def mine_negatives(
     for source in (one for some in sources.values() for one in some):
         check_source(source)
     device = this_device(device)
-    encoder, identity = open_encoder(model, {"pooling": pooling, "max_length": max_length, "device": device})
+    options = {"pooling": pooling, "max_length": max_length, "precision": precision, "device": device}
+    encoder, identity = open_encoder(model, options)
     folder = work_folder(work, output)
     chosen = replace(chosen, device=device)
     return negatives.mine_negatives(sources, output, encoder, identity, folder, chosen, this_process())
@@ -125,6 +128,7 @@ def score(
     work: str | Path | None = None,
     pooling: str | None = None,
     max_length: int | None = None,
+    precision: str = "float32",
     device: str | None = None,
 ) -> ScoredPairs:
     """Write the cosine of each pair, or its margin if both pools of sentences are given, to a TSV file.
@@ -154,7 +158,8 @@ def score(
     folder = work_folder(work, output)
     if pools_given:
         check_writable(folder / "sentences" / "lock")
-    encoder, identity = open_encoder(model, {"pooling": pooling, "max_length": max_length, "device": device})
+    options = {"pooling": pooling, "max_length": max_length, "precision": precision, "device": device}
+    encoder, identity = open_encoder(model, options)
     pools = None
     if pools_given:
         sides = [load_sentences(file, folder / "sentences") for file in pools_given]

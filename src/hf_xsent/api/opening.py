@@ -34,7 +34,7 @@ def open_encoder(model: Any, options: Mapping[str, Any], open_named: Any = None)
         return encoder, identify_model(name, encoder)
     if not hasattr(model, "encode"):
         raise ModelError(f"{type(model).__name__} has no encode: give a folder, a Hub id or a model that encodes text")
-    if stated := [name for name, value in options.items() if value is not None and name != "device"]:
+    if stated := [name for name, value in options.items() if value not in (None, "float32") and name != "device"]:
         raise ModelError(f"{stated[0]} applies to a model given by its folder or Hub id: set it on the model")
     vectors = np.asarray(model.encode(list(_PROBES)), dtype=np.float32)
     return model, {"model": digest(vectors.round(3).tobytes())}

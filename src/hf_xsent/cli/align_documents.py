@@ -30,14 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     bad = "At a document that cannot be read or aligned, stop (raise), or skip, count and report it (skip)."
     add("--on_error", choices=("raise", "skip"), default="raise", help=bad)
     add("--max_length", type=int, help="Truncate sentences to N tokens. (default: 256, or the model's if longer)")
-    add_shared(parser, "--work", "--pooling", "--device")
+    add_shared(parser, "--work", "--pooling", "--precision", "--device")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Align, and print the number of pairs."""
     from hf_xsent.api.aligning import align_files
 
-    names = ("split", "threshold", "on_error", "pooling", "max_length", "device", "work")
+    names = ("split", "threshold", "on_error", "pooling", "max_length", "precision", "device", "work")
     with resumable(arguments):
         count = align_files(
             arguments.source,

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     words = "Count the words of --links by script, as align-words does, or between spaces."
     add("--link_words", default="script", choices=("script", "spaces"), help=words)
     add("--processes", type=int, default=1, help="Align in N processes.")
-    add_shared(parser, "--work", "--language", "--columns", "--device")
+    add_shared(parser, "--work", "--language", "--columns", "--precision", "--device")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -39,7 +39,8 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.api.aligning import align_words
     from hf_xsent.data.readers.columns import parse_columns
 
-    names = ("model", "aligner", "layer", "method", "threshold", "links", "link_words", "language", "processes")
+    names = ["model", "aligner", "layer", "method", "threshold"]
+    names += ["links", "link_words", "language", "processes", "precision"]
     with resumable(arguments):
         linked = align_words(
             arguments.pairs,

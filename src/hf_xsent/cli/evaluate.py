@@ -46,10 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     layers = "Use the hidden states of these layers: 8, 0-12 or 0,6,12; 0 is the embeddings. (default: the last)"
     add("--layers", "--layer", nargs="+", metavar="LAYER", help=layers)
     add("--dim", type=int, nargs="+", help="Truncate embeddings to N dimensions, one table each. (default: all)")
-    add("--dtype", choices=("float32", "bfloat16", "float16"), default="float32", help="Compute in this precision.")
     stored = "Write the results to this JSON file, and skip what it holds already."
     add_output(parser, "FILE", stored, required=False)
-    add_shared(parser, "--max_length", "--device")
+    add_shared(parser, "--max_length", "--precision", "--device")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -90,7 +89,7 @@ def _options(arguments: argparse.Namespace, layers: list[int] | None) -> dict[st
         "pooling": _names(arguments.pooling) if arguments.pooling else None,
         "layers": layers,
         "max_length": arguments.max_length,
-        "dtype": arguments.dtype,
+        "precision": arguments.precision,
         "device": arguments.device,
     }
 

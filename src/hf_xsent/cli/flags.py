@@ -36,6 +36,11 @@ _SHARED: dict[str, dict[str, Any]] = {
     },
     "--pooling": {"help": "Pool by cls, mean or max. (default: the model's; mean for a plain encoder)"},
     "--max_length": {"type": int, "help": "Truncate sentences to N tokens. (default: the model's)"},
+    "--precision": {
+        "choices": ("float32", "auto", "bfloat16", "float16"),
+        "default": "float32",
+        "help": "Encode in this precision; auto: bfloat16 if the device computes it in hardware.",
+    },
     "--device": {"help": "Compute on this torch device. (default: a GPU if available, of N processes one each)"},
     "--k": {"type": int, "default": 4, "help": "Average N nearest neighbours in the margin."},
     "--sample": {"type": int, "default": 1000, "help": "Measure at most N pairs per language."},

@@ -30,13 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--calibrate", metavar="GOLD", help=gold)
     add("--top", type=int, help="Write the N best pairs. (default: all)")
     add("--plot", metavar="FILE", help="Plot the histogram of scores to this SVG file.")
-    precision = "Multiply in this precision; the pairs are the same. auto: bfloat16 where it is faster."
-    add("--precision", choices=("auto", "float32", "bfloat16"), default="auto", help=precision)
     add("--index", help="Search a faiss index such as IVF4096,Flat instead of all sentences. (default: exact search)")
     add("--probes", type=int, default=32, help="Search N cells of an IVF index per sentence.")
     add("--engine", choices=("here", "ray"), default="here", help="Run on this machine or on a Ray cluster.")
     add("--address", default="auto", help="Address of the Ray cluster; auto: this machine's, local: a new one.")
-    add_shared(parser, "--memory_mib", "--vectors", "--pooling", "--max_length", "--k", "--device")
+    add_shared(parser, "--memory_mib", "--vectors", "--pooling", "--max_length", "--k", "--precision", "--device")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -47,7 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.mining.pipeline import MiningSettings
 
     names = [field.name for field in fields(MiningSettings) if field.name != "device"]
-    names += ["pooling", "max_length", "device", "engine", "address", "work"]
+    names += ["pooling", "max_length", "precision", "device", "engine", "address", "work"]
     with resumable(arguments):
         stated = {name: getattr(arguments, name) for name in names}
         mined = mine_files(arguments.source, arguments.target, arguments.output, arguments.model, **stated)

@@ -28,9 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--margin", default="ratio", choices=("ratio", "absolute"), help=scores)
     pool = "Search the targets of all N languages, not only the pair's: nearer negatives, in about N times the time."
     add("--all_targets", action="store_true", help=pool)
-    precision = "Multiply in this precision; the neighbours are the same."
-    add("--precision", choices=("float32", "bfloat16"), default="float32", help=precision)
-    add_shared(parser, "--memory_mib", "--vectors", "--columns", "--pooling", "--max_length", "--device")
+    add_shared(parser, "--memory_mib", "--vectors", "--columns", "--pooling", "--max_length", "--precision", "--device")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -43,7 +41,7 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.mining.negatives import NegativeSettings
 
     names = [one.name for one in fields(NegativeSettings) if one.name != "device"]
-    names += ["target_language", "work", "pooling", "max_length", "device"]
+    names += ["target_language", "work", "pooling", "max_length", "precision", "device"]
     columns = parse_columns(arguments.columns)
     with resumable(arguments):
         stated = {name: getattr(arguments, name) for name in names}

@@ -33,7 +33,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rules = "Write only pairs that pass the cleaning rules, report what each removed; RULE=VALUE changes a rule."
     add("--filter", nargs="*", metavar="RULE=VALUE", help=rules)
     add_shared(
-        parser, "--work", "--target_language", "--k", "--language", "--columns", "--pooling", "--max_length", "--device"
+        parser,
+        "--work",
+        "--target_language",
+        "--k",
+        "--language",
+        "--columns",
+        "--pooling",
+        "--max_length",
+        "--precision",
+        "--device",
     )
 
 
@@ -43,7 +52,7 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.data.readers.columns import parse_columns
 
     names = ["language", "target_language", "source_pool", "target_pool", "k", "margin", "work"]
-    names += ["pooling", "max_length", "device"]
+    names += ["pooling", "max_length", "precision", "device"]
     with resumable(arguments):
         scored = score(
             arguments.pairs,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike, fspath
+from typing import Any
 
 import numpy as np
 
@@ -108,10 +109,15 @@ def align_sides(
 
 
 def open_model(
-    name_or_path: str, pooling: str | None = None, max_length: int | None = None, device: str | None = None
+    name_or_path: str,
+    pooling: str | None = None,
+    max_length: int | None = None,
+    precision: str = "float32",
+    device: str | None = None,
 ) -> SentenceEmbedder:
     """Open a model; its default maximum length is 256 tokens if the encoder takes as many, or the model's if longer."""
-    embedder = SentenceEmbedder.from_pretrained(name_or_path, pooling=pooling, max_length=max_length, device=device)
+    options: Any = {"pooling": pooling, "max_length": max_length, "precision": precision, "device": device}
+    embedder = SentenceEmbedder.from_pretrained(name_or_path, **options)
     if max_length is None:
         embedder.max_length = max(embedder.max_length, min(MAX_LENGTH, embedder.longest_input))
     return embedder

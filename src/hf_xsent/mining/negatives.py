@@ -28,7 +28,7 @@ from hf_xsent.errors import DataError
 from hf_xsent.files import check_writable, digest, file_stamp, lock, writing
 from hf_xsent.logs import Progress
 from hf_xsent.mining.margin import margin_score
-from hf_xsent.mining.neighbours import unit_vectors
+from hf_xsent.mining.neighbours import search_precision, unit_vectors
 from hf_xsent.mining.output import one_line, write_lines
 from hf_xsent.mining.search import SearchOptions, search
 from hf_xsent.mining.shards import Processes, Runner
@@ -55,7 +55,6 @@ class NegativeSettings:
     margin: str = "ratio"
     all_targets: bool = False  # choose target negatives among the targets of all languages
     memory_mib: int = 512
-    precision: str = "float32"
     vector_dtype: str = "float32"
     device: str = "cpu"
 
@@ -107,7 +106,7 @@ def mine_negatives(
         logger.info("%s: %d × %d sentences, %d to encode", language, len(sides[0]), len(sides[1]), missing)
         vectors = [store.encode(model, runner) for store in stores]
         k = min(settings.neighbours, *map(len, sides))
-        options = SearchOptions(k, settings.memory_mib, settings.precision, settings.device)
+        options = SearchOptions(k, settings.memory_mib, search_precision(settings.device), settings.device)
         neighbours = search(work, stores[0], stores[1], options, runner)
         if isinstance(runner, Processes) and runner.rank:
             continue

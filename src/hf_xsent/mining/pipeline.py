@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from hf_xsent.files import check_free_space, check_writable
 from hf_xsent.mining.calibration import Gold, at_threshold, best_threshold, read_gold
 from hf_xsent.mining.index import import_faiss, index_memory, nearest_by_index
 from hf_xsent.mining.margin import MinedPairs, check_choices, mine_bitext, pairs_of_neighbours
-from hf_xsent.mining.neighbours import bfloat16_gain
+from hf_xsent.mining.neighbours import search_precision
 from hf_xsent.mining.output import one_line, write_histogram, write_table
 from hf_xsent.mining.search import SearchOptions, search, search_shards
 from hf_xsent.mining.shards import Processes, Runner
@@ -28,7 +29,6 @@ logger = logging.getLogger(__name__)
 
 COLUMNS = ("score", "cosine", "target_rank", "source_rank", "source_line", "target_line", "source", "target")
 _SAMPLE = 256
-_WORTHWHILE_GAIN = 1.5  # of bfloat16 products, since confirming in float32 takes time
 _NEIGHBOUR_BYTES = 36  # per neighbour: 12 to store it, 24 to merge and compare
 _PAIR_BYTES = 150  # per sentence while pairs are selected
 
@@ -43,7 +43,6 @@ class MiningSettings:
     threshold: float | None = None
     top: int | None = None
     memory_mib: int = 512
-    precision: str = "auto"  # of the cosines: bfloat16 where it is faster; it finds the same pairs
     vector_dtype: str = "float32"  # of the stored embeddings
     index: str | None = None
     probes: int = 32  # of an IVF index
@@ -65,20 +64,10 @@ class MiningSettings:
         if self.index is not None:
             import_faiss()
 
-    def with_precision(self) -> MiningSettings:
-        """Replace the precision ``auto`` by the faster one of this device."""
-        if self.precision != "auto" or self.index is not None:
-            return self
-        gain = bfloat16_gain(512, self.device)
-        if gain < _WORTHWHILE_GAIN:
-            return replace(self, precision="float32")
-        logger.info("bfloat16 multiplies %.1f times as fast as float32 here: it searches, float32 confirms", gain)
-        return replace(self, precision="bfloat16")
-
-    @property
+    @cached_property
     def search(self) -> SearchOptions:
-        """Return the settings of the exact search."""
-        return SearchOptions(self.k, self.memory_mib, self.precision, self.device)
+        """The settings of the exact search, in the faster precision of the device."""
+        return SearchOptions(self.k, self.memory_mib, search_precision(self.device), self.device)
 
 
 @dataclass(frozen=True)
@@ -115,7 +104,7 @@ def mine_files(
     all that determines an embedding besides the sentence (`identify_model`). ``runner`` distributes shards over
     processes or a cluster; of several processes only rank 0 writes and returns the pairs.
     """
-    settings, work, runner = (settings or MiningSettings()).with_precision(), Path(work), runner or Processes()
+    settings, work, runner = settings or MiningSettings(), Path(work), runner or Processes()
     _check_outputs(output, work, settings, [source, target])
     sides = [load_sentences(path, work / "sentences") for path in (source, target)]
     for path, side in zip((source, target), sides, strict=True):
@@ -185,7 +174,7 @@ def _check_resources(model: SupportsEncode, stores: list[VectorStore], work: Pat
 
 def estimate_run(model: SupportsEncode, stores: list[VectorStore], work: Path, settings: MiningSettings) -> Estimate:
     """Encode a sample of each side, mine one block, and extrapolate."""
-    settings, seconds, disk, width = settings.with_precision(), 0.0, 0, 0
+    seconds, disk, width = 0.0, 0, 0
     for store in stores:
         side = store.sentences
         sample = [side[row][0] for row in np.linspace(0, len(side) - 1, min(_SAMPLE, len(side)), dtype=int).tolist()]
@@ -204,7 +193,7 @@ def estimate_run(model: SupportsEncode, stores: list[VectorStore], work: Path, s
     rows = max(settings.k, min(4096, *lengths))
     block = np.random.default_rng(0).standard_normal((rows, width)).astype(np.float32)
     started = time.perf_counter()
-    mine_bitext(block, block, settings.k, device=settings.device, dtype=getattr(torch, settings.precision))
+    mine_bitext(block, block, settings.k, device=settings.device, dtype=getattr(torch, settings.search.precision))
     rate = (time.perf_counter() - started) / rows**2
     return Estimate(seconds, missing * lengths[0] * lengths[1] * rate, memory, disk, width)
 

@@ -119,8 +119,11 @@ class EncodeShard:
 
 def identify_model(name_or_path: str, embedder: SentenceEmbedder) -> dict[str, str]:
     """Return all that determines an embedding besides the sentence."""
-    return {
+    identity = {
         "model": fingerprint_model(name_or_path),
         "pooling": embedder.pooling,
         "max_length": str(embedder.max_length),
-    } | ({"prompt": embedder.prompt} if embedder.prompt else {})
+    }
+    if (precision := str(embedder.model.dtype).removeprefix("torch.")) != "float32":
+        identity["precision"] = precision
+    return identity | ({"prompt": embedder.prompt} if embedder.prompt else {})

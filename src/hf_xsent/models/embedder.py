@@ -11,6 +11,7 @@ from hf_xsent.errors import ModelError
 from hf_xsent.models.exported import open_exported, sentence_transformer_settings
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import check_weights, load_config, load_tokenizer, loading_errors, quiet_loading
+from hf_xsent.models.precision import compute_dtype
 from hf_xsent.models.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
 from hf_xsent.models.text_encoder import TextEncoder
 
@@ -30,16 +31,18 @@ class SentenceEmbedder(TextEncoder):
         pooling: str | None = None,
         max_length: int | None = None,
         layer: int | None = None,
-        dtype: torch.dtype = torch.float32,
+        precision: str | torch.dtype = "float32",
         device: str | torch.device | None = None,
         dim: int | None = None,
     ) -> Self:
         """Open a model of this package, a sentence-transformers model (transformer and pooling) or a supported encoder.
 
         Without arguments, pooling, max_length and prompt are those of the model; the default pooling is mean. ``dim``
-        truncates embeddings, like ``truncate_dim`` of sentence-transformers.
+        truncates embeddings, like ``truncate_dim`` of sentence-transformers. ``precision`` is that of the computation:
+        float32, bfloat16, float16, or auto, which is bfloat16 on devices that compute it in hardware.
         """
         device = _device(device)
+        dtype = compute_dtype(precision, device)
         config = load_config(name_or_path)
         if isinstance(config, SentenceEncoderConfig):
             if pooling is not None:
