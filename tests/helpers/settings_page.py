@@ -36,8 +36,8 @@ line, `--objectives a=1 b=0.8` chooses the objectives a and b with these weights
 `--objectives.a.temperature 0.02` changes a setting of a. If only one of the chosen objectives has that setting,
 `--temperature 0.02` does the same.
 
-In the tables, N is a whole number, X a number, TEXT a string and {a,b} the allowed values; … marks one or more values, a
-list in a recipe (or a mapping, if they are NAME=VALUE). An empty default means not set.
+In the tables, N is a whole number, X a number, TEXT a string and {a,b} the allowed values; … marks one or more values,
+a list in a recipe (or a mapping, if they are NAME=VALUE). An empty default means not set.
 """
 
 
