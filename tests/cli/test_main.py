@@ -11,6 +11,7 @@ import pytest
 from forks import Fork
 
 from hf_xsent.cli.main import COMMANDS, build_parser, main
+from hf_xsent.models.embedder import SentenceEmbedder
 
 
 @pytest.mark.parametrize("command", [module.__name__.rsplit(".", 1)[-1].replace("_", "-") for module in COMMANDS])
@@ -75,8 +76,16 @@ def test_evaluate_writes_a_table_and_json_for_each_pooling(
     assert all(0 <= run["languages"]["deu"]["mean"] <= 100 for run in runs)
 
 
+def _refuse(*_: Any, **__: Any) -> None:
+    raise AssertionError("encoded again")
+
+
 def test_several_models_are_compared_in_one_table(
-    encoder_folders: dict[str, Path], tatoeba: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    encoder_folders: dict[str, Path],
+    tatoeba: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ):
     models, output = [str(encoder_folders[name]) for name in ("bert", "xlm-roberta")], tmp_path / "compared.json"
     flags = ["--tatoeba", str(tatoeba), "--device", "cpu", "--output", str(output)]
@@ -85,6 +94,16 @@ def test_several_models_are_compared_in_one_table(
     assert table.count("Tatoeba") == 1 and "95% interval" in table and "mean of measured" in table
     content = json.loads(output.read_text("utf-8"))
     assert [run["settings"]["model"] for run in content["runs"]] == models
+    with monkeypatch.context() as patched:  # a second run encodes nothing; a further model alone is measured
+        patched.setattr(SentenceEmbedder, "encode_views", _refuse)
+        assert main(["evaluate", *models, *flags]) == 0
+        assert capsys.readouterr().out == table and json.loads(output.read_text("utf-8")) == content
+        assert main(["evaluate", *models[::-1], *flags]) == 0
+        damaged = next(output.with_name("compared.json.work").iterdir())
+        damaged.write_bytes(b"")
+        with pytest.raises(AssertionError, match="encoded again"):
+            main(["evaluate", *models, *flags])
+    capsys.readouterr()
     ((difference,),) = (one["differences"].values() for one in content["comparisons"])
     figures = [run["groups"]["measured"]["mean"] for run in content["runs"]]
     assert difference["measured"]["value"] == pytest.approx(figures[1] - figures[0], abs=1e-3)

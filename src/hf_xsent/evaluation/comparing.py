@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
+
+import numpy as np
 
 from hf_xsent.errors import RecipeError
 from hf_xsent.evaluation.report import Report, read_reports, render_table
-from hf_xsent.evaluation.runner import describe, evaluate_tasks
+from hf_xsent.evaluation.runner import describe, evaluate_tasks, settings_of_views
 from hf_xsent.evaluation.significance import Difference, paired_differences
 from hf_xsent.evaluation.task import EvaluationTask, Outcomes
-from hf_xsent.files import check_writable, write_json
+from hf_xsent.files import check_writable, digest, write_json, writing
 
 if TYPE_CHECKING:
     from hf_xsent.models.embedder import SentenceEmbedder
@@ -89,35 +93,73 @@ def compare_models(
 ) -> Iterator[Comparison]:
     """Measure the models one after the other, then yield the comparison of each task.
 
-    ``open_model`` returns a model and its view. ``output`` is a JSON file of all reports and differences.
+    ``open_model`` returns a model and its view. ``output`` is a JSON file of all reports and differences; with the
+    outcomes in the folder ``OUTPUT.work``, what it holds is not measured again.
     """
     names = short_names(models)
-    if output is not None:
-        check_writable(output)
-        read_reports(output)  # raises an error for a file of something else
+    store = None if output is None else _Store(Path(output))
     reports: dict[str, dict[str, Report]] = {task.name: {} for task in tasks}
     outcomes: dict[str, dict[str, Outcomes]] = {task.name: {} for task in tasks}
     for model in models:
-        logger.info("measuring %s", model)
         embedder, views = open_model(model)
-        found: dict[str, Outcomes] = {}
-        done = evaluate_tasks(embedder, tasks, describe(embedder, model), views, dims, outcomes=found)
-        for task, (report,) in done:
-            reports[task.name][names[model]], outcomes[task.name][names[model]] = report, found[task.name]
-        _write(output, reports, [])
+        name, stated, found = names[model], describe(embedder, model), dict[str, Outcomes]()
+        missing = []
+        for task in tasks:
+            stamp = Report.of(task, settings_of_views(embedder, stated, views, dims)[0][2]).stamp
+            known = None if store is None else store.read(stamp)
+            if known is None:
+                missing.append(task)
+            else:
+                reports[task.name][name], outcomes[task.name][name] = known
+        logger.info("measuring %s" if missing else "%s is measured already", model)
+        for task, (report,) in evaluate_tasks(embedder, missing, stated, views, dims, outcomes=found):
+            reports[task.name][name], outcomes[task.name][name] = report, found[task.name]
+            if store is not None:
+                store.add(report, found[task.name])
     comparisons = []
     for task in tasks:
-        comparisons.append(Comparison.of(task, reports[task.name], outcomes[task.name]))
-        _write(output, reports, comparisons)
+        ordered = {names[model]: reports[task.name][names[model]] for model in models}
+        comparisons.append(Comparison.of(task, ordered, outcomes[task.name]))
+        if store is not None:
+            runs = [reports[one.name][names[model]] for one in tasks for model in models]
+            store.write(runs, comparisons)
         yield comparisons[-1]
 
 
-def _write(
-    output: str | Path | None, reports: Mapping[str, Mapping[str, Report]], comparisons: Sequence[Comparison]
-) -> None:
-    if output is not None:
-        runs = [asdict(report) for some in reports.values() for report in some.values()]
-        write_json(output, {"runs": runs, "comparisons": [one.content() for one in comparisons]})
+class _Store:
+    """The JSON file of reports, and a folder with the outcomes of each."""
+
+    def __init__(self, output: Path) -> None:
+        self.output, self.folder = output, Path(f"{output}.work")
+        check_writable(output)
+        self.reports = {report.stamp: report for report in read_reports(output)}
+
+    def read(self, stamp: str) -> tuple[Report, Outcomes] | None:
+        """Return the report with this stamp and its outcomes, or None."""
+        if stamp not in self.reports:
+            return None
+        try:
+            with np.load(self._file(stamp), allow_pickle=False) as arrays:
+                rows = {name.removeprefix("rows/"): arrays[name] for name in arrays if name.startswith("rows/")}
+                return self.reports[stamp], Outcomes(rows, json.loads(str(arrays["groups"])))
+        except (OSError, EOFError, ValueError, KeyError, BadZipFile):  # missing or damaged: measured again
+            return None
+
+    def add(self, report: Report, outcomes: Outcomes) -> None:
+        """Store the outcomes, then the report next to the earlier ones."""
+        arrays: dict[str, Any] = {f"rows/{name}": rows for name, rows in outcomes.rows.items()}
+        with writing(self._file(report.stamp)) as part, part.open("wb") as file:
+            np.savez_compressed(file, groups=json.dumps(outcomes.groups), **arrays)
+        self.reports[report.stamp] = report
+        self.write(list(self.reports.values()), [])
+
+    def write(self, reports: Sequence[Report], comparisons: Sequence[Comparison]) -> None:
+        """Write the file."""
+        runs = [asdict(report) for report in reports]
+        write_json(self.output, {"runs": runs, "comparisons": [one.content() for one in comparisons]})
+
+    def _file(self, stamp: str) -> Path:
+        return self.folder / f"{digest([stamp])}.npz"
 
 
 def _figures(report: Report) -> Iterator[tuple[str, str, dict[str, float]]]:

@@ -49,13 +49,8 @@ def evaluate_tasks(
     task whose reports are in it, with equal settings, data and versions, is not measured again; other reports stay.
     ``outcomes`` is filled with the outcomes of each measured task, in the last view and dimension.
     """
-    views = [embedder.view] if views is None else views
-    dims = [embedder.width] if dims is None else dims
-    _check(embedder, views, dims)
-    measured = [
-        (view, dim, {**settings, "pooling": view.pooling, "layer": view.layer, "dim": dim})
-        for view, dim in product(views, dims)
-    ]
+    measured = settings_of_views(embedder, settings, views, dims)
+    views = list(dict.fromkeys(view for view, *_ in measured))
     if output is not None:
         check_writable(output)
     known = {} if output is None else {report.stamp: report for report in _known(output, settings)}
@@ -82,6 +77,22 @@ def evaluate_tasks(
             others = [report for report in known.values() if report.subject not in replaced]
             write_json(output, {"runs": [asdict(report) for report in (*others, *done)]})
         yield task, found[task.name]
+
+
+def settings_of_views(
+    embedder: SentenceEmbedder,
+    settings: Mapping[str, Any],
+    views: Sequence[View] | None = None,
+    dims: Sequence[int] | None = None,
+) -> list[tuple[View, int, dict[str, Any]]]:
+    """Return views, dimensions and the settings that their reports state; raise an error for what does not exist."""
+    views = [embedder.view] if views is None else views
+    dims = [embedder.width] if dims is None else dims
+    _check(embedder, views, dims)
+    return [
+        (view, dim, {**settings, "pooling": view.pooling, "layer": view.layer, "dim": dim})
+        for view, dim in product(views, dims)
+    ]
 
 
 class SentenceVectors:
