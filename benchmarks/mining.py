@@ -36,6 +36,18 @@ def ours(turn: Turn, count: int, folder: str) -> None:
     _repeat(turn, "ours", folder, count, lambda source, target: _pairs(mine_bitext(source, target, K)))
 
 
+def ours_bfloat16(turn: Turn, count: int, folder: str) -> None:
+    """Mine with hf-xsent, searching in bfloat16 and confirming in float32."""
+    import torch
+
+    from hf_xsent import mine_bitext
+
+    def mine(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+        return _pairs(mine_bitext(source, target, K, dtype=torch.bfloat16))
+
+    _repeat(turn, "bfloat16", folder, count, mine)
+
+
 def faiss_twice(turn: Turn, count: int, folder: str) -> None:
     """Search with ``faiss.knn`` in both directions, then score the same way."""
     import faiss
@@ -102,8 +114,18 @@ def _repeat(turn: Turn, name: str, folder: str, count: int, mine: Any) -> None:
     np.save(Path(folder) / f"{name}.npy", pairs)
 
 
-CONTENDERS = {"hf-xsent": ours, "faiss.knn twice": faiss_twice, "semantic_search twice": semantic_search}
-FILES = {"hf-xsent": "ours", "faiss.knn twice": "faiss", "semantic_search twice": "st"}
+CONTENDERS = {
+    "hf-xsent": ours,
+    "hf-xsent, bfloat16": ours_bfloat16,
+    "faiss.knn twice": faiss_twice,
+    "semantic_search twice": semantic_search,
+}
+FILES = {
+    "hf-xsent": "ours",
+    "hf-xsent, bfloat16": "bfloat16",
+    "faiss.knn twice": "faiss",
+    "semantic_search twice": "st",
+}
 
 
 def main() -> None:

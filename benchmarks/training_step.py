@@ -86,13 +86,15 @@ def padded_loop(turn: Turn, options: argparse.Namespace, pairs: Pairs) -> None:
     import torch
     from transformers import AutoModel, AutoTokenizer
 
+    precision = torch.autocast("cpu", torch.bfloat16, enabled=options.bf16)
     tokenizer = AutoTokenizer.from_pretrained(options.model)
     model = AutoModel.from_pretrained(options.model, add_pooling_layer=False).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate, fused=True)
 
     def embed(sentences: list[str]) -> torch.Tensor:
         batch = tokenizer(sentences, padding=True, truncation=True, max_length=options.max_length, return_tensors="pt")
-        states = model(**batch).last_hidden_state
+        with precision:
+            states = model(**batch).last_hidden_state.float()
         if options.pooling == "cls":
             return states[:, 0]
         mask = batch["attention_mask"][..., None]
@@ -115,6 +117,8 @@ def trainer_options(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "per_device_train_batch_size": options.batch,
         "max_steps": options.steps,
+        "bf16": options.bf16,
+        "use_cpu": True,
         "learning_rate": options.learning_rate,
         "save_strategy": "no",
         "logging_steps": 10_000,
@@ -149,13 +153,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--bf16", action="store_true", help="Compute in bfloat16, all contenders.")
     parser.add_argument("--learning_rate", type=float, default=2e-5)
     parser.add_argument("--output", default="benchmarks/results/training_step.json")
     options = parser.parse_args()
     results = {}
     for length in options.max_length:
         results[f"max_length {length}"] = compare(argparse.Namespace(**{**vars(options), "max_length": length}))
-    settings = {key: getattr(options, key) for key in ("pooling", "batch", "steps", "warmup", "threads")}
+    settings = {key: getattr(options, key) for key in ("pooling", "batch", "steps", "warmup", "threads", "bf16")}
     Path(options.output).write_text(json.dumps({"settings": settings, "results": results}, indent=2) + "\n")
     for length, result in results.items():
         print(f"\n{length}\n{'':24}CPU s/step  pairs/CPU s  peak MiB  cost beside ours")

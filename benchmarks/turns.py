@@ -17,7 +17,7 @@ from typing import Any
 
 
 class Turn:
-    """The turn of one contender, which reports CPU seconds and page faults of its process after each step."""
+    """The turn of one contender, which reports CPU seconds, wall seconds and page faults of its process per step."""
 
     def __init__(self, connection: Connection, steps: int) -> None:
         self.connection = connection
@@ -26,11 +26,12 @@ class Turn:
     def wait(self) -> None:
         """Wait for the next turn."""
         self.connection.recv()
-        self.started, self.faults = time.process_time(), _page_faults()
+        self.started, self.clock, self.faults = time.process_time(), time.perf_counter(), _page_faults()
 
     def done(self) -> None:
         """Report the cost of the step, and wait for the next turn."""
-        self.connection.send((time.process_time() - self.started, _page_faults() - self.faults))
+        seconds, wall = time.process_time() - self.started, time.perf_counter() - self.clock
+        self.connection.send((seconds, wall, _page_faults() - self.faults))
         self.wait()
 
     def as_callback(self) -> Any:
@@ -55,10 +56,13 @@ Contender = Callable[..., None]
 def take_turns(
     contenders: Mapping[str, Contender], steps: int, warmup: int, threads: int, **options: Any
 ) -> dict[str, dict[str, float]]:
-    """Return medians of CPU seconds and page faults per step, and peak memory; skip the first ``warmup`` steps."""
+    """Return medians of CPU seconds, wall seconds and page faults per step, and peak memory.
+
+    The first ``warmup`` steps are not counted.
+    """
     context = mp.get_context("spawn")
     lines: dict[str, Connection] = {}
-    told: dict[str, list[tuple[float, int]]] = {name: [] for name in contenders}
+    told: dict[str, list[tuple[float, float, int]]] = {name: [] for name in contenders}
     for name, contender in contenders.items():
         lines[name], other = context.Pipe()
         context.Process(target=_work, args=(contender, Turn(other, steps), threads, options), daemon=True).start()
@@ -70,9 +74,10 @@ def take_turns(
     result = {}
     for name, line in lines.items():
         line.send("finish")
-        seconds, faults = zip(*told[name][warmup:], strict=True)
+        seconds, wall, faults = zip(*told[name][warmup:], strict=True)
         result[name] = {
             "cpu_seconds": round(statistics.median(seconds), 3),
+            "wall_seconds": round(statistics.median(wall), 3),
             "page_faults": round(statistics.median(faults)),
             "peak_mib": round(line.recv()),
         }

@@ -1,0 +1,200 @@
+"""Measure every figure of docs/performance.md on this machine, in about 15 minutes, and write them into that page.
+
+  python benchmarks/performance.py --model ENCODER --data "train/{language}-en.tsv.xz" --tatoeba FOLDER
+
+Each part is one of the other scripts, whose contenders alternate step by step; a figure is a ratio of their medians.
+The machine must be idle. ``--only encoding`` measures some parts and retains the figures of the others.
+``--only large_batch`` measures the memory of 65,536 pairs, which takes hours and is not part of the 15 minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent
+PAGE = FOLDER.parent / "docs/performance.md"
+START, END = "<!-- figures: written by benchmarks/performance.py -->", "<!-- end of figures -->"
+COST, WALL = "cpu_seconds", "wall_seconds"
+OURS, THEIRS, PADDED = "hf-xsent", "sentence-transformers", "padded loop"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One ratio of a part's results."""
+
+    part: str
+    text: str
+    goal: str
+    ratio: Callable[[Any], float]
+
+
+def parts(options: argparse.Namespace) -> dict[str, list[str]]:
+    """Return the command of each part, without its output file."""
+    pairs = ["--model", options.model, "--data", options.data]
+    training = ["training_step.py", *pairs, "--max_length", "32", "--steps", str(options.steps), "--warmup", "2"]
+    mining = ["mining.py", "--sizes", str(options.sentences), "--rounds", "2", "--without", "semantic_search twice"]
+    encoding = ["evaluation_speed.py", "--model", options.model, "--tatoeba", options.tatoeba]
+    batches = ["large_batch.py", *pairs, "--cache", str(Path(tempfile.gettempdir()) / "hf-xsent-performance")]
+    return {
+        "training": [*training, "--threads", "1"],
+        "training_bf16": [*training, "--threads", "2", "--batch", "128", "--bf16"],
+        "dap": ["dap_step.py", "--steps", str(options.steps), "--warmup", "2", "--threads", "1", "--bf16"],
+        "encoding": [*encoding, "--steps", "5", "--threads", "1", "--precision", "float32", "bfloat16"],
+        "data": ["data_growth.py"],
+        "mining": [*mining, "--threads", "1"],
+        "threads": [*batches, "--batches", "--processes", "1", "2"],
+        "large_batch": [*batches, "--batches", "64", "65536", "--processes"],
+    }
+
+
+def _of(first: str, second: str, key: str = COST) -> Callable[[Any], float]:
+    return lambda results: results[first][key] / results[second][key]
+
+
+def _step(first: str, second: str, key: str = COST) -> Callable[[Any], float]:
+    return lambda results: _of(first, second, key)(results["results"]["max_length 32"])
+
+
+def _dap(name: str, key: str = COST) -> Callable[[Any], float]:
+    return lambda results: _of(name, "padded TR", key)(results["results"])
+
+
+def _mined(name: str) -> Callable[[Any], float]:
+    return lambda results: _of("faiss.knn twice", name)(next(one for name, one in results.items() if " x " in name))
+
+
+def _listed(kind: str, key: str, first: int, second: int) -> Callable[[Any], float]:
+    return lambda results: results[kind][first][key] / results[kind][second][key]
+
+
+ENCODED = "SentenceTransformer.encode"
+FIGURES = [
+    Figure("training", "training step, float32, 32 tokens: times as fast as a padded loop", "2.3", _step(PADDED, OURS)),
+    Figure("training", "… as sentence-transformers", "2.5", _step(THEIRS, OURS)),
+    Figure("training_bf16", "the same in bfloat16, 128 pairs, both: CPU time", "2.2", _step(THEIRS, OURS)),
+    Figure("training_bf16", "… wall clock", "2.0", _step(THEIRS, OURS, WALL)),
+    Figure("dap", "DAP, restricted vocabulary, float32: cost relative to padded TR", "0.50", _dap("DAP restricted")),
+    Figure("dap", "… bfloat16", "0.28", _dap("DAP restricted, bf16")),
+    Figure("dap", "… peak memory, float32", "0.75", _dap("DAP restricted", "peak_mib")),
+    Figure("mining", "mining exact, of both sides, float32: times as fast as two faiss.knn", "2.2", _mined("hf-xsent")),
+    Figure("mining", "… bfloat16, confirmed in float32", "3.5", _mined("hf-xsent, bfloat16")),
+    Figure("encoding", f"encoding, float32: time relative to {ENCODED}", "0.50", _of("hf-xsent, float32", ENCODED)),
+    Figure("encoding", "… bfloat16", "0.22", _of("hf-xsent, bfloat16", ENCODED)),
+    Figure(
+        "data",
+        "reading 1,000,000 pairs for the first time: µs per pair",
+        "flat",
+        lambda results: 1e6 * results["sizes"][-1]["first_load_seconds"] / results["sizes"][-1]["pairs"],
+    ),
+    Figure(
+        "data",
+        "… exponent of its growth from 30,000 pairs",
+        "1.00",
+        lambda results: results["exponent_of_first_load"],
+    ),
+    Figure(
+        "threads",
+        "one process with two threads: pairs per second relative to two with one",
+        "0.95",
+        _listed("processes", "pairs_per_second", 0, 1),
+    ),
+    Figure(
+        "large_batch",
+        "65,536 pairs: peak memory relative to 64",
+        "1.15",
+        _listed("caching", "peak_mib", 1, 0),
+    ),
+]
+
+
+def machine() -> dict[str, Any]:
+    """Return what the figures depend on."""
+    import torch
+
+    named = {"torch": torch.__version__, "processor": platform.machine(), "cores": os.cpu_count()}
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text("utf-8").splitlines() if file.is_file() else []
+    stated = {line.partition(":")[0].strip(): line.partition(":")[2].strip() for line in lines}
+    flags = set(stated.get("flags", "").split())
+    named |= {"model": stated.get("model name"), "bfloat16": sorted({"avx512_bf16", "amx_bf16"} & flags)}
+    return named | {"load": round(os.getloadavg()[0], 2), "date": time.strftime("%Y-%m-%d")}
+
+
+def measure(command: list[str], seconds: float) -> dict[str, Any]:
+    """Run one part; return its results, or the reason why there are none."""
+    environment = os.environ | {"OMP_WAIT_POLICY": "PASSIVE"}
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "results.json"
+        line = [sys.executable, str(FOLDER / command[0]), *command[1:], "--output", str(output)]
+        try:
+            subprocess.run(line, env=environment, check=True, timeout=seconds, stdout=subprocess.DEVNULL)
+            found: dict[str, Any] = json.loads(output.read_text("utf-8"))
+        except subprocess.TimeoutExpired:
+            return {"failed": f"not finished in {seconds:.0f} s"}
+        except subprocess.CalledProcessError as error:
+            return {"failed": f"{command[0]} ended with exit code {error.returncode}"}
+    return found
+
+
+def table(results: dict[str, Any]) -> str:
+    """Return the Markdown table of all figures."""
+    lines = ["| what | measured | aim |", "|---|---|---|"]
+    for figure in FIGURES:
+        found = results.get(figure.part, {"failed": "not measured yet"})
+        value = found["failed"] if "failed" in found else f"**{figure.ratio(found):.2f}**"
+        lines.append(f"| {figure.text} | {value} | {figure.goal} |")
+    return "\n".join(lines)
+
+
+def write_page(results: dict[str, Any]) -> None:
+    """Write the table and the machine into the page."""
+    text = PAGE.read_text("utf-8")
+    before, rest = text.split(START)
+    found = results.get("machine")
+    where = f"Machine: {', '.join(f'{name} {value}' for name, value in found.items())}.\n\n" if found else ""
+    PAGE.write_text(f"{before}{START}\n{where}{table(results)}\n{END}{rest.split(END)[1]}", "utf-8")
+
+
+def main() -> None:
+    """Measure the parts, and write the results after each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="Encoder: folder or Hub id.")
+    parser.add_argument("--data", required=True, help="Pairs, such as train/{language}-en.tsv.xz.")
+    parser.add_argument("--tatoeba", required=True, help="Folder of tatoeba.xxx-eng.* files.")
+    parser.add_argument("--steps", type=int, default=8, help="Steps of training, of which 2 are not counted.")
+    parser.add_argument("--sentences", type=int, default=50_000, help="Sentences per side to mine.")
+    parser.add_argument("--only", nargs="+", metavar="PART", help="Measure these parts only.")
+    parser.add_argument("--minutes", type=float, default=19, help="Start no part, and end the last, after this time.")
+    parser.add_argument("--output", default=str(FOLDER / "results/performance.json"))
+    options = parser.parse_args()
+    output = Path(options.output)
+    results: dict[str, Any] = json.loads(output.read_text("utf-8")) if output.is_file() else {}
+    commands = parts(options)
+    results["machine"] = machine()
+    until = time.monotonic() + 60 * options.minutes
+    for part in options.only or [name for name in commands if name != "large_batch"]:
+        seconds, started = until - time.monotonic(), time.monotonic()
+        if seconds > 0:
+            results[part] = measure(commands[part], seconds)
+            results[part]["seconds"] = round(time.monotonic() - started)
+        else:
+            results[part] = {"failed": f"no time left of {options.minutes:g} minutes"}
+        print(f"{part}: {results[part].get('failed', 'measured')}", flush=True)
+        output.write_text(json.dumps(results, indent=2) + "\n", "utf-8")
+    write_page(results)
+    print(table(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""The page of performance figures states the results of the last measurement, and nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def performance() -> ModuleType:
+    """Import the script, which is not part of the package."""
+    spec = importlib.util.spec_from_file_location("performance", ROOT / "benchmarks/performance.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    import sys
+
+    sys.modules["performance"] = module  # dataclasses look it up
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_has_the_figures_of_the_results_file(performance: ModuleType) -> None:
+    file = ROOT / "benchmarks/results/performance.json"
+    results = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    assert performance.table(results) in (ROOT / "docs/performance.md").read_text("utf-8")
+
+
+def test_each_figure_is_read_from_the_results_of_its_part(performance: ModuleType) -> None:
+    cost = {"cpu_seconds": 2.0, "wall_seconds": 2.0, "peak_mib": 20}
+    half = {"cpu_seconds": 1.0, "wall_seconds": 1.0, "peak_mib": 10}
+    steps = {"hf-xsent": half, "padded loop": cost, "sentence-transformers": cost}
+    results: dict[str, Any] = {
+        "training": {"results": {"max_length 32": steps}},
+        "training_bf16": {"results": {"max_length 32": steps}},
+        "dap": {"results": {"padded TR": cost, "DAP restricted": half, "DAP restricted, bf16": half}},
+        "mining": {"9 x 9": {"hf-xsent": half, "hf-xsent, bfloat16": half, "faiss.knn twice": cost}, "seconds": 3},
+        "encoding": {"hf-xsent, float32": half, "hf-xsent, bfloat16": half, "SentenceTransformer.encode": cost},
+        "data": {"sizes": [{"pairs": 1_000_000, "first_load_seconds": 30.0}], "exponent_of_first_load": 1.01},
+        "threads": {"processes": [{"pairs_per_second": 20}, {"pairs_per_second": 25}]},
+    }
+    lines = performance.table(results).splitlines()[2:]
+    measured = [line.split("|")[2].strip(" *") for line in lines]
+    assert measured == [*["2.00"] * 4, *["0.50"] * 3, *["2.00"] * 2, *["0.50"] * 2, "30.00", "1.01", "0.80",
+                        "not measured yet"]  # fmt: skip
+    failed = performance.table(results | {"dap": {"failed": "not finished in 5 s"}})
+    assert failed.count("not finished in 5 s") == 3
