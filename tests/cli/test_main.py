@@ -149,7 +149,7 @@ def test_a_folder_where_no_export_can_be_written_is_one_sentence(
     tiny_encoders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     (tmp_path / "file").write_text("")
-    assert main(["export", str(tiny_encoders), str(tmp_path / "file" / "export")]) == 2
+    assert main(["export", str(tiny_encoders), "-o", str(tmp_path / "file" / "export")]) == 2
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1 and "export cannot be written" in said[0]
 
