@@ -3,7 +3,7 @@
   python benchmarks/performance.py --model ENCODER --data "train/{language}-en.tsv.xz" --tatoeba FOLDER
 
 Each part is one of the other scripts, whose contenders alternate step by step; a figure is a ratio of their medians.
-The machine must be idle and needs 18 GB of memory. ``--only encoding`` measures some parts and retains the figures of the others.
+The machine must be idle and needs 18 GB of memory. ``--only encoding`` measures some parts and retains the others.
 ``--only large_batch`` measures the memory of 65,536 pairs, which takes hours and is not part of the 15 minutes.
 """
 

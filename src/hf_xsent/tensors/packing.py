@@ -16,7 +16,6 @@ from hf_xsent.errors import ModelError
 from hf_xsent.tensors.recomputing import recompute_in_backward
 from hf_xsent.tensors.variable_length import attend_within_boundaries, fits_one_kernel
 
-
 _JOINED_TOKENS = 32  # 16 gains nothing, 64 half as much
 
 
