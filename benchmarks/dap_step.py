@@ -135,9 +135,11 @@ def main() -> None:
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--bf16", action="store_true", help="Also measure bfloat16; slow on CPUs without it.")
+    parser.add_argument("--without", nargs="*", default=[], choices=list(CONTENDERS), help="To save memory.")
     parser.add_argument("--output", default="benchmarks/results/dap_step.json")
     options = parser.parse_args()
-    contenders = CONTENDERS | ({"DAP restricted, bf16": dap_bf16} if options.bf16 else {})
+    chosen = {name: one for name, one in CONTENDERS.items() if name not in options.without}
+    contenders = chosen | ({"DAP restricted, bf16": dap_bf16} if options.bf16 else {})
     results: dict[str, Any] = take_turns(contenders, options.steps, options.warmup, options.threads)
     print(f"\n{'':24}CPU s/step  of padded TR  page faults  peak MiB")
     for name, one in results.items():

@@ -20,7 +20,7 @@ def encode(setting: Setting, contender: str, precision: str) -> None:
     note = {}
     if contender == "ours":
         embedder = SentenceEmbedder.from_pretrained(
-            setting.encoder, "mean", max_length=32, dtype=dtype, device=setting.device
+            setting.encoder, "mean", max_length=32, precision=dtype, device=setting.device
         )
         embedder.tokens_per_batch = 512 if setting.quick else 65_536
 

@@ -224,3 +224,25 @@ def test_attention_with_dropout_keeps_no_scores_and_draws_the_same_again() -> No
     (context * given).sum().backward()
     assert v.grad is not None  # the context is linear in the values, so <gradient, v> is <given, context>
     torch.testing.assert_close((v.grad * v).sum(), (given * context).sum())
+
+
+@pytest.mark.parametrize("first_tokens_only", [False, True])
+def test_short_sentences_joined_in_one_product_do_not_attend_to_each_other(first_tokens_only: bool) -> None:
+    torch.manual_seed(0)
+    runs = [(1, 3), (7, 5), (11, 6), (4, 16), (3, 17), (1, 40)]
+    tokens = sum(count * length for count, length in runs)
+    query, key, value = (torch.randn(tokens, 2, 8).bfloat16() for _ in range(3))
+    starts, start = [], 0
+    for count, length in runs:
+        starts += range(start, start + count * length, length)
+        start += count * length
+    ends = [*starts[1:], tokens]
+    if first_tokens_only:
+        query = query[starts]
+    with torch.inference_mode():
+        found = packed_attention(query, key, value, runs, 0.3)
+        for number, (first, end) in enumerate(zip(starts, ends, strict=True)):
+            rows = slice(number, number + 1) if first_tokens_only else slice(first, end)
+            q, k, v = (one.double().transpose(0, 1) for one in (query[rows], key[first:end], value[first:end]))
+            exact = ((q @ k.transpose(1, 2) * 0.3).softmax(-1) @ v).transpose(0, 1)
+            torch.testing.assert_close(found[rows].double(), exact, atol=0.03, rtol=0.01)

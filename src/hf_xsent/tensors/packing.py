@@ -16,6 +16,8 @@ from hf_xsent.errors import ModelError
 from hf_xsent.tensors.recomputing import recompute_in_backward
 from hf_xsent.tensors.variable_length import attend_within_boundaries, fits_one_kernel
 
+_JOINED_TOKENS = 32  # 16 gains nothing, 64 half as much
+
 
 @dataclass(frozen=True)
 class PackedSentences:
@@ -188,19 +190,36 @@ def _attention_by_runs(
     plain: bool,
 ) -> Tensor:
     first_tokens_only = len(query) != len(key)
-    sizes = [count * length for count, length in runs]
-    queries = query.split([count for count, _ in runs] if first_tokens_only else sizes)
+    joins = query.device.type == "cpu" and query.dtype == torch.bfloat16
+    joins = joins and not (plain or first_tokens_only or window is not None)
+    blocks = _joined_blocks(runs) if joins else [(*run, run[1]) for run in runs]
+    sizes = [count * width for count, width, _ in blocks]
+    queries = query.split([count for count, _, _ in blocks] if first_tokens_only else sizes)
     outputs = []
-    for (count, length), q, k, v in zip(runs, queries, key.split(sizes), value.split(sizes), strict=True):
+    for (count, width, length), q, k, v in zip(blocks, queries, key.split(sizes), value.split(sizes), strict=True):
         q, k, v = (x.unflatten(0, (count, -1)).transpose(1, 2) for x in (q, k, v))
-        mask = None
-        if window is not None and length > window:
-            places = torch.arange(length, device=key.device)
+        mask, places = None, torch.arange(width, device=key.device)
+        if width > length:
+            mask = places[:, None] // length == places // length
+        elif window is not None and length > window:
             mask = (places[: q.shape[2], None] - places).abs() < window
         attend = _plain_attention if plain else F.scaled_dot_product_attention
         output = attend(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scaling)
         outputs.append(output.transpose(1, 2).flatten(0, 1))
     return torch.cat(outputs)
+
+
+def _joined_blocks(runs: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """Join short sentences of equal length into blocks of at most ``_JOINED_TOKENS``: (blocks, width, length).
+
+    torch's kernel takes two small products per sentence and head. In bfloat16 on CPUs, fewer and larger ones take a
+    fifth less time, although a mask excludes most of each result.
+    """
+    blocks = []
+    for count, length in runs:
+        joined = max(1, _JOINED_TOKENS // length)
+        blocks += [(count // joined, joined * length, length), (count % joined, length, length)]
+    return [block for block in blocks if block[0]]
 
 
 def _plain_attention(
