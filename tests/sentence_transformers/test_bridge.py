@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +59,20 @@ def test_sentence_transformer_opens_a_run_with_its_own_pooling(
     np.testing.assert_allclose(theirs.encode(sentences), ours.encode(sentences), atol=1e-5)
     assert theirs.max_seq_length == settings.get("max_length", 128)
     assert theirs.get_embedding_dimension() == 32 and theirs.similarity_fn_name == "cosine"
+
+
+@pytest.mark.slow
+def test_without_our_import_a_run_is_refused_and_never_pooled_otherwise(
+    encoder_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = _saved(tmp_path, encoder_folders["bert"], pooling="max", objectives={"translation_ranking": 1.0})
+    kind = json.loads((tmp_path / "config.json").read_text("utf-8"))["model_type"]
+    code = "import sys; from sentence_transformers import SentenceTransformer as T; T(sys.argv[1], device='cpu')"
+    done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and f"`{kind}`" in done.stderr
+    page = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text("utf-8")
+    assert "does not recognize" in done.stderr and "does not recognize the architecture" in page
+    assert f"`{kind}`" in page
 
 
 def test_sentence_transformer_opens_a_mix_of_layers(encoder_folders, tmp_path: Path, sentences: list[str]) -> None:
