@@ -1,10 +1,12 @@
 """Measure document alignment: quality on gold alignments, and time and memory of the search as documents grow.
 
   python benchmarks/document_alignment.py quality --data text_berg --models trained=runs/tr as_is=encoder
+  python benchmarks/document_alignment.py whole --data de-en.tsv --models trained=runs/tr --sizes 10000
   python benchmarks/document_alignment.py growth --sizes 1000 3000 10000 30000 --dense 1000 3000
 
 Quality: strict and lax precision, recall and F1, counted like vecalign's scorer, with and without skipped sentences;
-the weights were fitted on files 001 and 002. Growth: synthetic embeddings of 384 numbers, 8 of 10 sentences are aligned
+the weights were fitted on files 001 and 002. Whole: encoding and alignment of the first pairs of a TSV file, where 1 of 10
+pairs is joined with the next and 1 of 20 is on one side only. Growth: synthetic embeddings of 384 numbers, 8 of 10 sentences are aligned
 one to one, the others are joined or skipped; compared with a dense dynamic program in numpy over all cells, with the
 same beads. Each run is a separate process. Results are written to --output.
 """
@@ -28,7 +30,7 @@ WIDTH = 384
 
 def quality(options: argparse.Namespace) -> dict[str, Any]:
     """Align all files with each model."""
-    from hf_xsent.documents.alignment import align_documents, open_model
+    from hf_xsent.documents.alignment import align_documents
     from hf_xsent.evaluation.document_alignment import document_alignment_scores, read_alignment
 
     folder = Path(options.data)
@@ -37,7 +39,7 @@ def quality(options: argparse.Namespace) -> dict[str, Any]:
     results: dict[str, Any] = {}
     for one in options.models:
         label, _, path = one.partition("=")
-        model = open_model(path, pooling=options.pooling)
+        model = opened(path, options)
         found = {}
         for name in names:
             sides = [(folder / code / name).read_text("utf-8").split("\n") for code in options.languages]
@@ -56,6 +58,76 @@ def quality(options: argparse.Namespace) -> dict[str, Any]:
                 results.setdefault(label, {}).setdefault(group, {})[kind] = figures
                 print(label, group, kind, figures, flush=True)
     return results
+
+
+def opened(path: str, options: argparse.Namespace) -> Any:
+    """Open a model in --dtype."""
+    import torch
+
+    from hf_xsent.documents.alignment import open_model
+
+    model = open_model(path, pooling=options.pooling)
+    model.model.to(getattr(torch, options.dtype))
+    return model
+
+
+def whole(options: argparse.Namespace) -> dict[str, Any]:
+    """Encode and align two documents of real sentences; measure CPU seconds of both."""
+    from hf_xsent.data.readers.formats import read_pairs
+    from hf_xsent.data.readers.sources import BitextSource
+    from hf_xsent.documents.alignment import align_documents
+
+    random = np.random.default_rng(0)
+    results: dict[str, Any] = {}
+    for size in options.sizes:
+        sides: tuple[list[str], list[str]] = ([], [])
+        gold, joined = set(), 0
+        for pair in read_pairs(BitextSource(options.languages[0], options.data, options.languages[1])):
+            kind = random.choice(5, p=[0.85, 0.05, 0.05, 0.025, 0.025])
+            if kind > 2 and not joined:  # on one side only
+                sides[kind - 3].append(pair[kind - 3])
+            else:
+                for side, text in enumerate(pair):
+                    if joined == side + 1:
+                        sides[side][-1] += f" {text}"
+                    else:
+                        sides[side].append(text)
+                gold.add((len(sides[0]) - 1, len(sides[1]) - 1))
+                joined = 0 if joined else int(kind)
+            if len(sides[0]) >= size and not joined:
+                break
+        for one in options.models:
+            label, _, path = one.partition("=")
+            model = Timed(opened(path, options))
+            cpu = time.process_time()
+            found = align_documents(*sides, model)
+            cpu = time.process_time() - cpu
+            linked = {(i, j) for spans in found for i in spans.source for j in spans.target}
+            right = len(gold & linked)
+            figures = {
+                "sentences": [len(side) for side in sides],
+                "encoded_texts": model.texts,
+                "encoding_cpu_seconds": round(model.seconds, 1),
+                "search_cpu_seconds": round(cpu - model.seconds, 1),
+                "links_found": round(100 * right / len(gold), 2),
+            }
+            results.setdefault(label, {})[str(size)] = figures
+            print(label, figures, flush=True)
+    return results
+
+
+class Timed:
+    """A model that counts the texts it encodes and their CPU seconds."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.texts, self.seconds = model, 0, 0.0
+
+    def encode(self, texts: list[str]) -> Any:
+        """Encode."""
+        started = time.process_time()
+        vectors = self.model.encode(texts)
+        self.texts, self.seconds = self.texts + len(texts), self.seconds + time.process_time() - started
+        return vectors
 
 
 def synthetic(count: int) -> tuple[Any, Any, set[Any]]:
@@ -129,12 +201,13 @@ def growth(options: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     """Measure, print and store the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("quality", "growth", "run"))
+    parser.add_argument("what", choices=("quality", "whole", "growth", "run"))
     parser.add_argument("run", nargs="*")
     parser.add_argument("--data")
     parser.add_argument("--languages", nargs=2, default=("de", "fr"))
     parser.add_argument("--models", nargs="+", default=[])
     parser.add_argument("--pooling", default="mean")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--sizes", type=int, nargs="*", default=[1000, 3000, 10_000, 30_000])
     parser.add_argument("--dense", type=int, nargs="*", default=[1000, 3000])
     parser.add_argument("--output", default="benchmarks/results/document_alignment.json")
@@ -144,7 +217,7 @@ def main() -> None:
         return
     path = Path(options.output)
     results = json.loads(path.read_text()) if path.is_file() else {}
-    results[options.what] = (quality if options.what == "quality" else growth)(options)
+    results[options.what] = {"quality": quality, "whole": whole, "growth": growth}[options.what](options)
     path.write_text(json.dumps(results, indent=2) + "\n")
 
 

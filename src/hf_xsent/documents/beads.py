@@ -23,7 +23,6 @@ class Weights:
     similarity: float = 6.68
     similarity_by_size: float = 2.61  # times the mean number of sentences of both sides
     longer: float = -4.08  # similarity with one sentence more, minus similarity
-    shorter: float = 1.2  # similarity with one sentence less, minus similarity
     length_ratio: float = -3.21  # absolute logarithm of the ratio of lengths, relative to that of the documents
     bead: float = 0.29
     size: float = -2.47  # times the mean number of sentences of both sides, above 1
@@ -73,15 +72,12 @@ def bead_features(
         own = here(a, b)
         longer = [here(a + 1, b), here(a + 1, b, 1, 0)] if a < LONGEST_SPAN else []
         longer += [here(a, b + 1), here(a, b + 1, 0, 1)] if b < LONGEST_SPAN else []
-        shorter = [here(a - 1, b), here(a - 1, b, -1, 0)] if a > 1 else []
-        shorter += [here(a, b - 1), here(a, b - 1, 0, -1)] if b > 1 else []
         ratio = np.log(source_lengths[a][:, None] / target_lengths[b])
         size = (a + b) / 2
         values = (
             own,
             size * own,
             np.maximum.reduce(longer) - own if longer else 0.0,
-            np.maximum.reduce(shorter) - own if shorter else 0.0,
             np.minimum(np.abs(ratio), 2),
             1.0,
             size - 1,
