@@ -151,9 +151,7 @@ def test_the_search_finds_the_alignment_with_the_best_score(model: Any, skip: fl
         if row == column == 0:
             return 0.0
         found = [
-            scores[a, b][row, column] + best(row - a, column - b, "bead")
-            for a, b in SIZES
-            if a <= row and b <= column
+            scores[a, b][row, column] + best(row - a, column - b, "bead") for a, b in SIZES if a <= row and b <= column
         ]
         if row:
             found.append(skips[0][last == "source"][row - 1] + best(row - 1, column, "source"))
