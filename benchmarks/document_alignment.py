@@ -5,10 +5,10 @@
   python benchmarks/document_alignment.py growth --sizes 1000 3000 10000 30000 --dense 1000 3000
 
 Quality: strict and lax precision, recall and F1, counted like vecalign's scorer, with and without skipped sentences;
-the weights were fitted on files 001 and 002. Whole: encoding and alignment of the first pairs of a TSV file, where 1 of 10
-pairs is joined with the next and 1 of 20 is on one side only. Growth: synthetic embeddings of 384 numbers, 8 of 10 sentences are aligned
-one to one, the others are joined or skipped; compared with a dense dynamic program in numpy over all cells, with the
-same beads. Each run is a separate process. Results are written to --output.
+the weights were fitted on files 001 and 002. Whole: encoding and alignment of the first pairs of a TSV file, where 1 of
+10 pairs is joined with the next and 1 of 20 is on one side only. Growth: synthetic embeddings of 384 numbers, 8 of 10
+sentences are aligned one to one, the others are joined or skipped; compared with a dense dynamic program in numpy over
+all cells, with the same beads. Each run is a separate process. Results are written to --output.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
   python benchmarks/document_alignment_fit.py --data text_berg --models runs/tr encoder --weights skip skip_next
 
-The search tries the listed values of each weight in turn, until none is better. To prefer flat optima, the figure of a set of weights is the mean of itself and of sets in
-which each weight is changed by up to 15%, over all models, with all spans encoded as one text.
+The search tries the listed values of each weight in turn, until none is better. To prefer flat optima, the figure of
+a set of weights is the mean of itself and of sets in which each weight is changed by up to 15%, over all models, with
+all spans encoded as one text.
 """
 
 from __future__ import annotations
