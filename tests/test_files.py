@@ -97,7 +97,7 @@ def test_nothing_written_is_nothing_replaced(tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-sys.argv[0] = "hf-xsent"  # without torch
+import hf_xsent_cli  # without torch
 from hf_xsent import files
 with files.writing(sys.argv[1], folder=sys.argv[2] == "folder") as part:
     (part / "inside" if part.is_dir() else part).write_text("half of it")
@@ -160,7 +160,7 @@ def test_errors_of_other_files_are_not_taken_for_ours(tmp_path: Path) -> None:
 
 HOLDING = """
 import sys
-sys.argv[0] = "hf-xsent"  # without torch
+import hf_xsent_cli  # without torch
 from hf_xsent import files
 with files.lock(sys.argv[1], "taken: wait"):
     pass

@@ -39,8 +39,8 @@ class Fork:
         self, work: Callable[..., Any], *arguments: Any, log: Path, environment: Mapping[str, str] | None = None
     ) -> None:
         self.log = log
-        told = {"environment": {**os.environ, **(environment or {})}, "folder": os.getcwd(), "log": str(log)}
-        self._process = CONTEXT.Process(target=_work, args=(work, arguments), kwargs=told)
+        options = {"environment": {**os.environ, **(environment or {})}, "folder": os.getcwd(), "log": str(log)}
+        self._process = CONTEXT.Process(target=_work, args=(work, arguments), kwargs=options)
         self._process.start()
         self.pid = self._process.pid or 0
 

@@ -1,4 +1,4 @@
-"""Training runs in processes of their own, which can be killed."""
+"""Training runs in separate processes, which can be killed."""
 
 from __future__ import annotations
 
