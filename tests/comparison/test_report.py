@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 from page_reader import Page
+from scipy import stats
 
+from hf_xsent.comparison.differences import _half_interval
 from hf_xsent.comparison.report import mean_curve, render_markdown, render_page
 from hf_xsent.comparison.results import collect, mean_and_sd
 from hf_xsent.comparison.runs import Run
@@ -246,3 +248,12 @@ def test_a_browser_shows_it_light_and_dark_sorts_it_and_fits_it_on_a_phone(
     assert seen["names"][0].startswith("DAP") and seen["sorted"] == ["method"]
     assert seen["widest"] <= 390
     assert (sum(map(int, re.findall(r"\d+", seen["ground"])[:3])) < 150) is dark
+
+
+def test_the_interval_over_seeds_is_welchs() -> None:
+    """Against scipy, from raw figures."""
+    one, other = [90.1, 90.9, 91.0], [88.0, 89.5]
+    spreads = [(statistics.stdev(some), len(some)) for some in (one, other)]
+    expected = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
+    assert 2 * _half_interval(spreads) == pytest.approx(expected.high - expected.low)
+    assert _half_interval([(0.0, 1), (0.0, 2)]) == 0  # an untrained encoder, and equal figures

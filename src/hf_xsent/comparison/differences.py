@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from scipy import stats
+
 from hf_xsent.comparison.runs import Run
 from hf_xsent.comparison.tasks import task_class
 from hf_xsent.evaluation.significance import Difference, paired_differences
 from hf_xsent.evaluation.task import Outcomes
-
-_Z = 1.96  # half the width of a 95% interval, in standard errors
 
 
 def differences_to_best(
@@ -19,8 +19,8 @@ def differences_to_best(
 ) -> dict[str, Any]:
     """Return the best row of a column of scores, and the difference of every other row to it.
 
-    The 95% interval combines the noise of test items (paired bootstrap) and of seeds (standard error of their means).
-    It is None if neither is known: one seed, and scores without outcomes of items.
+    The 95% interval combines the noise of test items (paired bootstrap) and of seeds (Welch's t interval). It is
+    None if neither is known: one seed, and scores without outcomes of items.
     """
     group, name = column
     scored = [(row["groups"][task][group][name], row) for row in summary if _has(row, task, group, name)]
@@ -61,20 +61,29 @@ def _difference(
 ) -> Difference | None:
     """Return other - best with the interval of all known noise."""
     value = rows[1][0][0] - rows[0][0][0]
-    seeds = [_standard_error(score, row) for score, row in rows]
+    spreads = [_spread(score, row) for score, row in rows]
+    error = _half_interval([one for one in spreads if one is not None])
     if best and other:
         items = paired_differences(task_class(task).figure, best, other)[group]
-        error = _Z * math.hypot(*(one or 0.0 for one in seeds))
         low, high = (math.hypot(items.value - end, error) for end in (items.low, items.high))
         return Difference(value, value - low, value + high)
-    if None in seeds:
+    if None in spreads:
         return None
-    error = _Z * math.hypot(*(one or 0.0 for one in seeds))
     return Difference(value, value - error, value + error)
 
 
-def _standard_error(score: Sequence[float | None], row: Mapping[str, Any]) -> float | None:
-    """Return the standard error of a mean over seeds: 0 for an untrained encoder, None for a single seed."""
+def _spread(score: Sequence[float | None], row: Mapping[str, Any]) -> tuple[float, int] | None:
+    """Return standard deviation and number of seeds: 0 and 1 for an untrained encoder, None for a single seed."""
     if score[1] is not None:
-        return score[1] / math.sqrt(len(row["seeds"]))
-    return None if row["seeds"] else 0.0
+        return score[1], len(row["seeds"])
+    return None if row["seeds"] else (0.0, 1)
+
+
+def _half_interval(spreads: Sequence[tuple[float, int]]) -> float:
+    """Return half the width of Welch's 95% interval for a difference of means over seeds."""
+    variances = [(deviation**2 / count, count - 1) for deviation, count in spreads if deviation]
+    total = sum(variance for variance, _ in variances)
+    if not total:
+        return 0.0
+    freedom = total**2 / sum(variance**2 / seeds for variance, seeds in variances)
+    return float(stats.t.ppf(0.975, freedom)) * math.sqrt(total)
