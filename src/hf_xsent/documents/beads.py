@@ -31,7 +31,7 @@ class Weights:
     paragraph_inside: float = -1.5  # times the number of paragraph ends within the spans
     paragraph_unequal: float = -1.0  # a paragraph ends with one span only
     skip: float = -1.0
-    skip_next: float = 3.0  # in place of skip, after a skipped sentence of the same side; at least as much
+    skip_next: float = 2.5  # in place of skip, after a skipped sentence of the same side; at least as much
     skip_length: float = -1.68  # times a quarter of the logarithm of the skipped characters
 
     def of_beads(self) -> np.ndarray:
