@@ -122,11 +122,11 @@ class Timed:
     def __init__(self, model: Any) -> None:
         self.model, self.texts, self.seconds = model, 0, 0.0
 
-    def encode(self, texts: list[str]) -> Any:
+    def encode(self, sentences: Any) -> Any:
         """Encode."""
         started = time.process_time()
-        vectors = self.model.encode(texts)
-        self.texts, self.seconds = self.texts + len(texts), self.seconds + time.process_time() - started
+        vectors = self.model.encode(sentences)
+        self.texts, self.seconds = self.texts + len(sentences), self.seconds + time.process_time() - started
         return vectors
 
 

@@ -88,7 +88,7 @@ def fit(examples: Sequence[Example], weights: Weights, names: Sequence[str], rou
             remember[key] = bead_features(source, *rest)
         return remember[key]
 
-    searching.bead_features = features
+    searching.bead_features = features  # type: ignore[assignment]
     best = smooth_f1(examples, weights)
     print(f"start {best:.2f}", flush=True)
     for _ in range(rounds):
