@@ -21,9 +21,10 @@ PACKAGE = SOURCE / "hf_xsent"
 MOST_LINES = 350
 
 # A room (file or folder right below hf_xsent) may import itself and these rooms of ours.
-GROUND = {"errors", "logs", "compat", "files", "settings", "stopping"}  # any room may import these
+GROUND = {"errors", "logs", "compat", "files", "settings", "stopping", "stored_lines"}  # any room may import these
 MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(GROUND, {"errors", "settings"}),
+    "stored_lines": {"files"},
     "tensors": set(),  # fast tensor work: how a batch lies in memory, kernels, gathering
     "pages": set(),  # charts and the shell of report pages: text from numbers
     "objectives": {"tensors"},

@@ -70,7 +70,7 @@ def commands(world: World) -> list[Command]:
     """Return each command that writes, with its arguments."""
     model, source, target = world / "export", world / "source.txt", world / "target.txt"
     card = ["--run", world / "trained", "--results", world / "results.json", "--license", "mit", "--base_model", "a/b"]
-    trim = ["--corpus", f"de={world / 'de.tsv'}", "--cache_dir", "cache", "--output", "trim.json"]
+    trim = ["--data", f"de={world / 'de.tsv'}", "--cache_dir", "cache", "--report", "trim.json"]
     return [
         Command("pretrain", ["pretrain", world / "pretrain.yaml"], ["--resume"]),
         Command("pretrain averages", ["pretrain", world / "averages.yaml"], ["--resume"]),
@@ -83,11 +83,11 @@ def commands(world: World) -> list[Command]:
         Command("align-words", ["align-words", world / "de.tsv", "--model", world / "encoder", "-o", "links.jsonl"]),
         Command("align-documents", ["align-documents", world / "source", world / "target", "--model", model,
                                     "-o", "aligned.tsv", "--languages", "de", "en"]),
-        Command("export", ["export", world / "trained", "export", "--overwrite"]),
-        Command("card", ["card", "export", *card]),
+        Command("export", ["export", world / "trained", "--output", "export", "--overwrite"]),
+        Command("card", ["publish", "export", "org/mine", "--dry_run", *card]),
         Command("evaluate", ["evaluate", model, "--tatoeba", world / "tatoeba", "--output", "results.json"]),
         Command("analyse", ["analyse", model, "--tatoeba", world / "tatoeba", "--languages", "de", "--output", "out"]),
-        Command("trim-vocab", ["trim-vocab", world / "encoder", "trimmed", *trim, "--overwrite"]),
+        Command("trim-vocab", ["trim-vocab", world / "encoder", "--output", "trimmed", *trim, "--overwrite"]),
         Command("compare", ["compare", world / "study.yaml", "--output", "out"]),
     ]  # fmt: skip
 

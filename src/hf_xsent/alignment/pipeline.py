@@ -17,12 +17,13 @@ from hf_xsent.alignment.aligners import AlignerSettings, WordAligner
 from hf_xsent.data.readers.compression import is_jsonl, strip_compression
 from hf_xsent.data.readers.formats import check_source, read_linked_pairs, read_pairs
 from hf_xsent.data.readers.sources import BitextSource, source_files
-from hf_xsent.data.words.links import LinkLine, check_links, format_links
+from hf_xsent.data.words.links import format_links
 from hf_xsent.data.words.splitting import split_words
 from hf_xsent.errors import DataError, OutputError
 from hf_xsent.files import check_writable, create_folder, digest, file_stamp, write_text
 from hf_xsent.logs import Progress
 from hf_xsent.models.fingerprint import fingerprint_model
+from hf_xsent.stored_lines import store_lines, stored_lines
 
 Pairs = list[tuple[str, str]]
 PAIRS_PER_PART = 2000
@@ -63,7 +64,7 @@ def align_file(
         with get_context("spawn").Pool(processes, _start_worker, (settings, device, processes)) as pool:
             for _ in pool.imap_unordered(_write_part_in_worker, missing):
                 pass
-    links = (line for path in sorted(folder.glob("*.links")) for line in _lines(path))
+    links = (line for path in sorted(folder.glob("*.links")) for line in stored_lines(path) or [])
     return _write(source, output, links)
 
 
@@ -103,26 +104,17 @@ def _parts(source: BitextSource, all_in_one: bool) -> Iterator[Pairs]:
 
 def _write_part(aligner: WordAligner, path: Path, pairs: Pairs) -> None:
     sides = [[split_words(text) for text in side] for side in zip(*pairs, strict=True)]
-    write_text(path, (f"{format_links(links)}\n" for links in aligner.align(*sides)))
+    store_lines(path, (format_links(links) for links in aligner.align(*sides)))
 
 
 def _is_whole(path: Path, pairs: Pairs) -> bool:
     """Return whether the file of a part holds links of each pair; warn if it is damaged."""
     if not path.exists():
         return False
-    try:
-        found = _lines(path)
-    except (OSError, ValueError):
-        found = []
-    checked = (check_links(LinkLine(str(path), one, *pair), *pair) for one, pair in zip(found, pairs, strict=False))
-    if len(found) == len(pairs) and not any(isinstance(one, DataError) for one in checked):
+    if len(stored_lines(path) or []) == len(pairs):
         return True
     logger.warning("%s is damaged: it is computed again", path)
     return False
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text("utf-8").split("\n")[:-1]
 
 
 def _start_worker(settings: AlignerSettings, device: str | None, processes: int) -> None:

@@ -26,6 +26,7 @@ from hf_xsent.logs import Progress
 from hf_xsent.mining.output import one_line, write_lines, write_table
 from hf_xsent.mining.shards import Processes, Runner
 from hf_xsent.models.encodes import SupportsEncode
+from hf_xsent.stored_lines import store_lines, stored_lines
 
 COLUMNS = ("score", "document", "source_numbers", "target_numbers", "source", "target")
 _TEXTS_PER_FILE = 4096
@@ -70,12 +71,8 @@ class AlignmentShard:
         return self.work / "aligned" / f"{digest(decisive)}.jsonl"
 
     def is_whole(self) -> bool:
-        """Return whether the file is there, and all its lines are JSON."""
-        try:
-            with self.path.open(encoding="utf-8") as file:
-                return all(line.endswith("\n") and isinstance(json.loads(line), dict) for line in file)
-        except (OSError, ValueError):
-            return False
+        """Return whether the file is there and undamaged."""
+        return stored_lines(self.path) is not None
 
     def run(self, model: SupportsEncode | None) -> None:
         """Read, encode, align, write."""
@@ -86,7 +83,7 @@ class AlignmentShard:
             if self.settings.on_error == "raise":
                 raise
             rows = [json.dumps({"error": str(error)}, ensure_ascii=False)]
-        write_lines(self.path, rows)
+        store_lines(self.path, rows)
 
     def _align(self, model: SupportsEncode) -> list[str]:
         """Return a line of JSON for each pair."""
@@ -160,13 +157,12 @@ def align_files(
 def _rows(shards: Sequence[AlignmentShard], settings: DocumentSettings) -> Iterator[dict[str, Any]]:
     skipped = []
     for shard in shards:
-        with shard.path.open(encoding="utf-8") as file:
-            for line in file:
-                row: dict[str, Any] = json.loads(line) | {"document": shard.name}
-                if "error" in row:
-                    skipped.append(f"{shard.name}: {row['error']}")
-                elif settings.threshold is None or row["score"] >= settings.threshold:
-                    yield row
+        for line in stored_lines(shard.path) or []:
+            row: dict[str, Any] = json.loads(line) | {"document": shard.name}
+            if "error" in row:
+                skipped.append(f"{shard.name}: {row['error']}")
+            elif settings.threshold is None or row["score"] >= settings.threshold:
+                yield row
     if skipped and (settings.on_error == "raise" or len(skipped) == len(shards)):
         raise DataError(skipped[0])
     for one in skipped:

@@ -1,0 +1,23 @@
+"""Store lines of text in work folders with a checksum, so that damage is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from hf_xsent.files import digest, write_text
+
+
+def store_lines(path: str | Path, lines: Iterable[str]) -> None:
+    """Write the checksum of the lines, then the lines."""
+    text = "".join(f"{line}\n" for line in lines)
+    write_text(path, f"{digest(text)}\n{text}")
+
+
+def stored_lines(path: str | Path) -> list[str] | None:
+    """Return the stored lines, or None if the file is missing or damaged."""
+    try:
+        checksum, _, text = Path(path).read_bytes().decode("utf-8").partition("\n")
+    except (OSError, ValueError):
+        return None
+    return text.split("\n")[:-1] if digest(text) == checksum else None
