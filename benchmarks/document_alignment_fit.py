@@ -26,9 +26,9 @@ from hf_xsent.evaluation.document_alignment import Bead, document_alignment_scor
 
 FITTED_ON = ("001", "002")
 GRID = {
-    "longer": (-5.5, -4.0, -3.0, -2.0),
+    "extension": (-5.5, -4.0, -3.0, -2.0),
     "length_ratio": (-5.0, -4.0, -3.0, -2.0),
-    "bead": (-1.0, 0.0, 1.0, 2.0),
+    "per_bead": (-1.0, 0.0, 1.0, 2.0),
     "size": (-3.5, -2.5, -1.5, -0.5),
     "both_several": (-1.0, 0.0, 1.0),
     "skip": (-4.0, -3.0, -2.0, -1.0, 0.0),

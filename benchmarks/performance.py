@@ -82,38 +82,43 @@ def _listed(kind: str, key: str, first: int, second: int) -> Callable[[Any], flo
 
 ENCODED = "SentenceTransformer.encode"
 FIGURES = [
-    Figure("training", "training step, float32, 32 tokens: times as fast as a padded loop", "2.3", _step(PADDED, OURS)),
-    Figure("training", "… as sentence-transformers", "2.5", _step(THEIRS, OURS)),
-    Figure("training_bf16", "the same in bfloat16, 128 pairs, both: CPU time", "2.2", _step(THEIRS, OURS)),
-    Figure("training_bf16", "… wall clock", "2.0", _step(THEIRS, OURS, WALL)),
-    Figure("dap", "DAP, restricted vocabulary, float32: cost relative to padded TR", "0.50", _dap("DAP restricted")),
-    Figure("dap", "… bfloat16", "0.28", _dap("DAP restricted, bf16")),
-    Figure("dap", "… peak memory, float32", "0.75", _dap("DAP restricted", "peak_mib")),
-    Figure("mining", "mining exact, of both sides, float32: times as fast as two faiss.knn", "2.2", _mined("hf-xsent")),
-    Figure("mining", "… bfloat16, confirmed in float32", "3.5", _mined("hf-xsent, bfloat16")),
-    Figure("encoding", f"encoding, float32: time relative to {ENCODED}", "0.50", _of("hf-xsent, float32", ENCODED)),
-    Figure("encoding", "… bfloat16", "0.22", _of("hf-xsent, bfloat16", ENCODED)),
+    Figure("training", "training step, float32, 32 tokens: speed-up over a padded loop ↑", "2.3", _step(PADDED, OURS)),
+    Figure("training", "… speed-up over sentence-transformers ↑", "2.5", _step(THEIRS, OURS)),
+    Figure(
+        "training_bf16",
+        "training step, bfloat16, 128 pairs: speed-up over sentence-transformers in bfloat16, CPU time ↑",
+        "2.2",
+        _step(THEIRS, OURS),
+    ),
+    Figure("training_bf16", "… wall-clock time ↑", "2.0", _step(THEIRS, OURS, WALL)),
+    Figure("dap", "DAP step, float32: CPU time relative to a padded TR step ↓", "0.50", _dap("DAP restricted")),
+    Figure("dap", "… in bfloat16, relative to padded TR in float32 ↓", "0.28", _dap("DAP restricted, bf16")),
+    Figure("dap", "… peak memory in float32 ↓", "0.75", _dap("DAP restricted", "peak_mib")),
+    Figure("mining", "exact mining, float32: speed-up over two calls of faiss.knn ↑", "2.2", _mined("hf-xsent")),
+    Figure("mining", "… bfloat16 search, rescored in float32 ↑", "3.5", _mined("hf-xsent, bfloat16")),
+    Figure("encoding", f"encoding, float32: time relative to {ENCODED} ↓", "0.50", _of("hf-xsent, float32", ENCODED)),
+    Figure("encoding", "… bfloat16, relative to float32 there ↓", "0.22", _of("hf-xsent, bfloat16", ENCODED)),
     Figure(
         "data",
-        "reading 1,000,000 pairs for the first time: µs per pair",
-        "flat",
+        "first reading of 1,000,000 pairs, without cache: µs per pair",
+        "as for 30,000",
         lambda results: 1e6 * results["sizes"][-1]["first_load_seconds"] / results["sizes"][-1]["pairs"],
     ),
     Figure(
         "data",
-        "… exponent of its growth from 30,000 pairs",
+        "… exponent of its growth from 30,000 pairs ↓",
         "1.00",
         lambda results: results["exponent_of_first_load"],
     ),
     Figure(
         "threads",
-        "one process with two threads: pairs per second relative to two with one",
+        "one process with two threads: pairs per second relative to two processes with one ↑",
         "0.95",
         _listed("processes", "pairs_per_second", 0, 1),
     ),
     Figure(
         "large_batch",
-        "65,536 pairs: peak memory relative to 64",
+        "batch of 65,536 pairs: peak memory relative to a batch of 64 ↓",
         "1.15",
         _listed("caching", "peak_mib", 1, 0),
     ),
@@ -151,7 +156,7 @@ def measure(command: list[str], seconds: float) -> dict[str, Any]:
 
 def table(results: dict[str, Any]) -> str:
     """Return the Markdown table of all figures."""
-    lines = ["| what | measured | aim |", "|---|---|---|"]
+    lines = ["| what | measured | goal |", "|---|---|---|"]
     for figure in FIGURES:
         found = results.get(figure.part, {"failed": "not measured yet"})
         value = found["failed"] if "failed" in found else f"**{figure.ratio(found):.2f}**"

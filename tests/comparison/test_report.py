@@ -138,7 +138,7 @@ def test_the_page_is_well_formed_and_needs_no_network(results: dict[str, Any]):
     for shown in ("Methods & <more>", "DAP <b>&", "90.50 ± 0.71", "German", "Kazakh", "killed by SIGKILL", "8 of 10"):
         assert shown in page.text
     assert {svg.get("aria-label") for svg in page.svgs} == {
-        "tatoeba: cost against accuracy",
+        "tatoeba: score against cost",
         *(f"tatoeba by language, {pooling} pooling" for pooling in ("mean", "cls")),
         *(f"Loss of translation ranking, {pooling} pooling" for pooling in ("mean", "cls")),
     }
@@ -151,7 +151,7 @@ def test_no_winner_is_named_while_the_noise_is_not_known(results: dict[str, Any]
     assert found["best"] == {"method": "DAP <b>&", "pooling": "mean"}
     assert {one["interval"] for one in found["others"]} == {None}
     for text in (unescape(render_markdown(results)), Page(render_page(results)).text):
-        assert "Highest: DAP <b>&, mean. Its noise is not known" in text and "Best:" not in text
+        assert "Highest: DAP <b>&, mean, but not every difference has an interval" in text and "Best:" not in text
 
 
 def _study_with_outcomes(folder: Path, shares: dict[str, list[float]]) -> dict[str, Any]:
@@ -184,9 +184,9 @@ def test_a_winner_is_named_only_beyond_the_noise_of_items_and_seeds(tmp_path: Pa
     assert "Best: b, mean." in text and "No clear" not in text
     assert re.search(r"\| a \| mean \| -\d\.\d+ \| -\d\.\d+ to -\d\.\d+ \| worse \|", text)
     items = _study_with_outcomes(tmp_path / "items", {"a": [0.80], "b": [0.8008], "c": [0.7]})
-    assert "No clear winner: b, mean; a, mean differ by no more than noise." in render_markdown(items)
+    assert "No clear winner: noise could explain the lead of b, mean over a, mean." in render_markdown(items)
     seeds = _study_with_outcomes(tmp_path / "seeds", {"a": [0.70, 0.88], "b": [0.85, 0.86]})
-    assert "No clear winner: b, mean; a, mean" in Page(render_page(seeds)).text
+    assert "the lead of b, mean over a, mean" in Page(render_page(seeds)).text
     assert "| a | mean |" in render_markdown(seeds) and "within the noise" in render_markdown(seeds)
 
 

@@ -19,7 +19,7 @@ class WordAligner(Protocol):
     needs_all_pairs: bool  # in one call, because it estimates statistics from them
 
     def align(self, sources: Sequence[Words], targets: Sequence[Words]) -> list[list[Link]]:
-        """Return the links of each pair as numbers of words, most probable first."""
+        """Return the links of each pair as (source word index, target word index), the most reliable first."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,9 @@ class AlignerSettings:
         if self.method not in ("argmax", "itermax"):
             raise RecipeError(f"unknown method {self.method!r}: use argmax or itermax")
         if not 0 < self.threshold <= 2:
-            raise RecipeError(f"threshold {self.threshold} is not above 0 and at most 2, the sum of both directions")
+            raise RecipeError(
+                f"threshold must be above 0 and at most 2 (the sum of two probabilities), not {self.threshold}"
+            )
 
     def build(self, device: str | None = None) -> WordAligner:
         """Load the aligner and its model."""

@@ -1,4 +1,4 @@
-"""Align words by the similarity of an encoder's hidden states, untrained (SimAlign, Jalili Sabet et al., 2020)."""
+"""Align words by the similarity of an encoder's hidden states (SimAlign, Jalili Sabet et al., 2020)."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class EmbeddingAligner:
         return links
 
     def _similarities(self, sides: Sequence[_Pieces], rows: list[int]) -> tuple[Tensor, Tensor]:
-        """Return N × S × T cosines of source and target pieces, and a mask of those between two pieces of words."""
+        """Return N × S × T cosines of source and target pieces, and a mask of those where both pieces are of words."""
         ids = [side.ids[row] for side in sides for row in rows]
         of_words = [[len(words) > 0 for words in side.words[row]] for side in sides for row in rows]
         (padded, mask), (in_word, _) = pad_rows(ids), pad_rows(of_words)

@@ -86,7 +86,9 @@ def _check_files(source: BitextSource, output: str | Path) -> None:
     check_source(source)
     output = Path(output)
     if strip_compression(output.name) != output.name:
-        raise OutputError(f"links are not compressed: name {output} without {output.suffix}")
+        raise OutputError(
+            f"cannot write links to a compressed file: name the output without {output.suffix}, not {output}"
+        )
     check_writable(output, [*source_files(source), *([source.links] if source.links else [])])
 
 

@@ -1,4 +1,4 @@
-"""Align words by co-occurrence statistics of the bitext, without a model: eflomal (Östling and Tiedemann, 2016)."""
+"""Align words with eflomal (Östling and Tiedemann, 2016), a statistical model estimated on the given pairs."""
 
 from __future__ import annotations
 

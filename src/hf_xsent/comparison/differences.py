@@ -19,8 +19,9 @@ def differences_to_best(
 ) -> dict[str, Any]:
     """Return the best row of a column of scores, and the difference of every other row to it.
 
-    The 95% interval combines the noise of test items (paired bootstrap) and of seeds (Welch's t interval). It is
-    None if neither is known: one seed, and scores without outcomes of items.
+    The 95% interval combines the noise of test items (paired bootstrap), if both rows have
+    outcomes, and of seeds (Welch's t interval), for rows with several. Without outcomes, it is None if either trained
+    row has a single seed.
     """
     group, name = column
     scored = [(row["groups"][task][group][name], row) for row in summary if _has(row, task, group, name)]
@@ -65,8 +66,8 @@ def _difference(
     error = _half_interval([one for one in spreads if one is not None])
     if best and other:
         items = paired_differences(task_class(task).figure, best, other)[group]
-        low, high = (math.hypot(items.value - end, error) for end in (items.low, items.high))
-        return Difference(value, value - low, value + high)
+        below, above = (math.hypot(items.value - end, error) for end in (items.low, items.high))
+        return Difference(value, value - below, value + above)
     if None in spreads:
         return None
     return Difference(value, value - error, value + error)
@@ -85,5 +86,5 @@ def _half_interval(spreads: Sequence[tuple[float, int]]) -> float:
     total = sum(variance for variance, _ in variances)
     if not total:
         return 0.0
-    freedom = total**2 / sum(variance**2 / seeds for variance, seeds in variances)
+    freedom = total**2 / sum(variance**2 / degrees for variance, degrees in variances)
     return float(stats.t.ppf(0.975, freedom)) * math.sqrt(total)

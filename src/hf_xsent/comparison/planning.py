@@ -1,4 +1,4 @@
-"""Check the recipes of a study by the checks of training, and plan its runs, before any training."""
+"""Check the recipes of a study as ``hf-xsent pretrain`` would, and plan its runs, before any training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hf_xsent.training.bitext import load_train_and_dev
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.reading import read_recipe
 
-PACE_STEPS, FIRST_STEPS = 10, 3  # to measure a method's pace; the first steps are warm-up
+PACE_STEPS, DISCARDED_STEPS = 10, 3  # to measure a method's pace; the first steps are warm-up
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Variant:
 
 
 def check_methods(study: Study, cache_dir: Path) -> list[Variant]:
-    """Check each recipe by the checks of training, before data is read."""
+    """Check each recipe as ``hf-xsent pretrain`` would, before data is read."""
     family(load_encoder_config(study.model))
     tokenizer = load_tokenizer(study.model)  # one for all: that of XLM-R takes 240 MB
     return [
@@ -73,7 +73,7 @@ def _check_untrained_pivot(model: str, method: Method, pooling: str) -> None:
 
 
 def untrained_settings(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of an untrained dual pivot: the average of its layer sums, without a linear map."""
+    """Return the settings of an untrained dual pivot: the plain average of its layers, without a linear map."""
     stated = {key: recipe[key] for key in ("layers", "max_length") if recipe.get(key) is not None}
     return stated | {"layer_mix": False, "linear_map": False}
 
@@ -146,4 +146,4 @@ def steps_of(budget: Budget, pairs_a_step: int) -> int:
 def pairs_per_second(trial: Run) -> float | None:
     """Return the median pairs per second of a finished short run, or None."""
     paces = [line["pairs_per_second"] for line in trial.metrics() if "pairs_per_second" in line]
-    return statistics.median(paces[FIRST_STEPS:]) if len(paces) == PACE_STEPS else None
+    return statistics.median(paces[DISCARDED_STEPS:]) if len(paces) == PACE_STEPS else None

@@ -101,7 +101,9 @@ def open_embedder(run: Run) -> SentenceEmbedder:
     if run.seed is not None:
         return SentenceEmbedder.from_pretrained(str(run.training))
     if run.recipe.get("method") == "dual-pivot":
-        pivot = DualPivotForSentenceEmbedding.from_backbone(run.model, **untrained_settings(run.recipe))
+        pivot = DualPivotForSentenceEmbedding.from_backbone(
+            run.model, pooling=run.pooling, **untrained_settings(run.recipe)
+        )
         module: torch.nn.Module = pivot
         module.to("cuda" if torch.cuda.is_available() else "cpu")
         return SentenceEmbedder(pivot, load_tokenizer(run.model))
@@ -109,10 +111,10 @@ def open_embedder(run: Run) -> SentenceEmbedder:
 
 
 def with_features(run: Run, embedder: SentenceEmbedder) -> SupportsEncode:
-    """Return an encoder that reads the feature cache, if the recipe of a dual pivot names its folder."""
+    """Return an encoder that reads cached features if a dual pivot's recipe has a ``features`` folder."""
     folder, model = run.recipe.get("features"), embedder.model
     if folder in (None, "none") or not isinstance(model, DualPivotForSentenceEmbedding):
-        return embedder  # a recipe whose extraction reads each token names no folder
+        return embedder  # also for dual pivots that need the hidden state of each token
     return CachedEncoder(FeatureCache(folder, model, embedder.tokenizer), model)
 
 

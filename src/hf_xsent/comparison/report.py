@@ -79,8 +79,8 @@ def describe(results: Results) -> str:
     seeds = {run["seed"] for run in results["runs"] if run["seed"] is not None}
     poolings = list(dict.fromkeys(run["pooling"] for run in results["runs"]))
     return (
-        f"Every method starts from {results['model']} and is trained for {_amount(amount)} {unit}; "
-        f"{len(seeds)} seed{'' if len(seeds) == 1 else 's'}, {' and '.join(poolings)} pooling. "
+        f"Every method starts from {results['model']}; each trained one gets {_amount(amount)} {unit}. "
+        f"{len(seeds)} seed{'' if len(seeds) == 1 else 's'}, {', '.join(poolings)} pooling. "
         "Scores are means over seeds ± standard deviation."
     )
 
@@ -105,7 +105,7 @@ def _summary(results: Results) -> str:
 
 
 def verdict(results: Results, task: str) -> str:
-    """Name the best method, or say that the noise does not allow it."""
+    """Name the best method, or say that noise could explain its lead or is not known."""
     names, known = winners(results, task)
     if not names:
         return ""
@@ -113,8 +113,8 @@ def verdict(results: Results, task: str) -> str:
     if not others:
         return f"Best: {first}."
     if known:
-        return f"No clear winner: {'; '.join((first, *others))} differ by no more than noise."
-    return f"Highest: {first}. Its noise is not known: train more seeds."
+        return f"No clear winner: noise could explain the lead of {first} over {'; '.join(others)}."
+    return f"Highest: {first}, but not every difference has an interval: train more seeds."
 
 
 def _headline(results: Results, row: Mapping[str, Any], task: str) -> tuple[float, float]:
@@ -142,8 +142,8 @@ def _task_section(results: Results, task: str, methods: Mapping[str, int]) -> st
         f"<p>{escape(about['protocol'])}.{' ' + PUBLISHED_NOTE if task in results['published'] else ''}</p>",
         task_table(results, task).html(),
         _differences(results, task),
-        f"<h3>Cost against accuracy: {escape(first)}</h3>",
-        point_chart(f"{task}: cost against accuracy", marks, "CPU minutes of training"),
+        f"<h3>Score against cost: {escape(first)}</h3>",
+        point_chart(f"{task}: score against cost", marks, "CPU minutes of training"),
         _plot(results, task),
         *_bars(rows, task, about["main"], methods),
     ]
@@ -156,7 +156,7 @@ def _differences(results: Results, task: str) -> str:
     if not table.rows:
         return ""
     best = name_of(results["differences"][task]["best"])
-    note = "The interval covers the noise of test items (paired bootstrap) and of seeds."
+    note = "The interval covers the noise of test items (paired bootstrap) and of seeds, of methods with several."
     return f"<h3>Differences to {escape(best)}</h3>\n<p>{escape(verdict(results, task))} {note}</p>\n{table.html()}"
 
 

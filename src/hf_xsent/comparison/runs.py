@@ -132,8 +132,8 @@ def run_folder(runs: Path, method: str, pooling: str, seed: int | None, model: s
     The hash covers the settings and the contents of the starting encoder's and the data's files.
     """
     decides = {key: value for key, value in recipe.items() if key not in LOCATION_KEYS}
-    decides |= {key: _bitext_content(recipe, key) for key in ("data", "dev") if recipe.get(key)}
-    decides |= {"unpaired": [file_content(file) for file in recipe["unpaired"]]} if recipe.get("unpaired") else {}
+    decides |= {key: _bitext_hashes(recipe, key) for key in ("data", "dev") if recipe.get(key)}
+    decides |= {"unpaired": [content_hash(file) for file in recipe["unpaired"]]} if recipe.get("unpaired") else {}
     decides |= (
         {"features": "none"} if recipe.get("features") == "none" else {}
     )  # without the cache, features are float32, not float16
@@ -141,16 +141,16 @@ def run_folder(runs: Path, method: str, pooling: str, seed: int | None, model: s
         decides["objectives"] = dict(recipe["objectives"])
         for name, one in recipe["objectives"].items():
             if isinstance(one, Mapping) and one.get("teacher"):
-                decides["objectives"][name] = {**one, "teacher": file_content(one["teacher"])}
+                decides["objectives"][name] = {**one, "teacher": content_hash(one["teacher"])}
     decides.pop("links", None)  # hashed with the data
-    content = digest([file_content(model), pooling, seed, decides])[:8]
+    content = digest([content_hash(model), pooling, seed, decides])[:8]
     for known in sorted(runs.glob(f"*-{content}")):
         return known  # even if the method was renamed
     name = re.sub(r"[^a-z0-9.]+", "-", f"{method} {pooling} {'' if seed is None else seed}".lower()).strip("-")
     return runs / f"{name}-{content}"
 
 
-def file_content(name: str) -> str:
+def content_hash(name: str) -> str:
     """Hash a file, or the model files of a folder; return a Hub id unchanged."""
     path = Path(name)
     if path.is_dir():
@@ -159,7 +159,7 @@ def file_content(name: str) -> str:
     return file_digest(path) if is_local(path) else name
 
 
-def _bitext_content(recipe: Mapping[str, Any], key: str) -> list[list[str]]:
+def _bitext_hashes(recipe: Mapping[str, Any], key: str) -> list[list[str]]:
     """Return language, columns, and hashes of the data file and the word links of each source."""
     columns = recipe.get("columns") or (None, None)
     links = recipe.get("links") if key == "data" else None

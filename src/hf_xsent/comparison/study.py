@@ -22,7 +22,7 @@ METHOD_KEYS = ("recipe", "train", "poolings", "seeds")  # keys of a method, besi
 UNTRAINED_KEYS = ("max_length",)  # settings of an untrained encoder
 UNTRAINED_PIVOT_KEYS = (*UNTRAINED_KEYS, "method", "layers", "features")
 BUDGETS = ("steps", "pairs", "minutes")
-SET_BY_STUDY = {  # recipe keys that the study sets: what to write instead
+NOT_IN_A_STUDY = {  # recipe keys that a study refuses: what to do instead
     "model": "use the study's key model",
     "pooling": "use poolings",
     "seed": "use seeds",
@@ -67,7 +67,7 @@ class Study:
     methods: tuple[Method, ...]
     tasks: dict[str, dict[str, Any]]  # options by name
     keep_models: bool
-    plot: str | None = None  # a setting; the report draws accuracy over it
+    plot: str | None = None  # a setting; the report draws each task's main score over it
 
 
 def read_study(path: str | Path, changes: Sequence[str] = ()) -> Study:
@@ -151,7 +151,7 @@ def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: 
         recipe = path.parent / _is(f"{at}.recipe", own["recipe"], str)
         from_file = read_mapping(recipe)
         check_known(from_file, recipe_keys(), f"{recipe}: ")
-        from_file = {key: value for key, value in from_file.items() if key not in SET_BY_STUDY}
+        from_file = {key: value for key, value in from_file.items() if key not in NOT_IN_A_STUDY}
     settings = from_file | {"data": content["data"]} | shared | changes
     if isinstance(settings.get("objectives"), dict):  # chosen here, with the recipe file's settings for each
         objectives: dict[str, Any] = {}
@@ -165,8 +165,8 @@ def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: 
 def _check_settings(at: str, settings: Mapping[str, Any], known: Sequence[str]) -> None:
     check_known(settings, known, f"{at}: ")
     for key in settings:
-        if key in SET_BY_STUDY:
-            raise RecipeError(f"{at}.{key}: the study sets this key for each run: {SET_BY_STUDY[key]}")
+        if key in NOT_IN_A_STUDY:
+            raise RecipeError(f"{at}.{key} is not allowed in a study: {NOT_IN_A_STUDY[key]}")
 
 
 def _budget(stated: Mapping[str, Any]) -> Budget:

@@ -33,7 +33,7 @@ def task_table(results: Results, task: str) -> Table:
 
 
 def difference_table(results: Results, task: str) -> Table:
-    """List the difference of each method to the best one, with its 95% interval."""
+    """List the difference of each method from the best one, with its 95% interval."""
     rows = []
     for one in results["differences"].get(task, {}).get("others", []):
         interval = one["interval"]

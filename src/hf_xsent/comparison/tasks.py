@@ -65,7 +65,8 @@ def check_tasks(tasks: Mapping[str, Mapping[str, Any]]) -> None:
                 raise RecipeError(f"tasks.{name}.layers takes numbers of layers, not {wrong[0]!r}")
             if option == "languages" and (wrong := [one for one in value if not isinstance(one, str)]):
                 raise RecipeError(
-                    f'tasks.{name}.languages takes codes, not {wrong[0]!r}: write them in quotes, as "no"'
+                    f"tasks.{name}.languages takes language codes (word_alignment: names of sets), not {wrong[0]!r}: "
+                    'write them in quotes, as "no"'
                 )
         if not options.get("data"):
             raise RecipeError(f"tasks.{name}.data is missing: add its files, or give --set tasks.{name}.data=…")

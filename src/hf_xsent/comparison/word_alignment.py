@@ -1,4 +1,4 @@
-"""Measure the word alignment of a model by its hidden states; one named pair of languages chooses the layer."""
+"""Measure word alignment by a model's hidden states; the layer is selected on one named gold set."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hf_xsent.models.embedder import SentenceEmbedder
 
 @dataclass(frozen=True)
 class GoldSet:
-    """The gold pairs of two languages, such as zhen."""
+    """Sentence pairs with gold links of one language pair, such as zhen."""
 
     name: str
     pairs: list[GoldPair]
@@ -42,7 +42,7 @@ def load_gold_sets(source: str | PathLike[str], languages: Iterable[str] | None 
 
 @dataclass(frozen=True)
 class WordAlignmentTask(EvaluationTask):
-    """Word alignment: links by mutual nearest neighbours of hidden states, compared with links drawn by people.
+    """Word alignment: itermax links (SimAlign) of hidden states, compared with manual gold links.
 
     Reports rank by 100 - AER, so that higher is better as in all tasks. The layer with the lowest AER on the set
     ``choose`` is used for all sets; the last layer is measured too.
@@ -55,7 +55,7 @@ class WordAlignmentTask(EvaluationTask):
     name: ClassVar[str] = "word_alignment"
     title: ClassVar[str] = "Word alignment"
     protocol: ClassVar[str] = (
-        "alignment error rate (AER) of itermax links by hidden states of one layer, chosen on one set, and of the last"
+        "alignment error rate (AER) of itermax links: of the layer with the lowest AER on one set, and the last layer"
     )
     headings: ClassVar[Mapping[str, str]] = {
         "pairs": "pairs",

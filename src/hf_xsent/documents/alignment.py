@@ -21,7 +21,7 @@ from hf_xsent.models.encodes import SupportsEncode, check_finite
 
 logger = logging.getLogger(__name__)
 
-MAX_LENGTH = 256  # tokens of a sentence; models trained on shorter sentences also gain from it
+MAX_LENGTH = 256  # tokens; longer inputs help also models that were trained with a lower limit
 _MAX_SIZE_RATIO = 20  # of the numbers of sentences; above it, warn
 _LOW_SCORE = 0.3  # the best pairs of unrelated documents score this much
 _MIN_ANCHORS = 20  # fewer anchors may be in any order by chance
@@ -30,10 +30,11 @@ _MIN_SHARE_IN_ORDER = 0.5  # nearly 1 for documents in the same order, 2 / sqrt(
 
 @dataclass(frozen=True)
 class AlignedSpans:
-    """Sentences of both documents that are translations, by their numbers from 0; one side may be empty.
+    """Indices (from 0) of source sentences, and of the target sentences that translate them.
 
-    With c the mean cosine of both spans with random sentences, the score is (cosine - c) / (1 - c): 0 for random
-    spans, 1 for equal embeddings. Skipped sentences have no score.
+    If one side is empty, the sentences of the other are skipped, and the score is None. The score is
+    (cosine - c) / (1 - c): 0 for random spans, 1 for equal embeddings. c is the mean cosine of each span with all
+    sentences of the other document, averaged over both.
     """
 
     source: tuple[int, ...]
@@ -52,8 +53,9 @@ def align_documents(
 ) -> list[AlignedSpans]:
     """Align two lists of sentences, up to four of one side with up to four of the other, in order.
 
-    Every sentence is in exactly one result. ``model`` is an embedder, a folder or a Hub id. Paragraphs are a number
-    per sentence that increases through the document; aligned spans prefer to end where a paragraph ends.
+    Every sentence is in exactly one result. ``model`` is an embedder, a folder or a Hub id. Paragraphs are
+    the index of each sentence's paragraph: equal within a paragraph, one more in the next. Aligned spans prefer to end
+    where a paragraph ends.
 
     ```python
     from hf_xsent import align_documents
@@ -115,7 +117,11 @@ def open_model(
     precision: str = "float32",
     device: str | None = None,
 ) -> SentenceEmbedder:
-    """Open a model; its default maximum length is 256 tokens if the encoder takes as many, or the model's if longer."""
+    """Open a model.
+
+    Without ``max_length``, a limit below 256 tokens is raised to 256, or to the longest input of the
+    encoder if that is less.
+    """
     options: Any = {"pooling": pooling, "max_length": max_length, "precision": precision, "device": device}
     embedder = SentenceEmbedder.from_pretrained(name_or_path, **options)
     if max_length is None:

@@ -11,15 +11,15 @@ from hf_xsent.documents.spans import Side
 
 _SAMPLE = 4096
 _ROWS_AT_ONCE = 512
-_MIN_MARGIN = 0.5  # of the median margin of mutual neighbours
+_MIN_GAIN = 0.5  # times the median of cosine - chance over mutual nearest neighbours
 _ANCHORS_IN_BAND = 3  # before and after each sentence
-_BAND_MARGIN = 12  # sentences beyond these anchors
+_BAND_MARGIN = 12  # source sentences around a position whose anchors do not count; target sentences beyond anchors
 _MAX_BAND = 2048
 
 
 @dataclass(frozen=True)
 class Anchors:
-    """Mutual nearest neighbours, and those that have the same order in both documents."""
+    """Confident mutual nearest neighbours; ``in_order`` selects those in the same order in both documents."""
 
     source: np.ndarray
     target: np.ndarray
@@ -32,18 +32,18 @@ class Anchors:
 def find_anchors(source: Side, target: Side) -> Anchors:
     """Find mutual nearest neighbours of a sample of the source sentences, in time linear in both documents."""
     rows = np.unique(np.linspace(0, len(source) - 1, min(_SAMPLE, len(source))).astype(np.int64))
-    means = _mean_unit_vector(source), _mean_unit_vector(target)
+    means = _mean_of_unit_vectors(source), _mean_of_unit_vectors(target)
     chance = _chance(source, means[1]), _chance(target, means[0])
-    best, margins = _nearest(source, target, rows, chance)
+    best, gains = _nearest(source, target, rows, chance)
     found = np.unique(best)
     back, _ = _nearest(target, source, found, chance[::-1])
     mutual = back[np.searchsorted(found, best)] == rows
-    rows, best, margins = rows[mutual], best[mutual], margins[mutual]
+    rows, best, gains = rows[mutual], best[mutual], gains[mutual]
     random = (chance[0][rows] + chance[1][best]) / 2
-    typical = max(float(np.median(margins)) if len(margins) else 0.0, 1e-3)
-    confident = margins >= _MIN_MARGIN * typical
+    typical = max(float(np.median(gains)) if len(gains) else 0.0, 1e-3)
+    confident = gains >= _MIN_GAIN * typical
     rows, best = rows[confident], best[confident]
-    score = margins[confident] / np.maximum(1 - random[confident], 1e-3)
+    score = gains[confident] / np.maximum(1 - random[confident], 1e-3)
     ratio = float(target.lengths.sum() + len(target)) / float(source.lengths.sum() + len(source))
     return Anchors(
         rows,
@@ -56,10 +56,11 @@ def find_anchors(source: Side, target: Side) -> Anchors:
 
 
 def band(anchors: Anchors, source_length: int, target_length: int) -> tuple[np.ndarray, ...]:
-    """Return the first and last target position to search before each source sentence, and after the last.
+    """Return the first and last target boundary of the band, for each boundary between source sentences.
 
-    The band extends from the third anchor before to the third anchor after, so that a single wrong anchor does not
-    bound it. Between distant anchors it follows the line between them with a maximum width, so memory is linear.
+    The band reaches from the third anchor that is more than 12 sentences before to the third that is more than 12
+    after, so that a single wrong anchor does not bound it. It stays near the line through the anchors, so memory is
+    linear.
     """
     path_rows = np.concatenate(([-1], anchors.source[anchors.in_order], [source_length])) + 0.5
     path_columns = np.concatenate(([-1], anchors.target[anchors.in_order], [target_length])) + 0.5
@@ -102,11 +103,12 @@ def longest_increasing(values: np.ndarray) -> np.ndarray:
     return np.array(chain[::-1], dtype=np.int64)
 
 
-def _mean_unit_vector(side: Side) -> np.ndarray:
+def _mean_of_unit_vectors(side: Side) -> np.ndarray:
+    """Return the mean times 1 - 1/N: one of the N may be the translation, which is not a random sentence."""
     total = np.zeros(side.vectors.shape[1], np.float64)
     for start in range(0, len(side), _ROWS_AT_ONCE):
         total += side.unit_vectors(slice(start, start + _ROWS_AT_ONCE)).sum(0)
-    return np.asarray(total / len(side) * (1 - 1 / len(side)), np.float32)  # the translation itself may be one of them
+    return np.asarray(total / len(side) * (1 - 1 / len(side)), np.float32)
 
 
 def _chance(side: Side, mean: np.ndarray) -> np.ndarray:
@@ -121,13 +123,13 @@ def _nearest(
     side: Side, other: Side, rows: np.ndarray, chance: tuple[np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the best sentence of the other document for each of ``rows``, and its cosine minus chance."""
-    best, margins = np.zeros(len(rows), np.int64), np.full(len(rows), -np.inf, np.float32)
+    best, gains = np.zeros(len(rows), np.int64), np.full(len(rows), -np.inf, np.float32)
     vectors = side.unit_vectors(rows)
     for start in range(0, len(other), _ROWS_AT_ONCE):
         block = vectors @ other.unit_vectors(slice(start, start + _ROWS_AT_ONCE)).T
         block -= chance[1][start : start + _ROWS_AT_ONCE] / 2
         places = block.argmax(1)
         values = block[np.arange(len(rows)), places]
-        better = values > margins
-        best[better], margins[better] = places[better] + start, values[better]
-    return best, margins - chance[0][rows] / 2
+        better = values > gains
+        best[better], gains[better] = places[better] + start, values[better]
+    return best, gains - chance[0][rows] / 2

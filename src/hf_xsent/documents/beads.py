@@ -9,27 +9,27 @@ import numpy as np
 from hf_xsent.documents.spans import LONGEST_SPAN, Side
 
 SIZES = [(a, b) for a in range(1, LONGEST_SPAN + 1) for b in range(1, LONGEST_SPAN + 1)]
-_REACH = LONGEST_SPAN + 1  # the features of a bead use spans that end up to this many sentences earlier
 
 
 @dataclass(frozen=True)
 class Weights:
     """Weights of the features of a bead and of a skipped sentence, as log odds.
 
-    The similarity of two spans is (cosine - chance) / (typical - chance) with the cosines of random sentences and of
-    typical translations in these documents: 0 for random spans, 1 for a typical translation.
+    The similarity of two spans is (cosine - chance) / typical. Chance is their mean cosine with the sentences of the
+    other document, typical the median of cosine - chance over mutual nearest neighbours. So random spans have 0 and a
+    typical translation has 1.
     """
 
     similarity: float = 6.68
     similarity_by_size: float = 2.61  # times the mean number of sentences of both sides
-    longer: float = -4.08  # similarity with one sentence more, minus similarity
+    extension: float = -4.08  # highest similarity with one more sentence at any end, minus similarity
     length_ratio: float = -3.21  # absolute logarithm of the ratio of lengths, relative to that of the documents
-    bead: float = 0.29
+    per_bead: float = 0.29  # constant
     size: float = -2.47  # times the mean number of sentences of both sides, above 1
-    unequal: float = 0.6  # more than one sentence on either side
-    both_several: float = 0.9  # more than one sentence on both sides
+    not_one_to_one: float = 0.6  # at least one side has more than one sentence
+    both_several: float = 0.9  # both sides have more than one sentence
     paragraph_inside: float = -1.5  # times the number of paragraph ends within the spans
-    paragraph_unequal: float = -1.0  # a paragraph ends with one span only
+    paragraph_end_mismatch: float = -1.0  # a paragraph ends with one span, but not with the other
     skip: float = -1.0
     skip_next: float = 2.5  # in place of skip, after a skipped sentence of the same side; at least as much
     skip_length: float = -1.68  # times a quarter of the logarithm of the skipped characters
@@ -46,7 +46,7 @@ class Scale:
 
     source_mean: np.ndarray  # mean unit vector of the source sentences
     target_mean: np.ndarray
-    typical: float  # cosine of a typical translation, minus chance
+    typical: float  # median of cosine - chance over mutual nearest neighbours
     length_ratio: float  # target characters per source character
 
 
@@ -58,9 +58,8 @@ def bead_features(
     Ignore the cells whose spans would start before the document.
     """
     (top, bottom), (left, right) = rows, columns
-    first_row, first_column = top - _REACH, left - _REACH
-    similarity = _similarities(source, target, scale, (first_row, bottom + 1), (first_column, right + 1))
-    here = _Window(similarity, _REACH, bottom - top, right - left)
+    similarity = _similarities(source, target, scale, (top, bottom + 1), (left, right + 1))
+    here = _Window(similarity, bottom - top, right - left)
     source_lengths = source.span_lengths(top, bottom) * scale.length_ratio + 8
     target_lengths = target.span_lengths(left, right) + 8
     crossed = source.crossed_paragraphs(top, bottom), target.crossed_paragraphs(left, right)
@@ -119,13 +118,11 @@ def _padded_spans(side: Side, start: int, stop: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Window:
-    """Similarities of the spans that end at each cell, or at an offset from it."""
+    """Similarities of the spans that end at each cell, or one sentence later."""
 
     similarity: np.ndarray
-    margin: int
     rows: int
     columns: int
 
     def __call__(self, a: int, b: int, down: int = 0, along: int = 0) -> np.ndarray:
-        top, left = self.margin + down, self.margin + along
-        return np.asarray(self.similarity[a, b, top : top + self.rows, left : left + self.columns])
+        return np.asarray(self.similarity[a, b, down : down + self.rows, along : along + self.columns])

@@ -172,7 +172,7 @@ def _rows(shards: Sequence[AlignmentShard], settings: DocumentSettings) -> Itera
 
 
 def _cell(value: Any) -> str:
-    """Format numbers of sentences as 4 or 4-6."""
+    """Format line or sentence numbers as 4 or 4-6."""
     if isinstance(value, list):
         return str(value[0]) if len(value) == 1 else f"{value[0]}-{value[-1]}"
     return f"{value:.6f}" if isinstance(value, float) else one_line(value)

@@ -72,7 +72,8 @@ def _pair_names(source: str, target: str, on_error: OnError) -> list[tuple[str, 
         others = [name for side in sides for name in side if name in common or not common]
         example = alone[0] if alone else source
         raise DataError(
-            f"{example} has no file to align with: {source} and {target} must have files of the same names"
+            f"{example} has no file to align with: the files of {source} and {target} must have the same names in two "
+            "folders, or the same text in place of * in two globs"
             f"{nearest(example.name if isinstance(example, Path) else example, others)}"
         )
     for path in alone:

@@ -15,9 +15,10 @@ _CELLS_AT_ONCE = 1 << 16
 _MIN_SIMILARITY = 0.7  # of a confident pair; 1 is a typical translation
 _CONFIDENT_NEIGHBOURS = 1  # beads before and after that must be confident, too
 _IMPOSSIBLE = np.float64(-1e12)
-# Backpointers of a cell: its best last step, where k + 2 is a bead of SIZES[k], and two flags: whether the best skip of
-# a sentence of each side that ends here follows another skip of this side.
-_SKIP_TARGET, _SKIP_SOURCE, _STEP = 0, 1, 63
+# A cell has one byte. Low six bits: the best last step (0 skips a target sentence, 1 a source sentence, k + 2 is a bead
+# of SIZES[k]). Bit 64 (128): the best path that ends here by skipping a target (source) sentence skipped the one
+# before, too.
+_SKIP_TARGET, _SKIP_SOURCE, _STEP_MASK = 0, 1, 63
 _FOLLOWS = {_SKIP_TARGET: 64, _SKIP_SOURCE: 128}
 
 Bead = tuple[range, range]
@@ -97,7 +98,7 @@ def _is_confident(source: Side, target: Side, anchors: Anchors, one: range, othe
 
 
 def _overlay(line: np.ndarray, start: int, other: np.ndarray, other_start: int) -> None:
-    """Copy the overlap of another row into this one; both start at a column."""
+    """Copy what two rows have in common from ``other`` into ``line``; the starts are their first columns."""
     first, last = max(start, other_start), min(start + len(line), other_start + len(other))
     if first < last:
         line[first - start : last - start] = other[first - other_start : last - other_start]
@@ -127,7 +128,7 @@ def _trace(choices: list[np.ndarray], low: np.ndarray, row: int, column: int) ->
     follows = None
     while row or column:
         choice = int(choices[row][column - low[row]])
-        step = choice & _STEP if follows is None else follows
+        step = choice & _STEP_MASK if follows is None else follows
         follows = step if choice & _FOLLOWS.get(step, 0) else None
         a, b = SIZES[step - 2] if step > _SKIP_SOURCE else (step, 1 - step)
         beads.append((range(row - a, row), range(column - b, column)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 LONGEST_SPAN = 4
-Span = tuple[int, int]  # number of sentences, and of the sentence after the last
+Span = tuple[int, int]  # how many sentences, and the index after the last one
 _SPECIAL_TOKENS = 4  # their weight in characters, in the mean over a sentence's tokens
 
 

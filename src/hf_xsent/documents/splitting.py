@@ -24,9 +24,9 @@ _ORDINAL_LANGUAGES = frozenset(
     ("bs", "cs", "da", "de", "et", "eu", "fi", "hr", "hu", "is", "lv", "nb", "nn", "no", "pl", "sk", "sl", "sr", "tr")
 )
 _LONGEST_ORDINAL = 2
-# Thai, Lao, Khmer and Burmese put spaces between clauses; shorter clauses are joined.
+# Thai, Lao, Khmer and Burmese put spaces between clauses, often without a sentence mark; short clauses are joined.
 _CLAUSE_SCRIPTS = {"Thai", "Laoo", "Khmr", "Mymr"}
-_SHORTEST_CLAUSE = 30
+_SHORTEST_CLAUSE = 30  # characters
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _ends(before: str, ending: str, after: str, code: str, abbreviations: frozen
 
 
 def _clauses(sentence: str) -> list[str]:
-    """Split a sentence of a script without sentence marks at its spaces; join short clauses."""
+    """Split text of these scripts at its spaces; join short clauses."""
     if sentence.isascii() or not _CLAUSE_SCRIPTS & scripts_of(sentence).keys():
         return [sentence]
     clauses: list[str] = []
