@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     [
@@ -110,6 +112,7 @@ def _work(
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
+    torch.set_num_threads(1)  # as in all tests of tiny models; OMP_NUM_THREADS is read when torch is imported
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for number in (1, 2):
         os.dup2(file, number)

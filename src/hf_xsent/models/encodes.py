@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -23,7 +22,14 @@ class SupportsEncode(Protocol):
         """Return one embedding per sentence."""
 
 
-class SentenceTransformerMethods(ABC):
+class _Vectors(Protocol):
+    def __call__(
+        self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None
+    ) -> np.ndarray:
+        """Return N × width float32 embeddings."""
+
+
+class SentenceTransformerMethods:
     """``encode`` with the arguments of SentenceTransformer, and what else its evaluators call."""
 
     similarity_fn_name = "cosine"
@@ -32,11 +38,7 @@ class SentenceTransformerMethods(ABC):
         """Return the model's prompts by name."""
         return {}
 
-    @abstractmethod
-    def _vectors(
-        self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None
-    ) -> np.ndarray:
-        """Return N × width float32 embeddings."""
+    _vectors: _Vectors  # a method of each subclass
 
     def encode(
         self,
