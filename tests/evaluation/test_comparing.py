@@ -56,8 +56,8 @@ def test_differences_are_those_of_the_figures_and_intervals_hold_them() -> None:
             figures = [(one.groups | one.languages)[key]["mean"] for one in (other, first)]
             assert found.value == pytest.approx(figures[0] - figures[1], abs=1e-3)
             assert found.low < found.value < found.high
-    assert compared.differences["model 1"]["measured"].clear
-    assert not compared.differences["model 2"]["measured"].clear
+    assert compared.differences["model 1"]["measured"].significant
+    assert not compared.differences["model 2"]["measured"].significant
 
 
 def test_the_table_marks_clear_differences_and_names_no_winner_within_the_noise() -> None:
@@ -66,8 +66,8 @@ def test_the_table_marks_clear_differences_and_names_no_winner_within_the_noise(
     assert lines[0].split("  ")[0] == "Tatoeba, mean" and "model 0" in lines[0] and "95% interval" in lines[0]
     (mean,) = (line for line in lines if line.startswith("mean of measured"))
     assert mean.count("*") == 1
-    assert "model 1 is better than model 0 on measured: +" in text
-    assert "no clear difference between model 0 and model 2 on measured" in text
+    assert "model 1 is better than model 0 by the mean of measured: +" in text
+    assert "no clear difference between model 0 and model 2 by the mean of measured" in text
 
 
 def test_an_interval_is_as_wide_as_theory_says() -> None:
@@ -85,7 +85,7 @@ def test_equal_models_differ_by_nothing() -> None:
     task = Sts17Task([StsSet("en-en", [f"a{i}" for i in range(30)], [f"b{i}" for i in range(30)], list(range(30)))])
     outcomes = task.measure(Noisy(1.0).encode)[1]
     found = paired_differences(task.figure, [outcomes], [outcomes, outcomes])["measured"]
-    assert (found.value, found.low, found.high) == (0, 0, 0) and not found.clear
+    assert (found.value, found.low, found.high) == (0, 0, 0) and not found.significant
 
 
 def test_names_drop_shared_folders() -> None:

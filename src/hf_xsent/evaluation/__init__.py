@@ -1,1 +1,1 @@
-"""Measure encoders on the benchmarks of the papers."""
+"""Evaluate encoders: Tatoeba, BUCC, STS, and scores of word alignment, sentence alignment and question answering."""

@@ -33,7 +33,7 @@ class AlignmentGap:
     gap: float  # translations - others
     accuracy: float  # retrieval by cosine, mean of both directions
     margin_accuracy: float  # by ratio margin, which corrects for hubs
-    hubness: float  # skewness of the number of sentences that have a sentence among their 10 nearest; 0: no hubs
+    hubness: float  # skewness of the 10-occurrences across languages, mean of both directions; near 0: no hubs
 
     def to_dict(self) -> dict[str, float]:
         """Return rounded figures for JSON."""
@@ -68,7 +68,7 @@ def _margin_accuracy(cosines: np.ndarray) -> float:
 
 
 def _hubness(cosines: np.ndarray) -> float:
-    """Return the skewness of the number of rows that have a column among their nearest."""
+    """Return the skewness of the k-occurrences: how many rows have a column among their k nearest."""
     k = min(_HUBNESS_K, len(cosines) - 1)
     nearest_columns = np.argpartition(-cosines, k - 1, axis=1)[:, :k]
     occurrences = np.bincount(nearest_columns.ravel(), minlength=cosines.shape[1]).astype(float)
@@ -81,7 +81,7 @@ class WordVectors:
     """The embeddings of the words (or word pieces) of some sentences."""
 
     texts: list[str]
-    sentences: np.ndarray  # index of the sentence of each
+    sentences: np.ndarray  # for each vector, the index of its sentence
     vectors: np.ndarray
 
     def without_punctuation(self) -> WordVectors:
@@ -91,7 +91,7 @@ class WordVectors:
 
 
 def sample_words(sentences: Iterable[str], count: int) -> list[str]:
-    """Sample distinct words, at most all, in proportion to their frequency in the sentences (WACSE, figure 1)."""
+    """Sample up to ``count`` distinct words, with probability proportional to their frequency (WACSE, figure 1)."""
     found = Counter(word for text in sentences for word in split_words(text).strings if any(map(str.isalpha, word)))
     if not found:
         raise DataError("there are no words to sample: the sentences have no letters")
@@ -106,7 +106,7 @@ def sample_words(sentences: Iterable[str], count: int) -> list[str]:
 def word_vectors(
     embedder: SentenceEmbedder, sentences: Sequence[str], layer: int | None = None, pieces: bool = False
 ) -> WordVectors:
-    """Return the hidden states of words (mean over their pieces) or pieces after a layer, by default the last."""
+    """Return hidden states after ``layer`` (by default the last), of each word (mean over its pieces) or piece."""
     encoded = embedder.tokenizer(
         list(sentences),
         truncation=True,

@@ -42,7 +42,7 @@ class Comparison:
         return cls(task, reports, found)
 
     def table(self) -> str:
-        """Format languages, groups and a sentence per model."""
+        """Format the scores of each language and group, and one verdict per model."""
         first, *others = self.reports
         rows = []
         for label, name, figures in _figures(self.reports[first]):
@@ -54,21 +54,21 @@ class Comparison:
         headings = (heading for name in others for heading in (name, "difference (95% interval)"))
         title = f"{self.task.title}, {self.task.headings[self.task.main]}"
         notes = "* the interval of the difference to the first model excludes 0 (paired bootstrap over test items)"
-        sentences = "\n".join(self.sentences())
+        verdicts = "\n".join(self.verdicts())
         table = render_table([title, first, *headings], rows)
-        return f"{table}\n{notes}\n{sentences}\n{self.task.protocol}"
+        return f"{table}\n{notes}\n{verdicts}\n{self.task.protocol}"
 
-    def sentences(self) -> Iterator[str]:
-        """Say for each model whether it is better than the first, by the mean over all languages."""
+    def verdicts(self) -> Iterator[str]:
+        """Say for each other model whether it is better than the first, by the overall mean."""
         first, *others = self.reports
         for name in others:
             group = "measured" if "measured" in self.differences[name] else list(self.differences[name])[-1]
             found = self.differences[name][group]
-            if found.clear:
+            if found.significant:
                 better, worse = (name, first) if found.value > 0 else (first, name)
-                yield f"{better} is better than {worse} on {group}: {found}"
+                yield f"{better} is better than {worse} by the mean of {group}: {found}"
             else:
-                yield f"no clear difference between {first} and {name} on {group}: {found}"
+                yield f"no clear difference between {first} and {name} by the mean of {group}: {found}"
 
     def content(self) -> dict[str, Any]:
         """Return the differences as data for JSON."""
@@ -93,8 +93,9 @@ def compare_models(
 ) -> Iterator[Comparison]:
     """Measure the models one after the other, then yield the comparison of each task.
 
-    ``open_model`` returns a model and its view. ``output`` is a JSON file of all reports and differences; with the
-    outcomes in the folder ``OUTPUT.work``, what it holds is not measured again.
+    ``open_model`` returns a model and a list of one view, or None for the model's own view; ``dims`` has at most one
+    element. ``output`` is a JSON file with the reports and differences of this call. Reports that it holds already, and
+    whose results per item are in the folder ``OUTPUT.work``, are reused; those of other models or tasks are dropped.
     """
     names = short_names(models)
     store = None if output is None else _Store(Path(output))
@@ -169,7 +170,7 @@ def _figures(report: Report) -> Iterator[tuple[str, str, dict[str, float]]]:
 
 
 def _shown(difference: Difference) -> str:
-    return f"{difference}{' *' if difference.clear else '  '}"
+    return f"{difference}{' *' if difference.significant else '  '}"
 
 
 def short_names(models: Sequence[str]) -> dict[str, str]:

@@ -27,8 +27,8 @@ class BuccTask(EvaluationTask):
     name: ClassVar[str] = "bucc"
     title: ClassVar[str] = "BUCC 2018"
     protocol: ClassVar[str] = (
-        "F1 of pairs mined by ratio margin, k = 4, best of both directions, no sentence twice; "
-        "the threshold is the best on the split or pair named in brackets, else on the same set"
+        "F1 of pairs mined by ratio margin, k = 4; candidates of both directions are taken by descending score, each "
+        "sentence at most once; the threshold maximises F1 on the split or pair in brackets, else on the same set"
     )
     headings: ClassVar[Mapping[str, str]] = {"f1": "F1"} | {
         key: key for key in ("precision", "recall", "found", "gold", "threshold")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def describe(embedder: SentenceEmbedder, name_or_path: str | Path) -> dict[str, Any]:
-    """Return the settings of every report besides its view and dimension."""
+    """Return the settings that all reports of a model share: all except view and dimension."""
     return {
         "model": str(name_or_path),
         "model_fingerprint": fingerprint_model(str(name_or_path)),
@@ -64,7 +64,7 @@ def evaluate_tasks(
     for task in tasks:
         if task.name not in found:
             vectors.add(task.sentences())
-            bar = Progress(measured, desc=f"scoring {task.name}", unit=" views", delay=2)
+            bar = Progress(measured, desc=f"scoring {task.name}", unit=" settings", delay=2)
             found[task.name] = []
             for view, dim, stated in bar:
                 scores, details = task.measure(vectors.of(view, dim))
@@ -85,7 +85,10 @@ def settings_of_views(
     views: Sequence[View] | None = None,
     dims: Sequence[int] | None = None,
 ) -> list[tuple[View, int, dict[str, Any]]]:
-    """Return views, dimensions and the settings that their reports state; raise an error for what does not exist."""
+    """Return each view and dimension with the settings for its report.
+
+    Raise an error if the model lacks a layer, a pooling or a dimension.
+    """
     views = [embedder.view] if views is None else views
     dims = [embedder.width] if dims is None else dims
     _check(embedder, views, dims)
@@ -96,7 +99,7 @@ def settings_of_views(
 
 
 class SentenceVectors:
-    """Embeddings by view, in memory-mapped temporary files, since a sweep over layers exceeds memory."""
+    """Embeddings by view, in memory-mapped temporary files, because a sweep over layers can exceed memory."""
 
     def __init__(self, embedder: SentenceEmbedder, views: Sequence[View], sentences: Iterable[str]) -> None:
         self._embedder = embedder
@@ -152,5 +155,6 @@ def _check(embedder: SentenceEmbedder, views: Sequence[View], dims: Sequence[int
             raise ModelError(f"dim {dim} does not exist: the embeddings of this model have {embedder.width} dimensions")
     if embedder.model.config.languages:
         raise ModelError(
-            "a model with language embeddings cannot be evaluated here: use one without languages in its config"
+            "evaluate does not support models with language embeddings (languages in the config): in Python, "
+            "retrieval_by_language measures their retrieval"
         )

@@ -27,7 +27,7 @@ class Difference:
     high: float
 
     @property
-    def clear(self) -> bool:
+    def significant(self) -> bool:
         """Whether the interval excludes 0, so that noise in the test items does not explain the difference."""
         return self.low > 0 or self.high < 0
 
@@ -42,7 +42,10 @@ def paired_differences(
     samples: int = SAMPLES,
     seed: int = 0,
 ) -> dict[str, Difference]:
-    """Return second - first for each language and group; several outcomes of a model are runs that are averaged."""
+    """Return second - first for each language and group.
+
+    Each side is one or more runs of a model (such as different seeds), whose scores are averaged.
+    """
     rng = np.random.default_rng(seed)
     measured: dict[str, float] = {}
     resampled: dict[str, np.ndarray] = {}

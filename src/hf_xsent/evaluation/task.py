@@ -33,8 +33,8 @@ class Scores:
 class Outcomes:
     """The outcome of each test item, by language: a row of numbers, from which a task computes its main figure.
 
-    Items are in the order of the records, so that rows of two models can be compared. ``groups`` are means over
-    languages.
+    Items are in the order of the records, so that rows of two models can be compared. ``groups`` has the
+    languages of each mean, by its name.
     """
 
     rows: dict[str, np.ndarray]
