@@ -96,7 +96,7 @@ def test_a_second_run_encodes_nothing_that_is_cached(folders: Path, model: Any) 
 
 def test_damaged_work_files_are_computed_again(folders: Path, model: Any, caplog: pytest.LogCaptureFixture) -> None:
     align(folders, model)
-    whole, works = (folders / "out.tsv").read_bytes(), sorted((folders / "work" / "aligned").glob("*.jsonl"))
+    whole, works = (folders / "out.tsv").read_bytes(), sorted((folders / "work" / "aligned").glob("*.lines"))
     path = works[0]
     content = path.read_bytes()
     for damage in (content[: len(content) // 2], bytes(len(content)), b"[]\n"):

@@ -68,7 +68,7 @@ class AlignmentShard:
         """Return the file of aligned sentences, named by all that determines it."""
         stated = [self.settings.split, self.settings.languages]
         decisive = [_VERSION, self.identity, stated, file_digest(self.source), file_digest(self.target)]
-        return self.work / "aligned" / f"{digest(decisive)}.jsonl"
+        return self.work / "aligned" / f"{digest(decisive)}.lines"
 
     def is_whole(self) -> bool:
         """Return whether the file is there and undamaged."""
