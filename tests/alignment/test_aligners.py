@@ -197,7 +197,7 @@ def test_a_model_that_answers_no_questions_raises(encoder_folders: dict[str, Pat
         ),
         ({"name": "span"}, "the span aligner needs a model"),
         ({"model": "x", "method": "max"}, "unknown method 'max': use argmax or itermax"),
-        ({"model": "x", "threshold": 0.0}, "threshold 0.0 is not above 0"),
+        ({"model": "x", "threshold": 0.0}, "threshold must be above 0"),
     ],
 )
 def test_wrong_settings_raise(settings: dict[str, Any], message: str) -> None:

@@ -49,7 +49,7 @@ def test_links_are_written_as_jsonl_that_trains(bitext: Path, encoder_folders: d
     ("name", "message"),
     [
         ("pairs.tsv", "would overwrite an input or another output"),
-        ("out.jsonl.gz", "not compressed: name .*out.jsonl.gz without .gz"),
+        ("out.jsonl.gz", "compressed file: .* without .gz, not .*out.jsonl.gz"),
         ("folder", "cannot be written: name a file"),
     ],
 )
