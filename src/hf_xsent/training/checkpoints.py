@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from transformers import PreTrainedModel, Trainer, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import PrinterCallback, ProgressCallback, TrainerState
-from transformers.trainer_utils import SaveStrategy, TrainOutput, rotate_checkpoints
+from transformers.trainer_utils import SaveStrategy, TrainOutput
 
 from hf_xsent.errors import OutputError
 from hf_xsent.files import (
@@ -38,6 +38,7 @@ from hf_xsent.training.resuming import (
     check_fits,
     checkpoints_of,
     clean_up_checkpoints,
+    delete_surplus_checkpoints,
     moved_checkpoint,
     newest_whole_checkpoint,
 )
@@ -273,7 +274,7 @@ class SavingTrainer(Trainer):
             move_into_place(unfinished / name, Path(folder) / name)
             remove(unfinished)
             remove(Path(folder) / f"{DAMAGED}{name}")
-            rotate_checkpoints(folder, self.args.save_total_limit, self.state.best_model_checkpoint)
+            delete_surplus_checkpoints(folder, self.args.save_total_limit, self.state.best_model_checkpoint)
         self.accelerator.wait_for_everyone()
         if self.args.push_to_hub:
             super()._push_from_checkpoint(str(Path(folder) / name))

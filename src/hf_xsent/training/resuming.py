@@ -14,10 +14,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.trainer import TRAINER_STATE_NAME
-from transformers.trainer_utils import rotate_checkpoints
 
 from hf_xsent.errors import OutputError
-from hf_xsent.files import move_into_place
+from hf_xsent.files import move_into_place, remove
 from hf_xsent.training.identity import RUN_STATE_FILE, RunState
 
 logger = logging.getLogger(__name__)
@@ -26,6 +25,7 @@ WEIGHTS_FILE = "model.safetensors"
 AVERAGE_FILE = "averaged_weights.safetensors"  # of a checkpoint of a run with ema_decay
 DAMAGED = "_damaged-"  # prefix of the folder of a checkpoint that cannot be resumed
 _CHECKPOINT = "checkpoint-"
+_DELETED = "_deleted"  # a checkpoint is renamed to this before it is deleted
 
 Shape = tuple[int, ...]
 
@@ -59,8 +59,25 @@ def clean_up_checkpoints(folder: str | Path, resumed: str | Path, limit: int | N
     newest = _step(Path(resumed)) or 0
     best = json.loads((Path(resumed) / TRAINER_STATE_NAME).read_text(encoding="utf-8")).get("best_model_checkpoint")
     _set_damaged_aside([one for one in checkpoints_of(folder) if (_step(one) or 0) > newest])
-    rotate_checkpoints(str(folder), limit, None if best is None else str(moved_checkpoint(folder, best)))
+    delete_surplus_checkpoints(folder, limit, None if best is None else moved_checkpoint(folder, best))
     _set_damaged_aside(checkpoints_of(folder))
+
+
+def delete_surplus_checkpoints(folder: str | Path, limit: int | None, best: str | Path | None) -> None:
+    """Delete the oldest checkpoints above a limit, but neither the newest nor the best.
+
+    Each is renamed first, so that a killed process leaves no incomplete checkpoint.
+    """
+    deleted = Path(folder) / _DELETED
+    remove(deleted)
+    others = checkpoints_of(folder)[1:]
+    if not limit or limit < 0:
+        return
+    surplus = [one for one in others if best is None or one != Path(best)]
+    spared = max(0, limit - 1 - (len(others) - len(surplus)))
+    for checkpoint in surplus[spared:]:
+        move_into_place(checkpoint, deleted)
+        remove(deleted)
 
 
 def _set_damaged_aside(checkpoints: Iterable[Path]) -> None:
