@@ -1,10 +1,10 @@
-"""Measure every figure of docs/performance.md on this machine, in about 15 minutes, and write them into that page.
+"""Measure every figure of docs/performance.md on this machine, in about 25 minutes, and write them into that page.
 
   python benchmarks/performance.py --model ENCODER --data "train/{language}-en.tsv.xz" --tatoeba FOLDER
 
 Each part is one of the other scripts, whose contenders alternate step by step; a figure is a ratio of their medians.
 The machine must be idle and needs 18 GB of memory. ``--only encoding`` measures some parts and retains the others.
-``--only large_batch`` measures the memory of 65,536 pairs, which takes hours and is not part of the 15 minutes.
+``--only large_batch`` measures the memory of 65,536 pairs, which takes hours and is not part of the 25 minutes.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8, help="Steps of training, of which 2 are not counted.")
     parser.add_argument("--sentences", type=int, default=50_000, help="Sentences per side to mine.")
     parser.add_argument("--only", nargs="+", metavar="PART", help="Measure these parts only.")
-    parser.add_argument("--minutes", type=float, default=19, help="Start no part, and end the last, after this time.")
+    parser.add_argument("--minutes", type=float, default=30, help="Start no part, and end the last, after this time.")
     parser.add_argument("--output", default=str(RESULTS), help="Only the default is written into the page.")
     options = parser.parse_args()
     output = Path(options.output)

@@ -99,8 +99,13 @@ def test_several_models_are_compared_in_one_table(
         assert main(["evaluate", *models, *flags]) == 0
         assert capsys.readouterr().out == table and json.loads(output.read_text("utf-8")) == content
         assert main(["evaluate", *models[::-1], *flags]) == 0
-        damaged = next(output.with_name("compared.json.work").iterdir())
-        damaged.write_bytes(b"")
+    assert main(["evaluate", *models, *flags, "--dim", "2"]) == 0  # the reports of other settings stay
+    assert len(json.loads(output.read_text("utf-8"))["runs"]) == 4
+    with monkeypatch.context() as patched:
+        patched.setattr(SentenceEmbedder, "encode_views", _refuse)
+        assert main(["evaluate", *models, *flags]) == 0
+        for damaged in output.with_name("compared.json.work").iterdir():
+            damaged.write_bytes(b"")
         with pytest.raises(AssertionError, match="encoded again"):
             main(["evaluate", *models, *flags])
     capsys.readouterr()

@@ -12,11 +12,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from training_run import Run
+from transformers.trainer_utils import rotate_checkpoints
 
 from hf_xsent import AlignmentTrainer
 from hf_xsent.errors import OutputError, RecipeError
 from hf_xsent.training.identity import RUN_STATE_FILE
-from hf_xsent.training.resuming import find_damage
+from hf_xsent.training.resuming import checkpoints_of, delete_surplus_checkpoints, find_damage
 
 CONSTANT = {"lr_scheduler_type": "constant", "warmup_steps": 0, "load_best_model_at_end": False}
 
@@ -362,3 +363,33 @@ def test_resume_with_changes_needs_no_second_flag_and_starts_a_new_run_without_o
     assert run.start("--resume_with_changes", max_steps=1) is not None
     with pytest.raises(RecipeError):
         run.start("--resume_with_changes", "perhaps")
+
+
+@pytest.mark.parametrize("limit", [None, 1, 2, 3, 9])
+@pytest.mark.parametrize("best", [None, 2, 6, 10])
+def test_surplus_checkpoints_are_those_of_transformers(tmp_path: Path, limit: int | None, best: int | None) -> None:
+    folders = [tmp_path / "ours", tmp_path / "theirs"]
+    for folder in folders:
+        for step in (10, 2, 4, 6, 8):
+            (folder / f"checkpoint-{step}").mkdir(parents=True)
+    named = [None if best is None else str(folder / f"checkpoint-{best}") for folder in folders]
+    delete_surplus_checkpoints(folders[0], limit, named[0])
+    rotate_checkpoints(str(folders[1]), limit, named[1])
+    ours, theirs = (sorted(path.name for path in folder.iterdir()) for folder in folders)
+    assert ours == theirs
+
+
+def test_a_kill_while_a_checkpoint_is_deleted_leaves_no_incomplete_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in (2, 4):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        (tmp_path / f"checkpoint-{step}" / "model.safetensors").touch()
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hf_xsent.files.shutil.rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        delete_surplus_checkpoints(tmp_path, 1, None)
+    assert checkpoints_of(tmp_path) == [tmp_path / "checkpoint-4"]

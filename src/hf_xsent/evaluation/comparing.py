@@ -95,7 +95,7 @@ def compare_models(
 
     ``open_model`` returns a model and a list of one view, or None for the model's own view; ``dims`` has at most one
     element. ``output`` is a JSON file with the reports and differences of this call. Reports that it holds already, and
-    whose results per item are in the folder ``OUTPUT.work``, are reused; those of other models or tasks are dropped.
+    whose results per item are in the folder ``OUTPUT.work``, are reused; other reports stay in it.
     """
     names = short_names(models)
     store = None if output is None else _Store(Path(output))
@@ -123,7 +123,8 @@ def compare_models(
         comparisons.append(Comparison.of(task, ordered, outcomes[task.name]))
         if store is not None:
             runs = [reports[one.name][names[model]] for one in tasks for model in models]
-            store.write(runs, comparisons)
+            stamps = {report.stamp for report in runs}
+            store.write([*runs, *(one for stamp, one in store.reports.items() if stamp not in stamps)], comparisons)
         yield comparisons[-1]
 
 

@@ -198,10 +198,12 @@ def _attention_by_runs(
     outputs = []
     for (count, width, length), q, k, v in zip(blocks, queries, key.split(sizes), value.split(sizes), strict=True):
         q, k, v = (x.unflatten(0, (count, -1)).transpose(1, 2) for x in (q, k, v))
-        mask, places = None, torch.arange(width, device=key.device)
+        mask = None
         if width > length:
-            mask = places[:, None] // length == places // length
+            sentences = torch.arange(width, device=key.device) // length
+            mask = sentences[:, None] == sentences
         elif window is not None and length > window:
+            places = torch.arange(length, device=key.device)
             mask = (places[: q.shape[2], None] - places).abs() < window
         attend = _plain_attention if plain else F.scaled_dot_product_attention
         output = attend(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scaling)

@@ -34,6 +34,7 @@ from hf_xsent.training.callbacks import METRICS_FILE, MetricsFile, ProgressBar, 
 from hf_xsent.training.identity import RUN_STATE_FILE, RunState
 from hf_xsent.training.resuming import (
     DAMAGED,
+    UNFINISHED,
     WEIGHTS_FILE,
     check_fits,
     checkpoints_of,
@@ -45,8 +46,6 @@ from hf_xsent.training.resuming import (
 from hf_xsent.training.run_card import RECIPE_FILE, write_run_card
 
 logger = logging.getLogger(__name__)
-
-UNFINISHED = "_unfinished"  # written here, then renamed when complete, so that a kill leaves no incomplete file
 
 
 def choose_checkpoint(training: TrainingArguments, resume: bool = False, overwrite: bool = False) -> str | None:

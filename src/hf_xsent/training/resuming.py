@@ -25,7 +25,7 @@ WEIGHTS_FILE = "model.safetensors"
 AVERAGE_FILE = "averaged_weights.safetensors"  # of a checkpoint of a run with ema_decay
 DAMAGED = "_damaged-"  # prefix of the folder of a checkpoint that cannot be resumed
 _CHECKPOINT = "checkpoint-"
-_DELETED = "_deleted"  # a checkpoint is renamed to this before it is deleted
+UNFINISHED = "_unfinished"  # what is here is incomplete: written, then renamed; or renamed, then deleted
 
 Shape = tuple[int, ...]
 
@@ -68,8 +68,7 @@ def delete_surplus_checkpoints(folder: str | Path, limit: int | None, best: str 
 
     Each is renamed first, so that a killed process leaves no incomplete checkpoint.
     """
-    deleted = Path(folder) / _DELETED
-    remove(deleted)
+    deleted = Path(folder) / UNFINISHED
     others = checkpoints_of(folder)[1:]
     if not limit or limit < 0:
         return
