@@ -72,11 +72,11 @@ class Backbone(ABC):
 
     @staticmethod
     def max_length(config: PreTrainedConfig) -> int:
-        """Return the maximum length of a sentence in tokens, by the encoder's positions."""
+        """Return the maximum length of a sentence in tokens, from the encoder's number of positions."""
         return config.max_position_embeddings
 
     def freeze(self, layers: int) -> None:
-        """Freeze the embeddings and this many lowest layers, which then store no activations either."""
+        """Freeze the embeddings and the lowest ``layers`` layers, which then store no activations."""
         check_frozen_layers(layers, self.config)
         for frozen in (self.encoder.embeddings, *self.layers[:layers]) if layers else ():
             frozen.requires_grad_(False)
@@ -161,7 +161,7 @@ class Backbone(ABC):
 
     @contextmanager
     def _attention(self, layer: Layer) -> Iterator[None]:
-        """Replace the config's attention by ours during a call; flash attention packs by boundaries and stays.
+        """Replace the config's attention by ours during a call, except flash attention, which supports packing.
 
         With gradient checkpointing, torch calls the layer again in the backward pass, so that ours must stay set.
         """

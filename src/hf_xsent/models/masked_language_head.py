@@ -1,4 +1,4 @@
-"""Predict tokens by a masked-language head; all encoder families have the same: dense, norm and bias."""
+"""Predict tokens by an MLM head; the heads of all encoder families consist of dense, norm and bias."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def plain_head(config: PreTrainedConfig) -> MaskedLanguageHead:
 
 
 def load_masked_language_head(name_or_path: str) -> MaskedLanguageHead:
-    """Load the masked-language head of a checkpoint, or build a plain one if it has none.
+    """Load the MLM head of a checkpoint, or build a plain one if it has none.
 
     A model of this package has one if it was trained by masked language modelling over the encoder's word embeddings.
     """
@@ -142,9 +142,9 @@ def load_masked_language_head(name_or_path: str) -> MaskedLanguageHead:
 
 @torch.no_grad()
 def load_matching_heads(model: PreTrainedModel, name_or_path: str) -> None:
-    """Load heads, language embeddings and extraction of an earlier training stage where both models have the same.
+    """Load the heads, language embeddings and extraction that this model shares with an earlier training stage.
 
-    Heads over word pieces load the pieces that both vocabularies have.
+    Heads over word pieces load the rows of the pieces that are in both vocabularies.
     """
     earlier = _load_model(name_or_path)
     if earlier.config.languages and model.config.languages != earlier.config.languages:

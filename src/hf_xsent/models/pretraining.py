@@ -64,7 +64,7 @@ class CachedBatch:
 
 
 class SentenceEncoderForPreTraining(SentenceEncoder):
-    """A sentence encoder with objectives: the preset of a paper or any other combination."""
+    """A sentence encoder with training objectives: a paper's or any other combination."""
 
     config_class: Any = AlignmentConfig
 
@@ -95,7 +95,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
 
     @classmethod
     def from_backbone(cls, name_or_path: str, *, config: Any = None, **settings: Any) -> Self:
-        """Start from a pretrained encoder; heads are initialized from its last layers and its masked-language head.
+        """Start from a pretrained encoder; heads are initialized from its last layers and its MLM head.
 
         From a model that this package trained, matching heads are loaded too.
         """
@@ -112,7 +112,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
 
     @classmethod
     def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
-        """Load a checkpoint, or start from a plain encoder; objectives without weights in the checkpoint are new."""
+        """Load a checkpoint, or start from a plain encoder; initialize weights that the checkpoint lacks."""
         if cls._is_plain(args[0], kwargs):
             return cls._from_plain(args[0], output_loading_info=output_loading_info, **kwargs)
         if not isinstance(kwargs.get("config"), AlignmentConfig):
@@ -149,7 +149,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
             for name, value in module.initial_tensors().items():
                 init.copy_(tensors[name], value)
 
-    def forward(  # type: ignore[override]  # pairs in training, sentences in use
+    def forward(  # type: ignore[override]  # pairs in training, single sentences at inference
         self,
         source_input_ids: Tensor,
         source_attention_mask: Tensor,
