@@ -2,7 +2,7 @@
 
     L = -1/|M| Σ_{t in M} log p(w_t | the sentence, or the pair, with the pieces of M masked)
 
-BERT's rule: 15% of the word pieces are in M; of these 80% become [MASK], 10% another piece, 10% stay.
+BERT's rule: 15% of the word pieces are in M; of these, 80% become [MASK], 10% a random piece, 10% do not change.
 
 >>> masking = Masking(mask_id=9, vocabulary_size=10, special_ids=(0, 1), probability=0.5)
 >>> ids = torch.randint(10, (10_000,))
@@ -104,7 +104,7 @@ class MaskedLanguageModeling(TokenObjective):
         )
 
     def start(self, start: Start) -> None:
-        """Copy the checkpoint's masked-language head."""
+        """Copy the checkpoint's MLM head."""
         self.head.start_from(start.masked_language_head, start.word_embeddings, None)
 
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:

@@ -142,8 +142,8 @@ def word_pieces(sentences: Iterable[str], tokenizer: Any) -> tuple[int, ...]:
 class RepresentationTranslation(TokenObjective):
     """Predict a sentence from its translation's hidden states by a head of K layers, the RTL head (DAP).
 
-    The head is initialized from the encoder's last layers and the checkpoint's masked-language head. It does not
-    compute padding and [CLS], and its last layer computes only masked positions.
+    The head is initialized from the encoder's last layers and the checkpoint's MLM head. It skips padding and [CLS],
+    and its last layer computes only masked positions.
     """
 
     Settings = RepresentationTranslationSettings
@@ -174,8 +174,8 @@ class RepresentationTranslation(TokenObjective):
         """Raise an error if the head does not fit the encoder, or input shuffling mixes the sides."""
         if config.random_input_shuffling and settings.direction != "both":
             raise RecipeError(
-                "random_input_shuffling swaps the sides that representation_translation distinguishes: remove it, or "
-                "set direction: both"
+                "random_input_shuffling swaps source and target, and representation_translation predicts only one of "
+                "them: remove it, or set direction: both"
             )
         if config.languages and settings.predicted_languages and config.languages != settings.predicted_languages:
             raise RecipeError("predicted_languages must be the same list as languages, where both are given")
