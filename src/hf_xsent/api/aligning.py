@@ -78,8 +78,8 @@ def align_files(
 
     ``source`` and ``target`` are files, folders or globs of files with the same names; ``split="text"`` splits running
     text into sentences. ``on_error="skip"`` skips documents that cannot be read or aligned, with a warning. For lists
-    of sentences use ``align_documents``. Of several processes, the first writes the
-    output and returns the number of pairs.
+    of sentences use ``align_documents``. Of several processes, only rank 0 writes the output and returns the number of
+    pairs.
 
     ```python
     from hf_xsent import align_files

@@ -121,8 +121,8 @@ def write_card(
     """Write the model card of an export: README.md, and the measured results for the Hub's leaderboards.
 
     The facts are those of the run that trained the model, which the export stores, or of the folder ``run``;
-    ``results`` are files of ``evaluate``. State what they do not contain: license, name, base_model, languages,
-    repository, datasets.
+    ``results`` are files of ``evaluate``. Pass facts that these do not contain as keyword arguments: license, name,
+    base_model, languages, repository, datasets.
 
     ```python
     from hf_xsent import write_card

@@ -98,13 +98,13 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer | None:
 
 
 def build_trainer(recipe: Recipe, model: SentenceEncoderForPreTraining, **parts: Any) -> AlignmentTrainer:
-    """Build the trainer of the recipe's method; objectives without pairs train on sides that are shuffled apart."""
+    """Build the trainer of the recipe's method; if no objective needs pairs, shuffle the two sides independently."""
     data, train = recipe.data, parts.get("train_dataset")
     parts |= {"alpha": data.alpha, "target_language": data.target_language}
     if not isinstance(model, DualPivotForPreTraining):
         if isinstance(train, Bitext) and not recipe.config.needs.pairs:
-            apart = TextSides.of_bitext(train, shuffle_independently=True, seed=recipe.training.seed)
-            parts["train_dataset"] = apart
+            unpaired = TextSides.of_bitext(train, shuffle_independently=True, seed=recipe.training.seed)
+            parts["train_dataset"] = unpaired
         return AlignmentTrainer(model, recipe.training, **parts)
     features = None
     if model.config.caches_features and data.features != "none":

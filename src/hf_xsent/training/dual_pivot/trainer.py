@@ -29,7 +29,7 @@ CRITIC_FILE = "critic_optimizer.pt"
 class Critic:
     """The critic with its Adam optimizer: κ steps per training step, on that step's sentences.
 
-    Its weights are frozen for the data-parallel wrapper; this class averages their gradients over processes.
+    DDP does not see its weights, which do not require gradients; this class averages their gradients over processes.
     """
 
     def __init__(self, objective: Any, steps: int, learning_rate: float) -> None:
