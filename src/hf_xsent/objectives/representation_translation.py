@@ -217,7 +217,7 @@ class RepresentationTranslation(TokenObjective):
         return frozenset(("target" if self.settings.predicts_sources else "source",))
 
     def start(self, start: Start) -> None:
-        """Copy the encoder's embedding module, its last K layers and its masked-language head."""
+        """Copy the encoder's embedding module, its last K layers and its MLM head."""
         self.layers.start_from(start.encoder, start.mask_token_id)
         ids = self.settings.vocabulary_ids
         vocabulary = None if ids is None else torch.tensor(ids)
