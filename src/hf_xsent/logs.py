@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 SECONDS_BETWEEN_LINES = 30.0
 
 
-def quiet_logs(verbose: bool = False) -> None:
+def configure_logging(verbose: bool = False) -> None:
     """Show log lines of this package; show those of other libraries only if ``verbose``."""
     import transformers
 

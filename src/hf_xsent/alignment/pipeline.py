@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 _aligner: WordAligner  # of a worker process
 
 
-def align_file(
+def align_source(
     source: BitextSource,
     output: str | Path,
     settings: AlignerSettings,

@@ -98,7 +98,7 @@ def _panels(embedder: SentenceEmbedder, texts: Mapping[str, list[str]], name: st
     return [Panel(f"{name}, {method}", project(words.vectors, method), words.texts, groups) for method in PROJECTIONS]
 
 
-def cost(
+def measure_cost(
     model: str,
     data: Any,
     methods: Sequence[str] = ("tr", "tr+tlm", "dap"),
@@ -114,9 +114,9 @@ def cost(
     ``pairs`` is the batch size; times are the median of ``repeats`` steps.
 
     ```python
-    from hf_xsent import cost
+    from hf_xsent import measure_cost
 
-    for one in cost("xlm-roberta-base", {"de": "pairs.tsv"}, ["tr", "dap"]):
+    for one in measure_cost("xlm-roberta-base", {"de": "pairs.tsv"}, ["tr", "dap"]):
         print(one.method, one.forward_gflops, one.training_ms)
     ```
     """

@@ -54,7 +54,7 @@ class Backbone(ABC):
 
     arguments: ClassVar[dict[str, Any]] = {}  # of the encoder's class, besides its config
     dropouts: ClassVar[tuple[str, ...]] = ("hidden_dropout_prob", "attention_probs_dropout_prob")  # config fields
-    mlm_head: ClassVar[dict[str, str]]  # names of dense, norm and bias in a checkpoint's MLM head
+    mlm_head_names: ClassVar[dict[str, str]]  # names of dense, norm and bias in a checkpoint's MLM head
 
     def __init__(self, encoder: PreTrainedModel) -> None:
         self.encoder: Any = encoder

@@ -20,8 +20,8 @@ from hf_xsent.errors import ModelError, RecipeError, nearest
 from hf_xsent.files import is_local
 from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone
+from hf_xsent.models.encode_interface import SentenceTransformerMethods
 from hf_xsent.models.encoder_config import SentenceEncoderConfig
-from hf_xsent.models.encodes import SentenceTransformerMethods
 from hf_xsent.models.families import backbone_of, family
 from hf_xsent.models.layer_selection import select_layers
 from hf_xsent.models.loading import (

@@ -52,7 +52,7 @@ class Parts:
     special_token_ids: Sequence[int]
     encoder: Callable[[], nn.Module]  # another encoder of this config
     last_layers: Callable[..., Any]  # arguments of ``models.last_layers.LastLayers`` except the config
-    masked_language_head: Callable[..., Any]  # arguments of ``MaskedLanguageHead`` except the config
+    mlm_head: Callable[..., Any]  # arguments of ``MLMHead`` except the config
     random_input_shuffling: bool  # source and target of a pair may be swapped
     linear_map: Callable[[int], nn.Module]  # from sentence embeddings to vectors of this width
 
@@ -70,7 +70,7 @@ class Start:
 
     encoder: Any
     word_embeddings: Tensor  # V × d
-    masked_language_head: Any
+    mlm_head: Any
     mask_token_id: int
 
 

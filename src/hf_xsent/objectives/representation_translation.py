@@ -152,7 +152,7 @@ class RepresentationTranslation(TokenObjective):
     def __init__(self, settings: Any, parts: Parts) -> None:
         super().__init__(settings, parts)
         self.layers = parts.last_layers(settings.head_layers)
-        self.prediction = parts.masked_language_head(
+        self.prediction = parts.mlm_head(
             size=settings.vocabulary_size or parts.encoder_config.vocab_size,
             restricted=settings.vocabulary_size is not None,
             unknown_id=parts.unknown_token_id,
@@ -221,7 +221,7 @@ class RepresentationTranslation(TokenObjective):
         self.layers.start_from(start.encoder, start.mask_token_id)
         ids = self.settings.vocabulary_ids
         vocabulary = None if ids is None else torch.tensor(ids)
-        self.prediction.start_from(start.masked_language_head, start.word_embeddings, vocabulary)
+        self.prediction.start_from(start.mlm_head, start.word_embeddings, vocabulary)
         if ids is None and self.settings.restrict_vocabulary:
             logger.info("the RTL head predicts all word pieces; config.fit(bitext, tokenizer) restricts it to fewer")
 

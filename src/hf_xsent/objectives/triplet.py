@@ -55,8 +55,8 @@ class TripletRankingSettings(ObjectiveSettings):
     random_negatives: str = setting(
         "exact",
         "Draw exactly negatives - 1 random negatives per sentence (exact), or draw each candidate with probability "
-        "(negatives - 1) / (batch - 1), as in the authors' code (coin).",
-        choices=("exact", "coin"),
+        "(negatives - 1) / (batch - 1), as in the authors' code (bernoulli).",
+        choices=("exact", "bernoulli"),
     )
     mask_repeated: bool = setting(True, "Exclude copies of a pair's own sentences from its negatives.")
 
@@ -92,7 +92,7 @@ def triplet_ranking_loss(
             hardest = cosines.detach().masked_fill(~negative, -torch.inf).argmax(1, keepdim=True)
             chosen = torch.zeros_like(negative).scatter(1, hardest, True)
             if negatives > 1:
-                draw = draw_by_coin if random_negatives == "coin" else draw_exactly
+                draw = draw_bernoulli if random_negatives == "bernoulli" else draw_exactly
                 drawn = draw(negative & ~chosen, negatives - 1)
                 chosen |= drawn if hinge else drawn & (costs + margin >= 0)
             chosen &= negative  # a query whose candidates all repeat it has none
@@ -108,7 +108,7 @@ def draw_exactly(others: Tensor, count: int) -> Tensor:
     return torch.zeros_like(others).scatter(1, drawn, True) & others
 
 
-def draw_by_coin(others: Tensor, count: int) -> Tensor:
+def draw_bernoulli(others: Tensor, count: int) -> Tensor:
     """Draw each candidate independently, with the probability that gives ``count`` per row on average."""
     return torch.rand(others.shape, device=others.device) < count / max(1, others.shape[1] - 1)
 

@@ -84,12 +84,12 @@ class AlignedWordPrediction(TokenObjective):
 
     def __init__(self, settings: Any, parts: Parts) -> None:
         super().__init__(settings, parts)
-        self.head = parts.masked_language_head(sample=settings.sampled_pieces)
+        self.head = parts.mlm_head(sample=settings.sampled_pieces)
         self.mask_id = parts.mask_token_id
 
     def start(self, start: Start) -> None:
         """Copy the checkpoint's MLM head."""
-        self.head.start_from(start.masked_language_head, start.word_embeddings, None)
+        self.head.start_from(start.mlm_head, start.word_embeddings, None)
 
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
         """Mask words, and select the sentences with a masked word for another pass through the encoder.

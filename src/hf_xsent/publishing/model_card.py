@@ -110,7 +110,7 @@ def render_card(facts: CardFacts, complete: bool = True) -> ModelCard:
     return ModelCard.from_template(data, template_str=_resource("model_card_template.md"), **shown)
 
 
-def write_card(
+def write_model_card(
     folder: str | Path,
     facts: CardFacts | None = None,
     *,
@@ -125,9 +125,9 @@ def write_card(
     base_model, languages, repository, datasets.
 
     ```python
-    from hf_xsent import write_card
+    from hf_xsent import write_model_card
 
-    write_card("exported/mine", results=["results.json"], license="apache-2.0", base_model="org/encoder")
+    write_model_card("exported/mine", results=["results.json"], license="apache-2.0", base_model="org/encoder")
     ```
     """
     if facts is None:

@@ -39,7 +39,7 @@ def export_sentence_transformer(
 
     After an error nothing is written. ``verify`` opens the folder with SentenceTransformer and compares embeddings.
     ``dim`` is the number of dimensions that SentenceTransformer truncates embeddings to (its ``truncate_dim``). The
-    model card states what is known of the run; ``write_card`` adds licence and results.
+    model card states what is known of the run; ``write_model_card`` adds licence and results.
 
     ```python
     from hf_xsent import export_sentence_transformer

@@ -17,7 +17,7 @@ from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import RecipeError, TrainingError
 from hf_xsent.models.dual_pivot import DualPivotForPreTraining
-from hf_xsent.models.encodes import SupportsEncode
+from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.tensors.gathering import process_count
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, FeatureRows
