@@ -48,7 +48,7 @@ def main() -> None:
 
     from hf_xsent import AlignmentTrainingArguments, DualPivotForPreTraining, load_bitext
     from hf_xsent.data.sides import TextSides
-    from hf_xsent.logs import quiet_logs
+    from hf_xsent.logs import configure_logging
     from hf_xsent.models.loading import load_tokenizer
     from hf_xsent.training.dual_pivot.features import FeatureCache, LayerSums
     from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
@@ -67,7 +67,7 @@ def main() -> None:
             identities = np.arange(len(sums), dtype=np.uint64)
             return LayerSums(path.stem, np.load(path, mmap_mode="r"), identities)
 
-    quiet_logs()
+    configure_logging()
     tokenizer = load_tokenizer(options.model)
     results: dict[str, Any] = {"pairs": options.pairs, "batch": 32, "threads": torch.get_num_threads()}
     with tempfile.TemporaryDirectory() as folder:

@@ -26,7 +26,7 @@ from hf_xsent import DualPivotConfig, DualPivotForPreTraining, load_bitext
 from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
 from hf_xsent.evaluation.retrieval import accuracy_at_1
 from hf_xsent.files import write_json
-from hf_xsent.logs import quiet_logs
+from hf_xsent.logs import configure_logging
 from hf_xsent.models.loading import load_tokenizer
 from hf_xsent.tensors.packing import pack
 from hf_xsent.training.dual_pivot.trainer import Critic
@@ -203,7 +203,7 @@ def main() -> None:
     parser.add_argument("--states", type=Path, default=Path("runs/dual_pivot_states"))
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results/dual_pivot_variants.json"))
     options = parser.parse_args()
-    quiet_logs()
+    configure_logging()
     options.states.mkdir(parents=True, exist_ok=True)
     tokenizer = load_tokenizer(options.model)
     encoder: Any = DualPivotForPreTraining.from_backbone(options.model, max_length=MAX_LENGTH).eval()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from hf_xsent import evaluate, export_sentence_transformer, publish, write_card
+from hf_xsent import evaluate, export_sentence_transformer, publish, write_model_card
 
 parser = argparse.ArgumentParser(description="Evaluate and publish a run.")
 parser.add_argument("run", help="The output folder of a run.")
@@ -26,7 +26,7 @@ for report in evaluate(options.run, {"tatoeba": options.tatoeba}, {"tatoeba": op
         print(f"{language}: {figures['mean']:.1f}")
 
 export_sentence_transformer(options.run, options.output, overwrite=True)
-card = write_card(
+card = write_model_card(
     options.output,
     results=[results],
     license=options.license,

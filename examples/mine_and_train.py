@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from hf_xsent import mine_files, pretrain, score
+from hf_xsent import mine_files, pretrain, score_pairs
 
 parser = argparse.ArgumentParser(description="Mine pairs, filter them, train on them.")
 parser.add_argument("source", help="Sentences of one language, one per line.")
@@ -27,7 +27,7 @@ mined = mine_files(
 )
 print(f"{len(mined):,} pairs, the best with margin {mined.score.max():.2f}")
 
-scored = score(
+scored = score_pairs(
     f"{options.output}/mined.tsv",
     f"{options.output}/clean.tsv",
     options.model,

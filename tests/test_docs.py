@@ -166,9 +166,9 @@ def test_every_block_runs(path: Path, prepared: Path) -> None:
 
 
 EXAMPLES = (  # public names whose docstrings have an example, in an order in which each finds the files that it reads
-    "load_bitext", "pretrain", "AlignmentTrainer", "export_sentence_transformer", "evaluate", "write_card",
+    "load_bitext", "pretrain", "AlignmentTrainer", "export_sentence_transformer", "evaluate", "write_model_card",
     "TaskEvaluator", "AlignmentLoss", "analyse", "cost", "mine_files", "mine_negatives", "score", "align_words",
-    "align_documents", "align_files", "trim_vocabulary", "finetune",
+    "align_documents", "align_document_files", "trim_vocabulary", "finetune",
 )  # fmt: skip
 NOT_RUN_EXAMPLES = ("publish", "export_onnx", "compare")  # the Hub, an extra, and hours; their tests run smaller ones
 EXAMPLE_STAND_INS = {
@@ -197,7 +197,7 @@ def test_every_example_in_a_docstring_runs(prepared: Path) -> None:
         code = _example(name).replace('"runs/mine", max_steps', '"runs/other", max_steps')
         for written, stand_in in EXAMPLE_STAND_INS.items():
             code = code.replace(written, stand_in)
-        if name == "write_card":
+        if name == "write_model_card":
             assert main(["evaluate", "runs/example", "--tatoeba", "tatoeba", "--output", "results.json"]) == 0
         exec(compile(code, f"the example of {name}", "exec"), {})
 

@@ -20,8 +20,8 @@ from hf_xsent.logs import Progress
 
 _PROGRAM = """
 import logging, time
-from hf_xsent.logs import Progress, quiet_logs
-quiet_logs()
+from hf_xsent.logs import Progress, configure_logging
+configure_logging()
 ours, theirs = logging.getLogger("hf_xsent.training"), logging.getLogger("transformers.trainer")
 for number in Progress(range(8), desc="outer", mininterval=0):
     for _ in Progress(range(4), desc="inner", leave=False, mininterval=0):

@@ -1,12 +1,12 @@
 # The public names, each once: for type checkers, and for __init__.py, which loads each from its module here.
-from hf_xsent.api.aligning import align_files as align_files
+from hf_xsent.api.aligning import align_document_files as align_document_files
 from hf_xsent.api.aligning import align_words as align_words
 from hf_xsent.api.analysing import analyse as analyse
-from hf_xsent.api.analysing import cost as cost
+from hf_xsent.api.analysing import measure_cost as measure_cost
 from hf_xsent.api.evaluating import evaluate as evaluate
 from hf_xsent.api.mining import mine_files as mine_files
 from hf_xsent.api.mining import mine_negatives as mine_negatives
-from hf_xsent.api.mining import score as score
+from hf_xsent.api.mining import score_pairs as score_pairs
 from hf_xsent.api.training import finetune as finetune
 from hf_xsent.api.training import pretrain as pretrain
 from hf_xsent.api.training import publish as publish
@@ -29,7 +29,7 @@ from hf_xsent.models.pretraining import SentenceEncoderForPreTraining as Sentenc
 from hf_xsent.models.wacse import WacseConfig as WacseConfig
 from hf_xsent.models.wacse import WacseForPreTraining as WacseForPreTraining
 from hf_xsent.models.wacse import WacseForSentenceEmbedding as WacseForSentenceEmbedding
-from hf_xsent.publishing.model_card import write_card as write_card
+from hf_xsent.publishing.model_card import write_model_card as write_model_card
 from hf_xsent.publishing.onnx import export_onnx as export_onnx
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer as export_sentence_transformer
 from hf_xsent.publishing.vocabulary_trimming import trim_vocabulary as trim_vocabulary

@@ -140,7 +140,7 @@ def cpu_attention() -> Any:
 def linear_with_bias(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Compute a linear layer by oneDNN, which adds the bias within the product (torch 2.6 to 2.13; no public call).
 
-    ``F.linear`` in bfloat16 on CPUs copies the bias into each row of the result first: half as much time again.
+    ``F.linear`` in bfloat16 on CPUs copies the bias into each row of the result first, and takes 1.5 times as long.
     """
     import torch
 
@@ -162,7 +162,7 @@ def cpu_has_bfloat16() -> bool:
 
 
 def default_store() -> Any:
-    """Return the key-value store through which the processes met (torch 2.6 to 2.13; no public getter).
+    """Return the key-value store of the default process group (torch 2.6 to 2.13; no public getter).
 
     Without it, the error for a lost process does not name the process.
     """
@@ -180,10 +180,10 @@ def attention_of(config: PreTrainedConfig) -> str | None:
 
 
 def set_attention(config: PreTrainedConfig, name: str | None) -> None:
-    """Set the attention implementation of a config (transformers 5.19 to 5.23), twice per layer and step.
+    """Set the attention implementation of a config (transformers 5.19 to 5.23).
 
-    The public ``PreTrainedModel.set_attn_implementation`` visits all modules: 1.4 ms per layer of a 12-layer BERT
-    instead of 0.02 ms. Without it, packed sentences attend to each other.
+    We call this twice per layer and step. The public ``PreTrainedModel.set_attn_implementation`` visits all modules:
+    1.4 ms per layer of a 12-layer BERT instead of 0.02 ms. Without it, packed sentences attend to each other.
     """
     config._attn_implementation = name
 
@@ -204,8 +204,9 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4  # malloc.h
 def keep_freed_memory() -> bool:
     """Configure malloc to reuse freed memory instead of returning it to the system; True if glibc does (2.17 to 2.39).
 
-    By default the system takes back and zeroes large gradients and activations in each step: a tenth of a step's time
-    for a model with a large vocabulary. Python has no public mallopt, and MALLOC_… variables must precede the process.
+    By default the system reclaims and zeroes the memory of large gradients and activations in each step, which takes a
+    tenth of a step's time for a model with a large vocabulary. Python has no public mallopt, and MALLOC_… environment
+    variables must be set before the process starts.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

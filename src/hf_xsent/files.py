@@ -116,7 +116,7 @@ def reserve_space(path: str | Path) -> None:
 
 
 def move_into_place(part: Path, path: Path) -> None:
-    """Rename a finished file or folder to its final name, and replace an existing one."""
+    """Rename a finished file or folder to its final name; replace an existing one."""
     with _write_errors(path, part):
         if path.is_dir():
             shutil.rmtree(path)
@@ -159,7 +159,7 @@ def _write_errors(path: Path, part: Path) -> Iterator[None]:
 
 
 def errno_of(error: BaseException) -> int | None:
-    """Return the system's number of an error, also of one from safetensors or tokenizers, whose text states it."""
+    """Return the errno of an error, which errors of safetensors and tokenizers state only in their text."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
     stated = None if isinstance(error, HfXsentError) else re.search(r"\(os error (\d+)\)", str(error))
@@ -256,7 +256,10 @@ def _in_use(folder: Path) -> str:
 
 
 def claim(folder: Path, stamp: Mapping[str, Any], holds: str, cure: str) -> None:
-    """Write the settings behind a folder's content (``holds``) to its stamp file; raise an error if it has others."""
+    """Write the settings that a folder's content depends on to its stamp file; raise an error if they differ from it.
+
+    ``holds`` names the content.
+    """
     path = folder / STAMP_FILE
     with lock(folder / "lock"):
         if not path.is_file():

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 SECONDS_BETWEEN_LINES = 30.0
 
 
-def quiet_logs(verbose: bool = False) -> None:
+def configure_logging(verbose: bool = False) -> None:
     """Show log lines of this package; show those of other libraries only if ``verbose``."""
     import transformers
 
@@ -74,7 +74,7 @@ class Progress(tqdm):
         super().close()
 
     def line(self) -> str:
-        """Return what is done, of how much, and the time that it took and still takes."""
+        """Return the progress as text: items done, total, elapsed time and estimated time left."""
         shown = self.format_dict
         done, total, elapsed, rate = (shown[key] for key in ("n", "total", "elapsed", "rate"))
         number = tqdm.format_sizeof if shown["unit_scale"] else "{:,}".format

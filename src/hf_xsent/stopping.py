@@ -1,4 +1,4 @@
-"""Raise an error on SIGTERM that says what a command leaves behind and how it continues."""
+"""Raise an error on SIGTERM that says which output remains and how to resume."""
 
 from __future__ import annotations
 

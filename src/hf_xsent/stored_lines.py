@@ -1,4 +1,4 @@
-"""Store lines of text in work folders with a checksum, so that damage is noticed."""
+"""Store lines of text with a checksum, to detect damaged files in work folders."""
 
 from __future__ import annotations
 

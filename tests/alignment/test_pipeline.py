@@ -32,7 +32,7 @@ def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _align(bitext: Path, model: Path, name: str = "out.jsonl", **options: Any) -> Path:
     output = bitext.with_name(name)
-    pipeline.align_file(BitextSource("de", str(bitext)), output, AlignerSettings(model=str(model)), **options)
+    pipeline.align_source(BitextSource("de", str(bitext)), output, AlignerSettings(model=str(model)), **options)
     return output
 
 

@@ -18,7 +18,7 @@ from hf_xsent.training.reading import read_recipe
 CONTRIBUTING = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text("utf-8")
 TRAINING = ("pretrain", "finetune")  # their flags are settings, read by settings/reading.py
 CALLS = {  # the public call of each command; quickstart is a tour, whose Python is examples/quickstart.ipynb
-    "align-documents": "align_files",
+    "align-documents": "align_document_files",
     "export": "export_sentence_transformer",
     "mine": "mine_files",
     "trim-vocab": "trim_vocabulary",

@@ -62,7 +62,11 @@ def test_sigterm_says_what_remains_and_how_to_continue(
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(10)
 
-    for target in ("mining.pipeline.mine_files", "api.aligning.align_file", "documents.pipeline.align_files"):
+    for target in (
+        "mining.pipeline.mine_files",
+        "api.aligning.align_source",
+        "documents.pipeline.align_document_files",
+    ):
         monkeypatch.setattr(f"hf_xsent.{target}", stop)
     for module in ("aligning", "mining"):
         monkeypatch.setattr(f"hf_xsent.api.{module}.open_encoder", lambda *_: (Mock(), {}))

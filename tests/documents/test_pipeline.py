@@ -14,7 +14,7 @@ import pytest
 
 from hf_xsent.data.readers.formats import read_pairs
 from hf_xsent.data.readers.sources import BitextSource
-from hf_xsent.documents.pipeline import COLUMNS, DocumentSettings, align_files
+from hf_xsent.documents.pipeline import COLUMNS, DocumentSettings, align_document_files
 from hf_xsent.documents.reading import pair_documents
 from hf_xsent.errors import DataError, OutputError
 from hf_xsent.mining.shards import Processes
@@ -57,7 +57,7 @@ def folders(tmp_path: Path) -> Path:
 def align(folder: Path, model: Any, output: str = "out.tsv", **settings: Any) -> Any:
     chosen = DocumentSettings(**settings)
     documents = pair_documents(f"{folder}/de", f"{folder}/fr", chosen.on_error)
-    return align_files(documents, folder / output, model, IDENTITY, folder / "work", chosen)
+    return align_document_files(documents, folder / output, model, IDENTITY, folder / "work", chosen)
 
 
 def test_pairs_of_all_documents_are_read_back_as_bitext(folders: Path, model: Any) -> None:
@@ -136,7 +136,9 @@ def test_processes_share_the_documents(folders: Path, model: Any) -> None:
     align(folders, model)  # in place of the first process, for whose shard the second waits
     (folders / "out.tsv").unlink()
     second = Processes(1, 2)
-    assert align_files(documents, folders / "out.tsv", model, IDENTITY, folders / "work", runner=second) is None
+    assert (
+        align_document_files(documents, folders / "out.tsv", model, IDENTITY, folders / "work", runner=second) is None
+    )
     assert not (folders / "out.tsv").exists()
 
 
@@ -151,7 +153,9 @@ def test_a_language_that_was_not_stated_is_warned_of(
         (tmp_path / name).write_text("Das ist nicht der Hund, den ich auf der Straße gesehen habe.\n" * 3)
     settings = DocumentSettings(languages=("fr", "de"))
     with caplog.at_level(logging.WARNING):
-        align_files([("a", tmp_path / "a", tmp_path / "b")], tmp_path / "o.tsv", Random(), {}, tmp_path / "w", settings)
+        align_document_files(
+            [("a", tmp_path / "a", tmp_path / "b")], tmp_path / "o.tsv", Random(), {}, tmp_path / "w", settings
+        )
     assert f"{tmp_path}/a seems to be German, not French" in caplog.text
 
 

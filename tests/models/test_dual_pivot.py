@@ -179,7 +179,7 @@ def test_objectives_over_a_frozen_encoder_need_dual_pivot(encoder_folders: dict[
 # The variant of the authors; test_dual_pivot_parity.py has its numbers
 
 AUTHORS = {"pooling": "mean", "dropout": 0.1, "layer_norm": True, "map_bias": True, "map_start": "random"}
-AUTHORS_COSTS = {"hinge": False, "random_negatives": "coin", "mask_repeated": False}
+AUTHORS_COSTS = {"hinge": False, "random_negatives": "bernoulli", "mask_repeated": False}
 
 
 def test_a_variant_is_the_default_of_settings_that_are_not_stated() -> None:
@@ -195,7 +195,7 @@ def test_a_variant_is_the_default_of_settings_that_are_not_stated() -> None:
     )
     assert not stated.layer_norm and stated.dropout == 0 and stated.map_bias
     cycle = stated.objectives["cycle"]
-    assert cycle.hinge and cycle.negatives == 2 and cycle.random_negatives == "coin"
+    assert cycle.hinge and cycle.negatives == 2 and cycle.random_negatives == "bernoulli"
     with pytest.raises(RecipeError, match="variant 'author' is unknown: use paper, authors"):
         DualPivotConfig(variant="author")
 

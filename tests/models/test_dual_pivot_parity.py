@@ -89,7 +89,7 @@ class Case:
         """Their draws instead of ours: for each loss, those of rows (theirs [1]), then those of columns."""
         drawn = self.part(f"{prefix}drawn.")
         masks = iter([mask for call in sorted(drawn) for mask in (drawn[call][1], drawn[call][0].T)])
-        monkeypatch.setattr(triplet, "draw_by_coin", lambda others, count: next(masks).clone())
+        monkeypatch.setattr(triplet, "draw_bernoulli", lambda others, count: next(masks).clone())
 
 
 class Kept(nn.Module):

@@ -45,7 +45,7 @@ def _objectives(stored: dict[str, Any], case: dict[str, Any]) -> dict[str, Any]:
             "vocabulary_size": len(stored["en_token_ids"]) if case["en_restricted"] else None,
         }
     if arguments["do_tlm"]:
-        objectives["translation_language_modeling"] = {"weight": arguments["tlm_weight"], "own_words": True}
+        objectives["translation_language_modeling"] = {"weight": arguments["tlm_weight"], "untied_embeddings": True}
     return objectives
 
 

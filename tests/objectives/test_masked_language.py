@@ -44,7 +44,7 @@ def _objective(
         encoder_config=SimpleNamespace(vocab_size=SIZE),
         mask_token_id=MASK,
         special_token_ids=(0, 1, CLS, SEP, MASK),
-        masked_language_head=lambda **_: head or _Spy(),
+        mlm_head=lambda **_: head or _Spy(),
     )
     objective = kind(kind.Settings(**settings), parts)
     objective.masking = masking or (lambda ids: (ids, ids > 9))
@@ -148,10 +148,10 @@ def test_the_settings_reach_masking_and_head() -> None:
         encoder_config=SimpleNamespace(vocab_size=SIZE),
         mask_token_id=MASK,
         special_token_ids=[CLS, SEP],
-        masked_language_head=lambda **options: built.append(options) or _Spy(),
+        mlm_head=lambda **options: built.append(options) or _Spy(),
     )
-    for own_words in (True, False):
-        settings = MaskedLanguageModeling.Settings(masked_share=0.3, own_words=own_words, sampled_pieces=7)
+    for untied in (True, False):
+        settings = MaskedLanguageModeling.Settings(masked_share=0.3, untied_embeddings=untied, sampled_pieces=7)
         objective = MaskedLanguageModeling(settings, parts)
         assert objective.masking == Masking(MASK, SIZE, (CLS, SEP), 0.3)
     assert built == [{"size": SIZE, "sample": 7}, {"size": None, "sample": 7}]

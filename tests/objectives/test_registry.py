@@ -51,10 +51,10 @@ OTHER_VALUES: dict[str, dict[str, Any]] = {  # of each setting, one that is not 
     "translation_language_modeling": {
         "sampled_pieces": 9,
         "masked_share": 0.2,
-        "own_words": True,
+        "untied_embeddings": True,
         "reset_positions": False,
     },
-    "masked_language_modeling": {"sampled_pieces": 9, "masked_share": 0.2, "own_words": True},
+    "masked_language_modeling": {"sampled_pieces": 9, "masked_share": 0.2, "untied_embeddings": True},
     "aligned_word_prediction": {"sampled_pieces": 9, "masked_share": 0.5, "word_share": 0.4},
     "word_translation_ranking": {"temperature": 0.1},
     "distillation": {"teacher": "some/model"},
@@ -69,11 +69,11 @@ OTHER_VALUES: dict[str, dict[str, Any]] = {  # of each setting, one that is not 
         "margin": 0.2,
         "negatives": 3,
         "hinge": False,
-        "random_negatives": "coin",
+        "random_negatives": "bernoulli",
         "mask_repeated": False,
     },
     "adversarial": {"critic_steps": 4, "clip": 0.01},
-    "cycle": {"margin": 0.2, "negatives": 3, "hinge": False, "random_negatives": "coin", "mask_repeated": False},
+    "cycle": {"margin": 0.2, "negatives": 3, "hinge": False, "random_negatives": "bernoulli", "mask_repeated": False},
 }
 UNSAVED = {"teacher", "vocabulary_ids"}
 

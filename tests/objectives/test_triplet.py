@@ -13,7 +13,7 @@ from torch import Tensor
 from hf_xsent.objectives import triplet
 from hf_xsent.objectives.base import Parts
 from hf_xsent.objectives.pairs import SentencePairs
-from hf_xsent.objectives.triplet import TripletRanking, draw_by_coin, triplet_ranking_loss
+from hf_xsent.objectives.triplet import TripletRanking, draw_bernoulli, triplet_ranking_loss
 
 
 def _cosine(one: Tensor, other: Tensor) -> float:
@@ -83,21 +83,21 @@ def test_without_the_hinge_the_hardest_cost_counts_also_below_0_and_the_margin_d
 
 
 def test_without_the_hinge_the_margin_drops_random_negatives_of_lower_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triplet, "draw_by_coin", lambda others, count: torch.ones_like(others))
+    monkeypatch.setattr(triplet, "draw_bernoulli", lambda others, count: torch.ones_like(others))
     source, target = torch.randn(2, 6, 5, dtype=torch.float64)
     costs = _costs(source, target)
     for margin in (0.0, 0.3, 2.0):
         kept = ((costs + margin >= 0) | (costs == costs.amax(2, keepdim=True))) & (costs > -5)
-        loss = triplet_ranking_loss(source, target, margin, 2, hinge=False, random_negatives="coin")
+        loss = triplet_ranking_loss(source, target, margin, 2, hinge=False, random_negatives="bernoulli")
         assert loss.item() == pytest.approx(costs[kept].mean().item())
 
 
 def test_coins_draw_each_candidate_as_often() -> None:
     torch.manual_seed(0)
-    drawn = torch.stack([draw_by_coin(torch.ones(8, 8, dtype=torch.bool), 2) for _ in range(400)]).double()
+    drawn = torch.stack([draw_bernoulli(torch.ones(8, 8, dtype=torch.bool), 2) for _ in range(400)]).double()
     assert drawn.mean().item() == pytest.approx(2 / 7, abs=0.01)
     assert len(drawn.sum(2).unique()) > 3
-    assert not draw_by_coin(torch.ones(1, 1, dtype=torch.bool), 0).any()
+    assert not draw_bernoulli(torch.ones(1, 1, dtype=torch.bool), 0).any()
 
 
 def test_weights_of_both_costs_mean_the_same_where_every_negative_is_wrong() -> None:

@@ -31,7 +31,7 @@ CASES: dict[str, dict[str, Any]] = {
     "AWP, sampled": {"aligned_word_prediction": {"sampled_pieces": 1}},
     "WTR": {"word_translation_ranking": 1},
     "MLM": {"masked_language_modeling": 1},
-    "MLM, sampled": {"masked_language_modeling": {"own_words": True, "sampled_pieces": 1}},
+    "MLM, sampled": {"masked_language_modeling": {"untied_embeddings": True, "sampled_pieces": 1}},
     "TLM": {"translation_language_modeling": 1},
     "RTL": {"representation_translation": BOTH},
     "RTL, nothing masked": {"representation_translation": BOTH | {"masked_share": 1e-12}},

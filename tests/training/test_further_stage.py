@@ -119,7 +119,7 @@ def test_language_embeddings_are_not_lost_unseen(run: Run, languages: list[str] 
         )
 
 
-def test_what_an_earlier_stage_left_is_no_masked_language_head(run: Run) -> None:
+def test_what_an_earlier_stage_left_is_no_mlm_head(run: Run) -> None:
     """Its encoder has moved on from the head that the first checkpoint may have had: a new one is plain."""
     run.start()
     model = XlmrWithRTLHead.from_backbone(str(run.out), max_length=24, objectives=DAP)

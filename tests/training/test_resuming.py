@@ -345,7 +345,7 @@ def test_a_damaged_final_model_is_written_again(run: Run) -> None:
     _assert_equal(_weights(run), whole)
 
 
-def test_python_resumes_from_the_newest_whole_checkpoint(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_python_resumes_from_the_newest_complete_checkpoint(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     trainer = run.start(save_total_limit=3)
     assert trainer is not None
     whole = {name: weight.clone() for name, weight in _weights(run).items()}

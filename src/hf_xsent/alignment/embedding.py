@@ -22,7 +22,7 @@ from hf_xsent.tensors.packing import pack, unpack
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_LINKED_FACTOR = 0.9  # on similarities to a piece that has a link, in the second round
+_LINKED_FACTOR = 0.9  # for the similarities of a piece that has a link, in the second round
 
 
 class EmbeddingAligner:

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 _aligner: WordAligner  # of a worker process
 
 
-def align_file(
+def align_source(
     source: BitextSource,
     output: str | Path,
     settings: AlignerSettings,
@@ -43,18 +43,18 @@ def align_file(
 ) -> int:
     """Write the links of all pairs of a source, as JSONL with the pairs if the name says so, else as Pharaoh lines.
 
-    Finished parts are stored in ``work`` (default: OUTPUT.work), below a name made of the file and the settings. Return
-    the number of pairs with links.
+    Finished parts are stored in ``work`` (default: OUTPUT.work), in a subfolder named by a hash of file and settings.
+    Return the number of pairs with links.
     """
     _check_files(source, output)
     for _ in Progress(read_pairs(source), desc="checking", unit=" pairs", delay=2):
-        pass  # a bad line raises before hours of work
+        pass  # raise an error for a bad line before hours of work
     aligner = settings.build(device)
     folder = create_folder(Path(work or f"{output}.work") / _fingerprint(source, settings))
     missing = (
         (folder / f"{number:06d}.links", pairs)
         for number, pairs in enumerate(_parts(source, aligner.needs_all_pairs))
-        if not _is_whole(folder / f"{number:06d}.links", pairs)
+        if not _is_complete(folder / f"{number:06d}.links", pairs)
     )
     if processes == 1 or aligner.needs_all_pairs:
         for path, pairs in missing:
@@ -109,7 +109,7 @@ def _write_part(aligner: WordAligner, path: Path, pairs: Pairs) -> None:
     store_lines(path, (format_links(links) for links in aligner.align(*sides)))
 
 
-def _is_whole(path: Path, pairs: Pairs) -> bool:
+def _is_complete(path: Path, pairs: Pairs) -> bool:
     """Return whether the file of a part holds links of each pair; warn if it is damaged."""
     if not path.exists():
         return False
@@ -120,7 +120,7 @@ def _is_whole(path: Path, pairs: Pairs) -> bool:
 
 
 def _start_worker(settings: AlignerSettings, device: str | None, processes: int) -> None:
-    global _aligner  # noqa: PLW0603 - a pool offers no other state of a worker
+    global _aligner  # noqa: PLW0603 - a pool has no other place for the state of a worker
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // processes))
     _aligner = settings.build(device)
 

@@ -1,1 +1,1 @@
-"""Call from Python what the commands do; the command line is a thin layer over these functions."""
+"""Provide a Python function for each command; the command line is a thin layer over these functions."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.alignment.aligners import AlignerSettings
-from hf_xsent.alignment.pipeline import align_file, convert_links
+from hf_xsent.alignment.pipeline import align_source, convert_links
 from hf_xsent.api.opening import one_source, open_encoder, this_device, this_process, work_folder
 from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.formats import OnError
@@ -55,10 +55,10 @@ def align_words(
         return convert_links(source, output)
     settings = AlignerSettings(aligner, model, layer, method, threshold, precision)
     settings.check()
-    return align_file(source, output, settings, work, processes, device)
+    return align_source(source, output, settings, work, processes, device)
 
 
-def align_files(
+def align_document_files(
     source: str,
     target: str,
     output: str | Path,
@@ -78,13 +78,13 @@ def align_files(
 
     ``source`` and ``target`` are files, folders or globs of files with the same names; ``split="text"`` splits running
     text into sentences. ``on_error="skip"`` skips documents that cannot be read or aligned, with a warning. For lists
-    of sentences use ``align_documents``. Of several processes, the first writes the
-    output and returns the number of pairs.
+    of sentences use ``align_documents``. Of several processes, only rank 0 writes the output and returns the number of
+    pairs.
 
     ```python
-    from hf_xsent import align_files
+    from hf_xsent import align_document_files
 
-    count = align_files("book.de.txt", "book.fr.txt", "pairs.tsv", "runs/mine", languages=("de", "fr"))
+    count = align_document_files("book.de.txt", "book.fr.txt", "pairs.tsv", "runs/mine", languages=("de", "fr"))
     ```
     """
     settings = pipeline.DocumentSettings(split, languages, threshold, on_error)
@@ -98,4 +98,4 @@ def align_files(
     }
     encoder, identity = open_encoder(model, options, open_model)
     folder = work_folder(work, output)
-    return pipeline.align_files(documents, output, encoder, identity, folder, settings, this_process())
+    return pipeline.align_document_files(documents, output, encoder, identity, folder, settings, this_process())

@@ -1,4 +1,4 @@
-"""Analyse how a model aligns languages, and measure what training methods cost."""
+"""Analyse how a model aligns languages, and measure the cost of training methods."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def analyse(
     """Measure similarity gaps and hubs per language; write them to gaps.json, and a plot of words to words.svg.
 
     ``before`` is a model to compare with: the one that alignment started from. ``words`` plots that many words per
-    language, sampled by their frequency in ``data`` (bitext) or in Tatoeba, instead of those of the ``drawn`` first
+    language, sampled by their frequency in ``data`` (bitext) or in Tatoeba, instead of the words of the first ``drawn``
     pairs. Return settings and gaps of each model.
 
     ```python
@@ -98,7 +98,7 @@ def _panels(embedder: SentenceEmbedder, texts: Mapping[str, list[str]], name: st
     return [Panel(f"{name}, {method}", project(words.vectors, method), words.texts, groups) for method in PROJECTIONS]
 
 
-def cost(
+def measure_cost(
     model: str,
     data: Any,
     methods: Sequence[str] = ("tr", "tr+tlm", "dap"),
@@ -109,14 +109,14 @@ def cost(
     device: str | None = None,
     output: str | Path | None = None,
 ) -> list[TrainingCost]:
-    """Measure operations and time per pair of training methods (tr, tr+mlm, tr+tlm, dap, ppa, wacse) on an encoder.
+    """Measure FLOPs and time per pair of training methods (tr, tr+mlm, tr+tlm, dap, ppa, wacse) on an encoder.
 
     ``pairs`` is the batch size; times are the median of ``repeats`` steps.
 
     ```python
-    from hf_xsent import cost
+    from hf_xsent import measure_cost
 
-    for one in cost("xlm-roberta-base", {"de": "pairs.tsv"}, ["tr", "dap"]):
+    for one in measure_cost("xlm-roberta-base", {"de": "pairs.tsv"}, ["tr", "dap"]):
         print(one.method, one.forward_gflops, one.training_ms)
     ```
     """

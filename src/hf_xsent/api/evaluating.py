@@ -38,8 +38,8 @@ def evaluate(
 
     ``model`` is a folder, a Hub id or any object with ``encode``, which decides pooling and layer. ``tasks`` maps names
     (tatoeba, bucc, sts17, sts22) to folders or Hub ids, or lists what ``load_tasks`` returns; ``languages`` restricts
-    a task to some. ``output`` is a JSON file of the results, whose finished tasks are not measured again;
-    ``on_result`` is called after each task.
+    a task to some languages. ``output`` is a JSON file of the results; tasks whose results it already has are not
+    measured again. ``on_result`` is called after each task.
 
     ```python
     from hf_xsent import evaluate
@@ -73,7 +73,7 @@ def open_in_views(
     precision: str = "float32",
     device: str | None = None,
 ) -> tuple[SentenceEmbedder, list[View]]:
-    """Open a model; return it and its views, by default its layer and pooling."""
+    """Open a model; return it and the views (layer and pooling) to measure, by default the model's own."""
     options: Any = {"max_length": max_length, "precision": precision, "device": device}
     embedder = SentenceEmbedder.from_pretrained(name, **options)
     views = [

@@ -112,7 +112,7 @@ class ScoredPairs:
     report: CleaningReport | None
 
 
-def score(
+def score_pairs(
     pairs: Any,
     output: str | Path,
     model: Any,
@@ -137,10 +137,10 @@ def score(
     the default rules.
 
     ```python
-    from hf_xsent import score
+    from hf_xsent import score_pairs
 
-    score("crawled.tsv", "scored.tsv", "runs/mine")
-    score([("Ein Hund.", "A dog.")], "few.tsv", "runs/mine", language="de", rules=["min_score=-1"])
+    score_pairs("crawled.tsv", "scored.tsv", "runs/mine")
+    score_pairs([("Ein Hund.", "A dog.")], "few.tsv", "runs/mine", language="de", rules=["min_score=-1"])
     ```
     """
     pools_given = [one for one in (source_pool, target_pool) if one]

@@ -1,4 +1,4 @@
-"""Open the models and pairs that calls take, given as objects or by name."""
+"""Open models and pairs, given as objects or by name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PROBES = ("A dog runs.", "Ein zweiter Satz.", "第三句话。")
 
 
 def open_encoder(model: Any, options: Mapping[str, Any], open_named: Any = None) -> tuple[Any, dict[str, str]]:
-    """Return an encoder, and what identifies its embeddings in a work folder.
+    """Return an encoder, and the values that identify its embeddings in a work folder.
 
     ``model`` is a folder or Hub id, opened with ``options``, or any object with ``encode``, such as our models and
     SentenceTransformer, which is identified by the embeddings of a few sentences.
@@ -47,7 +47,7 @@ def one_source(
     columns: Columns | Mapping[str, Columns] | None = None,
     **links: Any,
 ) -> BitextSource:
-    """Return the one source of pairs that a path or pairs in memory name."""
+    """Return a single source of pairs, given as a path or in memory."""
     if is_in_memory(pairs):
         folder = default_cache_dir() / "in_memory"
         plain = None if isinstance(columns, Mapping) else columns
@@ -61,12 +61,12 @@ def one_source(
 
 
 def this_process() -> Processes:
-    """Return the runner of this process, of those that torchrun started, or of one."""
+    """Return this process's rank and the number of processes, which torchrun sets."""
     return Processes(int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)))
 
 
 def this_device(device: str | None) -> str:
-    """Return the device, by default a GPU of this process if there is one."""
+    """Return the device, by default this process's GPU if it has one."""
     return device or default_device(int(os.environ.get("LOCAL_RANK", 0)))
 
 

@@ -18,7 +18,7 @@ def pretrain(recipe: str | PathLike[str] | None = None, **settings: Any) -> Alig
 
     Settings are the keys of recipes (docs/settings.md), among them every field of transformers' TrainingArguments.
     ``data`` maps languages to files, or lists them. For pairs in memory use ``AlignmentTrainer``.
-    A finished run that is to be resumed returns None.
+    Return None if the run to resume is finished.
 
     ```python
     from hf_xsent import pretrain
@@ -76,7 +76,7 @@ def publish(
 
 
 def _arguments(recipe: str | PathLike[str] | None, settings: Mapping[str, Any]) -> list[str]:
-    """Return recipe and settings as the arguments of a command, whose values are read and checked in one place."""
+    """Return recipe and settings as command line arguments, so that one reader checks all values."""
     arguments = [] if recipe is None else [fspath(recipe)]
     for name, value in settings.items():
         if name == "objectives" and isinstance(value, Mapping):

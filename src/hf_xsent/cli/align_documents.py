@@ -35,11 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Align, and print the number of pairs."""
-    from hf_xsent.api.aligning import align_files
+    from hf_xsent.api.aligning import align_document_files
 
     names = ("split", "threshold", "on_error", "pooling", "max_length", "precision", "device", "work")
     with resumable(arguments):
-        count = align_files(
+        count = align_document_files(
             arguments.source,
             arguments.target,
             arguments.output,

@@ -26,12 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Measure, and print the table."""
-    from hf_xsent.api.analysing import cost
+    from hf_xsent.api.analysing import measure_cost
     from hf_xsent.evaluation.report import render_table
 
     names = ("pairs", "max_length", "repeats", "device", "output")
     stated = {name: getattr(arguments, name) for name in names}
-    costs = cost(arguments.model, arguments.data, arguments.methods, **stated)
+    costs = measure_cost(arguments.model, arguments.data, arguments.methods, **stated)
     first = costs[0]
     rows = [
         [one.method, one.forward_gflops, one.training_ms, one.training_ms / first.training_ms, one.encoding_ms]

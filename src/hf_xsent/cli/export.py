@@ -52,7 +52,7 @@ def _add_onnx(arguments: argparse.Namespace) -> None:
     """Write ONNX files into the export; quantize and measure."""
     from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
     from hf_xsent.evaluation.retrieval import retrieval_by_language
-    from hf_xsent.models.encodes import SupportsEncode
+    from hf_xsent.models.encode_interface import SupportsEncode
     from hf_xsent.publishing.onnx import export_onnx, quantize_onnx
 
     sets = load_tatoeba(arguments.tatoeba, arguments.languages) if arguments.onnx == "int8" else []

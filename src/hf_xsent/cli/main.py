@@ -107,9 +107,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _show_logs() -> None:
     """Load transformers, which help does not need, and set up the log lines."""
-    from hf_xsent.logs import quiet_logs
+    from hf_xsent.logs import configure_logging
 
-    quiet_logs()
+    configure_logging()
 
 
 def program(arguments: Sequence[str] | None = None) -> NoReturn:

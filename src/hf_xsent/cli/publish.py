@@ -40,14 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Write the card, check, list, upload."""
     from hf_xsent.publishing.hub import check_repository, plan_upload, publish
-    from hf_xsent.publishing.model_card import write_card
+    from hf_xsent.publishing.model_card import write_model_card
 
     check_repository(arguments.repository)
     stated = {name: getattr(arguments, name) for name in _CARD_FLAGS}
     if any(stated.values()) or not (Path(arguments.folder) / "README.md").is_file():
         trained, results = stated.pop("trained"), stated.pop("results") or []
         stated |= {"repository": arguments.repository, "name": arguments.name or arguments.repository.split("/")[1]}
-        print(f"card: {write_card(arguments.folder, run=trained, results=results, **stated)}")
+        print(f"card: {write_model_card(arguments.folder, run=trained, results=results, **stated)}")
     upload = plan_upload(arguments.folder, arguments.repository)
     print(upload.table(), flush=True)
     if arguments.dry_run:

@@ -35,7 +35,7 @@ from sentence_transformers import SentenceTransformer
 
 SPECIAL_TOKENS = {"bos": "<s>", "pad": "<pad>", "eos": "</s>", "unk": "<unk>", "mask": "<mask>"}  # ids 0 to 4
 POOLING, MAX_LENGTH = "mean", 64
-OBJECTIVES = {"translation_ranking": {"symmetric": True}}  # works without a masked-language head
+OBJECTIVES = {"translation_ranking": {"symmetric": True}}  # works without an MLM head
 # An encoder with random weights needs a higher learning rate than a pretrained one.
 NEW_ENCODER: dict[str, Any] = {"max_steps": 300, "learning_rate": 2e-3, "per_device_train_batch_size": 128}
 PRETRAINED_ENCODER: dict[str, Any] = {"max_steps": 100, "learning_rate": 5e-5, "per_device_train_batch_size": 32}

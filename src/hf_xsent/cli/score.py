@@ -48,13 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Score, and print what the filter removed."""
-    from hf_xsent.api.mining import score
+    from hf_xsent.api.mining import score_pairs
     from hf_xsent.data.readers.columns import parse_columns
 
     names = ["language", "target_language", "source_pool", "target_pool", "k", "margin", "work"]
     names += ["pooling", "max_length", "precision", "device"]
     with resumable(arguments):
-        scored = score(
+        scored = score_pairs(
             arguments.pairs,
             arguments.output,
             arguments.model,

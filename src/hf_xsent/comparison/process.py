@@ -24,10 +24,10 @@ from hf_xsent.errors import HfXsentError
 from hf_xsent.evaluation.report import versions
 from hf_xsent.evaluation.runner import describe
 from hf_xsent.files import lock, write_json, write_text, writing
-from hf_xsent.logs import quiet_logs
+from hf_xsent.logs import configure_logging
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.encodes import SupportsEncode
+from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.loading import load_tokenizer
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache
 from hf_xsent.training.pretrain import main as pretrain
@@ -39,7 +39,7 @@ def main(folder: str) -> int:
     """Train and measure a run, and return the exit code; the last line on standard error describes a failure."""
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     try:
-        quiet_logs()
+        configure_logging()
         run = Run.read(folder)
         with lock(run.folder / "lock"):  # the process of a killed comparison may still be saving
             if not run.has_model and not run.finished:

@@ -17,7 +17,7 @@ from hf_xsent.documents.search import doubtful_spans, search
 from hf_xsent.documents.spans import Side
 from hf_xsent.errors import DataError
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.encodes import SupportsEncode, check_finite
+from hf_xsent.models.encode_interface import SupportsEncode, check_finite
 
 logger = logging.getLogger(__name__)
 

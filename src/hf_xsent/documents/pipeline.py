@@ -25,7 +25,7 @@ from hf_xsent.files import check_writable, digest, file_digest, write_arrays
 from hf_xsent.logs import Progress
 from hf_xsent.mining.output import one_line, write_lines, write_table
 from hf_xsent.mining.shards import Processes, Runner
-from hf_xsent.models.encodes import SupportsEncode
+from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.stored_lines import store_lines, stored_lines
 
 COLUMNS = ("score", "document", "source_numbers", "target_numbers", "source", "target")
@@ -124,7 +124,7 @@ class AlignmentShard:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def align_files(
+def align_document_files(
     documents: Sequence[tuple[str, Path, Path]],
     output: str | Path,
     model: SupportsEncode,

@@ -13,7 +13,7 @@ from hf_xsent.errors import DataError
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Figures, Outcomes, Scores, means, measured_groups
 from hf_xsent.logs import Progress
 from hf_xsent.mining.neighbours import nearest_both_ways
-from hf_xsent.models.encodes import SupportsEncode
+from hf_xsent.models.encode_interface import SupportsEncode
 
 PROTOCOL = "accuracy@1 by cosine, no margin; a hit is the same line number; ties go to the first line"
 

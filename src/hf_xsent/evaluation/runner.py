@@ -16,7 +16,7 @@ from hf_xsent.evaluation.report import Report, read_reports
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes
 from hf_xsent.files import check_free_space, check_writable, write_json
 from hf_xsent.logs import Progress
-from hf_xsent.models.encodes import check_finite
+from hf_xsent.models.encode_interface import check_finite
 from hf_xsent.models.fingerprint import fingerprint_model
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from hf_xsent.errors import DataError, ModelError, RecipeError, nearest
 from hf_xsent.files import digest, file_digest, hold, is_local
 from hf_xsent.finetuning.report import RESULTS, TABLE, FineTuningReport, read_reports, write_reports
 from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments, FineTuningTask
-from hf_xsent.logs import quiet_logs
+from hf_xsent.logs import configure_logging
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer, quiet_loading
 from hf_xsent.models.task_model import task_model, without_padding
@@ -38,7 +38,7 @@ Sets = Mapping[str, Mapping[str, Sequence[Any]]]  # records by benchmark and tes
 def read_settings(kind: type[Any], arguments: Sequence[str]) -> tuple[Any, FineTuningArguments]:
     """Read recipe and flags, and check them before any data is read."""
     options, training = read_dataclasses(arguments, [kind, FineTuningArguments])
-    quiet_logs(options.verbose)
+    configure_logging(options.verbose)
     if options.model is None:
         raise RecipeError("no encoder to start from: give --model, a Hub id such as xlm-roberta-base or a folder")
     if training.output_dir in (None, "trainer_output"):

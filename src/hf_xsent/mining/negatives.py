@@ -34,7 +34,7 @@ from hf_xsent.mining.search import SearchOptions, search
 from hf_xsent.mining.shards import Processes, Runner
 from hf_xsent.mining.top_k import Neighbours
 from hf_xsent.mining.vectors import ShardedVectors, VectorStore
-from hf_xsent.models.encodes import SupportsEncode
+from hf_xsent.models.encode_interface import SupportsEncode
 
 logger = logging.getLogger(__name__)
 

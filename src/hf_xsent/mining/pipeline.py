@@ -23,7 +23,7 @@ from hf_xsent.mining.output import one_line, write_histogram, write_table
 from hf_xsent.mining.search import SearchOptions, search, search_shards
 from hf_xsent.mining.shards import Processes, Runner
 from hf_xsent.mining.vectors import VectorStore
-from hf_xsent.models.encodes import SupportsEncode
+from hf_xsent.models.encode_interface import SupportsEncode
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from hf_xsent.errors import MissingExtraError, OutputError
 from hf_xsent.logs import Progress
 from hf_xsent.mining.search import SearchShard
 from hf_xsent.mining.shards import Shard, missing_shards
-from hf_xsent.models.encodes import SupportsEncode
+from hf_xsent.models.encode_interface import SupportsEncode
 
 
 @dataclass(frozen=True)

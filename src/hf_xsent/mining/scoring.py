@@ -16,7 +16,7 @@ from hf_xsent.logs import Progress
 from hf_xsent.mining.margin import margin_score
 from hf_xsent.mining.neighbours import Vectors, nearest_one_way
 from hf_xsent.mining.output import one_line, write_table
-from hf_xsent.models.encodes import SupportsEncode, check_finite
+from hf_xsent.models.encode_interface import SupportsEncode, check_finite
 
 COLUMNS = ("score", "cosine", "source", "target")
 _PAIRS_PER_BLOCK = 1 << 14

@@ -13,7 +13,7 @@ from hf_xsent.mining.neighbours import check_vectors, nearest_both_ways
 from hf_xsent.mining.shards import Processes, Runner
 from hf_xsent.mining.top_k import Neighbours, merge_neighbours
 from hf_xsent.mining.vectors import ShardedVectors, VectorStore
-from hf_xsent.models.encodes import SupportsEncode
+from hf_xsent.models.encode_interface import SupportsEncode
 
 _ARRAYS = ("source_cosines", "source_numbers", "target_cosines", "target_numbers")  # of a shard's file
 

@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 
 from hf_xsent.logs import Progress
-from hf_xsent.models.encodes import SupportsEncode
+from hf_xsent.models.encode_interface import SupportsEncode
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from hf_xsent.data.cache import load_array
 from hf_xsent.data.sentences import Sentences
 from hf_xsent.files import claim, write_arrays
 from hf_xsent.mining.shards import Processes, Runner
-from hf_xsent.models.encodes import SupportsEncode, check_finite
+from hf_xsent.models.encode_interface import SupportsEncode, check_finite
 from hf_xsent.models.fingerprint import fingerprint_model
 
 if TYPE_CHECKING:

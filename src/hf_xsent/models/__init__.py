@@ -1,4 +1,4 @@
-"""Configs and models, registered with the Auto classes of transformers on import."""
+"""Register configs and models with the Auto classes of transformers on import."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _FAMILIES: dict[Any, type[PreTrainedModel]] = {
 
 
 def register_exports(classes: Mapping[str, type[SentenceEncoder]]) -> None:
-    """Register a loader for each encoder family; ``classes`` are ours by the model type of their config."""
+    """Register a loader for each encoder family; ``classes`` maps the model type of a config to our class."""
     for config, plain in _FAMILIES.items():
         AutoModel.register(config, _loader(plain, classes), exist_ok=True)
 
@@ -52,5 +52,5 @@ def _loader(plain: Any, classes: Mapping[str, type[SentenceEncoder]]) -> Any:
             return plain._from_config(config, **kwargs)
 
     Loader.__name__, Loader.__qualname__, Loader.__doc__ = plain.__name__, plain.__qualname__, plain.__doc__
-    Loader.__module__ = plain.__module__  # transformers prefers a checkpoint's remote code to its own classes only
+    Loader.__module__ = plain.__module__  # or transformers would not prefer a checkpoint's remote code to this class
     return Loader

@@ -54,7 +54,7 @@ class Backbone(ABC):
 
     arguments: ClassVar[dict[str, Any]] = {}  # of the encoder's class, besides its config
     dropouts: ClassVar[tuple[str, ...]] = ("hidden_dropout_prob", "attention_probs_dropout_prob")  # config fields
-    mlm_head: ClassVar[dict[str, str]]  # the modules dense, norm and bias of a masked-language checkpoint's head
+    mlm_head_names: ClassVar[dict[str, str]]  # names of dense, norm and bias in a checkpoint's MLM head
 
     def __init__(self, encoder: PreTrainedModel) -> None:
         self.encoder: Any = encoder
@@ -72,11 +72,11 @@ class Backbone(ABC):
 
     @staticmethod
     def max_length(config: PreTrainedConfig) -> int:
-        """Return the maximum length of a sentence in tokens, by the encoder's positions."""
+        """Return the maximum length of a sentence in tokens, from the encoder's number of positions."""
         return config.max_position_embeddings
 
     def freeze(self, layers: int) -> None:
-        """Freeze the embeddings and this many lowest layers, which then store no activations either."""
+        """Freeze the embeddings and the lowest ``layers`` layers, which then store no activations."""
         check_frozen_layers(layers, self.config)
         for frozen in (self.encoder.embeddings, *self.layers[:layers]) if layers else ():
             frozen.requires_grad_(False)
@@ -161,7 +161,7 @@ class Backbone(ABC):
 
     @contextmanager
     def _attention(self, layer: Layer) -> Iterator[None]:
-        """Replace the config's attention by ours during a call; flash attention packs by boundaries and stays.
+        """Replace the config's attention by ours during a call, except flash attention, which supports packing.
 
         With gradient checkpointing, torch calls the layer again in the backward pass, so that ours must stay set.
         """

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 class AlignmentConfig(PairSettings, SentenceEncoderConfig):
     """A sentence encoder and the objectives that align it: ``{name: {weight: 1.0, setting: value, …}, …}``.
 
-    A number in place of the mapping is the weight. Each method is a subclass with other defaults: stated objectives
-    replace its choice, and settings that they do not state come from its defaults, or else from the objective's.
+    A number in place of the mapping is the weight. Each method is a subclass with other default objectives. Stated
+    objectives replace them; a setting that is not stated comes from the method's defaults, else from the objective's.
     """
 
     model_type = "alignment"
-    freezes_encoder = False  # True: only an extraction trains
+    freezes_encoder = False  # True: only layer weights and a linear map over the encoder train
 
     objectives: dict[str, Any] = field(default_factory=lambda: {"translation_ranking": 1.0})
 
@@ -55,7 +55,7 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
 
     @property
     def objective_defaults(self) -> dict[str, Any]:
-        """Other defaults of objectives by name, which follow from other settings."""
+        """Defaults of objectives by name that depend on other settings."""
         return {}
 
     @property
@@ -73,7 +73,7 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
         return stated | {"objectives": write_objectives(self.objectives, recipe=True)}
 
     def check_objectives(self) -> None:
-        """Check that the objectives fit the encoder and each other, which only training needs."""
+        """Check that the objectives fit the encoder and each other; call it before training only."""
         for name, settings in self.objectives.items():
             kind = objective_class(name)
             if kind.needs.frozen_encoder and not self.freezes_encoder:
@@ -86,7 +86,7 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
             )
 
     def fit(self, corpus: Corpus, tokenizer: Any) -> Self:
-        """Return the config completed by what the training data decides."""
+        """Return the config, completed with values that depend on the training data."""
         config = copy(self)
         config.objectives = {
             name: objective_class(name).fit(settings, self, corpus, tokenizer)
@@ -131,5 +131,5 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
 
     @property
     def max_positions(self) -> int:
-        """The maximum length of a sequence in tokens, by the encoder's positions."""
+        """The maximum length of a sequence in tokens, from the encoder's number of positions."""
         return family(self.encoder_config).max_length(self.encoder_config)

@@ -1,4 +1,4 @@
-"""Dual pivot: align a small extraction over a frozen encoder (Tien & Steinert-Threlkeld 2022)."""
+"""Dual pivot: train an extraction, layer weights and a linear map, over a frozen encoder (Tien and others, 2022)."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
     objectives: dict[str, Any] = field(default_factory=lambda: {"triplet_ranking": 1.0})
     pooling: str | None = setting(  # type: ignore[assignment]  # never None after __post_init__
         None,
-        "Pool a sentence's tokens by their sum or their mean; without it, as the variant.",
+        "Pool a sentence's tokens by their sum or their mean; default: the variant's.",
         choices=("sum", "mean"),
     )
     normalize: bool = setting(True, "Scale sentence embeddings to length 1.")
     dropout: float | None = setting(
         None,
-        "Dropout in training of each token's mix of layers and of what the linear map, F, G and the critic return; "
-        "without it, as the variant.",
+        "Dropout of each token's mix of layers and of the outputs of the linear map, F, G and the critic; default: the "
+        "variant's.",
         at_least=0,
         below=1,
     )
@@ -65,7 +65,7 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
     encoder_fingerprint: str | None = derived()
 
     def __post_init__(self, **kwargs: Any) -> None:
-        """Complete the variant; reject objectives and settings that train the encoder."""
+        """Fill in the variant's defaults; reject objectives and settings that train the encoder."""
         for name, value in VARIANTS.get(self.variant, {}).items():
             if getattr(self, name) is None:
                 setattr(self, name, value)
@@ -84,7 +84,7 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
 
     @property
     def objective_defaults(self) -> dict[str, Any]:
-        """The costs of the variant."""
+        """The variant's settings of triplet ranking and cycle."""
         return VARIANT_OBJECTIVES.get(self.variant, {})
 
     @property
@@ -94,7 +94,7 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
 
     @property
     def caches_features(self) -> bool:
-        """Whether embeddings follow from sums over the tokens; a layer norm or dropout of each token's mix does not."""
+        """Whether embeddings can be computed from sums over the tokens: not with a layer norm or dropout per token."""
         return self.pooling == "sum" and not (self.layer_mix and (self.layer_norm or self.dropout))
 
     def check_objectives(self) -> None:
@@ -123,7 +123,7 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
 
     @classmethod
     def from_backbone(cls, name_or_path: str, **options: Any) -> Self:
-        """Start from a pretrained encoder, to which the saved model refers by this name or folder."""
+        """Start from a pretrained encoder; the saved model holds its name or folder instead of its weights."""
         model = super().from_backbone(name_or_path, **options)
         model.config.encoder_name = str(Path(name_or_path).resolve()) if is_local(name_or_path) else name_or_path
         model.config.encoder_fingerprint = fingerprint_model(name_or_path)
@@ -209,7 +209,7 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
 
     @torch.no_grad()
     def layer_sums(self, input_ids: Sequence[Tensor], attention_masks: Sequence[Tensor]) -> Tensor:
-        """Sum each layer's hidden states over the tokens: N × (L + 1) × d features, all that training may read."""
+        """Sum each layer's hidden states over the tokens: N × (L + 1) × d features, which training caches."""
         packed = pack(input_ids, attention_masks)
         return _layer_sums(self.backbone.hidden_states(packed), packed)
 
@@ -275,7 +275,7 @@ class DualPivotForPreTraining(DualPivotForSentenceEmbedding, SentenceEncoderForP
 
     @torch.no_grad()
     def encoded(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Add to a batch of token ids what the frozen encoder returns, so that many extractions may read it."""
+        """Add the frozen encoder's hidden states to a batch of token ids, to share them between extractions."""
         if "layer_sums" in batch or "layer_states" in batch:
             return dict(batch)
         ids, masks = ([batch[f"{side}_{key}"] for side in SIDES] for key in ("input_ids", "attention_mask"))

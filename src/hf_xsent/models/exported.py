@@ -41,7 +41,7 @@ def _open_extraction(
     settings |= {
         "map_bias": biased,
         "pooling": "mean" if biased else "sum",
-    }  # without biases they differ in length only
+    }  # without biases, the embeddings of both poolings differ only in length
     config = DualPivotConfig(
         encoder_config=encoder.config,
         layers=weights.nonzero().flatten().tolist(),

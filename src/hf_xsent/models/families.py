@@ -17,7 +17,7 @@ class BertBackbone(Backbone):
     """BERT; positions start at 0."""
 
     arguments: ClassVar[dict[str, Any]] = {"add_pooling_layer": False}
-    mlm_head: ClassVar[dict[str, str]] = {
+    mlm_head_names: ClassVar[dict[str, str]] = {
         "dense": "cls.predictions.transform.dense",
         "norm": "cls.predictions.transform.LayerNorm",
         "bias": "cls.predictions.bias",
@@ -55,7 +55,7 @@ class BertBackbone(Backbone):
 class RobertaBackbone(BertBackbone):
     """RoBERTa and XLM-R; positions start after the padding index."""
 
-    mlm_head: ClassVar[dict[str, str]] = {
+    mlm_head_names: ClassVar[dict[str, str]] = {
         "dense": "lm_head.dense",
         "norm": "lm_head.layer_norm",
         "bias": "lm_head.bias",
@@ -75,7 +75,7 @@ class ModernBertBackbone(Backbone):
     """ModernBERT and mmBERT: rotary positions, local and global attention, pre-norm."""
 
     dropouts: ClassVar[tuple[str, ...]] = ("embedding_dropout", "attention_dropout", "mlp_dropout")
-    mlm_head: ClassVar[dict[str, str]] = {"dense": "head.dense", "norm": "head.norm", "bias": "decoder.bias"}
+    mlm_head_names: ClassVar[dict[str, str]] = {"dense": "head.dense", "norm": "head.norm", "bias": "decoder.bias"}
 
     @property
     def layers(self) -> nn.ModuleList:

@@ -58,7 +58,7 @@ def _modules(folder: Path) -> set[Path]:
 
 
 def load_fingerprinted(name: str, fingerprint: str, encoder_config: Any, dtype: Any) -> PreTrainedModel:
-    """Load the encoder that a model was trained on, or raise an error if it is missing or another one."""
+    """Load the encoder that a model was trained on; raise an error if it is missing or has changed."""
     options: dict[str, Any] = {}
     if is_hub_id(name):
         revision = fingerprint.rpartition("@")[2]

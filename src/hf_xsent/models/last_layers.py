@@ -24,7 +24,7 @@ class LastLayers(nn.Module):
         self.encoder = _last_layers(encoder_config, count, attention_dropout)
         self.embeddings = embeddings
         if not embeddings:
-            self.encoder.embeddings.requires_grad_(False)  # unused; trained weights must take part in every step
+            self.encoder.embeddings.requires_grad_(False)  # unused: trained weights need a gradient in every step
 
     def forward(self, vectors: Tensor, packed: PackedSentences, tokens: Tensor) -> Tensor:
         """Return the M × d outputs of ``tokens`` from T × d vectors."""

@@ -11,7 +11,7 @@ from hf_xsent.models.families import backbone_of
 
 
 def spaced_layers(total: int, count: int) -> list[int]:
-    """Return the numbers of ``count`` evenly spaced layers of ``total``, with the first and, from two on, the last.
+    """Return the indices of ``count`` evenly spaced layers of ``total``, including the first and (if count > 1) last.
 
     >>> spaced_layers(12, 4), spaced_layers(12, 6)
     ([0, 4, 7, 11], [0, 2, 4, 7, 9, 11])

@@ -1,4 +1,4 @@
-"""Map sentence embeddings linearly, with dropout of the result in training: dual pivot's maps and critic."""
+"""Map sentence embeddings by a linear layer with dropout on its output: dual pivot's maps and critic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from transformers import initialization as init
 
 
 class LinearMap(nn.Linear):
-    """A linear layer, and dropout of what it returns."""
+    """A linear layer with dropout on its output."""
 
     def __init__(self, inputs: int, outputs: int, bias: bool = False, dropout: float = 0.0) -> None:
         super().__init__(inputs, outputs, bias=bias)

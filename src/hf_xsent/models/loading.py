@@ -64,7 +64,7 @@ def load_encoder(name_or_path: str, dtype: torch.dtype = torch.float32, **option
 def check_weights(model: torch.nn.Module, name_or_path: str) -> None:
     """Raise an error if a weight is NaN or infinite."""
     for name, weight in model.named_parameters():
-        # The sum needs no memory; it may overflow where no weight is infinite.
+        # Check the sum first, which needs no extra memory. It may overflow although all weights are finite.
         if not torch.isfinite(weight.detach().sum(dtype=torch.float32)) and not torch.isfinite(weight).all():
             raise ModelError(
                 f"the model {name_or_path!r} has weights that are NaN or infinite ({name}): its training diverged or "
@@ -73,7 +73,7 @@ def check_weights(model: torch.nn.Module, name_or_path: str) -> None:
 
 
 def hub_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those arguments of ``from_pretrained`` that say how to reach a file on the Hub."""
+    """Return the arguments of ``from_pretrained`` that concern the Hub, such as ``revision``."""
     return {name: arguments[name] for name in HUB_ARGUMENTS if arguments.get(name) is not None}
 
 

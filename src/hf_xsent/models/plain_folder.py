@@ -29,7 +29,7 @@ _POOLING_FLAGS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_to
 def write_plain_folder(
     model: Any, tokenizer: Any, folder: Path, dtype: torch.dtype = torch.float32, width: int | None = None
 ) -> None:
-    """Write encoder, tokenizer, modules and a minimal card; ``width`` is what SentenceTransformer truncates to."""
+    """Write encoder, tokenizer, modules and a minimal card; SentenceTransformer truncates embeddings to ``width``."""
     config = model.config
     width = width or config.encoder_config.hidden_size
     weights = plain_weights(model.encoder) | _pooler(config.encoder_config)
@@ -66,7 +66,7 @@ def write_plain_folder(
 
 
 def _pooler(config: Any) -> dict[str, Tensor]:
-    """Return the weights of the pooler that BERT's classes have; without them AutoModel warns that they are new.
+    """Return weights for the pooler of BERT's classes; without them, AutoModel warns of missing weights.
 
     The pooler is the identity with tanh. No embedding of this package uses it.
     """
@@ -77,7 +77,7 @@ def _pooler(config: Any) -> dict[str, Tensor]:
 
 
 def _matryoshka(config: Any, width: int) -> dict[str, Any]:
-    """Return what vLLM reads to accept the parameter ``dimensions``: the widths that embeddings may be truncated to."""
+    """Return the config keys from which vLLM reads the widths that its parameter ``dimensions`` accepts."""
     objective = getattr(config, "objectives", {}).get("matryoshka")
     full = config.encoder_config.hidden_size
     dims = {full, width, *(objective.dims or [] if objective else [])}
@@ -110,7 +110,7 @@ def _write_modules(model: Any, folder: Path) -> dict[str, str]:
 
 
 def _check_extraction(model: Any) -> None:
-    """Raise an error for what sentence-transformers has no module for."""
+    """Raise an error if sentence-transformers has no module for a part of the extraction."""
     what = None
     if model.layer_norm is not None:
         what = "a layer norm of each token", "layer_norm: false"
@@ -147,7 +147,7 @@ def _write_module(folder: Path, config: dict[str, object], weights: dict[str, Te
 
 
 def _card(config: Any, width: int) -> str:
-    """Return a minimal model card, for the time before hf-xsent publish writes a full one."""
+    """Return a minimal model card; hf-xsent publish writes a full one."""
     return f"""---
 library_name: sentence-transformers
 pipeline_tag: sentence-similarity

@@ -19,10 +19,10 @@ from hf_xsent.models.families import backbone_of
 from hf_xsent.models.input_shuffling import SIDES, shuffle_sides
 from hf_xsent.models.last_layers import LastLayers
 from hf_xsent.models.loading import HUB_ARGUMENTS, build_encoder, is_ours, load_config, load_tokenizer
-from hf_xsent.models.masked_language_head import (
-    MaskedLanguageHead,
-    load_masked_language_head,
+from hf_xsent.models.mlm_head import (
+    MLMHead,
     load_matching_heads,
+    load_mlm_head,
     plain_head,
 )
 from hf_xsent.models.sentence_encoder import SentenceEncoder, View
@@ -64,7 +64,7 @@ class CachedBatch:
 
 
 class SentenceEncoderForPreTraining(SentenceEncoder):
-    """A sentence encoder with objectives: the preset of a paper or any other combination."""
+    """A sentence encoder with training objectives: a paper's or any other combination."""
 
     config_class: Any = AlignmentConfig
 
@@ -82,7 +82,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
             config.special_token_ids or (),
             encoder=partial(build_encoder, config.encoder_config),
             last_layers=partial(LastLayers, config.encoder_config),
-            masked_language_head=partial(MaskedLanguageHead, config.encoder_config),
+            mlm_head=partial(MLMHead, config.encoder_config),
             random_input_shuffling=config.random_input_shuffling,
             linear_map=self.new_map,
         )
@@ -95,7 +95,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
 
     @classmethod
     def from_backbone(cls, name_or_path: str, *, config: Any = None, **settings: Any) -> Self:
-        """Start from a pretrained encoder; heads are initialized from its last layers and its masked-language head.
+        """Start from a pretrained encoder; heads are initialized from its last layers and its MLM head.
 
         From a model that this package trained, matching heads are loaded too.
         """
@@ -112,7 +112,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
 
     @classmethod
     def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
-        """Load a checkpoint, or start from a plain encoder; objectives without weights in the checkpoint are new."""
+        """Load a checkpoint, or start from a plain encoder; initialize weights that the checkpoint lacks."""
         if cls._is_plain(args[0], kwargs):
             return cls._from_plain(args[0], output_loading_info=output_loading_info, **kwargs)
         if not isinstance(kwargs.get("config"), AlignmentConfig):
@@ -134,7 +134,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         if not chosen:
             return
         masks = name_or_path is not None and any(one.needs.mask_token for one in chosen)
-        trained = load_masked_language_head(str(name_or_path)) if masks else plain_head(self.config.encoder_config)
+        trained = load_mlm_head(str(name_or_path)) if masks else plain_head(self.config.encoder_config)
         words = self.backbone.word_embeddings.weight
         for objective in chosen:
             objective.start(Start(self.encoder, words, trained, self.config.mask_token_id or 0))
@@ -142,14 +142,14 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
-        if isinstance(module, MaskedLanguageHead):
+        if isinstance(module, MLMHead):
             init.zeros_(module.bias)
         elif isinstance(module, Objective):
             tensors = dict(module.named_parameters(recurse=False)) | dict(module.named_buffers(recurse=False))
             for name, value in module.initial_tensors().items():
                 init.copy_(tensors[name], value)
 
-    def forward(  # type: ignore[override]  # pairs in training, sentences in use
+    def forward(  # type: ignore[override]  # pairs in training, single sentences at inference
         self,
         source_input_ids: Tensor,
         source_attention_mask: Tensor,

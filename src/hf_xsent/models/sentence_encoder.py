@@ -20,8 +20,8 @@ from hf_xsent.errors import ModelError, RecipeError, nearest
 from hf_xsent.files import is_local
 from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone
+from hf_xsent.models.encode_interface import SentenceTransformerMethods
 from hf_xsent.models.encoder_config import SentenceEncoderConfig
-from hf_xsent.models.encodes import SentenceTransformerMethods
 from hf_xsent.models.families import backbone_of, family
 from hf_xsent.models.layer_selection import select_layers
 from hf_xsent.models.loading import (
@@ -61,8 +61,8 @@ class SentenceEncoderOutput(ModelOutput):
 class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
     """A supported encoder with a pooling; subclasses add the weights that a method trains.
 
-    ``encode`` returns the embeddings of sentences. Its tokenizer is ``tokenizer``, by default that of the folder or Hub
-    id which the model was loaded from.
+    ``encode`` returns the embeddings of sentences. It uses ``tokenizer``, by default the one in the folder or Hub
+    repository that the model was loaded from.
     """
 
     config_class: Any = SentenceEncoderConfig
@@ -73,7 +73,7 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
     _supports_flash_attn = True
     _supports_attention_backend = True
     _keys_to_ignore_on_load_unexpected = [r"^objectives\.", r"^training_mlp\."]  # only for training
-    saves_plain = False  # whether ``save_pretrained`` writes a plain encoder, as an export is
+    saves_plain = False  # whether ``save_pretrained`` writes a plain encoder, like an export
     trained_in: str | None = None  # the folder of the run that trained it in this process
     _tokenizer: Any = None
     _source: str | None = None  # the folder or Hub id of the starting encoder
@@ -102,7 +102,7 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
     ) -> Self:
         """Start from a pretrained encoder or a model of this package, with a config or with ``setting_names()``.
 
-        ``revision``, ``token`` and the other Hub arguments of transformers' ``from_pretrained`` are taken, too.
+        ``revision``, ``token`` and the other Hub arguments of transformers' ``from_pretrained`` are accepted, too.
         """
         hub = hub_arguments(settings)
         settings = {key: value for key, value in settings.items() if key not in HUB_ARGUMENTS}
@@ -157,9 +157,9 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
             write_modules_json(save_directory, self.config)
 
     def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
-        """Upload a plain encoder that AutoModel and SentenceTransformer open without this package, as an export is.
+        """Upload a plain encoder that AutoModel and SentenceTransformer open without this package, like an export.
 
-        A model with language embeddings has no such form; it is uploaded as ``save_pretrained`` writes it.
+        A plain encoder cannot have language embeddings; a model with them is uploaded as ``save_pretrained`` writes it.
         """
         before, self.saves_plain = self.saves_plain, not self.config.languages
         try:
@@ -169,7 +169,7 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
 
     @property
     def tokenizer(self) -> Any:
-        """The tokenizer of ``encode``, loaded from where the model came from when it is first used."""
+        """The tokenizer of ``encode``; it is loaded at its first use, from the folder or Hub id of the model."""
         if self._tokenizer is None:
             source = self._source or self.config.name_or_path
             if not source:
@@ -206,7 +206,7 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Sample language embeddings with their standard deviation; initialize the rest as transformers does."""
+        """Sample language embeddings with standard deviation ``language_std``; initialize the rest as transformers."""
         if module is getattr(self, "language_embeddings", None):
             init.normal_(module.weight, std=self.config.language_std)
         else:
@@ -270,7 +270,7 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
             added = self.language_embeddings(language_ids)[:, None]
             inputs = {"inputs_embeds": self.get_input_embeddings()(input_ids) + added}
         previous = attention_of(self.encoder.config)
-        set_attention(self.encoder.config, "eager")  # the others return no weights
+        set_attention(self.encoder.config, "eager")  # other implementations return no weights
         try:
             found: tuple[Tensor, ...] = self.encoder(**inputs, attention_mask=mask, output_attentions=True).attentions
         finally:

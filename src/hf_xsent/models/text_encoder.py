@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.errors import ModelError, nearest
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
-from hf_xsent.models.encodes import SentenceTransformerMethods
+from hf_xsent.models.encode_interface import SentenceTransformerMethods
 from hf_xsent.models.families import family
 from hf_xsent.tensors.fused_linear import FusedBiases
 from hf_xsent.tensors.packing import POOLINGS

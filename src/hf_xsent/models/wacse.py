@@ -17,7 +17,8 @@ from hf_xsent.settings.declaring import setting
 class WacseConfig(AlignmentConfig):
     """The sentence embedding is CLS, no pooler; L = 0.8 TR + 0.1 AWP + 0.1 WTR (eq. 11, section 4.3).
 
-    Language embeddings start random (section 6.1). The paper states no spread; 0.02 is that of the encoder's weights.
+    Language embeddings are initialized at random (section 6.1). The paper does not state their standard deviation; 0.02
+    is that of the encoder's initial weights.
     """
 
     model_type = "wacse"

@@ -4,11 +4,11 @@
     L_cycle = h(y_s, G(F(y_s))) + h(F(G(y_t)), y_t), h the triplet ranking;    L = L_adv + λ L_cycle
 
 The sentences of the two languages are unpaired: row i of one side is unrelated to row i of the other. h is the mean
-cost of ``triplet.py``, so λ weights one mean cost per side. d, F and G are the model's linear maps: in the variant of
-the authors, with biases, and with dropout of what they return.
+cost of ``triplet.py``, so λ weights one mean cost per side. d, F and G are linear maps; in the variant ``authors``,
+they have biases, and dropout on their outputs.
 
 >>> source, target, d = torch.eye(2), torch.ones(2, 2), torch.tensor([0.5, 1.0])
->>> score_difference(source, target, lambda vectors: vectors @ d).item()  # 0.5 and 1.0, against twice 1.5
+>>> score_difference(source, target, lambda vectors: vectors @ d).item()  # mean of 0.5 and 1.0, minus mean of 1.5, 1.5
 -0.75
 """
 
@@ -50,7 +50,7 @@ class CycleConsistencySettings(TripletRankingSettings):
     margin: float = setting(
         0.0,
         "Margin (α in the paper): the cosine of a sentence and its round trip must exceed a negative's by this much; "
-        "with hinge false, drop random negatives that are further below.",
+        "with hinge false, drop random negatives whose cosine is lower by more than this.",
     )
 
 
@@ -81,7 +81,7 @@ class Adversarial(SentenceObjective):
         return score_difference(source, target, lambda vectors: functional_call(self.critic, dict(weights), (vectors,)))
 
     def freeze(self) -> None:
-        """Hide the critic from the main optimizer; its own gets gradients through ``critic_loss(weights=…)``."""
+        """Exclude the critic from the main optimizer; its own optimizer trains it by ``critic_loss(weights=…)``."""
         self.critic.requires_grad_(False)
 
     @torch.no_grad()

@@ -30,7 +30,7 @@ class Needs:
     pairs: bool = True  # rows are translations of each other
     links: bool = False  # word alignments of the pairs
     teacher: bool = False  # another model's embeddings of the targets
-    mask_token: bool = False  # the tokenizer's special ids, and the checkpoint's masked-language head if any
+    mask_token: bool = False  # the tokenizer's special ids, and the checkpoint's MLM head if any
     momentum_encoder: bool = False  # a moving average of the encoder
     frozen_encoder: bool = False  # only for a layer mix and linear map over a frozen encoder (dual pivot)
 
@@ -52,7 +52,7 @@ class Parts:
     special_token_ids: Sequence[int]
     encoder: Callable[[], nn.Module]  # another encoder of this config
     last_layers: Callable[..., Any]  # arguments of ``models.last_layers.LastLayers`` except the config
-    masked_language_head: Callable[..., Any]  # arguments of ``MaskedLanguageHead`` except the config
+    mlm_head: Callable[..., Any]  # arguments of ``MLMHead`` except the config
     random_input_shuffling: bool  # source and target of a pair may be swapped
     linear_map: Callable[[int], nn.Module]  # from sentence embeddings to vectors of this width
 
@@ -66,11 +66,11 @@ class Parts:
 
 @dataclass(frozen=True)
 class Start:
-    """The pretrained weights from which an objective may initialize its weights."""
+    """The pretrained weights from which an objective can initialize its own."""
 
     encoder: Any
     word_embeddings: Tensor  # V × d
-    masked_language_head: Any
+    mlm_head: Any
     mask_token_id: int
 
 
@@ -116,10 +116,10 @@ class Objective(nn.Module):
         return self.needs.states
 
     def start(self, start: Start) -> None:
-        """Initialise new weights from pretrained ones."""
+        """Initialize new weights from pretrained ones."""
 
     def initial_tensors(self) -> Mapping[str, Tensor]:
-        """Return the initial values of weights and buffers that transformers does not know how to initialise."""
+        """Return initial values of weights and buffers that transformers cannot initialize."""
         return {}
 
     def freeze(self) -> None:
@@ -129,7 +129,7 @@ class Objective(nn.Module):
         """Update state once after each optimizer step."""
 
     def discard_batch(self) -> None:
-        """Discard what the last forward pass has collected for ``end_step``, because no step follows it."""
+        """Discard the state that the last forward pass collected for ``end_step``, because no step follows it."""
 
 
 class SentenceObjective(Objective, ABC):
@@ -148,9 +148,9 @@ class TokenObjective(Objective, ABC):
     The loss of a part is the sum over its tokens divided by its ``SampledTargets.count``, both summed over all
     processes; the objective's loss is the mean over its parts.
 
-    A part may be empty, such as a batch without word links. Its loss is 0, but it runs the encoder and the head as any
-    other part: each process must call the same layers and have a gradient, if zero, for each trained weight, because
-    the processes wait for each other to average them.
+    A part may be empty, such as in a batch without word links. Its loss is 0, but it still runs the encoder and the
+    head. Each process must call the same layers and have a gradient (possibly zero) for each trained weight, because
+    the processes wait for each other to average the gradients.
     """
 
     @abstractmethod

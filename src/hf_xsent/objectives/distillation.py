@@ -53,7 +53,7 @@ class Distillation(SentenceObjective):
         """Raise an error if training_mlp would change the trained embeddings."""
         if config.training_mlp:
             raise RecipeError(
-                "distillation trains the embeddings that remain after training, without training_mlp: remove one"
+                "distillation trains the final embeddings, from which training_mlp is removed: use only one of the two"
             )
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:

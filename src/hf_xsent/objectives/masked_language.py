@@ -2,7 +2,7 @@
 
     L = -1/|M| Σ_{t in M} log p(w_t | the sentence, or the pair, with the pieces of M masked)
 
-BERT's rule: 15% of the word pieces are in M; of these 80% become [MASK], 10% another piece, 10% stay.
+BERT's rule: 15% of the word pieces are in M; of these, 80% become [MASK], 10% a random piece, 10% do not change.
 
 >>> masking = Masking(mask_id=9, vocabulary_size=10, special_ids=(0, 1), probability=0.5)
 >>> ids = torch.randint(10, (10_000,))
@@ -35,7 +35,7 @@ class MaskedLanguageModelingSettings(VocabularySettings):
     """The settings of masked language modelling."""
 
     masked_share: float = setting(0.15, "Fraction of the word pieces to predict.", above=0, below=1)
-    own_words: bool = setting(
+    untied_embeddings: bool = setting(
         False, "Give the head separate output embeddings, not tied to the encoder's, as in DAP's authors' code."
     )
 
@@ -96,16 +96,16 @@ class MaskedLanguageModeling(TokenObjective):
     def __init__(self, settings: Any, parts: Parts) -> None:
         super().__init__(settings, parts)
         vocabulary_size = parts.encoder_config.vocab_size
-        self.head = parts.masked_language_head(
-            size=vocabulary_size if settings.own_words else None, sample=settings.sampled_pieces
+        self.head = parts.mlm_head(
+            size=vocabulary_size if settings.untied_embeddings else None, sample=settings.sampled_pieces
         )
         self.masking = Masking(
             parts.mask_token_id, vocabulary_size, tuple(parts.special_token_ids), settings.masked_share
         )
 
     def start(self, start: Start) -> None:
-        """Copy the checkpoint's masked-language head."""
-        self.head.start_from(start.masked_language_head, start.word_embeddings, None)
+        """Copy the checkpoint's MLM head."""
+        self.head.start_from(start.mlm_head, start.word_embeddings, None)
 
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
         """Sample the masked tokens."""

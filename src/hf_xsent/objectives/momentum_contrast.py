@@ -67,8 +67,8 @@ class MomentumContrast(SentenceObjective):
     """Contrast each translation pair with a queue of K keys from a momentum encoder (MoCo, PPA).
 
     Queries are projected from the sources' embeddings, keys from the targets' that ``key_encoder`` computes
-    (``pairs.keys``). After each step, the keys of all processes enter the queue, so all processes have the same queue,
-    which starts random.
+    (``pairs.keys``). After each step, the keys of all processes enter the queue, so all processes have the same queue.
+    It is initialized at random.
     """
 
     Settings = MomentumContrastSettings
@@ -96,7 +96,7 @@ class MomentumContrast(SentenceObjective):
         for key in ("languages", "lora_rank", "training_mlp"):
             if getattr(config, key):
                 raise RecipeError(
-                    f"momentum_contrast does not support {key}, which its momentum encoder lacks: remove one"
+                    f"momentum_contrast does not support {key}, because its momentum encoder has none: remove one"
                 )
 
     @classmethod
@@ -122,7 +122,7 @@ class MomentumContrast(SentenceObjective):
         self.key_projection.requires_grad_(False)
 
     def train(self, mode: bool = True) -> MomentumContrast:
-        """Set the training mode, but never of the momentum encoder, which has no dropout."""
+        """Set the training mode; the momentum encoder stays in evaluation mode, without dropout."""
         super().train(mode)
         self.key_encoder.eval()
         return self

@@ -71,7 +71,7 @@ class PairTokens:
     word_links: WordLinks | None = None
 
     def languages_of_tokens(self) -> Tensor | None:
-        """Return the language id of each of the T tokens, where sentences have languages."""
+        """Return the language id of each of the T tokens, or None without language ids."""
         if self.language_ids is None:
             return None
         return torch.repeat_interleave(self.language_ids[self.packed.restore.argsort()], self.packed.lengths)
@@ -98,4 +98,4 @@ class SampledTargets:
     """The tokens that a token objective sampled before encoding."""
 
     rows: Any
-    count: Tensor  # this process's part of the loss's divisor: predicted tokens; sentences for WACSE
+    count: Tensor  # divides the loss after a sum over processes: number of predicted tokens; of sentences for WACSE

@@ -47,7 +47,7 @@ def objective_class(name: str) -> type[Objective]:
 def read_objectives(stated: Mapping[str, Any], preset: Mapping[str, Any] | None = None) -> dict[str, ObjectiveSettings]:
     """Build the settings of each objective from ``{name: {setting: value}}`` or ``{name: weight}``.
 
-    What is not stated comes from the ``preset`` of a method, where it has the objective, or else from the defaults.
+    Other settings come from the ``preset`` of a method if it has the objective, or else from the objective's defaults.
     """
     if not isinstance(stated, Mapping):
         raise RecipeError(f"objectives takes a mapping such as {{translation_ranking: 1.0}}, not {stated!r}")
@@ -57,7 +57,7 @@ def read_objectives(stated: Mapping[str, Any], preset: Mapping[str, Any] | None 
 
 
 def merge_objectives(base: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ``chosen`` objectives only; a setting that they do not state keeps its value in ``base``."""
+    """Return only the ``chosen`` objectives; settings that they do not state come from ``base``."""
     return {name: _stated(base.get(name)) | _stated(value) for name, value in chosen.items()}
 
 

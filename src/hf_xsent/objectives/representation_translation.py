@@ -142,8 +142,8 @@ def word_pieces(sentences: Iterable[str], tokenizer: Any) -> tuple[int, ...]:
 class RepresentationTranslation(TokenObjective):
     """Predict a sentence from its translation's hidden states by a head of K layers, the RTL head (DAP).
 
-    The head is initialized from the encoder's last layers and the checkpoint's masked-language head. It does not
-    compute padding and [CLS], and its last layer computes only masked positions.
+    The head is initialized from the encoder's last layers and the checkpoint's MLM head. It skips padding and [CLS],
+    and its last layer computes only masked positions.
     """
 
     Settings = RepresentationTranslationSettings
@@ -152,7 +152,7 @@ class RepresentationTranslation(TokenObjective):
     def __init__(self, settings: Any, parts: Parts) -> None:
         super().__init__(settings, parts)
         self.layers = parts.last_layers(settings.head_layers)
-        self.prediction = parts.masked_language_head(
+        self.prediction = parts.mlm_head(
             size=settings.vocabulary_size or parts.encoder_config.vocab_size,
             restricted=settings.vocabulary_size is not None,
             unknown_id=parts.unknown_token_id,
@@ -174,8 +174,8 @@ class RepresentationTranslation(TokenObjective):
         """Raise an error if the head does not fit the encoder, or input shuffling mixes the sides."""
         if config.random_input_shuffling and settings.direction != "both":
             raise RecipeError(
-                "random_input_shuffling swaps the sides that representation_translation distinguishes: remove it, or "
-                "set direction: both"
+                "random_input_shuffling swaps source and target, and representation_translation predicts only one of "
+                "them: remove it, or set direction: both"
             )
         if config.languages and settings.predicted_languages and config.languages != settings.predicted_languages:
             raise RecipeError("predicted_languages must be the same list as languages, where both are given")
@@ -217,11 +217,11 @@ class RepresentationTranslation(TokenObjective):
         return frozenset(("target" if self.settings.predicts_sources else "source",))
 
     def start(self, start: Start) -> None:
-        """Copy the encoder's embedding module, its last K layers and its masked-language head."""
+        """Copy the encoder's embedding module, its last K layers and its MLM head."""
         self.layers.start_from(start.encoder, start.mask_token_id)
         ids = self.settings.vocabulary_ids
         vocabulary = None if ids is None else torch.tensor(ids)
-        self.prediction.start_from(start.masked_language_head, start.word_embeddings, vocabulary)
+        self.prediction.start_from(start.mlm_head, start.word_embeddings, vocabulary)
         if ids is None and self.settings.restrict_vocabulary:
             logger.info("the RTL head predicts all word pieces; config.fit(bitext, tokenizer) restricts it to fewer")
 

@@ -132,9 +132,9 @@ class TranslationRanking(SentenceObjective):
     def check(cls, settings: Any, config: Any) -> None:
         """Raise an error if the model does not encode mined negatives."""
         if settings.hard_negatives and config.freezes_encoder:
-            raise RecipeError("hard_negatives are not encoded by a frozen encoder: drop them, or train the encoder")
+            raise RecipeError("hard_negatives need an encoder that trains, and this method freezes it: remove them")
         if settings.hard_negatives and config.random_input_shuffling:
-            raise RecipeError("random_input_shuffling swaps the sides of a pair, but not its hard_negatives: drop one")
+            raise RecipeError("random_input_shuffling does not swap hard_negatives with their pair: use one of them")
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:
         """Compute L_TR of the batch."""

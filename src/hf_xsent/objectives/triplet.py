@@ -40,12 +40,11 @@ class TripletRankingSettings(ObjectiveSettings):
     margin: float = setting(
         0.0,
         "Margin (α in the paper): a pair's cosine must exceed a negative's by this much; with hinge false, drop random "
-        "negatives that are further below.",
+        "negatives whose cosine is lower than the pair's by more than this.",
     )
     negatives: int = setting(
         1,
-        "Negatives of a sentence in each direction (n in the paper): one is the hardest of the batch, further ones "
-        "random.",
+        "Negatives of a sentence in each direction (n in the paper): the hardest of the batch, and n - 1 random ones.",
         at_least=1,
     )
     hinge: bool = setting(
@@ -55,9 +54,9 @@ class TripletRankingSettings(ObjectiveSettings):
     )
     random_negatives: str = setting(
         "exact",
-        "Draw negatives - 1 random ones for each sentence (exact), or draw each one with probability (negatives - 1) / "
-        "(batch - 1), as in the authors' code (coin).",
-        choices=("exact", "coin"),
+        "Draw exactly negatives - 1 random negatives per sentence (exact), or draw each candidate with probability "
+        "(negatives - 1) / (batch - 1), as in the authors' code (bernoulli).",
+        choices=("exact", "bernoulli"),
     )
     mask_repeated: bool = setting(True, "Exclude copies of a pair's own sentences from its negatives.")
 
@@ -93,7 +92,7 @@ def triplet_ranking_loss(
             hardest = cosines.detach().masked_fill(~negative, -torch.inf).argmax(1, keepdim=True)
             chosen = torch.zeros_like(negative).scatter(1, hardest, True)
             if negatives > 1:
-                draw = draw_by_coin if random_negatives == "coin" else draw_exactly
+                draw = draw_bernoulli if random_negatives == "bernoulli" else draw_exactly
                 drawn = draw(negative & ~chosen, negatives - 1)
                 chosen |= drawn if hinge else drawn & (costs + margin >= 0)
             chosen &= negative  # a query whose candidates all repeat it has none
@@ -109,8 +108,8 @@ def draw_exactly(others: Tensor, count: int) -> Tensor:
     return torch.zeros_like(others).scatter(1, drawn, True) & others
 
 
-def draw_by_coin(others: Tensor, count: int) -> Tensor:
-    """Draw each candidate with the probability that makes ``count`` of a row's other candidates likely."""
+def draw_bernoulli(others: Tensor, count: int) -> Tensor:
+    """Draw each candidate independently, with the probability that gives ``count`` per row on average."""
     return torch.rand(others.shape, device=others.device) < count / max(1, others.shape[1] - 1)
 
 
@@ -125,7 +124,7 @@ class TripletRanking(SentenceObjective):
 
 
 def ranking_loss(settings: TripletRankingSettings, source: Tensor, target: Tensor, *identities: Tensor) -> Tensor:
-    """Compute the loss with these settings; rows with the same identity repeat each other."""
+    """Compute the loss with these settings; rows with the same identity are not negatives of each other."""
     return triplet_ranking_loss(
         source,
         target,

@@ -84,17 +84,17 @@ class AlignedWordPrediction(TokenObjective):
 
     def __init__(self, settings: Any, parts: Parts) -> None:
         super().__init__(settings, parts)
-        self.head = parts.masked_language_head(sample=settings.sampled_pieces)
+        self.head = parts.mlm_head(sample=settings.sampled_pieces)
         self.mask_id = parts.mask_token_id
 
     def start(self, start: Start) -> None:
-        """Copy the checkpoint's masked-language head."""
-        self.head.start_from(start.masked_language_head, start.word_embeddings, None)
+        """Copy the checkpoint's MLM head."""
+        self.head.start_from(start.mlm_head, start.word_embeddings, None)
 
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
-        """Mask words; only sentences with a masked word are encoded again, or one sentence if there is no such word.
+        """Mask words, and select the sentences with a masked word for another pass through the encoder.
 
-        So each process runs the encoder, and each weight has a gradient, also without links.
+        Without a masked word, select one sentence: each process must run the encoder, and each weight needs a gradient.
         """
         packed, share = pairs.packed, self.settings.masked_share
         words, links = _words_and_links(pairs)

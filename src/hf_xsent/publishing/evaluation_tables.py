@@ -1,4 +1,4 @@
-"""Make the tables of a model card from the JSON that hf-xsent evaluate writes."""
+"""Build the tables of a model card from the JSON that hf-xsent evaluate writes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _cell(value: float) -> str:
 
 
 def _results(run: Mapping[str, Any], benchmark: _Benchmark, measured: str) -> list[EvalResult]:
-    """Return the mean over everything measured, in the Hub's form."""
+    """Return the mean over all measured languages, in the Hub's format."""
     if benchmark.dataset_id is None:
         return []
     groups = run["groups"]

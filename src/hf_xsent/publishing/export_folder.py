@@ -1,4 +1,4 @@
-"""Recognize exported folders, and store there what is known of the run that trained the model."""
+"""Recognize exported folders, and store in them the facts of the run that trained the model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_export(folder: str | Path) -> bool:
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return True  # incomplete: what needs the config says so
+        return True  # incomplete: a later check reports the missing config
     return "encoder_config" not in config
 
 
@@ -41,5 +41,5 @@ def read_run_facts(folder: str | Path) -> dict[str, Any]:
     try:
         facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise OutputError(f"{folder} does not state which run trained its model: give its folder by --run") from error
+        raise OutputError(f"{folder} does not state which run trained its model: give that folder as --run") from error
     return facts

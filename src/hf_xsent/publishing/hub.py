@@ -51,7 +51,7 @@ class Upload:
 
 
 def plan_upload(folder: str | Path, repository: str) -> Upload:
-    """List the files of an export; refuse a folder that is not complete, safe to open and described by a card."""
+    """List the files of an export; refuse a folder that is incomplete, has pickled files or lacks a complete card."""
     folder = Path(folder)
     check_repository(repository)
     missing = [name for name in _EXPORT if not (folder / name).is_file()]

@@ -110,7 +110,7 @@ def render_card(facts: CardFacts, complete: bool = True) -> ModelCard:
     return ModelCard.from_template(data, template_str=_resource("model_card_template.md"), **shown)
 
 
-def write_card(
+def write_model_card(
     folder: str | Path,
     facts: CardFacts | None = None,
     *,
@@ -121,13 +121,13 @@ def write_card(
     """Write the model card of an export: README.md, and the measured results for the Hub's leaderboards.
 
     The facts are those of the run that trained the model, which the export stores, or of the folder ``run``;
-    ``results`` are files of ``evaluate``. State what they do not contain: license, name, base_model, languages,
-    repository, datasets.
+    ``results`` are files of ``evaluate``. Pass facts that these do not contain as keyword arguments: license, name,
+    base_model, languages, repository, datasets.
 
     ```python
-    from hf_xsent import write_card
+    from hf_xsent import write_model_card
 
-    write_card("exported/mine", results=["results.json"], license="apache-2.0", base_model="org/encoder")
+    write_model_card("exported/mine", results=["results.json"], license="apache-2.0", base_model="org/encoder")
     ```
     """
     if facts is None:

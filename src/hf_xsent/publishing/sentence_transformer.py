@@ -39,7 +39,7 @@ def export_sentence_transformer(
 
     After an error nothing is written. ``verify`` opens the folder with SentenceTransformer and compares embeddings.
     ``dim`` is the number of dimensions that SentenceTransformer truncates embeddings to (its ``truncate_dim``). The
-    model card states what is known of the run; ``write_card`` adds licence and results.
+    model card states what is known of the run; ``write_model_card`` adds licence and results.
 
     ```python
     from hf_xsent import export_sentence_transformer
@@ -80,7 +80,7 @@ def export_sentence_transformer(
 
 
 def _run_facts(model: SentenceEncoder | str | Path) -> dict[str, Any]:
-    """Return what the run of a model says of its training; empty if the model is not of a run."""
+    """Return the facts of the run that trained a model; empty if they are unknown."""
     folder = model.trained_in if isinstance(model, SentenceEncoder) else model
     for run in (Path(folder), Path(folder).resolve().parent) if folder else ():
         if (run / "recipe.yaml").is_file() and (run / "config.json").is_file():
@@ -107,7 +107,7 @@ def _verify(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> Non
     from sentence_transformers import SentenceTransformer
 
     with quiet_loading():
-        plain = {EXPORTED_SETTINGS: None}  # open it as it opens where this package is not imported
+        plain = {EXPORTED_SETTINGS: None}  # open it as if this package were not imported
         opened = SentenceTransformer(str(folder), device="cpu", local_files_only=True, config_kwargs=plain)
         theirs = opened.encode(list(_SAMPLE))
     ours, theirs = embedder.encode(_SAMPLE), np.asarray(theirs, dtype=np.float32)

@@ -49,7 +49,7 @@ class AlignmentLoss(nn.Module):
             kind = objective_class(name)
             if missing := _missing_needs(kind):
                 raise RecipeError(
-                    f"{name} needs {missing}, which SentenceTransformerTrainer has not: train with AlignmentTrainer"
+                    f"{name} needs {missing}, which SentenceTransformerTrainer lacks: train with AlignmentTrainer"
                 )
             kind.check(settings, config)
             self.objectives[name] = kind(settings, cast(Parts, None))  # objectives over embeddings have no weights
@@ -57,7 +57,7 @@ class AlignmentLoss(nn.Module):
     def forward(
         self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None
     ) -> Tensor | dict[str, Tensor]:
-        """Return the loss of a batch; of several objectives, the weighted loss of each, which the Trainer adds up."""
+        """Return the loss of a batch, or with several objectives the weighted loss of each, which the Trainer sums."""
         features = list(sentence_features)
         if len(features) != 2:
             raise DataError(f"the objectives train on pairs: give two columns of sentences, not {len(features)}")

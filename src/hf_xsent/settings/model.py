@@ -118,7 +118,7 @@ VARIANTS: dict[str, dict[str, Any]] = {  # of dual pivot: the settings that a re
         "paired_rows": True,
     },
 }
-_RANKING = {"hinge": False, "random_negatives": "coin", "mask_repeated": False}
+_RANKING = {"hinge": False, "random_negatives": "bernoulli", "mask_repeated": False}
 VARIANT_OBJECTIVES: dict[str, dict[str, Any]] = {
     "paper": {},
     "authors": {"triplet_ranking": _RANKING, "cycle": _RANKING},

@@ -85,8 +85,8 @@ def mean_over_rows(total: Tensor, rows: Tensor) -> Tensor:
 def naming_lost_processes(seconds: float) -> Iterator[None]:
     """Raise an error that names the lost ranks if a collective operation fails; ``seconds`` is its time limit.
 
-    Each process whose operation failed says so in the store through which the processes met; lost ones do not. NCCL
-    does not raise errors: its watchdog logs the rank and ends the process.
+    Each process whose operation failed writes a key to the process group's store; a lost process does not. NCCL does
+    not raise errors: its watchdog logs the rank and ends the process.
     """
     try:
         yield

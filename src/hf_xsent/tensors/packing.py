@@ -16,7 +16,7 @@ from hf_xsent.errors import ModelError
 from hf_xsent.tensors.recomputing import recompute_in_backward
 from hf_xsent.tensors.variable_length import attend_within_boundaries, fits_one_kernel
 
-_JOINED_TOKENS = 32  # 16 gains nothing, 64 half as much
+_JOINED_TOKENS = 32  # measured: 16 is no faster than no joining, 64 gains half as much as 32
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def packed_attention(
     """Compute attention within each sentence; with ``window``, only between tokens closer than this.
 
     ``key`` and ``value`` are T × heads × size; ``query`` too, or N × heads × size if only first tokens are queries.
-    With ``boundaries``, GPUs compute all lengths in one kernel where they can.
+    With ``boundaries``, a GPU computes all lengths in one kernel if the kernel supports the other arguments.
     """
     if boundaries is not None and fits_one_kernel(query, key, dropout, window):
         return attend_within_boundaries(query, key, value, boundaries, runs[-1][1], scaling, window)
@@ -239,7 +239,7 @@ def _plain_attention(
 
 
 def fast_dropout(x: Tensor, probability: float) -> Tensor:
-    """Apply dropout on a CPU from 16 random bits per element, at half the time of ``torch.dropout``.
+    """Apply dropout on a CPU from 16 random bits per element, in half the time of ``torch.dropout``.
 
     The probability is rounded to a multiple of 2^-16; scaling by the rounded one leaves the mean exact.
     """

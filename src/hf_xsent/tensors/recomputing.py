@@ -1,4 +1,4 @@
-"""Recompute cheap results in the backward pass, which saves memory for next to no time."""
+"""Recompute cheap results in the backward pass: less memory at almost no cost in time."""
 
 from __future__ import annotations
 

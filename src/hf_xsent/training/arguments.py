@@ -31,7 +31,7 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
     """Hugging Face's arguments with the defaults and the additions of ``TrainingSettings``."""
 
     def __post_init__(self) -> None:
-        """Check the values; turn off the best checkpoint without dev or checkpoints, and pinned memory on a CPU."""
+        """Check the values; disable load_best_model_at_end without dev or checkpoints, and pinned memory on a CPU."""
         check_settings(self)
         refuse_secrets({"hub_token": self.hub_token})  # checkpoints hold the arguments
         _check_sharding(self)
@@ -62,9 +62,10 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
 
     @classmethod
     def of(cls, arguments: TrainingArguments | None) -> AlignmentTrainingArguments:
-        """Return the arguments with our additions at their defaults; None stands for all defaults.
+        """Convert plain TrainingArguments, with our further settings at their defaults; None: all defaults.
 
-        The values of plain TrainingArguments stay, except what training on pairs needs: the collator reads raw text.
+        Values of plain TrainingArguments stay, except those that training on pairs requires, such as
+        ``remove_unused_columns=False``, because the collator reads raw text.
         """
         if isinstance(arguments, cls):
             return arguments
@@ -123,9 +124,10 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
 
 @contextmanager
 def fitted_to_machine(arguments: TrainingArguments) -> Iterator[None]:
-    """Within the block, choose the CPU for bf16 without a GPU, and no backend for one process without a launcher.
+    """Within the block, set use_cpu for bf16 without a GPU, and unset ddp_backend for one process without a launcher.
 
-    transformers fails on both. Afterwards the settings are as stated: their recipe may run on another machine.
+    transformers raises an error in both cases. Afterwards restore the stated settings, because their recipe may run on
+    another machine.
     """
     stated = {name: getattr(arguments, name) for name in ("use_cpu", "ddp_backend")}
     arguments.use_cpu = arguments.use_cpu or (arguments.bf16 and not torch.accelerator.is_available())

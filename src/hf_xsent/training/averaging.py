@@ -50,7 +50,7 @@ class MovingAverage(TrainerCallback):
 
     @contextmanager
     def in_place_of(self, model: nn.Module) -> Iterator[None]:
-        """Exchange the weights for their average, if training runs, and back at the end, without another copy."""
+        """Swap the weights and their average within the block, without another copy; no effect before training."""
         self._exchange(model)
         try:
             yield

@@ -41,7 +41,7 @@ from hf_xsent.training.resuming import (
     clean_up_checkpoints,
     delete_surplus_checkpoints,
     moved_checkpoint,
-    newest_whole_checkpoint,
+    newest_complete_checkpoint,
 )
 from hf_xsent.training.run_card import RECIPE_FILE, write_run_card
 
@@ -77,7 +77,7 @@ def _choose_checkpoint(folder: Path, resume: bool, overwrite: bool) -> str | Non
     if not (folder / RECIPE_FILE).is_file():
         raise OutputError(f"the output folder {folder} holds files that hf-xsent did not write: choose an empty folder")
     if resume:
-        checkpoint = newest_whole_checkpoint(folder)
+        checkpoint = newest_complete_checkpoint(folder)
         if checkpoint is None and (folder / WEIGHTS_FILE).is_file() and RunState.read(folder) is None:
             raise OutputError(f"the run in {folder} is finished and left no checkpoint: replace it with --overwrite")
         return None if checkpoint is None else str(checkpoint)
@@ -92,9 +92,9 @@ def _choose_checkpoint(folder: Path, resume: bool, overwrite: bool) -> str | Non
 def output_folder(
     training: TrainingArguments, checkpoint: str | None, resume: bool = False, overwrite: bool = False
 ) -> Iterator[Path]:
-    """Create the output folder and hold it while this process, the one that saves, writes into it.
+    """Create and lock the output folder, in the process that saves.
 
-    ``checkpoint`` is what ``prepare_output_folder`` returned. Without one, delete what an earlier run left.
+    ``checkpoint`` is what ``prepare_output_folder`` returned. If it is None, delete the files of an earlier run.
     """
     folder = Path(str(training.output_dir))
     if not training.should_save:
@@ -149,7 +149,7 @@ def _write_errors(folder: str, what: str) -> Iterator[None]:
             raise
         remove(Path(folder) / UNFINISHED)
         raise OutputError(
-            f"cannot write {what} into {folder} ({error}): make room and continue with --resume "
+            f"cannot write {what} into {folder} ({error}): free disk space and continue with --resume "
             "from the last complete checkpoint, if one was saved"
         ) from error
 
@@ -173,7 +173,7 @@ class SavingTrainer(Trainer):
         self.add_callback(MetricsFile)
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> TrainOutput:
-        """Train, or resume from a checkpoint of this model; True is the newest whole one in the output folder."""
+        """Train, or resume from a checkpoint of this model; True: the newest complete one in the output folder."""
         checkpoint = self.checkpoint_to_resume(resume_from_checkpoint)
         self._resumed = None
         if checkpoint is not None:
@@ -187,7 +187,7 @@ class SavingTrainer(Trainer):
         if given is not True:
             return str(given) if given else None
         folder = Path(str(self.args.output_dir))
-        checkpoint = newest_whole_checkpoint(folder)
+        checkpoint = newest_complete_checkpoint(folder)
         if checkpoint is None:
             raise OutputError(f"no checkpoint in {folder} to resume from: train without resume_from_checkpoint")
         self.accelerator.wait_for_everyone()  # until each process has found it
@@ -196,7 +196,7 @@ class SavingTrainer(Trainer):
         return str(checkpoint)
 
     def _load_callback_state(self) -> None:
-        """Find the best checkpoint in a folder that was moved; if it is lost, let the next measurement be the best."""
+        """Find the best checkpoint, also in a moved folder; if it is missing, reset the best dev score."""
         super()._load_callback_state()
         recorded = None if self._resumed is None else self._resumed.best_model_checkpoint
         if recorded is None:
@@ -209,7 +209,7 @@ class SavingTrainer(Trainer):
             self.state.best_model_checkpoint = self.state.best_metric = self.state.best_global_step = None
 
     def set_initial_training_values(self, args: TrainingArguments, dataloader: Any) -> tuple[Any, ...]:
-        """Return the number of epochs and of steps; a checkpoint of a run's last step leaves no epoch to train."""
+        """Return the number of epochs and of steps; no epochs if the checkpoint is of the run's last step."""
         epochs, *others, max_steps = super().set_initial_training_values(args, dataloader)
         return (
             (0 if self._resumed is not None and self._has_ended(self._resumed, max_steps) else epochs),

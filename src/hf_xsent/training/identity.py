@@ -49,7 +49,7 @@ class RunState:
 
     @classmethod
     def read(cls, folder: str | Path) -> RunState | None:
-        """Read the state of the run in a folder; None if there is none, as of earlier versions."""
+        """Read the state of the run in a folder; None if it has none, like runs of earlier versions."""
         try:
             content = json.loads((Path(folder) / RUN_STATE_FILE).read_text(encoding="utf-8"))
             return cls(**content)
@@ -92,7 +92,7 @@ def _shown(value: Any) -> str:
 def identify(recipe: Recipe, train: Bitext | PivotBitext | TextSides, dev: Bitext | None) -> dict[str, Any]:
     """Return everything that determines the results of a run, as plain values by name.
 
-    The number of processes and of accumulated batches may change while the batch over all processes stays.
+    The number of processes and of accumulated batches may change if the pairs per step do not.
     """
     training, start, data = recipe.training, recipe.start, recipe.data
     identity: dict[str, Any] = {"model": identify_name(str(start.model)), "method": start.method}

@@ -24,7 +24,7 @@ from hf_xsent.training.checkpoints import choose_checkpoint
 from hf_xsent.training.dual_pivot.features import NO_FEATURES
 from hf_xsent.training.reading import Recipe
 from hf_xsent.training.recipe import DataSettings
-from hf_xsent.training.trainer import NO_DEV_TO_STOP_BY
+from hf_xsent.training.trainer import NO_DEV_FOR_EARLY_STOPPING
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Plan:
         encoder_config = load_encoder_config(encoder)
         if recipe.config.encoder_layers is not None:
             if recipe.config.freezes_encoder:
-                raise RecipeError("encoder_layers drops layers of a frozen encoder, which cannot adapt: drop it")
+                raise RecipeError("encoder_layers removes layers, but a frozen encoder cannot adapt to this: remove it")
             encoder_config = reduced_config(encoder_config, recipe.config.encoder_layers)
         config = recipe.config.replaced(encoder_config=encoder_config)
         config.check_objectives()
@@ -66,7 +66,7 @@ class Plan:
                 raise RecipeError("adapters are merged into full weights, which FSDP shards: use DDP or ZeRO-2")
         check_frozen_layers(training.frozen_layers, encoder_config)
         if training.early_stopping_patience is not None and not (recipe.data.dev or recipe.data.dev_pairs):
-            raise RecipeError(NO_DEV_TO_STOP_BY)
+            raise RecipeError(NO_DEV_FOR_EARLY_STOPPING)
         tokenizer = load_tokenizer(encoder)
         _check_tokenizer(tokenizer, encoder_config, encoder)
         return cls(replace(recipe, config=config), encoder, tokenizer, checkpoint)

@@ -16,7 +16,7 @@ from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.pivot import PivotBitext
 from hf_xsent.data.sides import TextSides
 from hf_xsent.files import write_json
-from hf_xsent.logs import quiet_logs
+from hf_xsent.logs import configure_logging
 from hf_xsent.models import METHODS
 from hf_xsent.models.dual_pivot import DualPivotForPreTraining
 from hf_xsent.models.layer_selection import select_layers
@@ -44,7 +44,7 @@ _SENTENCES_OF_DRY_RUN = 256  # of each side of each language; a full run encodes
 def main(arguments: Sequence[str]) -> AlignmentTrainer | None:
     """Train from ``[recipe.yaml] [--flag value …]``; mistakes raise an ``HfXsentError`` before training starts."""
     recipe = read_recipe(arguments)
-    quiet_logs(recipe.run.verbose)
+    configure_logging(recipe.run.verbose)
     return pretrain(recipe)
 
 
@@ -98,13 +98,13 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer | None:
 
 
 def build_trainer(recipe: Recipe, model: SentenceEncoderForPreTraining, **parts: Any) -> AlignmentTrainer:
-    """Build the trainer of the recipe's method; objectives without pairs train on sides that are shuffled apart."""
+    """Build the trainer of the recipe's method; if no objective needs pairs, shuffle the two sides independently."""
     data, train = recipe.data, parts.get("train_dataset")
     parts |= {"alpha": data.alpha, "target_language": data.target_language}
     if not isinstance(model, DualPivotForPreTraining):
         if isinstance(train, Bitext) and not recipe.config.needs.pairs:
-            apart = TextSides.of_bitext(train, shuffle_independently=True, seed=recipe.training.seed)
-            parts["train_dataset"] = apart
+            unpaired = TextSides.of_bitext(train, shuffle_independently=True, seed=recipe.training.seed)
+            parts["train_dataset"] = unpaired
         return AlignmentTrainer(model, recipe.training, **parts)
     features = None
     if model.config.caches_features and data.features != "none":

@@ -44,7 +44,7 @@ class DataSettings:
         100, "Without --dev, hold out this many training pairs of each language as dev pairs.", at_least=0
     )
     dev_share: float | None = setting(
-        None, "Hold out at most this fraction of a language's pairs, whatever --dev_pairs.", above=0, below=1
+        None, "Hold out at most this fraction of a language's pairs, even if --dev_pairs is more.", above=0, below=1
     )
     target_language: str = setting("en", "Language of the target side.")
     columns: list[str] | None = setting(
@@ -157,7 +157,7 @@ class TrainingSettings:
         0, "Freeze the embeddings and the lowest N layers: less memory, faster steps; 0 freezes nothing.", at_least=0
     )
     early_stopping_patience: int | None = setting(
-        None, "Stop after N dev measurements in a row that are no new best; without it, at the last step.", at_least=1
+        None, "Stop after N consecutive dev measurements without a new best; without it, never stop early.", at_least=1
     )
     log_gradient_norms: bool = setting(
         False,

@@ -1,4 +1,4 @@
-"""Find the checkpoint to resume from, the newest whole one, and check that it is of this run's model and settings."""
+"""Find the newest complete checkpoint to resume from, and check that it fits this run's model and settings."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def checkpoints_of(folder: str | Path) -> list[Path]:
     return sorted(found, key=lambda path: _step(path) or 0, reverse=True)
 
 
-def newest_whole_checkpoint(folder: str | Path) -> Path | None:
-    """Return the newest checkpoint that is whole, and warn about damaged ones; None if there is no checkpoint."""
+def newest_complete_checkpoint(folder: str | Path) -> Path | None:
+    """Return the newest complete checkpoint, and warn about damaged ones; None if there is no checkpoint."""
     damaged: list[str] = []
     for checkpoint in checkpoints_of(folder):
         damage = find_damage(checkpoint)
@@ -47,7 +47,7 @@ def newest_whole_checkpoint(folder: str | Path) -> Path | None:
             return checkpoint
         damaged.append(f"{checkpoint.name} is damaged: {damage}")
     if damaged:
-        raise OutputError(f"no checkpoint in {folder} is whole ({'; '.join(damaged)}): train again with --overwrite")
+        raise OutputError(f"no checkpoint in {folder} is complete ({'; '.join(damaged)}): train again with --overwrite")
     return None
 
 
@@ -86,12 +86,12 @@ def _set_damaged_aside(checkpoints: Iterable[Path]) -> None:
 
 
 def moved_checkpoint(folder: str | Path, recorded: str) -> Path:
-    """Return where a checkpoint is that was recorded in this folder, which may have been moved since."""
+    """Return the path of a recorded checkpoint in this folder, which may have been moved since."""
     return Path(folder) / Path(recorded).name
 
 
 def find_damage(checkpoint: Path) -> str | None:
-    """Describe the first missing or damaged file of a checkpoint; None if it is whole."""
+    """Describe the first missing or damaged file of a checkpoint; None if it is complete."""
     try:
         state = json.loads((checkpoint / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
         if state["global_step"] != _step(checkpoint):
@@ -112,14 +112,14 @@ def _damages(checkpoint: Path) -> Iterator[str]:
         yield "model.safetensors is missing"
     if states and not (checkpoint / "optimizer.pt").is_file() and not subfolders:
         yield "optimizer.pt is missing"
-    config = checkpoint / "config.json"  # of a plain model, there is none
+    config = checkpoint / "config.json"  # a plain torch module has none
     try:
         if config.exists() and not isinstance(json.loads(config.read_text(encoding="utf-8")), dict):
             yield f"{config.name} holds no settings"
     except (OSError, ValueError):
         yield f"{config.name} is truncated or damaged"
     for path in weights:
-        if not _is_whole(path):
+        if not _is_complete(path):
             yield f"{path.name} is truncated or damaged"
     for path in states:
         try:
@@ -130,7 +130,7 @@ def _damages(checkpoint: Path) -> Iterator[str]:
             yield f"{path.name} is truncated or damaged"
 
 
-def _is_whole(weights: Path) -> bool:
+def _is_complete(weights: Path) -> bool:
     try:
         with safe_open(weights, "pt"):  # compares the header with the size of the file
             return True
@@ -141,10 +141,10 @@ def _is_whole(weights: Path) -> bool:
 def resumed_state(
     folder: str | Path, checkpoint: str | None, identity: dict[str, Any], resumes: bool, allow_changes: bool
 ) -> RunState:
-    """Return the state of a new run, or that of the run to resume if its settings and data are these."""
+    """Return the state of a new run, or of the run to resume after comparing its settings and data with these."""
     folder, finished = Path(folder), None
     earlier = RunState.read(folder) if resumes else None
-    if earlier is not None and _is_whole(folder / WEIGHTS_FILE):
+    if earlier is not None and _is_complete(folder / WEIGHTS_FILE):
         finished = earlier.finished_at_step
     if checkpoint is None and finished is None:
         return RunState(identity)

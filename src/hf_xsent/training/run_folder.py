@@ -1,4 +1,4 @@
-"""Write a run that was started from Python as the command line does, and upload it as a plain encoder."""
+"""Write the same output folder for a run from Python as for one from the command line; upload it as a plain encoder."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RunTrainer(SavingTrainer):
     def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:
         """Upload the model as a plain encoder, with card, recipe and metrics of the run.
 
-        A model with language embeddings is no plain encoder; it is uploaded as it is saved.
+        A plain encoder cannot have language embeddings; a model with them is uploaded as it is saved.
         """
         model, tokenizer = self.accelerator.unwrap_model(self.model), cast(Any, self.processing_class)
         self.save_model(_internal_call=True)

@@ -1,4 +1,4 @@
-"""Encode target sentences with a frozen teacher model, whose embeddings an objective learns."""
+"""Encode target sentences with a frozen teacher model for distillation."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from hf_xsent.errors import DataError, RecipeError, TrainingError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
 from hf_xsent.files import write_text
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.encodes import SupportsEncode
+from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.tensors.gathering import naming_lost_processes
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_momentum_contrast
@@ -38,7 +38,7 @@ from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.run_folder import RunTrainer
 from hf_xsent.training.teacher import Teacher
 
-NO_DEV_TO_STOP_BY = "early_stopping_patience needs dev pairs to measure: give --dev, or --dev_pairs above 0"
+NO_DEV_FOR_EARLY_STOPPING = "early_stopping_patience needs dev pairs to measure: give --dev, or --dev_pairs above 0"
 
 
 class AlignmentTrainer(RunTrainer):
@@ -49,9 +49,9 @@ class AlignmentTrainer(RunTrainer):
     ``eval_accuracy``, their mean, and the same mean per language, such as ``eval_accuracy_de``. Without dev, the run
     ends with its last weights. ``teacher`` computes the target embeddings of objectives that need them.
 
-    The datasets are what ``load_bitext`` returns or reads, such as a Dataset or a list of pairs, which are not cleaned
-    here; ``args`` may be plain TrainingArguments. At the end of ``train``, the output folder has the model, which
-    AutoModel and SentenceTransformer open, its tokenizer, recipe.yaml, metrics.jsonl and the model card;
+    A dataset is what ``load_bitext`` returns, or anything that it reads, such as a Dataset or a list of pairs; they are
+    not cleaned. ``args`` may be plain TrainingArguments. At the end of ``train``, the output folder has the
+    model, which AutoModel and SentenceTransformer open, its tokenizer, recipe.yaml, metrics.jsonl and the model card.
     ``save_strategy="no"`` writes only the metrics.
 
     ```python
@@ -67,9 +67,8 @@ class AlignmentTrainer(RunTrainer):
     """
 
     args: AlignmentTrainingArguments
-    loss_is_scaled_for_ga = (
-        False  # a batch's loss is its mean: the Trainer must average the gradients of accumulated batches
-    )
+    # A batch's loss is its mean: the Trainer must average the gradients of accumulated batches.
+    loss_is_scaled_for_ga = False
 
     def __init__(
         self,
@@ -89,7 +88,7 @@ class AlignmentTrainer(RunTrainer):
         train_dataset, eval_dataset = (as_bitext(one, target_language) for one in (train_dataset, eval_dataset))
         if eval_dataset is None:
             if args.early_stopping_patience is not None:
-                raise RecipeError(NO_DEV_TO_STOP_BY)
+                raise RecipeError(NO_DEV_FOR_EARLY_STOPPING)
             args.eval_strategy = IntervalStrategy.NO
             args.eval_on_start = args.load_best_model_at_end = False
         elif args.fsdp:
@@ -301,7 +300,7 @@ class AlignmentTrainer(RunTrainer):
 
 
 def as_bitext(data: Any, target_language: str) -> Any:
-    """Return training data as it is if it has ranges of languages, or else read it as bitext."""
+    """Read data as bitext, unless ``load_bitext`` has read it already."""
     if data is None or hasattr(data, "ranges"):
         return data
     return load_bitext(data, target_language=target_language, cleaning=None)

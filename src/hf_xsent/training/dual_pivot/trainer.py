@@ -17,7 +17,7 @@ from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import RecipeError, TrainingError
 from hf_xsent.models.dual_pivot import DualPivotForPreTraining
-from hf_xsent.models.encodes import SupportsEncode
+from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.tensors.gathering import process_count
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, FeatureRows
@@ -29,7 +29,7 @@ CRITIC_FILE = "critic_optimizer.pt"
 class Critic:
     """The critic with its Adam optimizer: κ steps per training step, on that step's sentences.
 
-    Its weights are frozen for the data-parallel wrapper; this class averages their gradients over processes.
+    DDP does not see its weights, which do not require gradients; this class averages their gradients over processes.
     """
 
     def __init__(self, objective: Any, steps: int, learning_rate: float) -> None:

@@ -30,7 +30,7 @@ class _Vectors(Protocol):
 
 
 class SentenceTransformerMethods:
-    """``encode`` with the arguments of SentenceTransformer, and what else its evaluators call."""
+    """The methods of SentenceTransformer that its evaluators call, such as ``encode`` with the same arguments."""
 
     similarity_fn_name = "cosine"
 

@@ -9,7 +9,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from hf_xsent import XlmrWithRTLHead
 from hf_xsent.data.sampling.collators import PairCollator
-from hf_xsent.models.masked_language_head import MaskedLanguageHead, load_masked_language_head
+from hf_xsent.models.mlm_head import MLMHead, load_mlm_head
 
 
 @pytest.mark.parametrize("name", ["bert", "xlm-roberta", "modernbert"])
@@ -24,7 +24,7 @@ def test_a_trained_heads_scores_are_the_checkpoints(
     model.save_pretrained(tmp_path)
 
     batch = AutoTokenizer.from_pretrained(folder)(sentences, padding=True, return_tensors="pt")
-    head = load_masked_language_head(str(tmp_path))
+    head = load_mlm_head(str(tmp_path))
     with torch.no_grad():
         logits = model(**batch).logits
         states = model.base_model(**batch).last_hidden_state
@@ -34,8 +34,8 @@ def test_a_trained_heads_scores_are_the_checkpoints(
 
 @pytest.mark.parametrize("name", ["bert", "xlm-roberta", "modernbert"])
 def test_where_the_checkpoint_has_no_head_a_new_one_starts_plain(encoder_folders: dict[str, Path], name: str) -> None:
-    head = load_masked_language_head(str(encoder_folders[name]))
-    assert isinstance(head, MaskedLanguageHead)
+    head = load_mlm_head(str(encoder_folders[name]))
+    assert isinstance(head, MLMHead)
     size = head.dense.in_features
     states, words = torch.randn(5, size), torch.randn(7, size)
     plain = torch.nn.functional.layer_norm(head.activation(states), (size,), eps=head.norm.eps) @ words.T
@@ -66,24 +66,24 @@ def test_a_method_starts_from_the_head_that_masked_language_modelling_trained(
 
 
 def test_a_head_with_output_embeddings_of_its_own_is_not_copied(tiny_encoders: Path, tmp_path: Path) -> None:
-    objectives = {"masked_language_modeling": {"own_words": True}}
+    objectives = {"masked_language_modeling": {"untied_embeddings": True}}
     first: Any = XlmrWithRTLHead.from_backbone(str(tiny_encoders), objectives=objectives, max_length=24)
     torch.nn.init.normal_(first.objectives["masked_language_modeling"].head.bias)
     first.save_pretrained(tmp_path)
-    assert not load_masked_language_head(str(tmp_path)).bias.any()
+    assert not load_mlm_head(str(tmp_path)).bias.any()
 
 
 def test_loading_a_head_says_nothing(encoder_folders: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
-    load_masked_language_head(str(encoder_folders["bert"]))
+    load_mlm_head(str(encoder_folders["bert"]))
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("objective", ["translation_language_modeling", "masked_language_modeling"])
-@pytest.mark.parametrize("own_words", [False, True])
+@pytest.mark.parametrize("untied_embeddings", [False, True])
 def test_masked_language_modelling_learns(
-    tiny_encoders: Path, pairs: list[tuple[str, str]], objective: str, own_words: bool
+    tiny_encoders: Path, pairs: list[tuple[str, str]], objective: str, untied_embeddings: bool
 ) -> None:
-    objectives = {objective: {"own_words": own_words}}
+    objectives = {objective: {"untied_embeddings": untied_embeddings}}
     model = XlmrWithRTLHead.from_backbone(str(tiny_encoders), objectives=objectives, max_length=64).train()
     examples = [{"source": source, "target": target, "language": "de"} for source, target in pairs]
     batch = PairCollator(AutoTokenizer.from_pretrained(tiny_encoders), max_length=64)(examples)

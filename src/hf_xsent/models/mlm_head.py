@@ -1,4 +1,4 @@
-"""Predict tokens by a masked-language head; all encoder families have the same: dense, norm and bias."""
+"""Predict tokens by an MLM head; the heads of all encoder families consist of dense, norm and bias."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hf_xsent.tensors.chunked_softmax import chunked_cross_entropy, sample_vocab
 _WITH_HEAD = ("masked_language_modeling", "translation_language_modeling")  # the first one's head is preferred
 
 
-class MaskedLanguageHead(nn.Module):
+class MLMHead(nn.Module):
     """Token logits of hidden states: norm(act(dense(h))) times token embeddings, the encoder's or the head's.
 
     With ``size``, the head has separate embeddings of this many tokens; if ``restricted``, of the ids in ``vocabulary``
@@ -75,7 +75,7 @@ class MaskedLanguageHead(nn.Module):
         return torch.where(self.vocabulary[rows] == ids, rows, unknown)
 
     @torch.no_grad()
-    def load_matching(self, earlier: MaskedLanguageHead) -> None:
+    def load_matching(self, earlier: MLMHead) -> None:
         """Load the head of an earlier training stage; tokens that it does not have stay as initialized."""
         self._copy_transform(earlier)
         own, theirs = self._ids(), earlier._ids()
@@ -90,7 +90,7 @@ class MaskedLanguageHead(nn.Module):
         return self.vocabulary if self.restricted else torch.arange(len(self.bias), device=self.bias.device)
 
     @torch.no_grad()
-    def start_from(self, trained: MaskedLanguageHead, word_embeddings: Tensor, vocabulary: Tensor | None) -> None:
+    def start_from(self, trained: MLMHead, word_embeddings: Tensor, vocabulary: Tensor | None) -> None:
         """Copy a checkpoint's head and token embeddings: all, or those of ``vocabulary``, ascending ids."""
         rows = slice(None) if vocabulary is None else vocabulary.to(word_embeddings.device)
         self._copy_transform(trained)
@@ -100,30 +100,30 @@ class MaskedLanguageHead(nn.Module):
         if vocabulary is not None:
             self.vocabulary.copy_(vocabulary)
 
-    def _copy_transform(self, other: MaskedLanguageHead) -> None:
+    def _copy_transform(self, other: MLMHead) -> None:
         self.dense.load_state_dict(other.dense.state_dict())
         self.norm.load_state_dict(other.norm.state_dict())
 
 
 @torch.no_grad()
-def plain_head(config: PreTrainedConfig) -> MaskedLanguageHead:
+def plain_head(config: PreTrainedConfig) -> MLMHead:
     """Build a new head with the identity as dense and a zero bias."""
-    head = MaskedLanguageHead(config)
+    head = MLMHead(config)
     nn.init.eye_(head.dense.weight)
     if head.dense.bias is not None:
         nn.init.zeros_(head.dense.bias)
     return head
 
 
-def load_masked_language_head(name_or_path: str) -> MaskedLanguageHead:
-    """Load the masked-language head of a checkpoint, or build a plain one if it has none.
+def load_mlm_head(name_or_path: str) -> MLMHead:
+    """Load the MLM head of a checkpoint, or build a plain one if it has none.
 
     A model of this package has one if it was trained by masked language modelling over the encoder's word embeddings.
     """
     config = load_config(name_or_path)
     if is_ours(config):
         objectives = getattr(config, "objectives", {})
-        found = [name for name in _WITH_HEAD if name in objectives and not objectives[name].own_words]
+        found = [name for name in _WITH_HEAD if name in objectives and not objectives[name].untied_embeddings]
         return _load_model(name_or_path).objectives[found[0]].head if found else plain_head(config.encoder_config)
     head = plain_head(config)
     with quiet_loading():
@@ -131,7 +131,7 @@ def load_masked_language_head(name_or_path: str) -> MaskedLanguageHead:
             name_or_path, dtype=torch.float32, use_safetensors=True, output_loading_info=True
         )
     trained = {name: weight for name, weight in model.state_dict().items() if name not in report["missing_keys"]}
-    places = family(config).mlm_head
+    places = family(config).mlm_head_names
     for name, parameter in head.named_parameters():
         piece = name.split(".")[0]
         stored = name.replace(piece, places[piece], 1)
@@ -142,9 +142,9 @@ def load_masked_language_head(name_or_path: str) -> MaskedLanguageHead:
 
 @torch.no_grad()
 def load_matching_heads(model: PreTrainedModel, name_or_path: str) -> None:
-    """Load heads, language embeddings and extraction of an earlier training stage where both models have the same.
+    """Load the heads, language embeddings and extraction that this model shares with an earlier training stage.
 
-    Heads over word pieces load the pieces that both vocabularies have.
+    Heads over word pieces load the rows of the pieces that are in both vocabularies.
     """
     earlier = _load_model(name_or_path)
     if earlier.config.languages and model.config.languages != earlier.config.languages:
@@ -157,8 +157,8 @@ def load_matching_heads(model: PreTrainedModel, name_or_path: str) -> None:
     modules = {name: one for name, one in earlier.named_modules() if not name.startswith(tuple(skipped))}
     weights = {name: one for name, one in earlier.named_parameters() if not name.startswith(tuple(skipped))}
     for name, module in model.named_modules():
-        if isinstance(module, MaskedLanguageHead):
-            if isinstance(given := modules.get(name), MaskedLanguageHead):
+        if isinstance(module, MLMHead):
+            if isinstance(given := modules.get(name), MLMHead):
                 module.load_matching(given)
             weights = {key: one for key, one in weights.items() if not key.startswith(f"{name}.")}
     for name, weight in model.named_parameters():
