@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--plot", metavar="FILE", help="Plot the histogram of scores to this SVG file.")
     add("--index", help="Search a faiss index such as IVF4096,Flat instead of all sentences. (default: exact search)")
     add("--probes", type=int, default=32, help="Search N cells of an IVF index per sentence.")
-    add("--engine", choices=("here", "ray"), default="here", help="Run on this machine or on a Ray cluster.")
+    add("--engine", choices=("local", "ray"), default="local", help="Run on this machine or on a Ray cluster.")
     add("--address", default="auto", help="Address of the Ray cluster; auto: this machine's, local: a new one.")
     add_shared(parser, "--memory_mib", "--vectors", "--pooling", "--max_length", "--k", "--precision", "--device")
 

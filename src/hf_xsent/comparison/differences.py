@@ -65,7 +65,7 @@ def _difference(
     spreads = [_spread(score, row) for score, row in rows]
     error = _half_interval([one for one in spreads if one is not None])
     if best and other:
-        items = paired_differences(task_class(task).figure, best, other)[group]
+        items = paired_differences(task_class(task).main_score, best, other)[group]
         below, above = (math.hypot(items.value - end, error) for end in (items.low, items.high))
         return Difference(value, value - below, value + above)
     if None in spreads:

@@ -82,7 +82,7 @@ def measure(run: Run) -> None:
             "task": name,
             "protocol": task.protocol,
             "headings": dict(task.headings),
-            "main": task.main,
+            "main": task.main_metric,
             "identity": task.fingerprint,
             "settings": settings,
             **asdict(scores),

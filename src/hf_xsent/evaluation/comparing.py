@@ -38,7 +38,7 @@ class Comparison:
     def of(cls, task: EvaluationTask, reports: Mapping[str, Report], outcomes: Mapping[str, Outcomes]) -> Comparison:
         """Compare the outcomes of all models with those of the first."""
         first, *others = reports
-        found = {name: paired_differences(task.figure, [outcomes[first]], [outcomes[name]]) for name in others}
+        found = {name: paired_differences(task.main_score, [outcomes[first]], [outcomes[name]]) for name in others}
         return cls(task, reports, found)
 
     def table(self) -> str:
@@ -46,13 +46,16 @@ class Comparison:
         first, *others = self.reports
         rows = []
         for label, name, figures in _figures(self.reports[first]):
-            row = [label, figures[self.task.main]]
+            row = [label, figures[self.task.main_metric]]
             for other in others:
                 theirs = self.reports[other]
-                row += [(theirs.groups | theirs.languages)[name][self.task.main], _shown(self.differences[other][name])]
+                row += [
+                    (theirs.groups | theirs.languages)[name][self.task.main_metric],
+                    _shown(self.differences[other][name]),
+                ]
             rows.append(row)
         headings = (heading for name in others for heading in (name, "difference (95% interval)"))
-        title = f"{self.task.title}, {self.task.headings[self.task.main]}"
+        title = f"{self.task.title}, {self.task.headings[self.task.main_metric]}"
         notes = "* the interval of the difference to the first model excludes 0 (paired bootstrap over test items)"
         verdicts = "\n".join(self.verdicts())
         table = render_table([title, first, *headings], rows)
@@ -62,7 +65,7 @@ class Comparison:
         """Say for each other model whether it is better than the first, by the overall mean."""
         first, *others = self.reports
         for name in others:
-            group = "measured" if "measured" in self.differences[name] else list(self.differences[name])[-1]
+            group = "all" if "all" in self.differences[name] else list(self.differences[name])[-1]
             found = self.differences[name][group]
             if found.significant:
                 better, worse = (name, first) if found.value > 0 else (first, name)
@@ -75,7 +78,7 @@ class Comparison:
         first = next(iter(self.reports))
         return {
             "task": self.task.name,
-            "figure": self.task.main,
+            "metric": self.task.main_metric,
             "first": first,
             "differences": {
                 name: {key: {k: round(v, 4) for k, v in asdict(one).items()} for key, one in found.items()}

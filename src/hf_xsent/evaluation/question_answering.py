@@ -30,7 +30,7 @@ Normalize = Callable[[str], list[str]]
 
 @dataclass(frozen=True)
 class AnswerScores:
-    """Figures of one test set, in percent."""
+    """Metrics of one test set, in percent."""
 
     f1: float
     exact_match: float

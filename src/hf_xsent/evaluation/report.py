@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.errors import OutputError
-from hf_xsent.evaluation.task import EvaluationTask, Figures, Scores
+from hf_xsent.evaluation.task import EvaluationTask, Metrics, Scores
 
 PACKAGES = ("hf-xsent", "torch", "transformers", "tokenizers", "numpy")
 
@@ -26,8 +26,8 @@ class Report:
     settings: dict[str, Any]  # model, its fingerprint, pooling, layer, …
     data_fingerprint: str
     versions: dict[str, str]
-    groups: dict[str, Figures]
-    languages: dict[str, Figures]
+    groups: dict[str, Metrics]
+    languages: dict[str, Metrics]
 
     @classmethod
     def of(cls, task: EvaluationTask, settings: Mapping[str, Any], scores: Scores | None = None) -> Report:
@@ -66,7 +66,7 @@ def sweep_table(task: EvaluationTask, reports: Sequence[Report]) -> str:
     rows = []
     for one in reports:
         figures = one.groups or one.languages
-        rows.append([*(str(one.settings[key]) for key in varied), *(figures[name][task.main] for name in names)])
+        rows.append([*(str(one.settings[key]) for key in varied), *(figures[name][task.main_metric] for name in names)])
     fixed = {key: value for key, value in first.settings.items() if key not in varied}
     return f"{task.title}\n{render_table([*varied, *names], rows)}\n{_join(fixed)}\n{first.protocol}"
 
@@ -103,7 +103,7 @@ def read_reports(path: str | Path) -> list[Report]:
 
 
 @cache
-def published_figures() -> list[dict[str, Any]]:
+def published_scores() -> list[dict[str, Any]]:
     """Return the published figures with task, group, model and paper; add the mean of both directions."""
     text = (files("hf_xsent.evaluation") / "published.json").read_text(encoding="utf-8")
     figures: list[dict[str, Any]] = json.loads(text)
@@ -116,7 +116,7 @@ def published_figures() -> list[dict[str, Any]]:
 def published_lines(task: EvaluationTask, groups: Iterable[str]) -> list[str]:
     """Return one line per published result on one of these groups."""
     lines, measured = [], set(groups)
-    for one in published_figures():
+    for one in published_scores():
         if one["task"] == task.name and one["group"] in measured:
             figures = ", ".join(f"{task.headings[key]} {one[key]}" for key in task.headings if key in one)
             lines.append(f"published, {one['group']}: {one['model']} {figures} ({one['paper']})")

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Encode = Callable[[Sequence[str]], np.ndarray]  # one embedding per sentence
-Figures = dict[str, float]
+Metrics = dict[str, float]
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Figures by language or language pair, and means over groups of these."""
+    """Metrics by language or language pair, and means over groups of these."""
 
-    languages: dict[str, Figures]
-    groups: dict[str, Figures]
+    languages: dict[str, Metrics]
+    groups: dict[str, Metrics]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class EvaluationTask(ABC):
     title: ClassVar[str]
     protocol: ClassVar[str]  # how it is measured, in one line
     headings: ClassVar[Mapping[str, str]]  # of the figures, in a table
-    main: ClassVar[str]  # the figure that compares models
+    main_metric: ClassVar[str]  # the figure that compares models
     read: ClassVar[Callable[..., Sequence[Any]]]
 
     def __post_init__(self) -> None:
@@ -92,11 +92,11 @@ class EvaluationTask(ABC):
 
     @staticmethod
     @abstractmethod
-    def figure(rows: np.ndarray) -> np.ndarray:
+    def main_score(rows: np.ndarray) -> np.ndarray:
         """Compute the main figure of a language from some of its outcomes (… × items × columns)."""
 
 
-def means(languages: Mapping[str, Figures], groups: Mapping[str, Sequence[str]]) -> dict[str, Figures]:
+def means(languages: Mapping[str, Metrics], groups: Mapping[str, Sequence[str]]) -> dict[str, Metrics]:
     """Average figures over each group of which all members were measured; sum ``pairs``."""
     return {
         name: {key: _mean(key, [languages[one][key] for one in members]) for key in languages[members[0]]}

@@ -11,7 +11,7 @@ _MAX_LENGTH = "Truncate each row, both texts together, to this many tokens; mlqa
 
 
 @dataclass
-class FineTuneArguments:
+class FineTuningSettings:
     """The encoder, the data and the output folder."""
 
     model: str | None = setting(
@@ -59,7 +59,7 @@ class FineTuneArguments:
 
 
 @dataclass
-class XnliArguments(FineTuneArguments):
+class XnliSettings(FineTuningSettings):
     """Natural language inference."""
 
     task: ClassVar[str] = "xnli"
@@ -68,7 +68,7 @@ class XnliArguments(FineTuneArguments):
 
 
 @dataclass
-class MlqaArguments(FineTuneArguments):
+class MlqaSettings(FineTuningSettings):
     """Extractive question answering."""
 
     task: ClassVar[str] = "mlqa"
@@ -86,7 +86,7 @@ class MlqaArguments(FineTuneArguments):
 
 
 @dataclass(frozen=True)
-class CommonArguments:
+class CommonFineTuningArguments:
     """Common fields of transformers' TrainingArguments with the defaults of fine-tuning, which help lists."""
 
     output_dir: str | None = setting(

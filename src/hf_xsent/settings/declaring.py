@@ -57,7 +57,7 @@ def derived(default: Any = None, saved: bool = True) -> Any:
     return field(default=default, metadata={_DERIVED: True, _SAVED: saved}, repr=saved)
 
 
-def declared(kind: type) -> dict[str, Field[Any]]:
+def recipe_fields(kind: type) -> dict[str, Field[Any]]:
     """List the settings of a dataclass that a recipe may set, by name."""
     return {one.name: one for one in fields(kind) if one.init and not is_derived(one)}
 
