@@ -24,9 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--languages", nargs="+", required=True, metavar="CODE", help="Analyse these languages (de or deu).")
     add("--plot_pairs", type=int, default=4, help="Plot the words of N pairs per language.")
-    words = "Plot N words per language, sampled by their frequency, each without context, instead of --plot_pairs."
+    words = "Instead of the words of --plot_pairs, plot N words per language, sampled by frequency and encoded without context."
     add("--words", type=int, metavar="N", help=words)
-    bitext = "Sample --words from this bitext, written like pretrain's --data. (default: all pairs of Tatoeba)"
+    bitext = "Sample --words from this bitext, in the format of pretrain --data. (default: all pairs of Tatoeba)"
     add("--data", nargs="+", metavar="CODE=FILE", help=bitext)
     add("--word_pieces", action="store_true", help="Plot word pieces instead of words.")
     add("--layer", type=int, help="Use the hidden states of this layer. (default: the last)")

@@ -99,7 +99,7 @@ def plan_runs(
     identities: Mapping[str, str],
     throughput: Callable[[Run], float],
 ) -> list[Run]:
-    """Plan the runs: untrained methods, then every method and pooling with the first seed, then with the second, ….
+    """Plan the runs: untrained methods first, then all methods and poolings seed by seed.
 
     For budgets in minutes, ``throughput`` measures the pairs per second of a short run.
     """

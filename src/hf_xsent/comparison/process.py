@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 def main(folder: str) -> int:
-    """Train and measure a run, and return the exit code; the last line on standard error describes a failure."""
+    """Train and measure a run, and return the exit code; a failure is the last line on standard error."""
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     try:
         quiet_logs()

@@ -102,7 +102,7 @@ def mean_and_sd(values: Iterable[float]) -> list[float | None]:
 
 
 def _over_seeds(seeds: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str, list[float | None]]]:
-    """Return mean and standard deviation over seeds of each score of a group or language that all seeds have."""
+    """Return mean and standard deviation over seeds of each score, for the groups and languages that all seeds have."""
     return {
         group: {
             name: mean_and_sd(one[group][name] for one in seeds)

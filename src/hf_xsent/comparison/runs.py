@@ -1,4 +1,4 @@
-"""Store the job, results and failure of a run in a folder that is named by a hash of what determines its model."""
+"""Store the job, results and failure of a run in a folder whose name hashes the recipe and the data."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Run:
         return [json.loads(line) for line in lines if line.endswith("}")]
 
     def failure(self) -> dict[str, Any] | None:
-        """Read how the last attempt failed, if it did."""
+        """Read exit code and message of the last attempt if it failed."""
         return _read_json(self.folder / FAILURE_FILE)
 
     def write_job(self) -> None:
@@ -115,7 +115,7 @@ class Run:
         (self.folder / FAILURE_FILE).unlink(missing_ok=True)
 
     def record_failure(self, exit_code: int, message: str) -> None:
-        """Record how the process failed."""
+        """Write exit code and message of a failed process."""
         failure = {"while": self.stage, "exit_code": exit_code, "message": message}
         write_json(self.folder / FAILURE_FILE, failure)
 

@@ -1,4 +1,4 @@
-"""Report results as tables and JSON, and read the figures that papers report (published.json)."""
+"""Report results as tables and JSON, and read published scores (published.json)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Report:
 
     @classmethod
     def of(cls, task: EvaluationTask, settings: Mapping[str, Any], scores: Scores | None = None) -> Report:
-        """Make the report of these scores; without scores it has no figures but the same ``stamp``."""
+        """Make the report of these scores; without scores it is empty but has the same ``stamp``."""
         scores = scores or Scores({}, {})
         groups, languages = (
             {name: {key: round(value, 4) for key, value in figures.items()} for name, figures in part.items()}
@@ -41,13 +41,13 @@ class Report:
 
     @property
     def stamp(self) -> str:
-        """Return a key of all that determines the figures."""
+        """Return a hash of everything that determines the scores."""
         decisive = {key: value for key, value in asdict(self).items() if key not in ("groups", "languages")}
         return json.dumps(decisive, sort_keys=True)
 
     @property
     def subject(self) -> str:
-        """Return a key of model, view and data: a new report replaces the one with this key, whatever its versions."""
+        """Return a key of model, view and data: a new report replaces the stored one with this key."""
         return json.dumps([self.task, self.settings, self.data_fingerprint], sort_keys=True)
 
     def table(self, task: EvaluationTask) -> str:
@@ -59,7 +59,7 @@ class Report:
 
 
 def sweep_table(task: EvaluationTask, reports: Sequence[Report]) -> str:
-    """Format one line per layer, pooling and dimension, with the main figure of each group."""
+    """Format one line per layer, pooling and dimension, with the main metric of each group."""
     first = reports[0]
     varied = [key for key in first.settings if len({str(one.settings.get(key)) for one in reports}) > 1]
     names = list(first.groups or first.languages)
@@ -104,7 +104,7 @@ def read_reports(path: str | Path) -> list[Report]:
 
 @cache
 def published_scores() -> list[dict[str, Any]]:
-    """Return the published figures with task, group, model and paper; add the mean of both directions."""
+    """Return the published scores with task, group, model and paper; add the mean of both directions."""
     text = (files("hf_xsent.evaluation") / "published.json").read_text(encoding="utf-8")
     figures: list[dict[str, Any]] = json.loads(text)
     for one in figures:

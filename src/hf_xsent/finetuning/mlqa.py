@@ -1,7 +1,7 @@
 """Fine-tune on extractive question answering, and measure MLQA and XQuAD (PPA, section 2.3).
 
-The model scores start and end of the answer in [CLS] question [SEP] context [SEP]. A long context is read in windows
-that overlap; the answer is the best span of all windows.
+The model scores each token of [CLS] question [SEP] context [SEP] as start and as end of the answer. A long context is
+split into overlapping windows; the answer is the best span of all windows.
 """
 
 from __future__ import annotations
