@@ -54,7 +54,7 @@ def by_group(losses: dict[str, float]) -> dict[str, float]:
     """Return the perplexity of each group of Tatoeba whose languages were all measured, and of all languages."""
     groups = {name: [find_language(one).code for one in codes] for name, codes in tatoeba_groups().items()}
     measured = {name: codes for name, codes in groups.items() if codes and set(codes) <= set(losses)}
-    measured["measured"] = [*losses]
+    measured["all"] = [*losses]
     return {name: math.exp(sum(losses[one] for one in codes) / len(codes)) for name, codes in measured.items()}
 
 

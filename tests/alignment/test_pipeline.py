@@ -42,7 +42,7 @@ def test_links_are_written_as_jsonl_that_trains(bitext: Path, encoder_folders: d
     assert [(one["source"], one["target"]) for one in records] == pairs
     loaded = load_bitext({"de": output}, cleaning=None, cache_dir=bitext.parent / "cache")
     assert [pair.get("links", "") for pair in loaded] == [one["links"] for one in records]
-    assert loaded.linked == len(pairs)
+    assert loaded.linked_pairs == len(pairs)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_pharaoh_lines_are_the_same_links(bitext: Path, encoder_folders: dict[st
     assert lines == [json.loads(line)["links"] for line in jsonl.read_text(encoding="utf-8").splitlines()]
     links = {"de": bitext.with_name("out.links")}
     loaded = load_bitext({"de": bitext}, links=links, cleaning=None, cache_dir=bitext.parent / "cache")
-    assert loaded.linked == len(lines)
+    assert loaded.linked_pairs == len(lines)
 
 
 def test_a_stopped_run_continues(

@@ -55,7 +55,7 @@ NOT_ATTACKED = (
 )
 SCORES = {"forward": 50.0, "backward": 60.0, "mean": 55.0}
 RESULTS = {"runs": [{"task": "tatoeba", "protocol": "p", "settings": {"model": "m", "k": 1}, "sentences": {"de": 3},
-                     "languages": {"de": SCORES}, "groups": {"measured": SCORES}, "versions": {}}]}  # fmt: skip
+                     "languages": {"de": SCORES}, "groups": {"all": SCORES}, "versions": {}}]}  # fmt: skip
 RUN_FILES: dict[str, Any] = {
     "recipe.yaml": {"model": "m", "method": "dap", "data": ["de=x.tsv"], "target_language": "en"},
     "config.json": {"encoder_config": {"hidden_size": 8}, "pooling": "mean", "max_length": 32, "normalize": False},

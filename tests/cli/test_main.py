@@ -91,7 +91,7 @@ def test_several_models_are_compared_in_one_table(
     flags = ["--tatoeba", str(tatoeba), "--device", "cpu", "--output", str(output)]
     assert main(["evaluate", *models, *flags]) == 0
     table = capsys.readouterr().out
-    assert table.count("Tatoeba") == 1 and "95% interval" in table and "mean of measured" in table
+    assert table.count("Tatoeba") == 1 and "95% interval" in table and "mean of all" in table
     content = json.loads(output.read_text("utf-8"))
     assert [run["settings"]["model"] for run in content["runs"]] == models
     with monkeypatch.context() as patched:  # a second run encodes nothing; a further model alone is measured
@@ -110,8 +110,8 @@ def test_several_models_are_compared_in_one_table(
             main(["evaluate", *models, *flags])
     capsys.readouterr()
     ((difference,),) = (one["differences"].values() for one in content["comparisons"])
-    figures = [run["groups"]["measured"]["mean"] for run in content["runs"]]
-    assert difference["measured"]["value"] == pytest.approx(figures[1] - figures[0], abs=1e-3)
+    figures = [run["groups"]["all"]["mean"] for run in content["runs"]]
+    assert difference["all"]["value"] == pytest.approx(figures[1] - figures[0], abs=1e-3)
     assert main(["evaluate", *models, *flags, "--pooling", "mean", "cls"]) == 2
     assert "--pooling takes one value if several models are compared" in capsys.readouterr().err
 

@@ -49,7 +49,7 @@ def test_runs_share_the_features_of_the_encoder_and_are_drawn_over_layers(
     runs = list_runs(pivots.write(), pivots.out)
     with caplog.at_level("INFO", logger="hf_xsent"):
         for run in runs:
-            run.begin()
+            run.write_job()
             if not run.has_model:
                 train(run)
             measure(run)

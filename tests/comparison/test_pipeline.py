@@ -53,7 +53,7 @@ def test_a_study_is_trained_measured_and_reported_and_nothing_is_done_twice(stud
     assert begun == ["none, cls", "TR, cls, seed 0"]
     untrained, trained = results["summary"]
     assert list(trained["languages"]["retrieval"]) == ["de", "fr"]
-    assert all(0 <= mean <= 100 and sd is None for mean, sd in trained["groups"]["retrieval"]["measured"].values())
+    assert all(0 <= mean <= 100 and sd is None for mean, sd in trained["groups"]["retrieval"]["all"].values())
     assert untrained["cost"] == {} and untrained["steps"] == 0
     assert trained["cost"]["cpu_seconds"][0] > 0 and trained["cost"]["peak_mib"][0] > 50
     assert [step for step, _ in results["runs"][1]["curves"]["translation_ranking"]] == [1, 2, 3, 4]

@@ -53,11 +53,11 @@ def results(tmp_path: Path) -> dict[str, Any]:
         run = Run(tmp_path / "runs" / str(number), method, pooling, seed, "encoder", recipe, tasks, identities, True)
         runs.append(run)
         if score is None:
-            run.fail(-9, "killed by SIGKILL, perhaps out of memory")
+            run.record_failure(-9, "killed by SIGKILL, perhaps out of memory")
             continue
         whole = {"mean": score, "forward": score + 1, "backward": score - 1}
         scores = {
-            "groups": {"4": {"mean": score - 5}, "36": whole, "measured": whole},
+            "groups": {"4": {"mean": score - 5}, "36": whole, "all": whole},
             "languages": {"deu": {"mean": score + 2}, "kaz": {"mean": score - 4}},
             "headings": {"forward": "xx→en", "backward": "en→xx", "mean": "mean"},
         }
@@ -92,11 +92,11 @@ def test_a_task_of_one_pair_has_its_columns(tmp_path: Path):
     task = BuccTask([BuccSet("de-en", "test", names, names, names, names, frozenset({(0, 0), (3, 3)}))])
     scores = task.score(lambda sentences: np.array([[1, int(one)] for one in sentences], dtype=np.float32))
     run = Run(tmp_path, "none", "mean", None, "encoder", {}, {"bucc": {"data": "bucc"}}, {"bucc": "same"}, True)
-    content = {**asdict(scores), "headings": dict(task.headings), "main": task.main, "protocol": task.protocol}
+    content = {**asdict(scores), "headings": dict(task.headings), "main": task.main_metric, "protocol": task.protocol}
     write_json(run.scores_file("bucc"), content | {"identity": "same"})
     results = collect(Study("One pair", "encoder", Budget("steps", 20), (), run.tasks, True), [run])
-    assert results["tasks"]["bucc"]["columns"][0] == ["measured", "f1"]
-    assert "measured" in render_markdown(json.loads(json.dumps(results)))
+    assert results["tasks"]["bucc"]["columns"][0] == ["all", "f1"]
+    assert "F1 of all" in render_markdown(json.loads(json.dumps(results)))
 
 
 def test_published_rows_are_those_that_share_a_figure(results: dict[str, Any]):

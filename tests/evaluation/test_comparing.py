@@ -51,40 +51,40 @@ def test_differences_are_those_of_the_figures_and_intervals_hold_them() -> None:
     first = compared.reports["model 0"]
     for name, differences in compared.differences.items():
         other = compared.reports[name]
-        assert set(differences) == {"deu", "fra", "measured"}
+        assert set(differences) == {"deu", "fra", "all"}
         for key, found in differences.items():
             figures = [(one.groups | one.languages)[key]["mean"] for one in (other, first)]
             assert found.value == pytest.approx(figures[0] - figures[1], abs=1e-3)
             assert found.low < found.value < found.high
-    assert compared.differences["model 1"]["measured"].significant
-    assert not compared.differences["model 2"]["measured"].significant
+    assert compared.differences["model 1"]["all"].significant
+    assert not compared.differences["model 2"]["all"].significant
 
 
 def test_the_table_marks_clear_differences_and_names_no_winner_within_the_noise() -> None:
     text = _comparison(Noisy(0.5), Noisy(0.3), Noisy(0.5, seed=1)).table()
     lines = text.splitlines()
     assert lines[0].split("  ")[0] == "Tatoeba, mean" and "model 0" in lines[0] and "95% interval" in lines[0]
-    (mean,) = (line for line in lines if line.startswith("mean of measured"))
+    (mean,) = (line for line in lines if line.startswith("mean of all"))
     assert mean.count("*") == 1
-    assert "model 1 is better than model 0 by the mean of measured: +" in text
-    assert "no clear difference between model 0 and model 2 by the mean of measured" in text
+    assert "model 1 is better than model 0 by the mean of all: +" in text
+    assert "no clear difference between model 0 and model 2 by the mean of all" in text
 
 
 def test_an_interval_is_as_wide_as_theory_says() -> None:
     """The mean of n independent 0/1 differences has the standard error of its variance / n."""
     rng = np.random.default_rng(0)
     sides = [{"deu": rng.random((2000, 1)) < share} for share in (0.5, 0.6)]
-    first, second = (Outcomes(rows, {"measured": ["deu"]}) for rows in sides)
-    found = paired_differences(TASK.figure, [first], [second])["measured"]
+    first, second = (Outcomes(rows, {"all": ["deu"]}) for rows in sides)
+    found = paired_differences(TASK.main_score, [first], [second])["all"]
     error = 100 * (sides[1]["deu"] * 1.0 - sides[0]["deu"]).std() / np.sqrt(2000)
     assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.1)
-    assert found == paired_differences(TASK.figure, [first], [second])["measured"]  # the same seed
+    assert found == paired_differences(TASK.main_score, [first], [second])["all"]  # the same seed
 
 
 def test_equal_models_differ_by_nothing() -> None:
     task = Sts17Task([StsSet("en-en", [f"a{i}" for i in range(30)], [f"b{i}" for i in range(30)], list(range(30)))])
     outcomes = task.measure(Noisy(1.0).encode)[1]
-    found = paired_differences(task.figure, [outcomes], [outcomes, outcomes])["measured"]
+    found = paired_differences(task.main_score, [outcomes], [outcomes, outcomes])["all"]
     assert (found.value, found.low, found.high) == (0, 0, 0) and not found.significant
 
 

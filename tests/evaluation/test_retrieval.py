@@ -144,10 +144,10 @@ def test_groups_are_reported_only_when_complete() -> None:
     groups = {name: codes for name, codes in tatoeba_groups().items() if codes}
     name, codes = min(groups.items(), key=lambda one: len(one[1]))
     whole = TatoebaTask(_sets(*codes)).score(_Letters().encode)
-    assert name in whole.groups and "measured" in whole.groups
+    assert name in whole.groups and "all" in whole.groups
     part = TatoebaTask(_sets(*codes[1:])).score(_Letters().encode)
     assert name not in part.groups
-    assert part.groups["measured"]["pairs"] == 3 * (len(codes) - 1)
+    assert part.groups["all"]["pairs"] == 3 * (len(codes) - 1)
 
 
 def test_a_group_is_the_mean_over_languages_not_over_pairs() -> None:
@@ -156,7 +156,7 @@ def test_a_group_is_the_mean_over_languages_not_over_pairs() -> None:
         TatoebaSet("fra", "fr", ["ab", "cd"], ["cd", "ab"]),
     ]
     scores = TatoebaTask(sets).score(_Letters().encode)
-    assert scores.groups["measured"] == {"pairs": 6, "forward": 50.0, "backward": 50.0, "mean": 50.0}
+    assert scores.groups["all"] == {"pairs": 6, "forward": 50.0, "backward": 50.0, "mean": 50.0}
 
 
 def test_no_language_is_refused() -> None:

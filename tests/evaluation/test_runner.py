@@ -20,8 +20,8 @@ from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.registry import TASKS
 from hf_xsent.evaluation.report import (
     Report,
-    published_figures,
     published_lines,
+    published_scores,
     read_reports,
     render_table,
     sweep_table,
@@ -255,7 +255,9 @@ def test_a_task_measures_anything_that_encodes(tasks: list[EvaluationTask]):
 
     for task in tasks:
         scores = task.score(lengths)
-        assert all(task.main in figures and set(task.headings) == set(figures) for figures in scores.languages.values())
+        assert all(
+            task.main_metric in figures and set(task.headings) == set(figures) for figures in scores.languages.values()
+        )
 
 
 # Tables
@@ -271,13 +273,13 @@ def test_the_table_says_what_was_measured_and_how(tasks: list[EvaluationTask], r
     lines = reports[1].table(tasks[0]).splitlines()
     assert lines[0].split() == ["Tatoeba", "pairs", "xx→en", "en→xx", "mean"]
     assert lines[2].split()[:2] == ["deu", "17"]
-    assert lines[3].startswith("mean of measured")
+    assert lines[3].startswith("mean of all")
     assert lines[-2:] == ["model my/model, pooling cls, layer 12", tasks[0].protocol]
 
 
 def test_a_sweep_is_a_line_for_each_view(tasks: list[EvaluationTask], reports: list[Report]):
     lines = sweep_table(tasks[0], reports).splitlines()
-    assert lines[1].split() == ["layer", "measured"]
+    assert lines[1].split() == ["layer", "all"]
     assert [line.split()[0] for line in lines[3:5]] == ["0", "12"]
     assert lines[-2] == "model my/model, pooling cls"
 
@@ -294,9 +296,9 @@ def test_columns_of_a_table_line_up():
 
 
 def test_published_figures_stand_beside_the_groups_they_are_of():
-    for one in published_figures():
+    for one in published_scores():
         assert set(one) - {"task", "group", "model", "paper"} <= set(TASKS[one["task"]].headings)
-    lines = published_lines(TatoebaTask([TatoebaSet("deu", "de", ["a"], ["b"])]), ["36", "measured"])
+    lines = published_lines(TatoebaTask([TatoebaSet("deu", "de", ["a"], ["b"])]), ["36", "all"])
     assert "published, 36: mBERT + DAP xx→en 90.9, en→xx 91.2, mean 91.05 (DAP (arXiv:2305.09148))" in lines
     assert not any("published, 4:" in line for line in lines)
 
@@ -305,7 +307,7 @@ def test_published_figures_of_dual_pivot_have_their_direction_and_tasks():
     """Its section 5.3 searches the translations of English sentences; table 2 is BUCC, 6 the thresholds, 7 STS."""
     found = {
         (one["task"], one["group"], one["model"].rpartition(", ")[2]): one
-        for one in published_figures()
+        for one in published_scores()
         if one["paper"].startswith("dual pivot")
     }
     tatoeba = found["tatoeba", "36", "supervised de-en"]

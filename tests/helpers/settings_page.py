@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hf_xsent.objectives.registry import OBJECTIVES, declared_settings
-from hf_xsent.settings.declaring import declared, default_of, metavar_of, range_of
+from hf_xsent.settings.declaring import default_of, metavar_of, range_of, recipe_fields
 from hf_xsent.settings.model import EncoderSettings, ExtractionSettings, PairSettings
 from hf_xsent.training.recipe import (
     HIDDEN_TRAINING_SETTINGS,
@@ -63,7 +63,7 @@ def _summary(objective: str) -> str:
 def _table(title: str, kinds: Iterable[type], summary: str = "") -> str:
     rows = [f"## {title}\n\n{summary}| key | values | default | meaning |\n|---|---|---|---|\n"]
     for kind in kinds:
-        for name, one in declared(kind).items():
+        for name, one in recipe_fields(kind).items():
             if name not in HIDDEN_TRAINING_SETTINGS:
                 values, default = ", ".join(filter(None, (metavar_of(one), range_of(one)))), default_of(one)
                 shown = "" if default is None else f"`{str(default).lower() if isinstance(default, bool) else default}`"

@@ -84,7 +84,7 @@ def test_negatives_are_those_of_a_slow_choice(
         assert [(one["source_negatives"], one["target_negatives"]) for one in records] == expected
         assert counts[language].pairs == len(pairs)
         assert counts[language].target_negatives == sum(len(some) for _, some in expected)
-        assert counts[language].without == sum(not any(one) for one in expected)
+        assert counts[language].pairs_without_negatives == sum(not any(one) for one in expected)
     assert _records(tmp_path, "de")[-1]["target_negatives"] == []  # its source is too long
 
 
@@ -141,7 +141,7 @@ def test_mined_negatives_are_trained_on(
     assert main(["mine-negatives", *files, *flags]) == 0
     mined = [f"{one}={tmp_path}/negatives/{one}.jsonl" for one in ("de", "fr")]
     bitext = load_bitext(mined, cleaning=None, cache_dir=tmp_path / "cache")
-    assert bitext.with_negatives > 8 and isinstance(bitext[0]["target_negatives"], list)
+    assert bitext.pairs_with_negatives > 8 and isinstance(bitext[0]["target_negatives"], list)
     objectives = {"translation_ranking": {"hard_negatives": 2, "symmetric": True}}
     run.assert_goes_on_exactly(data=mined, objectives=objectives, pairs_per_chunk=2, languages=["de", "fr", "en"])
     trainer = run.start("--overwrite", data=mined, objectives=objectives)

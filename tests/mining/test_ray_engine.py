@@ -135,7 +135,7 @@ def test_a_task_asks_for_a_gpu_and_its_model_travels_without(
     class Touch:
         path = tmp_path / "done.npy"
 
-        def is_whole(self) -> bool:
+        def is_complete(self) -> bool:
             return self.path.is_file()
 
         def run(self, model: Any) -> None:

@@ -33,7 +33,7 @@ def results(tmp_path: Path) -> Path:
         "task": "tatoeba",
         "protocol": "accuracy@1 by cosine",
         "settings": {"model": "/home/me/runs/mine", "pooling": "mean", "max_length": 16},
-        "groups": {"measured": scores},
+        "groups": {"all": scores},
         "languages": {"deu": scores},
     }
     path = tmp_path / "results.json"
@@ -145,14 +145,14 @@ def test_a_damaged_file_of_a_run_is_named(run_folder: Path, name: str, content: 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_of_evaluate_has_a_table(task: str, tmp_path: Path) -> None:
-    figures = dict.fromkeys(TASKS[task].headings, 50.0) | {TASKS[task].main: 71.234}
-    groups = {"4 pairs, test": figures, "measured": figures}
+    figures = dict.fromkeys(TASKS[task].headings, 50.0) | {TASKS[task].main_metric: 71.234}
+    groups = {"4 pairs, test": figures, "all": figures}
     pairs = {"de-en training": figures, "de-en test (training)": figures, "fr-en test": figures}
     report = Report(task, "protocol", {"model": "mine", "pooling": "cls"}, "", {}, groups, pairs)
     write_json(tmp_path / "results.json", {"runs": [asdict(report)]})
     (table,) = read_tables(tmp_path / "results.json")
     assert len(table.header) == 1 + len(figures) and all(len(row) == len(table.header) for row in table.rows)
-    assert [row[0] for row in table.rows] == [*pairs, "mean of 4 pairs, test", "mean of measured"]
+    assert [row[0] for row in table.rows] == [*pairs, "mean of 4 pairs, test", "mean of all"]
     assert all("71.23" in row for row in table.rows)
     assert ", 2 " in table.title and table.note == "protocol. pooling cls."
     assert [one.metric_value for one in table.results] == ([] if task == "bucc" else [71.23])

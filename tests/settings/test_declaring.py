@@ -11,7 +11,6 @@ from settings_page import PAGE, settings_page
 from hf_xsent.errors import RecipeError
 from hf_xsent.settings.declaring import (
     check_settings,
-    declared,
     default_of,
     derived,
     help_of,
@@ -19,6 +18,7 @@ from hf_xsent.settings.declaring import (
     is_saved,
     metavar_of,
     range_of,
+    recipe_fields,
     setting,
     takes_names,
 )
@@ -44,7 +44,7 @@ FIELDS = {one.name: one for one in fields(_Settings)}
 
 
 def test_a_recipe_may_set_all_but_what_is_derived() -> None:
-    assert list(declared(_Settings)) == [name for name in FIELDS if name not in ("size", "ids")]
+    assert list(recipe_fields(_Settings)) == [name for name in FIELDS if name not in ("size", "ids")]
     assert [name for name, one in FIELDS.items() if is_derived(one)] == ["size", "ids"]
 
 

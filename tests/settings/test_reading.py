@@ -12,11 +12,11 @@ import pytest
 from hf_xsent.errors import RecipeError
 from hf_xsent.settings.reading import (
     Names,
+    convert_value,
     named_values,
     read_mapping,
     read_values,
     split_arguments,
-    typed,
     value_of_flag,
 )
 
@@ -114,7 +114,7 @@ def test_a_word_before_the_first_flag_is_an_error() -> None:
     ],
 )
 def test_a_value_becomes_one_of_its_type(value: Any, hint: Any, expected: Any) -> None:
-    found = typed("key", value, hint)
+    found = convert_value("key", value, hint)
     assert found == expected
     assert type(found) is type(expected)
 
@@ -138,13 +138,13 @@ def test_a_value_becomes_one_of_its_type(value: Any, hint: Any, expected: Any) -
 )
 def test_a_value_of_another_type_is_one_sentence(value: Any, hint: Any, error: str) -> None:
     with pytest.raises(RecipeError) as raises:
-        typed("key", value, hint)
+        convert_value("key", value, hint)
     assert _error(raises) == error
 
 
 def test_an_error_shows_the_start_of_a_long_value() -> None:
     with pytest.raises(RecipeError) as raises:
-        typed("key", [*range(1000), "x"], list[int])
+        convert_value("key", [*range(1000), "x"], list[int])
     assert len(_error(raises)) < 150
 
 
@@ -252,7 +252,7 @@ def test_a_file_that_is_no_recipe_is_one_sentence(tmp_path: Path, content: bytes
 @pytest.mark.parametrize("value", [False, ["de", False]])
 def test_a_bare_no_of_yaml_is_explained(value: Any) -> None:
     with pytest.raises(RecipeError, match="languages takes a list, not .*False.*; quote it: YAML reads a bare no"):
-        typed("languages", value, list[str] | None)
+        convert_value("languages", value, list[str] | None)
 
 
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(

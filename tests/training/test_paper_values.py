@@ -14,11 +14,11 @@ import yaml
 
 from hf_xsent.cli import analyse, cost, evaluate
 from hf_xsent.data.cleaning.rules import CleaningRules
-from hf_xsent.finetuning.arguments import MlqaArguments, XnliArguments
+from hf_xsent.finetuning.arguments import MlqaSettings, XnliSettings
 from hf_xsent.finetuning.trainer import FineTuningArguments
 from hf_xsent.models import METHODS
 from hf_xsent.objectives.registry import declared_settings
-from hf_xsent.settings.declaring import declared, default_of
+from hf_xsent.settings.declaring import default_of, recipe_fields
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.reading import read_dataclasses, read_recipe
 from hf_xsent.training.recipe import DataSettings
@@ -95,15 +95,15 @@ def _defaults(name: str, recipe: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if "method" in recipe:
         config = METHODS[recipe["method"]][0]
-        settings = {key: one for key, one in declared(config).items() if key in config.setting_names()}
+        settings = {key: one for key, one in recipe_fields(config).items() if key in config.setting_names()}
         found |= {key: default_of(one) for key, one in settings.items() if key != "objectives"}
         for objective in recipe["objectives"]:
-            settings = declared(declared_settings(objective))
+            settings = recipe_fields(declared_settings(objective))
             found |= {f"{objective}.{key}": default_of(one) for key, one in settings.items()}
         if recipe.get("clean", True):
             found |= {f"rules.{one.name}": one.default for one in fields(CleaningRules)}
     else:
-        kinds = [XnliArguments if name.startswith("xnli") else MlqaArguments, FineTuningArguments]
+        kinds = [XnliSettings if name.startswith("xnli") else MlqaSettings, FineTuningArguments]
     return found | {one.name: default_of(one) for kind in kinds for one in fields(kind) if one.init}
 
 
@@ -252,7 +252,7 @@ def test_the_flags_of_the_tables_exist(paper: str, monkeypatch: pytest.MonkeyPat
                 if "method" in _recipe(recipe):
                     read_recipe([path, *words, "--use_cpu"])
                 else:
-                    read_dataclasses([path, *words, "--use_cpu"], [XnliArguments, FineTuningArguments])
+                    read_dataclasses([path, *words, "--use_cpu"], [XnliSettings, FineTuningArguments])
 
 
 def test_the_page_names_only_corpora_that_the_papers_name() -> None:

@@ -14,11 +14,11 @@ import pytest
 import yaml
 
 from hf_xsent.errors import RecipeError
-from hf_xsent.finetuning.arguments import CommonArguments as FineTuneCommonArguments
+from hf_xsent.finetuning.arguments import CommonFineTuningArguments
 from hf_xsent.finetuning.trainer import FineTuningArguments
 from hf_xsent.models import METHODS
 from hf_xsent.objectives.registry import OBJECTIVES, declared_settings, objective_class
-from hf_xsent.settings.declaring import declared, default_of, range_of, types_of
+from hf_xsent.settings.declaring import default_of, range_of, recipe_fields, types_of
 from hf_xsent.training import reading
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.reading import Recipe, read_recipe, recipe_keys
@@ -446,21 +446,23 @@ def test_every_flag_of_help_is_one_that_recipes_and_flags_take(shown: str) -> No
     for flag in flags:
         if flag.startswith("objectives."):
             _, name, key = flag.split(".")
-            assert key in declared(objective_class(name).Settings)
+            assert key in recipe_fields(objective_class(name).Settings)
         else:
             assert flag in recipe_keys()
     assert {
-        f"objectives.{name}.{key}" for name in OBJECTIVES for key in declared(objective_class(name).Settings)
+        f"objectives.{name}.{key}" for name in OBJECTIVES for key in recipe_fields(objective_class(name).Settings)
     } <= flags
     assert {key for config, _, _ in METHODS.values() for key in config.setting_names()} <= flags
-    assert {*declared(CommonArguments)} - {"output_dir"} <= flags and "--output FOLDER, --output_dir FOLDER" in shown
+    assert {*recipe_fields(CommonArguments)} - {
+        "output_dir"
+    } <= flags and "--output FOLDER, --output_dir FOLDER" in shown
     assert {one.name for one in fields(TrainingSettings)} - {*HIDDEN_TRAINING_SETTINGS} <= flags
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_help_reads_the_settings_that_the_objective_has(name: str) -> None:
     """Help compiles them out of the file without torch: names, defaults and ranges are those of the real class."""
-    shown, real = declared(declared_settings(name)), declared(objective_class(name).Settings)
+    shown, real = recipe_fields(declared_settings(name)), recipe_fields(objective_class(name).Settings)
     assert [*shown] == [*real]
     for key, one in real.items():
         assert (default_of(shown[key]), range_of(shown[key])) == (default_of(one), range_of(one))
@@ -477,7 +479,7 @@ def test_no_flag_means_two_things() -> None:
     names = [field.name for part in parts for field in fields(part)]
     assert len(names) == len(set(names))
     assert not {*names} & {key for config, _, _ in METHODS.values() for key in config.setting_names()}
-    assert not {*recipe_keys()} & {key for name in OBJECTIVES for key in declared(declared_settings(name))}
+    assert not {*recipe_keys()} & {key for name in OBJECTIVES for key in recipe_fields(declared_settings(name))}
 
 
 def test_every_field_of_training_arguments_is_a_key() -> None:
@@ -486,9 +488,9 @@ def test_every_field_of_training_arguments_is_a_key() -> None:
 
 @pytest.mark.parametrize(
     ("shown_here", "real"),
-    [(CommonArguments, AlignmentTrainingArguments), (FineTuneCommonArguments, FineTuningArguments)],
+    [(CommonArguments, AlignmentTrainingArguments), (CommonFineTuningArguments, FineTuningArguments)],
 )
 def test_help_states_the_defaults_of_training_arguments(shown_here: type, real: type) -> None:
     known = {one.name: one for one in fields(real)}
-    for name, one in declared(shown_here).items():
+    for name, one in recipe_fields(shown_here).items():
         assert default_of(one) == default_of(known[name]), name

@@ -10,13 +10,13 @@ import pytest
 import yaml
 from transformers import XLMRobertaConfig
 
-from hf_xsent.finetuning.arguments import MlqaArguments, XnliArguments
+from hf_xsent.finetuning.arguments import MlqaSettings, XnliSettings
 from hf_xsent.finetuning.trainer import FineTuningArguments
 from hf_xsent.training.reading import read_dataclasses, read_recipe
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "trainer_scripts/recipes").glob("*.yaml"))
-FINE_TUNED = {"xnli": XnliArguments, "mlqa": MlqaArguments}
+FINE_TUNED = {"xnli": XnliSettings, "mlqa": MlqaSettings}
 
 
 def _commands(recipe: Path) -> list[tuple[list[str], list[str]]]:

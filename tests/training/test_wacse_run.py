@@ -70,7 +70,7 @@ def test_from_align_words_to_a_trained_model(flags: dict[str, Any], tmp_path: Pa
     pairs, jsonl = str(tmp_path / "de.tsv"), str(tmp_path / "de.jsonl")
     assert command(["align-words", pairs, "--model", str(flags["model"]), "-o", jsonl]) == 0
     trainer = main([*(f"--{key}={value}" for key, value in flags.items()), "--data", f"de={jsonl}"])
-    assert trainer.train_dataset.linked == 10
+    assert trainer.train_dataset.linked_pairs == 10
 
 
 def test_chunks_train_the_same(flags: dict[str, Any], tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def analyse(
     *,
     before: str | None = None,
     sample: int = 1000,
-    drawn: int = 4,
+    plot_pairs: int = 4,
     words: int | None = None,
     data: Any = None,
     word_pieces: bool = False,
@@ -38,8 +38,8 @@ def analyse(
     """Measure similarity gaps and hubs per language; write them to gaps.json, and a plot of words to words.svg.
 
     ``before`` is a model to compare with: the one that alignment started from. ``words`` plots that many words per
-    language, sampled by their frequency in ``data`` (bitext) or in Tatoeba, instead of the words of the first ``drawn``
-    pairs. Return settings and gaps of each model.
+    language, sampled by their frequency in ``data`` (bitext) or in Tatoeba, instead of the words of the first
+    ``plot_pairs`` pairs. Return settings and gaps of each model.
 
     ```python
     from hf_xsent import analyse
@@ -48,8 +48,8 @@ def analyse(
         print(run["settings"]["model"], run["languages"])
     ```
     """
-    if sample < 2 or drawn < 1:
-        raise RecipeError("--sample must be at least 2 and --drawn at least 1")
+    if sample < 2 or plot_pairs < 1:
+        raise RecipeError("--sample must be at least 2 and --plot_pairs at least 1")
     if words is not None and words < 1:
         raise RecipeError("--words must be at least 1")
     if data and words is None:
@@ -57,7 +57,7 @@ def analyse(
     folder = Path(output)
     check_writable(folder / "gaps.json")
     sets = load_tatoeba(str(tatoeba), languages)
-    texts = _first_pairs(sets, drawn) if words is None else _sampled_words(sets, words, data)
+    texts = _first_pairs(sets, plot_pairs) if words is None else _sampled_words(sets, words, data)
     runs, panels = [], []
     for name in filter(None, (before, model)):
         embedder = SentenceEmbedder.from_pretrained(name, pooling, layer=layer, device=device)
@@ -73,10 +73,10 @@ def analyse(
     return runs
 
 
-def _first_pairs(sets: Sequence[TatoebaSet], drawn: int) -> dict[str, list[str]]:
+def _first_pairs(sets: Sequence[TatoebaSet], plot_pairs: int) -> dict[str, list[str]]:
     """Return the first sentences of each language."""
-    texts: dict[str, list[str]] = {one.language: one.sources[:drawn] for one in sets}
-    texts["eng"] = list(dict.fromkeys(text for one in sets for text in one.targets[:drawn]))
+    texts: dict[str, list[str]] = {one.language: one.sources[:plot_pairs] for one in sets}
+    texts["eng"] = list(dict.fromkeys(text for one in sets for text in one.targets[:plot_pairs]))
     return texts
 
 

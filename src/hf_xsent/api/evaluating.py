@@ -45,7 +45,7 @@ def evaluate(
     from hf_xsent import evaluate
 
     for report in evaluate("runs/mine", {"tatoeba": "path/to/tatoeba"}, {"tatoeba": ["de", "sw"]}):
-        print(report.task, report.groups["measured"]["mean"])
+        print(report.task, report.groups["all"]["mean"])
     ```
     """
     chosen = load_tasks(tasks, languages) if isinstance(tasks, Mapping) else list(tasks)

@@ -38,7 +38,7 @@ def mine_files(
     max_length: int | None = None,
     precision: str = "float32",
     device: str | None = None,
-    engine: str = "here",
+    engine: str = "local",
     address: str = "auto",
     **settings: Any,
 ) -> MinedPairs | None:

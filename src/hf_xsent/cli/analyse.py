@@ -23,10 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Compare with this model: the one that alignment started from.",
     )
     add("--languages", nargs="+", required=True, metavar="CODE", help="Analyse these languages (de or deu).")
-    add("--drawn", type=int, default=4, help="Plot the words of N pairs per language.")
-    words = "Plot N words per language, sampled by their frequency, each without context, instead of --drawn."
+    add("--plot_pairs", type=int, default=4, help="Plot the words of N pairs per language.")
+    words = "Instead of whole pairs, plot N words per language, sampled by frequency and encoded without context."
     add("--words", type=int, metavar="N", help=words)
-    bitext = "Sample --words from this bitext, written like pretrain's --data. (default: all pairs of Tatoeba)"
+    bitext = "Sample --words from this bitext, in the format of pretrain --data. (default: all pairs of Tatoeba)"
     add("--data", nargs="+", metavar="CODE=FILE", help=bitext)
     add("--word_pieces", action="store_true", help="Plot word pieces instead of words.")
     add("--layer", type=int, help="Use the hidden states of this layer. (default: the last)")
@@ -42,11 +42,11 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.api.analysing import analyse
     from hf_xsent.evaluation.report import render_table
 
-    names = ("before", "sample", "drawn", "words", "data", "word_pieces", "layer", "pooling", "device")
+    names = ("before", "sample", "plot_pairs", "words", "data", "word_pieces", "layer", "pooling", "device")
     stated = {name: getattr(arguments, name) for name in names}
     runs = analyse(arguments.model, arguments.tatoeba, arguments.languages, arguments.output, **stated)
     rows = [[run["settings"]["model"], name, *one.values()] for run in runs for name, one in run["languages"].items()]
     print(render_table(["model", "language", *next(iter(runs[0]["languages"].values()))], rows))
     folder = Path(arguments.output)
-    plotted = f"{arguments.words} words" if arguments.words else f"{arguments.drawn} pairs"
+    plotted = f"{arguments.words} words" if arguments.words else f"{arguments.plot_pairs} pairs"
     print(f"gaps     {folder / 'gaps.json'}\nwords    {folder / 'words.svg'} ({plotted} per language)")

@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> None:
         runs = list_runs(arguments.study, output, arguments.set)
         to_do = {"training": "to train", "measuring": "to measure"}
         rows = [
-            [one.name, one.steps, "finished" if one.finished else to_do[one.doing], one.folder.name] for one in runs
+            [one.name, one.steps, "finished" if one.finished else to_do[one.stage], one.folder.name] for one in runs
         ]
         print(render_table(["run", "steps", "state", "folder"], rows))
         return

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags without loading torch."""
     add = parser.add_argument
-    models = "Evaluate this model: a folder or a Hub id. With several, compare the others with the first."
+    models = "Models to evaluate: folders or Hub ids. With several, compare each with the first."
     add("model", nargs="+", help=models)
     add("--tasks", nargs="+", metavar="TASK", help="Tasks: tatoeba, bucc, sts17, sts22. (default: those of --data)")
     data = "Folder or Hub id of a task, or one folder with a folder per task. (default: --tatoeba)"
     add("--data", nargs="+", default=[], metavar="[TASK=]SOURCE", help=data)
     add_shared(parser, "--tatoeba")
-    languages = "Evaluate these only: de fr, or with several tasks tatoeba=de,fr bucc=zh-en sts17=ar-ar. (default: all)"
+    languages = "Evaluate only these languages: de fr; by task: tatoeba=de,fr bucc=zh-en sts17=ar-ar. (default: all)"
     add("--languages", nargs="+", metavar="[TASK=]CODE", help=languages)
     add(
         "--group",
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     layers = "Use the hidden states of these layers: 8, 0-12 or 0,6,12; 0 is the embeddings. (default: the last)"
     add("--layers", "--layer", nargs="+", metavar="LAYER", help=layers)
     add("--dim", type=int, nargs="+", help="Truncate embeddings to N dimensions, one table each. (default: all)")
-    stored = "Write the results to this JSON file, and skip what it holds already."
+    stored = "Write the results to this JSON file; skip tasks whose results it holds already."
     add_output(parser, "FILE", stored, required=False)
     add_shared(parser, "--max_length", "--precision", "--device")
 
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _compare(arguments: argparse.Namespace, tasks: list[EvaluationTask], layers: list[int] | None) -> None:
-    """Measure each model in one view, then print the table of each task."""
+    """Measure each model with one layer and pooling, then print the table of each task."""
     for flag, values in (("pooling", arguments.pooling), ("layers", layers), ("dim", arguments.dim)):
         if len(values or []) > 1:
             raise RecipeError(f"--{flag} takes one value if several models are compared, not {len(values or [])}")
@@ -84,7 +84,7 @@ def _compare(arguments: argparse.Namespace, tasks: list[EvaluationTask], layers:
 
 
 def _options(arguments: argparse.Namespace, layers: list[int] | None) -> dict[str, Any]:
-    """Return how models are opened, and in which views they are measured."""
+    """Return the options for opening models, with their layers and poolings."""
     return {
         "pooling": _names(arguments.pooling) if arguments.pooling else None,
         "layers": layers,

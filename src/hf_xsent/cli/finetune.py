@@ -14,20 +14,20 @@ import argparse
 from collections.abc import Sequence
 
 from hf_xsent.cli.flags import add_settings
-from hf_xsent.finetuning.arguments import CommonArguments, FineTuneArguments, MlqaArguments, XnliArguments
-from hf_xsent.settings.declaring import declared
+from hf_xsent.finetuning.arguments import CommonFineTuningArguments, FineTuningSettings, MlqaSettings, XnliSettings
+from hf_xsent.settings.declaring import recipe_fields
 
-TASKS = {"xnli": XnliArguments, "mlqa": MlqaArguments}
+TASKS = {"xnli": XnliSettings, "mlqa": MlqaSettings}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags for help; ``training.reading`` parses them."""
     parser.add_argument("task", choices=list(TASKS), help="Natural language inference, or question answering.")
     parser.add_argument("recipe", nargs="?", help="Read settings from this YAML or JSON file.")
-    add_settings(parser, "encoder and data", FineTuneArguments)
+    add_settings(parser, "encoder and data", FineTuningSettings)
     for title, settings in TASKS.items():
-        add_settings(parser, title, settings, hidden=declared(FineTuneArguments))
-    add_settings(parser, "training", CommonArguments)
+        add_settings(parser, title, settings, hidden=recipe_fields(FineTuningSettings))
+    add_settings(parser, "training", CommonFineTuningArguments)
 
 
 def run(arguments: Sequence[str]) -> None:

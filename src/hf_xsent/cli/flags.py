@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from hf_xsent.settings.declaring import declared, help_of, metavar_of
+from hf_xsent.settings.declaring import help_of, metavar_of, recipe_fields
 
 _SHARED: dict[str, dict[str, Any]] = {
     "--model": {"required": True, "help": "Encode with this model: a folder or a Hub id."},
     "--work": {
         "metavar": "FOLDER",
-        "help": "Cache intermediate results here; the same command resumes from them. (default: OUTPUT.work)",
+        "help": "Cache intermediate results in this folder; the same command resumes from them. (default: OUTPUT.work)",
     },
     "pairs": {"help": "Read sentence pairs from this file: TSV, Moses pairs, TMX, JSONL or Parquet."},
     "--language": {"default": "und", "help": "Language code of the source side, und if unknown."},
@@ -27,7 +27,7 @@ _SHARED: dict[str, dict[str, Any]] = {
         "metavar": "FOLDER",
         "help": "Measure on Tatoeba: a folder of tatoeba.xxx-eng.* files, or a Hub id.",
     },
-    "--memory_mib": {"type": int, "default": 512, "help": "Memory of a block of cosines, in MiB."},
+    "--memory_mib": {"type": int, "default": 512, "help": "Maximum memory of a block of cosines, in MiB."},
     "--vectors": {
         "dest": "vector_dtype",
         "choices": ("float32", "float16"),
@@ -41,8 +41,8 @@ _SHARED: dict[str, dict[str, Any]] = {
         "default": "float32",
         "help": "Encode in this precision; auto: bfloat16 if the device computes it in hardware.",
     },
-    "--device": {"help": "Compute on this torch device. (default: a GPU if available, of N processes one each)"},
-    "--k": {"type": int, "default": 4, "help": "Average N nearest neighbours in the margin."},
+    "--device": {"help": "Compute on this torch device. (default: a GPU per process if available, else the CPU)"},
+    "--k": {"type": int, "default": 4, "help": "Number of nearest neighbours in the margin."},
     "--sample": {"type": int, "default": 1000, "help": "Measure at most N pairs per language."},
     "--overwrite": {"action": "store_true", "help": "Replace an earlier export in that folder."},
 }
@@ -73,7 +73,7 @@ def add_settings(parser: Any, title: str, *kinds: type, prefix: str = "", hidden
     """Declare a flag for each setting of some dataclasses, in a new group if it has a title."""
     group = parser.add_argument_group(title) if title else parser
     for kind in kinds:
-        for name, one in declared(kind).items():
+        for name, one in recipe_fields(kind).items():
             if name not in hidden:
                 names = ("--output", "--output_dir", "-o") if name == "output_dir" else (f"--{prefix}{name}",)
                 group.add_argument(*names, metavar=metavar_of(one), help=help_of(one).replace("%", "%%"))

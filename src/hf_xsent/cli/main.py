@@ -40,7 +40,7 @@ TRAINING = {"pretrain": pretrain, "finetune": finetune}
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser that names numbers N and X, and appends a flag's default to its help."""
+    """Parse flags; in help, write N or X for numbers and append each flag's default."""
 
     def add_argument(self, *names: str, **settings: Any) -> argparse.Action:
         """Declare a flag; its help says what it does and in which unit."""

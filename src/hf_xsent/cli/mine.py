@@ -22,17 +22,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "--model", "--work")
     add_output(parser, "FILE", "Write the pairs to this TSV file, best first.")
     margins = ("ratio", "distance", "absolute")
-    add("--margin", default="ratio", choices=margins, help="Compare a cosine with its neighbours' by this margin.")
+    add(
+        "--margin",
+        default="ratio",
+        choices=margins,
+        help="Relate a pair's cosine to those of its neighbours by ratio or distance; absolute: the cosine alone.",
+    )
     directions = ("max", "forward", "backward", "intersection")
-    add("--candidates", default="max", choices=directions, help="Take the pairs of these directions of search.")
+    add(
+        "--candidates",
+        default="max",
+        choices=directions,
+        help="Select pairs by search direction; max: best first from both, each sentence at most once.",
+    )
     add("--threshold", type=float, help="Minimum score of a pair; 1.06 is usual for ratio.")
     gold = "Choose the threshold with the best F1 on this TSV of some gold pairs (texts or line numbers)."
     add("--calibrate", metavar="GOLD", help=gold)
     add("--top", type=int, help="Write the N best pairs. (default: all)")
     add("--plot", metavar="FILE", help="Plot the histogram of scores to this SVG file.")
     add("--index", help="Search a faiss index such as IVF4096,Flat instead of all sentences. (default: exact search)")
-    add("--probes", type=int, default=32, help="Search N cells of an IVF index per sentence.")
-    add("--engine", choices=("here", "ray"), default="here", help="Run on this machine or on a Ray cluster.")
+    add("--probes", type=int, default=32, help="Number of cells of an IVF index to search per sentence (nprobe).")
+    add("--engine", choices=("local", "ray"), default="local", help="Run on this machine or on a Ray cluster.")
     add("--address", default="auto", help="Address of the Ray cluster; auto: this machine's, local: a new one.")
     add_shared(parser, "--memory_mib", "--vectors", "--pooling", "--max_length", "--k", "--precision", "--device")
 

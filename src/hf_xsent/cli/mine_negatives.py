@@ -17,16 +17,23 @@ from hf_xsent.cli.flags import add_output, add_shared, resumable
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags without loading torch."""
     add = parser.add_argument
-    add("data", nargs="+", help="Sentence pairs by language, given as to hf-xsent pretrain --data.")
+    add("data", nargs="+", help="Sentence pairs by language, in the format of hf-xsent pretrain --data.")
     add_shared(parser, "--model", "--work", "--target_language")
     add_output(parser, "FOLDER", "Write LANGUAGE.jsonl with all pairs into this folder.")
-    add("--negatives", type=int, default=4, help="Write at most N negatives of each side of a pair, nearest first.")
-    add("--neighbours", type=int, default=32, help="Choose among the N nearest sentences.")
-    dropped = "Drop sentences that score above this share of the pair: they may be other translations."
+    add(
+        "--negatives",
+        type=int,
+        default=4,
+        help="Write at most N source negatives and N target negatives per pair, nearest first.",
+    )
+    add("--neighbours", type=int, default=32, help="Choose the negatives among the N nearest neighbours.")
+    dropped = "Drop candidates that score above X times the score of the pair: they may be translations, too."
     add("--max_share", type=float, default=0.95, help=dropped)
     scores = "Score by the cosine relative to the neighbours' (ratio) or by the cosine (absolute)."
     add("--margin", default="ratio", choices=("ratio", "absolute"), help=scores)
-    pool = "Search the targets of all N languages, not only the pair's: nearer negatives, in about N times the time."
+    pool = (
+        "Search the targets of all languages, not only the pair's own: harder negatives; time grows with the languages."
+    )
     add("--all_targets", action="store_true", help=pool)
     add_shared(parser, "--memory_mib", "--vectors", "--columns", "--pooling", "--max_length", "--precision", "--device")
 

@@ -3,7 +3,7 @@
 hf-xsent publish exported/mine org/mine --results results.json --license apache-2.0 --dry_run
 hf-xsent publish exported/mine org/mine --private
 
-The card is written if it is missing or if a flag of the card is given; an edited card stays as it is otherwise.
+The card is written only if it is missing or a flag of the card is given, so that an edited card is not overwritten.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ def search_examples(model: SentenceTransformer, pairs: dict[str, tuple[list[str]
 
 
 def _different_pairs(pairs: dict[str, tuple[list[str], list[str]]]) -> Iterator[tuple[str, str]]:
-    """Yield a pair per language, of about 40 characters, whose target no earlier language has, if there is one."""
+    """Yield one pair of about 40 characters per language, if possible with a target that no earlier pair has."""
     used: set[str] = set()
     for sources, targets in pairs.values():
         both = list(zip(sources, targets, strict=True))

@@ -29,7 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Search the neighbours of sources in this file, one sentence per line.",
     )
     margins = ("ratio", "distance")
-    add("--margin", default="ratio", choices=margins, help="Compare a cosine with its neighbours' by this margin.")
+    add(
+        "--margin",
+        default="ratio",
+        choices=margins,
+        help="With pools, relate a pair's cosine to its neighbours' by ratio or distance; absolute: the cosine alone.",
+    )
     rules = "Write only pairs that pass the cleaning rules, report what each removed; RULE=VALUE changes a rule."
     add("--filter", nargs="*", metavar="RULE=VALUE", help=rules)
     add_shared(

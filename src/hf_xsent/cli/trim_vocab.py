@@ -19,16 +19,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("model", help="Trim this model: a folder or a Hub id.")
     add_output(parser, "FOLDER", "Write the export into this new or empty folder.")
-    data = "Keep the pieces of these pairs, given as to hf-xsent pretrain --data."
+    data = "Keep the word pieces that these pairs use; format of hf-xsent pretrain --data."
     add("--data", nargs="+", metavar="CODE=FILE", help=data)
-    text = "Keep the pieces of these files, one sentence per line: de=news.de.txt."
+    text = "Keep the word pieces that these files use, one sentence per line: de=news.de.txt."
     add("--text", nargs="+", metavar="CODE=FILE", help=text)
     add(
         "--languages", nargs="+", metavar="CODE", help="Use these languages: de fr. (default: all of --data and --text)"
     )
     add_shared(parser, "--target_language")
-    add("--pieces", type=int, help="Keep the N most used pieces. (default: all that the texts use)")
-    cache = "Cache the cleaned, memory-mapped bitext in this folder. (default: hf_xsent/bitext in HF_HOME)"
+    add("--pieces", type=int, help="Keep the N most used word pieces. (default: all that the texts use)")
+    cache = "Cache the cleaned bitext in this folder. (default: hf_xsent/bitext in HF_HOME)"
     add("--cache_dir", metavar="FOLDER", help=cache)
     add("--report", metavar="FILE", help="Write sizes and accuracies to this JSON file, too.")
     add_shared(parser, "--tatoeba", "--sample", "--overwrite")

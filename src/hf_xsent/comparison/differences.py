@@ -1,4 +1,4 @@
-"""Compare each method with the best one of a study: the difference, and whether noise explains it."""
+"""Compare each method with the best one of a study, with confidence intervals."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def differences_to_best(
     """Return the best row of a column of scores, and the difference of every other row to it.
 
     The 95% interval combines the noise of test items (paired bootstrap), if both rows have
-    outcomes, and of seeds (Welch's t interval), for rows with several. Without outcomes, it is None if either trained
-    row has a single seed.
+    outcomes, and of seeds (Welch's t interval), for rows with several. It is None without outcomes if a trained row
+    has a single seed.
     """
     group, name = column
     scored = [(row["groups"][task][group][name], row) for row in summary if _has(row, task, group, name)]
@@ -65,7 +65,7 @@ def _difference(
     spreads = [_spread(score, row) for score, row in rows]
     error = _half_interval([one for one in spreads if one is not None])
     if best and other:
-        items = paired_differences(task_class(task).figure, best, other)[group]
+        items = paired_differences(task_class(task).main_score, best, other)[group]
         below, above = (math.hypot(items.value - end, error) for end in (items.low, items.high))
         return Difference(value, value - below, value + above)
     if None in spreads:

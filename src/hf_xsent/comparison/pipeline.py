@@ -50,7 +50,7 @@ def compare(file: str | Path, output: str | Path, changes: Sequence[str] = ()) -
 
 
 def list_runs(file: str | Path, output: str | Path, changes: Sequence[str] = ()) -> list[Run]:
-    """Check the study and list its runs; for a budget in minutes, measure each method's pace by a short run."""
+    """Check the study and list its runs; for a budget in minutes, measure each method's throughput by a short run."""
     with _locked(Path(output)):
         return _prepare(read_study(file, changes), Path(output))
 
@@ -62,7 +62,7 @@ def _prepare(study: Study, output: Path) -> list[Run]:
     identities = {name: read_task(name, options, cache_dir).fingerprint for name, options in study.tasks.items()}
     if study.budget.unit == "minutes":
         check_data(variants)
-    runs = plan_runs(study, variants, output, identities, _pace)
+    runs = plan_runs(study, variants, output, identities, _throughput)
     left = {(run.method, run.pooling) for run in runs if not (run.finished or run.has_model)}
     check_data(variant for variant in variants if (variant.method.name, variant.pooling) in left)
     return runs
@@ -76,7 +76,7 @@ def _run_all(study: Study, runs: Sequence[Run], output: Path) -> None:
         done = 0
 
         def watch(run: Run) -> None:
-            bar.set_description(f"{run.name} ({run.doing})")
+            bar.set_description(f"{run.name} ({run.stage})")
             bar.update(done + run.steps_done - bar.n)
 
         for number, run in enumerate(left, 1):
@@ -86,17 +86,17 @@ def _run_all(study: Study, runs: Sequence[Run], output: Path) -> None:
             write_reports(output, collect(study, runs))
 
 
-def _pace(trial: Run) -> float:
+def _throughput(trial: Run) -> float:
     """Return the pairs per second of a short run; train it if its metrics are missing."""
-    pace = pairs_per_second(trial)
-    if pace is None:
-        logger.info("measuring the pace of %s", trial.name)
+    throughput = pairs_per_second(trial)
+    if throughput is None:
+        logger.info("measuring the throughput of %s", trial.name)
         train_and_measure(trial)
-        pace = pairs_per_second(trial)
-    if pace is None:
+        throughput = pairs_per_second(trial)
+    if throughput is None:
         reason = (trial.failure() or {}).get("message", "its steps were not logged")
-        raise TrainingError(f"cannot measure the pace of {trial.name}: {reason} ({trial.folder})")
-    return pace
+        raise TrainingError(f"cannot measure the throughput of {trial.name}: {reason} ({trial.folder})")
+    return throughput
 
 
 @contextmanager
@@ -110,7 +110,7 @@ def _locked(output: Path) -> Iterator[None]:
 
 def train_and_measure(run: Run, watch: Callable[[Run], None] = lambda run: None) -> bool:
     """Train and measure the run in a process that logs to ``log.txt``; return whether it succeeded."""
-    run.begin()
+    run.write_job()
     log = run.folder / LOG_FILE
     began_at = log.stat().st_size if log.is_file() else 0
     with log.open("ab") as file:
@@ -126,8 +126,8 @@ def train_and_measure(run: Run, watch: Callable[[Run], None] = lambda run: None)
         )
     if code != 0:
         reason = _reason(code, log.read_bytes()[began_at:].decode("utf-8", "replace"))
-        run.fail(code, reason)
-        logger.error("%s failed while %s: %s (%s)", run.name, run.doing, reason, log)
+        run.record_failure(code, reason)
+        logger.error("%s failed while %s: %s (%s)", run.name, run.stage, reason, log)
     return code == 0
 
 

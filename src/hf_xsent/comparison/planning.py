@@ -22,11 +22,11 @@ from hf_xsent.training.bitext import load_train_and_dev
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.reading import read_recipe
 
-PACE_STEPS, DISCARDED_STEPS = 10, 3  # to measure a method's pace; the first steps are warm-up
+TRIAL_STEPS, DISCARDED_STEPS = 10, 3  # to measure a method's throughput; the first steps are warm-up
 
 
 @dataclass(frozen=True)
-class Variant:
+class CheckedMethod:
     """A checked method with one pooling."""
 
     method: Method
@@ -35,7 +35,7 @@ class Variant:
     plan: Plan | None  # None for an untrained method
 
 
-def check_methods(study: Study, cache_dir: Path) -> list[Variant]:
+def check_methods(study: Study, cache_dir: Path) -> list[CheckedMethod]:
     """Check each recipe as ``hf-xsent pretrain`` would, before data is read."""
     family(load_encoder_config(study.model))
     tokenizer = load_tokenizer(study.model)  # one for all: that of XLM-R takes 240 MB
@@ -44,11 +44,11 @@ def check_methods(study: Study, cache_dir: Path) -> list[Variant]:
     ]
 
 
-def _check(study: Study, method: Method, pooling: str, cache_dir: Path, tokenizer: Any) -> Variant:
+def _check(study: Study, method: Method, pooling: str, cache_dir: Path, tokenizer: Any) -> CheckedMethod:
     if not method.trained:
         if method.settings.get("method") == "dual-pivot":
             _check_untrained_pivot(study.model, method, pooling)
-        return Variant(method, pooling, method.settings, None)
+        return CheckedMethod(method, pooling, method.settings, None)
     settings = {"cache_dir": str(cache_dir)} | method.settings
     with TemporaryDirectory() as folder:
         file = Path(folder) / "recipe.yaml"
@@ -56,7 +56,7 @@ def _check(study: Study, method: Method, pooling: str, cache_dir: Path, tokenize
         file.write_text(yaml.safe_dump(stated), encoding="utf-8")
         try:
             plan = replace(Plan.of(read_recipe([str(file)])), tokenizer=tokenizer)
-            return Variant(method, pooling, settings, plan)
+            return CheckedMethod(method, pooling, settings, plan)
         except HfXsentError as error:
             raise type(error)(f"methods.{method.name}: {str(error).removeprefix(f'{file}: ')}") from error
 
@@ -78,7 +78,7 @@ def untrained_settings(recipe: Mapping[str, Any]) -> dict[str, Any]:
     return stated | {"layer_mix": False, "linear_map": False}
 
 
-def check_data(variants: Iterable[Variant]) -> None:
+def check_data(variants: Iterable[CheckedMethod]) -> None:
     """Read the bitext into the cache, and check that it has the word links and languages that each method needs."""
     read: dict[str, Any] = {}
     for variant in variants:
@@ -94,17 +94,17 @@ def check_data(variants: Iterable[Variant]) -> None:
 
 def plan_runs(
     study: Study,
-    variants: Iterable[Variant],
+    variants: Iterable[CheckedMethod],
     output: Path,
     identities: Mapping[str, str],
-    pace: Callable[[Run], float],
+    throughput: Callable[[Run], float],
 ) -> list[Run]:
-    """Plan the runs: untrained methods, then every method and pooling with the first seed, then with the second, ….
+    """Plan the runs: untrained methods first, then all methods and poolings seed by seed.
 
-    For budgets in minutes, ``pace`` measures the pairs per second of a short run.
+    For budgets in minutes, ``throughput`` measures the pairs per second of a short run.
     """
 
-    def run(variant: Variant, seed: int | None, recipe: dict[str, Any], of_study: bool = True) -> Run:
+    def run(variant: CheckedMethod, seed: int | None, recipe: dict[str, Any], of_study: bool = True) -> Run:
         runs = output / ("runs" if of_study else "pace")
         return Run(
             folder=run_folder(runs, variant.method.name, variant.pooling, seed, study.model, recipe),
@@ -127,7 +127,7 @@ def plan_runs(
         pairs_a_step = training.train_batch_size * training.gradient_accumulation_steps
         if study.budget.unit == "minutes":
             trial = run(variant, variant.method.seeds[0], variant.recipe | _TRIAL, of_study=False)
-            steps = round(study.budget.amount * 60 * pace(trial) / pairs_a_step)
+            steps = round(study.budget.amount * 60 * throughput(trial) / pairs_a_step)
         else:
             steps = steps_of(study.budget, pairs_a_step)
         recipe = variant.recipe | {"max_steps": max(1, steps)}
@@ -135,7 +135,7 @@ def plan_runs(
     return [one for _, one in sorted(planned, key=lambda numbered: numbered[0])]
 
 
-_TRIAL = {"max_steps": PACE_STEPS, "logging_steps": 1, "eval_strategy": "no", "save_strategy": "no"}
+_TRIAL = {"max_steps": TRIAL_STEPS, "logging_steps": 1, "eval_strategy": "no", "save_strategy": "no"}
 
 
 def steps_of(budget: Budget, pairs_a_step: int) -> int:
@@ -145,5 +145,5 @@ def steps_of(budget: Budget, pairs_a_step: int) -> int:
 
 def pairs_per_second(trial: Run) -> float | None:
     """Return the median pairs per second of a finished short run, or None."""
-    paces = [line["pairs_per_second"] for line in trial.metrics() if "pairs_per_second" in line]
-    return statistics.median(paces[DISCARDED_STEPS:]) if len(paces) == PACE_STEPS else None
+    throughputs = [line["pairs_per_second"] for line in trial.metrics() if "pairs_per_second" in line]
+    return statistics.median(throughputs[DISCARDED_STEPS:]) if len(throughputs) == TRIAL_STEPS else None

@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 def main(folder: str) -> int:
-    """Train and measure a run, and return the exit code; the last line on standard error describes a failure."""
+    """Train and measure a run, and return the exit code; a failure is the last line on standard error."""
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     try:
         configure_logging()
@@ -82,7 +82,7 @@ def measure(run: Run) -> None:
             "task": name,
             "protocol": task.protocol,
             "headings": dict(task.headings),
-            "main": task.main,
+            "main": task.main_metric,
             "identity": task.fingerprint,
             "settings": settings,
             **asdict(scores),

@@ -105,7 +105,7 @@ def _summary(results: Results) -> str:
 
 
 def verdict(results: Results, task: str) -> str:
-    """Name the best method, or say that noise could explain its lead or is not known."""
+    """Name the best method, or state why there is no clear winner."""
     names, known = winners(results, task)
     if not names:
         return ""

@@ -9,8 +9,8 @@ from typing import Any
 from hf_xsent.comparison.differences import differences_to_best
 from hf_xsent.comparison.runs import LOCATION_KEYS, Run
 from hf_xsent.comparison.study import Study
-from hf_xsent.comparison.tasks import MEASURED
-from hf_xsent.evaluation.report import published_figures, versions
+from hf_xsent.comparison.tasks import ALL
+from hf_xsent.evaluation.report import published_scores, versions
 
 COSTS = ("cpu_seconds", "seconds", "peak_mib")
 
@@ -102,7 +102,7 @@ def mean_and_sd(values: Iterable[float]) -> list[float | None]:
 
 
 def _over_seeds(seeds: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str, list[float | None]]]:
-    """Return mean and standard deviation over seeds of each score of a group or language that all seeds have."""
+    """Return mean and standard deviation over seeds of each score, for the groups and languages that all seeds have."""
     return {
         group: {
             name: mean_and_sd(one[group][name] for one in seeds)
@@ -119,9 +119,9 @@ def _task(name: str, options: dict[str, Any], records: Sequence[dict[str, Any]])
     if scores is None:
         return {"options": options, "columns": []}
     groups, main = scores["groups"], scores["main"]
-    same = [group for group in groups if group != MEASURED and groups[group] == groups.get(MEASURED)]
-    full = (same or [MEASURED])[0] if MEASURED in groups else next(iter(groups))
-    rest = [group for group in groups if group not in (full, MEASURED, *same)]
+    same = [group for group in groups if group != ALL and groups[group] == groups.get(ALL)]
+    full = (same or [ALL])[0] if ALL in groups else next(iter(groups))
+    rest = [group for group in groups if group not in (full, ALL, *same)]
     others = (name for name in scores["headings"] if name not in (main, "pairs") and name in groups[full])
     names = [main, *others]
     return {
@@ -137,7 +137,7 @@ def _task(name: str, options: dict[str, Any], records: Sequence[dict[str, Any]])
 def _published(tasks: Iterable[str], records: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """Select the published scores on groups that were measured here; one row holds all groups of a model."""
     rows: dict[str, dict[tuple[str, str], dict[str, Any]]] = {task: {} for task in tasks}
-    for one in published_figures():
+    for one in published_scores():
         task, group = one["task"], one["group"]
         ours = next((record["scores"][task] for record in records if task in record["scores"]), {"groups": ()})
         if group in ours["groups"] and (shared := {name: one[name] for name in ours["headings"] if name in one}):

@@ -1,4 +1,4 @@
-"""Store the job, results and failure of a run in a folder that is named by a hash of what determines its model."""
+"""Store the job, results and failure of a run in a folder whose name hashes the recipe and the data."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Run:
         return all(self.scores(task) is not None for task in self.tasks) if self.tasks else self.has_model
 
     @property
-    def doing(self) -> str:
+    def stage(self) -> str:
         """Return the current stage."""
         return "measuring" if self.has_model else "training"
 
@@ -106,22 +106,22 @@ class Run:
         return [json.loads(line) for line in lines if line.endswith("}")]
 
     def failure(self) -> dict[str, Any] | None:
-        """Read how the last attempt failed, if it did."""
+        """Read exit code and message of the last attempt if it failed."""
         return _read_json(self.folder / FAILURE_FILE)
 
-    def begin(self) -> None:
+    def write_job(self) -> None:
         """Write the job for the run's process, and delete an earlier failure."""
         write_json(self.folder / JOB_FILE, {**asdict(self), "folder": str(self.folder)})
         (self.folder / FAILURE_FILE).unlink(missing_ok=True)
 
-    def fail(self, exit_code: int, message: str) -> None:
-        """Record how the process failed."""
-        failure = {"while": self.doing, "exit_code": exit_code, "message": message}
+    def record_failure(self, exit_code: int, message: str) -> None:
+        """Write exit code and message of a failed process."""
+        failure = {"while": self.stage, "exit_code": exit_code, "message": message}
         write_json(self.folder / FAILURE_FILE, failure)
 
     @classmethod
     def read(cls, folder: str | Path) -> Run:
-        """Read the run that ``begin`` wrote."""
+        """Read the run that ``write_job`` wrote."""
         content = json.loads((Path(folder) / JOB_FILE).read_text(encoding="utf-8"))
         return cls(**{**content, "folder": Path(folder)})
 

@@ -15,7 +15,7 @@ from hf_xsent.evaluation.registry import TASKS, load_tasks, tatoeba_group
 from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.task import EvaluationTask
 
-MEASURED = "measured"  # name of the group of all measured languages
+ALL = "all"  # name of the group of all measured languages
 
 _OPTIONS: dict[str, dict[str, Any]] = {name: {"data": str, "languages": list} for name in TASKS}
 _OPTIONS["tatoeba"]["group"] = str | int

@@ -14,7 +14,7 @@ from hf_xsent.alignment.embedding import EmbeddingAligner
 from hf_xsent.data.benchmarks.gold_links import GoldPair, load_gold_links
 from hf_xsent.data.words.links import Link
 from hf_xsent.errors import DataError, ModelError, RecipeError, nearest
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Figures, Outcomes, Scores, means, measured_groups
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, means, measured_groups
 from hf_xsent.evaluation.word_alignment import alignment_scores
 from hf_xsent.models.embedder import SentenceEmbedder
 
@@ -66,7 +66,7 @@ class WordAlignmentTask(EvaluationTask):
         "last_error_rate": "AER, last layer",
         "layer": "layer",
     }
-    main: ClassVar[str] = "agreement"
+    main_metric: ClassVar[str] = "agreement"
     read = staticmethod(load_gold_sets)
 
     def __post_init__(self) -> None:
@@ -100,7 +100,7 @@ class WordAlignmentTask(EvaluationTask):
         chosen = by_name[self.choose]
         tried = {layer: _links(embedder, layer, chosen) for layer in layers}
         best = min(tried, key=lambda layer: alignment_scores(tried[layer], chosen).error_rate)
-        languages: dict[str, Figures] = {}
+        languages: dict[str, Metrics] = {}
         rows: dict[str, np.ndarray] = {}
         for name, pairs in by_name.items():
             found, last = (
@@ -116,11 +116,11 @@ class WordAlignmentTask(EvaluationTask):
                 "last_error_rate": alignment_scores(last, pairs).error_rate,
                 "layer": best,
             }
-        groups = measured_groups(languages, {"measured": [*languages]} | {name: [name] for name in languages})
+        groups = measured_groups(languages, {"all": [*languages]} | {name: [name] for name in languages})
         return Scores(languages, means(languages, groups)), Outcomes(rows, groups)
 
     @staticmethod
-    def figure(rows: np.ndarray) -> np.ndarray:
+    def main_score(rows: np.ndarray) -> np.ndarray:
         """Compute 100 - AER from the counts of links of some pairs."""
         found, sure, found_sure, found_possible = np.moveaxis(rows.sum(axis=-2), -1, 0)
         return 100 * (found_sure + found_possible) / np.maximum(1, found + sure)

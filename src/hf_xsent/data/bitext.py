@@ -183,17 +183,17 @@ class Bitext:
         return {language: len(rows) for language, rows in self.ranges.items()}
 
     @property
-    def selection(self) -> str:
+    def selection_hash(self) -> str:
         """Return a hash of the rows that are selected or excluded."""
         return digest(b"".join(b"" if one is None else one.tobytes() for one in (self._selected, self._excluded)))
 
     @property
-    def linked(self) -> int:
+    def linked_pairs(self) -> int:
         """Return the number of pairs with word links in the files, held-out pairs included."""
         return sum(len(links) - links.null_count for _, _, links, *_ in self._batches)
 
     @property
-    def with_negatives(self) -> int:
+    def pairs_with_negatives(self) -> int:
         """Return the number of pairs with mined negatives in the files, held-out pairs included."""
         return sum(len(negatives) - negatives.null_count for *_, negatives, _ in self._batches)
 

@@ -40,7 +40,7 @@ class PivotBitext:
     def _open(self) -> None:
         self._pairs: Rows = np.load(self.path, mmap_mode="r")
         self.report, self.languages = self.bitext.report, self.bitext.languages
-        self.linked, self.with_negatives = self.bitext.linked, self.bitext.with_negatives
+        self.linked_pairs, self.pairs_with_negatives = self.bitext.linked_pairs, self.bitext.pairs_with_negatives
         self.ranges = self.bitext.ranges | {PIVOT: range(len(self.bitext), len(self))}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def add_pivot_pairs(bitext: Bitext, folder: Path) -> PivotBitext:
     if len(bitext.languages) < 2:
         raise DataError(f"pivot pairs two languages through their targets, but there is only {min(bitext.languages)}")
     names = [path.parent.name for path in bitext.files.values()]
-    path = folder / f"{PIVOT}-{digest([FORMAT_VERSION, names, bitext.selection])}.npy"
+    path = folder / f"{PIVOT}-{digest([FORMAT_VERSION, names, bitext.selection_hash])}.npy"
     with lock(f"{path}.lock"):
         if not _is_readable(path):
             with writing(path) as part:

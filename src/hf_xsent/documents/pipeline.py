@@ -70,7 +70,7 @@ class AlignmentShard:
         decisive = [_VERSION, self.identity, stated, file_digest(self.source), file_digest(self.target)]
         return self.work / "aligned" / f"{digest(decisive)}.lines"
 
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Return whether the file is there and undamaged."""
         return stored_lines(self.path) is not None
 

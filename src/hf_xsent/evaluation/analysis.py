@@ -36,7 +36,7 @@ class AlignmentGap:
     hubness: float  # skewness of the 10-occurrences across languages, mean of both directions; near 0: no hubs
 
     def to_dict(self) -> dict[str, float]:
-        """Return rounded figures for JSON."""
+        """Return rounded values for JSON."""
         return {name: round(value, 4) for name, value in asdict(self).items()}
 
 

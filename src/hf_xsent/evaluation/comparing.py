@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Comparison:
-    """The main figure of several models on one task, and the differences of all others to the first."""
+    """The main metric of several models on one task, and the difference of each model to the first."""
 
     task: EvaluationTask
     reports: Mapping[str, Report]  # by model
@@ -38,31 +38,34 @@ class Comparison:
     def of(cls, task: EvaluationTask, reports: Mapping[str, Report], outcomes: Mapping[str, Outcomes]) -> Comparison:
         """Compare the outcomes of all models with those of the first."""
         first, *others = reports
-        found = {name: paired_differences(task.figure, [outcomes[first]], [outcomes[name]]) for name in others}
+        found = {name: paired_differences(task.main_score, [outcomes[first]], [outcomes[name]]) for name in others}
         return cls(task, reports, found)
 
     def table(self) -> str:
         """Format the scores of each language and group, and one verdict per model."""
         first, *others = self.reports
         rows = []
-        for label, name, figures in _figures(self.reports[first]):
-            row = [label, figures[self.task.main]]
+        for label, name, figures in _metrics(self.reports[first]):
+            row = [label, figures[self.task.main_metric]]
             for other in others:
                 theirs = self.reports[other]
-                row += [(theirs.groups | theirs.languages)[name][self.task.main], _shown(self.differences[other][name])]
+                row += [
+                    (theirs.groups | theirs.languages)[name][self.task.main_metric],
+                    _shown(self.differences[other][name]),
+                ]
             rows.append(row)
         headings = (heading for name in others for heading in (name, "difference (95% interval)"))
-        title = f"{self.task.title}, {self.task.headings[self.task.main]}"
+        title = f"{self.task.title}, {self.task.headings[self.task.main_metric]}"
         notes = "* the interval of the difference to the first model excludes 0 (paired bootstrap over test items)"
         verdicts = "\n".join(self.verdicts())
         table = render_table([title, first, *headings], rows)
         return f"{table}\n{notes}\n{verdicts}\n{self.task.protocol}"
 
     def verdicts(self) -> Iterator[str]:
-        """Say for each other model whether it is better than the first, by the overall mean."""
+        """Yield a sentence per other model: whether it is better than the first by the overall mean."""
         first, *others = self.reports
         for name in others:
-            group = "measured" if "measured" in self.differences[name] else list(self.differences[name])[-1]
+            group = "all" if "all" in self.differences[name] else list(self.differences[name])[-1]
             found = self.differences[name][group]
             if found.significant:
                 better, worse = (name, first) if found.value > 0 else (first, name)
@@ -75,7 +78,7 @@ class Comparison:
         first = next(iter(self.reports))
         return {
             "task": self.task.name,
-            "figure": self.task.main,
+            "metric": self.task.main_metric,
             "first": first,
             "differences": {
                 name: {key: {k: round(v, 4) for k, v in asdict(one).items()} for key, one in found.items()}
@@ -94,8 +97,8 @@ def compare_models(
     """Measure the models one after the other, then yield the comparison of each task.
 
     ``open_model`` returns a model and a list of one view, or None for the model's own view; ``dims`` has at most one
-    element. ``output`` is a JSON file with the reports and differences of this call. Reports that it holds already, and
-    whose results per item are in the folder ``OUTPUT.work``, are reused; other reports stay in it.
+    element. ``output`` is a JSON file with the reports and differences of this call. Its reports are reused
+    if ``OUTPUT.work`` has their results per item; its other reports stay.
     """
     names = short_names(models)
     store = None if output is None else _Store(Path(output))
@@ -164,8 +167,8 @@ class _Store:
         return self.folder / f"{digest([stamp])}.npz"
 
 
-def _figures(report: Report) -> Iterator[tuple[str, str, dict[str, float]]]:
-    """Yield label, name and figures of each language and group."""
+def _metrics(report: Report) -> Iterator[tuple[str, str, dict[str, float]]]:
+    """Yield label, name and metrics of each language and group."""
     yield from ((name, name, figures) for name, figures in report.languages.items())
     yield from ((f"mean of {name}", name, figures) for name, figures in report.groups.items())
 

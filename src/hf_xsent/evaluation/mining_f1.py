@@ -10,7 +10,7 @@ import numpy as np
 
 from hf_xsent.data.benchmarks.bucc import TRAINING_SPLITS, BuccSet, find_bucc, split_order
 from hf_xsent.errors import DataError
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Figures, Outcomes, Scores, means
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, means
 from hf_xsent.mining.calibration import at_threshold, best_threshold
 from hf_xsent.mining.margin import MinedPairs, mine_bitext
 
@@ -33,7 +33,7 @@ class BuccTask(EvaluationTask):
     headings: ClassVar[Mapping[str, str]] = {"f1": "F1"} | {
         key: key for key in ("precision", "recall", "found", "gold", "threshold")
     }
-    main: ClassVar[str] = "f1"
+    main_metric: ClassVar[str] = "f1"
 
     read = staticmethod(find_bucc)
 
@@ -54,8 +54,8 @@ class BuccTask(EvaluationTask):
         mined = [mine_bitext(encode(one.sources), encode(one.targets), _K) for one in self.sets]
         chosen = self._thresholds(mined)
         last = max((one.split for one in self.sets), key=split_order)
-        own: dict[str, Figures] = {}
-        transferred: dict[str, Figures] = {}
+        own: dict[str, Metrics] = {}
+        transferred: dict[str, Metrics] = {}
         groups: dict[str, list[str]] = {}
         rows: dict[str, np.ndarray] = {}
         for one, pairs in zip(self.sets, mined, strict=True):
@@ -73,12 +73,12 @@ class BuccTask(EvaluationTask):
                     if {other.pair for other in self.sets if other.split == one.split} == _PAIRS:
                         groups.setdefault(f"4 pairs, {one.split}", []).append(name)
                     if one.split == last:
-                        groups.setdefault("measured", []).append(name)
+                        groups.setdefault("all", []).append(name)
                 rows[name] = outcomes
         return Scores(own | transferred, means(own | transferred, groups)), Outcomes(rows, groups)
 
     @staticmethod
-    def figure(rows: np.ndarray) -> np.ndarray:
+    def main_score(rows: np.ndarray) -> np.ndarray:
         """Compute F1 from the correct, found and gold pairs of source sentences."""
         correct, found, gold = np.moveaxis(rows.sum(-2), -1, 0)
         return 200 * correct / np.maximum(1, found + gold)

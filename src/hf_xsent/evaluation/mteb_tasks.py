@@ -26,8 +26,8 @@ def mteb_task(task: EvaluationTask) -> Any:
     """Return mteb's task with the records of ``task``.
 
     Its ``accuracy`` on Tatoeba equals ``forward`` here, its ``cosine_spearman`` × 100 equals ``spearman``. Track 4b of
-    STS 2017, which mteb does not have, is dropped. mteb's BUCC is a different task, to
-    retrieve the nearest target of each source that has a gold translation: it gets the first split of each pair.
+    STS 2017, which mteb does not have, is dropped. mteb's BUCC is a different task: to
+    retrieve the nearest target of each source with a gold translation. It gets the first split of each pair.
     """
     try:
         import mteb

@@ -13,7 +13,7 @@ from functools import cache
 
 from hf_xsent.data.benchmarks.questions import QuestionSet
 
-# As in MLQA's script: the first branch of its Arabic rule never matches, the second removes the letters anywhere.
+# As in MLQA's script, whose Arabic rule removes the article's letters anywhere, since its first branch never matches.
 _MLQA_ARTICLES = {
     "en": r"\b(a|an|the)\b",
     "es": r"\b(un|una|unos|unas|el|la|los|las)\b",
@@ -30,7 +30,7 @@ Normalize = Callable[[str], list[str]]
 
 @dataclass(frozen=True)
 class AnswerScores:
-    """Figures of one test set, in percent."""
+    """Metrics of one test set, in percent."""
 
     f1: float
     exact_match: float

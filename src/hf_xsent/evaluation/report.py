@@ -1,4 +1,4 @@
-"""Report results as tables and JSON, and read the figures that papers report (published.json)."""
+"""Report results as tables and JSON, and read published scores (published.json)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.errors import OutputError
-from hf_xsent.evaluation.task import EvaluationTask, Figures, Scores
+from hf_xsent.evaluation.task import EvaluationTask, Metrics, Scores
 
 PACKAGES = ("hf-xsent", "torch", "transformers", "tokenizers", "numpy")
 
@@ -26,12 +26,12 @@ class Report:
     settings: dict[str, Any]  # model, its fingerprint, pooling, layer, …
     data_fingerprint: str
     versions: dict[str, str]
-    groups: dict[str, Figures]
-    languages: dict[str, Figures]
+    groups: dict[str, Metrics]
+    languages: dict[str, Metrics]
 
     @classmethod
     def of(cls, task: EvaluationTask, settings: Mapping[str, Any], scores: Scores | None = None) -> Report:
-        """Make the report of these scores; without scores it has no figures but the same ``stamp``."""
+        """Make the report of these scores; without scores it is empty but has the same ``stamp``."""
         scores = scores or Scores({}, {})
         groups, languages = (
             {name: {key: round(value, 4) for key, value in figures.items()} for name, figures in part.items()}
@@ -41,13 +41,13 @@ class Report:
 
     @property
     def stamp(self) -> str:
-        """Return a key of all that determines the figures."""
+        """Return a hash of everything that determines the scores."""
         decisive = {key: value for key, value in asdict(self).items() if key not in ("groups", "languages")}
         return json.dumps(decisive, sort_keys=True)
 
     @property
     def subject(self) -> str:
-        """Return a key of model, view and data: a new report replaces the one with this key, whatever its versions."""
+        """Return a key of model, view and data: a new report replaces the stored one with this key."""
         return json.dumps([self.task, self.settings, self.data_fingerprint], sort_keys=True)
 
     def table(self, task: EvaluationTask) -> str:
@@ -59,14 +59,14 @@ class Report:
 
 
 def sweep_table(task: EvaluationTask, reports: Sequence[Report]) -> str:
-    """Format one line per layer, pooling and dimension, with the main figure of each group."""
+    """Format one line per layer, pooling and dimension, with the main metric of each group."""
     first = reports[0]
     varied = [key for key in first.settings if len({str(one.settings.get(key)) for one in reports}) > 1]
     names = list(first.groups or first.languages)
     rows = []
     for one in reports:
         figures = one.groups or one.languages
-        rows.append([*(str(one.settings[key]) for key in varied), *(figures[name][task.main] for name in names)])
+        rows.append([*(str(one.settings[key]) for key in varied), *(figures[name][task.main_metric] for name in names)])
     fixed = {key: value for key, value in first.settings.items() if key not in varied}
     return f"{task.title}\n{render_table([*varied, *names], rows)}\n{_join(fixed)}\n{first.protocol}"
 
@@ -103,8 +103,8 @@ def read_reports(path: str | Path) -> list[Report]:
 
 
 @cache
-def published_figures() -> list[dict[str, Any]]:
-    """Return the published figures with task, group, model and paper; add the mean of both directions."""
+def published_scores() -> list[dict[str, Any]]:
+    """Return the published scores with task, group, model and paper; add the mean of both directions."""
     text = (files("hf_xsent.evaluation") / "published.json").read_text(encoding="utf-8")
     figures: list[dict[str, Any]] = json.loads(text)
     for one in figures:
@@ -116,7 +116,7 @@ def published_figures() -> list[dict[str, Any]]:
 def published_lines(task: EvaluationTask, groups: Iterable[str]) -> list[str]:
     """Return one line per published result on one of these groups."""
     lines, measured = [], set(groups)
-    for one in published_figures():
+    for one in published_scores():
         if one["task"] == task.name and one["group"] in measured:
             figures = ", ".join(f"{task.headings[key]} {one[key]}" for key in task.headings if key in one)
             lines.append(f"published, {one['group']}: {one['model']} {figures} ({one['paper']})")

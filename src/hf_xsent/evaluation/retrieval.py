@@ -10,7 +10,7 @@ import numpy as np
 
 from hf_xsent.data.benchmarks.tatoeba import TatoebaSet, load_tatoeba, tatoeba_groups
 from hf_xsent.errors import DataError
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Figures, Outcomes, Scores, means, measured_groups
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, means, measured_groups
 from hf_xsent.logs import Progress
 from hf_xsent.mining.neighbours import nearest_both_ways
 from hf_xsent.models.encode_interface import SupportsEncode
@@ -40,10 +40,10 @@ class RetrievalAccuracy:
 
 def accuracy_at_1(source: np.ndarray, target: np.ndarray) -> RetrievalAccuracy:
     """Measure how often the nearest neighbour of ``source[i]`` is ``target[i]``, and the reverse."""
-    return RetrievalAccuracy.of(translations_found(source, target))
+    return RetrievalAccuracy.of(retrieval_hits(source, target))
 
 
-def translations_found(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+def retrieval_hits(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Return for each pair whether source finds target, and whether target finds source (N × 2)."""
     if len(source) != len(target) or len(source) == 0:
         raise DataError(f"retrieval needs pairs: got {len(source)} source and {len(target)} target vectors")
@@ -102,7 +102,7 @@ class TatoebaTask(EvaluationTask):
     title: ClassVar[str] = "Tatoeba"
     protocol: ClassVar[str] = PROTOCOL
     headings: ClassVar[Mapping[str, str]] = {"pairs": "pairs", "forward": "xx→en", "backward": "en→xx", "mean": "mean"}
-    main: ClassVar[str] = "mean"
+    main_metric: ClassVar[str] = "mean"
     read = staticmethod(load_tatoeba)
 
     def texts(self, one: TatoebaSet) -> Iterable[str]:
@@ -111,16 +111,16 @@ class TatoebaTask(EvaluationTask):
 
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure accuracy@1 in both directions, and its means over the groups of languages that papers report."""
-        languages: dict[str, Figures] = {}
+        languages: dict[str, Metrics] = {}
         hits: dict[str, np.ndarray] = {}
         for one in self.sets:
-            hits[one.language] = translations_found(encode(one.sources), encode(one.targets))
+            hits[one.language] = retrieval_hits(encode(one.sources), encode(one.targets))
             found = RetrievalAccuracy.of(hits[one.language])
             languages[one.language] = {key: getattr(found, key) for key in self.headings}
-        groups = measured_groups(languages, tatoeba_groups() | {"measured": list(languages)})
+        groups = measured_groups(languages, tatoeba_groups() | {"all": list(languages)})
         return Scores(languages, means(languages, groups)), Outcomes(hits, groups)
 
     @staticmethod
-    def figure(rows: np.ndarray) -> np.ndarray:
+    def main_score(rows: np.ndarray) -> np.ndarray:
         """Compute the mean accuracy@1 of both directions."""
         return 100 * np.asarray(rows.mean(axis=(-2, -1)))

@@ -45,8 +45,8 @@ def evaluate_tasks(
 ) -> Iterator[tuple[EvaluationTask, list[Report]]]:
     """Yield each task with its reports, one per view and dimension, as soon as it is measured.
 
-    ``settings`` describe the model (``describe``). ``output`` is a JSON file of one model, written after each task. A
-    task whose reports are in it, with equal settings, data and versions, is not measured again; other reports stay.
+    ``settings`` describe the model (``describe``). ``output`` is a JSON file of one model, written after each task.
+    Tasks whose reports it holds, with equal settings, data and versions, are not measured again; other reports stay.
     ``outcomes`` is filled with the outcomes of each measured task, in the last view and dimension.
     """
     measured = settings_of_views(embedder, settings, views, dims)

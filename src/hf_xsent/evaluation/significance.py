@@ -20,7 +20,7 @@ _NUMBERS_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference of a figure between two models, and its 95% confidence interval."""
+    """The difference of a score between two models, and its 95% confidence interval."""
 
     value: float
     low: float

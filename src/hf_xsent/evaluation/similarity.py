@@ -12,7 +12,7 @@ from scipy import stats
 from hf_xsent.data.benchmarks.sts import STS17_TRACKS, STS22_PAIRS, StsSet, load_sts17, load_sts22
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.retrieval import unit
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Figures, Outcomes, Scores, means, measured_groups
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, means, measured_groups
 
 
 def spearman(scores: Sequence[float] | np.ndarray, gold: Sequence[float] | np.ndarray) -> float:
@@ -43,7 +43,7 @@ class _StsTask(EvaluationTask):
 
     protocol: ClassVar[str] = "Spearman's rank correlation of cosines with gold scores, times 100; ties share ranks"
     headings: ClassVar[Mapping[str, str]] = {"pairs": "pairs", "spearman": "spearman"}
-    main: ClassVar[str] = "spearman"
+    main_metric: ClassVar[str] = "spearman"
     groups: ClassVar[Mapping[str, Sequence[str]]]
 
     def sides(self, one: StsSet) -> tuple[Sequence[str], Sequence[str]]:
@@ -56,16 +56,16 @@ class _StsTask(EvaluationTask):
 
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure Spearman's correlation of each pair of languages."""
-        languages: dict[str, Figures] = {}
+        languages: dict[str, Metrics] = {}
         rows: dict[str, np.ndarray] = {}
         for one in self.sets:
             rows[one.pair] = np.stack([cosines(encode(one.first), encode(one.second)), one.gold], axis=1)
-            languages[one.pair] = {"pairs": len(one.gold), "spearman": float(self.figure(rows[one.pair]))}
-        groups = measured_groups(languages, {**self.groups, "measured": list(languages)})
+            languages[one.pair] = {"pairs": len(one.gold), "spearman": float(self.main_score(rows[one.pair]))}
+        groups = measured_groups(languages, {**self.groups, "all": list(languages)})
         return Scores(languages, means(languages, groups)), Outcomes(rows, groups)
 
     @staticmethod
-    def figure(rows: np.ndarray) -> np.ndarray:
+    def main_score(rows: np.ndarray) -> np.ndarray:
         """Compute Spearman's correlation of cosines with gold scores."""
         return _rank_correlation(rows[..., 0], rows[..., 1])
 

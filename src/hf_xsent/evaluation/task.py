@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Encode = Callable[[Sequence[str]], np.ndarray]  # one embedding per sentence
-Figures = dict[str, float]
+Metrics = dict[str, float]
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Figures by language or language pair, and means over groups of these."""
+    """Metrics by language or language pair, and means over groups of them."""
 
-    languages: dict[str, Figures]
-    groups: dict[str, Figures]
+    languages: dict[str, Metrics]
+    groups: dict[str, Metrics]
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """The outcome of each test item, by language: a row of numbers, from which a task computes its main figure.
+    """The outcome of each test item, by language: a row of numbers, from which a task computes its main metric.
 
     Items are in the order of the records, so that rows of two models can be compared. ``groups`` has the
     languages of each mean, by its name.
@@ -49,9 +49,9 @@ class EvaluationTask(ABC):
 
     name: ClassVar[str]  # on the command line
     title: ClassVar[str]
-    protocol: ClassVar[str]  # how it is measured, in one line
-    headings: ClassVar[Mapping[str, str]]  # of the figures, in a table
-    main: ClassVar[str]  # the figure that compares models
+    protocol: ClassVar[str]  # the procedure, in one line
+    headings: ClassVar[Mapping[str, str]]  # of the metrics, in a table
+    main_metric: ClassVar[str]  # used to compare models
     read: ClassVar[Callable[..., Sequence[Any]]]
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ class EvaluationTask(ABC):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Return a hash of the records; figures are comparable only if it is equal."""
+        """Return a hash of the records; scores are comparable only if it is equal."""
         return digest(text + "\n" for one in self.sets for text in self.texts(one))
 
     def sentences(self) -> Iterator[str]:
@@ -80,7 +80,7 @@ class EvaluationTask(ABC):
 
     @abstractmethod
     def texts(self, one: Any) -> Iterable[str]:
-        """Return all texts of a set that determine its figures, for the fingerprint."""
+        """Return all texts of a set that determine its scores, for the fingerprint."""
 
     def score(self, encode: Encode) -> Scores:
         """Measure a model by its ``encode``, which is called with parts of ``sentences``."""
@@ -92,12 +92,12 @@ class EvaluationTask(ABC):
 
     @staticmethod
     @abstractmethod
-    def figure(rows: np.ndarray) -> np.ndarray:
-        """Compute the main figure of a language from some of its outcomes (… × items × columns)."""
+    def main_score(rows: np.ndarray) -> np.ndarray:
+        """Compute the main metric of a language from some of its outcomes (… × items × columns)."""
 
 
-def means(languages: Mapping[str, Figures], groups: Mapping[str, Sequence[str]]) -> dict[str, Figures]:
-    """Average figures over each group of which all members were measured; sum ``pairs``."""
+def means(languages: Mapping[str, Metrics], groups: Mapping[str, Sequence[str]]) -> dict[str, Metrics]:
+    """Average each metric over the groups whose members were all measured; sum ``pairs``."""
     return {
         name: {key: _mean(key, [languages[one][key] for one in members]) for key in languages[members[0]]}
         for name, members in measured_groups(languages, groups).items()
@@ -105,7 +105,7 @@ def means(languages: Mapping[str, Figures], groups: Mapping[str, Sequence[str]])
 
 
 def measured_groups(languages: Collection[str], groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Select the groups of which all members were measured."""
+    """Select the groups whose members were all measured."""
     return {name: list(some) for name, some in groups.items() if some and set(some) <= set(languages)}
 
 

@@ -12,7 +12,7 @@ from hf_xsent.errors import DataError
 
 @dataclass(frozen=True)
 class AlignmentScores:
-    """Figures over the links of all pairs, in percent."""
+    """Metrics over the links of all pairs, in percent."""
 
     error_rate: float
     precision: float  # share of the links found that are sure or possible

@@ -11,7 +11,7 @@ _MAX_LENGTH = "Truncate each row, both texts together, to this many tokens; mlqa
 
 
 @dataclass
-class FineTuneArguments:
+class FineTuningSettings:
     """The encoder, the data and the output folder."""
 
     model: str | None = setting(
@@ -20,34 +20,34 @@ class FineTuneArguments:
     )
     train: list[str] | None = setting(
         None,
-        "Train on these, by language: en=train.tsv alone (zero-shot), or also de=… fr=… (translate-train).",
+        "Train on these files, by language: en=train.tsv alone (zero-shot), or also de=… fr=… (translate-train).",
         named=True,
         metavar="CODE=FILE",
     )
     dev: list[str] | None = setting(
         None,
-        "Measure these during training, given like --train (of the Hub: the validation split).",
+        "Evaluate on these files during training, in the format of --train (from the Hub: the validation split).",
         named=True,
         metavar="CODE=FILE",
     )
     code_switching: bool = setting(
         False,
-        "Train on two versions of each non-English pair in one batch, each with one text in English (needs en=…).",
+        "Code-switch: replace each non-English pair by two, each with one of its texts in English (needs en=…).",
     )
     languages: list[str] | None = setting(
-        None, "Measure these languages only, such as de, or de-en of G-XLT; without it, all.", metavar="CODE"
+        None, "Evaluate only these languages, such as de, or de-en for G-XLT; without it, all.", metavar="CODE"
     )
     max_length: int = setting(128, _MAX_LENGTH)
     max_train: int | None = setting(
         None, "Train on at most this many records (or switched pairs) of each language; without it, all."
     )
     max_test: int | None = setting(
-        None, "Measure at most this many records of each test set, for trials, not results; without it, all."
+        None, "For trials: measure at most this many records of each test set; without it, all."
     )
     dropout: float | None = setting(None, "Dropout of the encoder; default: the checkpoint's.")
     resume: bool = setting(False, "Resume from the last checkpoint in the output folder.")
     resume_with_changes: bool = setting(
-        False, "Resume although settings or data that decide the results have changed; run_state.json records them."
+        False, "Resume although settings or data have changed; run_state.json records the changes."
     )
     overwrite: bool = setting(False, "Replace the run that the output folder holds.")
     verbose: bool = setting(False, "Also log the messages of transformers and other libraries.")
@@ -59,7 +59,7 @@ class FineTuneArguments:
 
 
 @dataclass
-class XnliArguments(FineTuneArguments):
+class XnliSettings(FineTuningSettings):
     """Natural language inference."""
 
     task: ClassVar[str] = "xnli"
@@ -68,7 +68,7 @@ class XnliArguments(FineTuneArguments):
 
 
 @dataclass
-class MlqaArguments(FineTuneArguments):
+class MlqaSettings(FineTuningSettings):
     """Extractive question answering."""
 
     task: ClassVar[str] = "mlqa"
@@ -86,7 +86,7 @@ class MlqaArguments(FineTuneArguments):
 
 
 @dataclass(frozen=True)
-class CommonArguments:
+class CommonFineTuningArguments:
     """Common fields of transformers' TrainingArguments with the defaults of fine-tuning, which help lists."""
 
     output_dir: str | None = setting(

@@ -1,7 +1,7 @@
 """Switch fine-tuning data between languages and English (PPA, section 2.3).
 
-A pair (a, b) in another language is replaced by (a in English, b) and (a, b in English), which stay in one batch. This
-needs the data in English, too.
+Each pair (a, b) in another language becomes two pairs of the same batch: (a in English, b) and (a, b in English).
+This needs the same data in English.
 """
 
 from __future__ import annotations

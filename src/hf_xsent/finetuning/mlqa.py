@@ -1,7 +1,7 @@
 """Fine-tune on extractive question answering, and measure MLQA and XQuAD (PPA, section 2.3).
 
-The model scores start and end of the answer in [CLS] question [SEP] context [SEP]. A long context is read in windows
-that overlap; the answer is the best span of all windows.
+The model scores each token of [CLS] question [SEP] context [SEP] as start and as end of the answer. A long context is
+split into overlapping windows; the answer is the best span of all windows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrai
 from hf_xsent.data.benchmarks.questions import Question, QuestionSet, load_mlqa, load_questions, load_xquad
 from hf_xsent.errors import RecipeError
 from hf_xsent.evaluation.question_answering import score_answers
-from hf_xsent.finetuning.arguments import MlqaArguments
+from hf_xsent.finetuning.arguments import MlqaSettings
 from hf_xsent.finetuning.code_switching import switch_questions
 from hf_xsent.finetuning.report import FineTuningReport
 from hf_xsent.finetuning.running import (
@@ -42,7 +42,7 @@ _QUESTIONS_AT_ONCE = 1000
 
 def main(arguments: Sequence[str]) -> list[FineTuningReport]:
     """Run ``[recipe.yaml] [--flag value …]``; all data is read and checked before anything is trained."""
-    options, training = read_settings(MlqaArguments, arguments)
+    options, training = read_settings(MlqaSettings, arguments)
     sources, records = load_records(options.train, lambda path, _: load_questions(path))
     train = switch_questions(sources, records) if options.code_switching else single_groups(records)
     _, dev = load_records(options.dev, lambda path, _: load_questions(path, "validation"))

@@ -1,4 +1,4 @@
-"""Report the scores of a fine-tuned model, next to published figures, as a table and as JSON."""
+"""Report the scores of a fine-tuned model, next to published scores, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FineTuningReport:
     scores: Scores
 
     def published(self) -> dict[str, dict[str, float]]:
-        """Return the papers' figures for this benchmark and setting, by model and language."""
+        """Return the published scores for this benchmark and setting, by model and language."""
         text = (files("hf_xsent.finetuning") / "published.json").read_text(encoding="utf-8")
         return dict(json.loads(text).get(self.benchmark, {}).get(self.setting, {}))
 

@@ -186,7 +186,7 @@ def _identify(options: Any, training: FineTuningArguments) -> dict[str, Any]:
 
 
 def _setting(options: Any) -> str:
-    """Name the setting by the languages of the training data, now or in the recipe of the model's folder."""
+    """Return zero-shot or translate-train, from the training languages of this run or of the model's recipe."""
     train, recipe = options.train, Path(options.model) / RECIPE_FILE
     if not train and recipe.is_file():
         train = yaml.safe_load(recipe.read_text(encoding="utf-8")).get("train")

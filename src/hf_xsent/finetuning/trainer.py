@@ -50,8 +50,12 @@ class FineTuningArguments(TrainingArguments):
     warmup_steps: float = field(default=0.1, metadata={"help": "Warm-up steps; below 1, a fraction of all steps."})
     logging_steps: float = field(default=10, metadata={"help": "Log the loss every this many steps."})
     save_total_limit: int | None = field(default=1, metadata={"help": "Number of checkpoints to retain."})
-    remove_unused_columns: bool = field(default=False, metadata={"help": "The collator needs the raw text."})
-    ddp_find_unused_parameters: bool | None = field(default=False, metadata={"help": "Every weight takes part."})
+    remove_unused_columns: bool = field(
+        default=False, metadata={"help": "Keep the raw text, which the collator needs."}
+    )
+    ddp_find_unused_parameters: bool | None = field(
+        default=False, metadata={"help": "False, since every weight has a gradient."}
+    )
 
     def __post_init__(self) -> None:
         """Refuse a Hub token and several GPUs in one process, and pin no memory without a GPU."""
@@ -104,7 +108,7 @@ class FineTuner(SavingTrainer):
     ) -> None:
         if eval_dataset is None:
             args.eval_strategy = IntervalStrategy.NO
-        if args.metric_for_best_model == "loss":  # the default of transformers, which no task measures
+        if args.metric_for_best_model == "loss":  # the default of transformers; no task has it
             args.metric_for_best_model, args.greater_is_better = task.main_score, True
         data: Any = (list(train_dataset) or None, eval_dataset)
         super().__init__(model, args, task.collate_groups, *data, processing_class)

@@ -75,7 +75,7 @@ class NegativeCounts:
     pairs: int
     source_negatives: int
     target_negatives: int
-    without: int  # pairs without any
+    pairs_without_negatives: int  # pairs without any
 
 
 def mine_negatives(

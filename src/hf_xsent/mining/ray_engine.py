@@ -71,7 +71,7 @@ class RayEngine:
 
 def _run(shard: Shard, model: SupportsEncode | None, device: str) -> None:
     """Run a shard in a worker, which sees only the GPU that Ray assigned."""
-    if shard.is_whole():  # a worker that died may have written it
+    if shard.is_complete():  # a worker that died may have written it
         return
     if isinstance(shard, SearchShard):
         shard = replace(shard, options=replace(shard.options, device=device))

@@ -43,7 +43,7 @@ class SearchShard:
         """Return the file of the neighbours."""
         return self.folder / f"{self.number:05d}.npz"
 
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Return whether the file is there, and its checksums are right."""
         try:
             self.read()

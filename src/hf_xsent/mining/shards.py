@@ -24,7 +24,7 @@ class Shard(Protocol):
     def path(self) -> Path:
         """Return the file that it writes."""
 
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Return whether the file is there and can be read."""
 
     def run(self, model: SupportsEncode | None) -> None:
@@ -47,7 +47,7 @@ class Processes:
         for shard in Progress(missing, desc=description, unit=" shards", disable=True if self.rank else None):
             shard.run(model)
         waiting = [shard for number, shard in enumerate(shards) if number % self.count != self.rank]
-        while waiting := [shard for shard in waiting if not shard.is_whole()]:
+        while waiting := [shard for shard in waiting if not shard.is_complete()]:
             time.sleep(0.2)
 
 
@@ -55,7 +55,7 @@ def missing_shards(shards: Iterable[Shard]) -> list[Shard]:
     """Return the shards to run; warn of those whose file is damaged."""
     missing = []
     for shard in shards:
-        if not shard.is_whole():
+        if not shard.is_complete():
             if shard.path.exists():
                 logger.warning("%s is damaged: it is computed again", shard.path)
             missing.append(shard)

@@ -101,7 +101,7 @@ class EncodeShard:
         """Return the file of the shard."""
         return self.store.paths[self.number]
 
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Return whether the file is there, with a vector of each sentence."""
         return load_array(self.path, self.store.sentences.batch_length(self.number), self.store.dtype) is not None
 

@@ -40,7 +40,7 @@ from hf_xsent.models.modules_json import write_modules_json
 from hf_xsent.models.plain_folder import write_plain_folder
 from hf_xsent.models.text_encoder import TextEncoder, View
 from hf_xsent.settings.declaring import types_of
-from hf_xsent.settings.reading import typed
+from hf_xsent.settings.reading import convert_value
 from hf_xsent.tensors.packing import PackedSentences, pack, pool, unpack
 
 if TYPE_CHECKING:
@@ -196,7 +196,8 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
                 raise RecipeError(f"{cls.config_class.__name__} has no setting {key!r}" + nearest(key, keys))
         hints = types_of(cls.config_class, settings)
         settings = {
-            key: value if key == "objectives" else typed(key, value, hints[key]) for key, value in settings.items()
+            key: value if key == "objectives" else convert_value(key, value, hints[key])
+            for key, value in settings.items()
         }
         try:
             return cls.config_class(**settings) if config is None else config.replaced(**settings)

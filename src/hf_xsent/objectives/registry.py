@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from hf_xsent.errors import RecipeError, nearest
 from hf_xsent.objectives.settings import ObjectiveSettings
-from hf_xsent.settings.declaring import check_settings, declared, is_derived, is_saved
-from hf_xsent.settings.reading import typed
+from hf_xsent.settings.declaring import check_settings, is_derived, is_saved, recipe_fields
+from hf_xsent.settings.reading import convert_value
 
 if TYPE_CHECKING:
     from hf_xsent.objectives.base import Objective
@@ -91,8 +91,8 @@ def _settings(name: str, stated: Any, preset: Any) -> ObjectiveSettings:
     hints, known = get_type_hints(kind), [one.name for one in fields(kind)]
     for key in stated:
         if key not in known:
-            raise RecipeError(f"{where}{key} is not a setting{nearest(str(key), [*declared(kind)])}")
-    settings = kind(**{key: typed(where + key, value, hints[key]) for key, value in stated.items()})
+            raise RecipeError(f"{where}{key} is not a setting{nearest(str(key), [*recipe_fields(kind)])}")
+    settings = kind(**{key: convert_value(where + key, value, hints[key]) for key, value in stated.items()})
     check_settings(settings, where)
     return settings
 

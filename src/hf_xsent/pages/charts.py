@@ -69,7 +69,7 @@ def bar_chart(title: str, rows: Mapping[str, Sequence[float | None]], series: Se
 def curve_chart(
     title: str, curves: Mapping[str, tuple[int, Points]], across: str, from_zero: bool = False, named: bool = False
 ) -> str:
-    """Draw one line per name, given with the number of its series; ``across`` names the horizontal axis.
+    """Draw one line per name, given with the number of its series; ``across`` is the label of the horizontal axis.
 
     ``named`` writes the names at the ends of the lines, for charts without a legend.
     """

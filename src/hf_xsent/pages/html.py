@@ -63,7 +63,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """One heading per column, and rows of cells; the last ``quoted`` rows are figures of others, in italics."""
+    """One heading per column, and rows of cells; the last ``quoted`` rows are published scores, in italics."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[Cell]]
@@ -95,7 +95,7 @@ class Table:
 
 
 def _html(cell: Cell, number: bool, heading: str) -> str:
-    """Return a cell; narrow screens show the heading in each cell, as every row is a block there."""
+    """Return a cell with its heading, which narrow screens show because they render each row as a block."""
     sort_key = "" if cell.number is None else f' data-number="{cell.number:.6g}"'
     kind = _NUMBER if number else ' dir="auto"'
     return f'<td{kind}{sort_key} data-label="{escape(heading)}">{escape(cell.text)}</td>'

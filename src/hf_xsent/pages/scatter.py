@@ -29,7 +29,7 @@ class Panel:
 
 
 def write_scatter(path: str | Path, panels: Sequence[Panel]) -> None:
-    """Draw panels in two columns, one colour per group, each point with its text where it covers nothing else."""
+    """Draw panels in two columns, one colour per group, each point labelled unless the label would overlap."""
     names = list(dict.fromkeys(group for panel in panels for group in panel.groups))
     colours = {name: _COLOURS[number % len(_COLOURS)] for number, name in enumerate(names)}
     columns = min(2, len(panels))

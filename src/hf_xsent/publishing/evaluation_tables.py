@@ -88,7 +88,7 @@ def _results(run: Mapping[str, Any], benchmark: _Benchmark, measured: str) -> li
     if benchmark.dataset_id is None:
         return []
     groups = run["groups"]
-    mean = groups["measured"] if "measured" in groups else next(iter(groups.values()))
+    mean = groups["all"] if "all" in groups else next(iter(groups.values()))
     both = ", both directions" if run["task"] == "tatoeba" else ""
     return [
         EvalResult(

@@ -40,9 +40,9 @@ class TaskEvaluator(SentenceEvaluator):
         def encode(sentences: Sequence[str]) -> np.ndarray:
             return np.asarray(model.encode(list(sentences), show_progress_bar=False), dtype=np.float32)
 
-        scores, main = self.task.score(encode), self.task.main
+        scores, main = self.task.score(encode), self.task.main_metric
         figures = {name: float(one[main]) for name, one in scores.languages.items()}
-        measured = scores.groups.get("measured")
+        measured = scores.groups.get("all")
         figures["mean"] = sum(figures.values()) / len(figures) if measured is None else float(measured[main])
         metrics = {f"{self.name}_{name}": value for name, value in figures.items()}
         self.store_metrics_in_model_card_data(model, metrics, epoch, steps)

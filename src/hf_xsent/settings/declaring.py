@@ -35,8 +35,8 @@ def setting(
     """Declare a dataclass field with its help and its valid range; each element of a list must be in the range.
 
     ``named`` marks a list of ``name=value`` strings that a recipe may write as a mapping; ``saved``
-    writes the value to a model's config.json; ``metavar`` is the placeholder of a value in help, if the type says too
-    little.
+    writes the value to a model's config.json; ``metavar`` replaces the
+    placeholder of the type in help.
     """
     bounds = {"above": above, "at_least": at_least, "below": below, "at_most": at_most}
     metadata = {
@@ -53,11 +53,11 @@ def setting(
 
 
 def derived(default: Any = None, saved: bool = True) -> Any:
-    """Declare a field that the checkpoint or the data sets, not a recipe."""
+    """Declare a field whose value comes from the checkpoint or the data, not from a recipe."""
     return field(default=default, metadata={_DERIVED: True, _SAVED: saved}, repr=saved)
 
 
-def declared(kind: type) -> dict[str, Field[Any]]:
+def recipe_fields(kind: type) -> dict[str, Field[Any]]:
     """List the settings of a dataclass that a recipe may set, by name."""
     return {one.name: one for one in fields(kind) if one.init and not is_derived(one)}
 
@@ -73,7 +73,7 @@ def types_of(kind: type, names: Iterable[str]) -> dict[str, Any]:
 
 
 def is_derived(one: Field[Any]) -> bool:
-    """Return whether the checkpoint or the data sets a field."""
+    """Return whether the value of a field comes from the checkpoint or the data."""
     return bool(one.metadata.get(_DERIVED))
 
 

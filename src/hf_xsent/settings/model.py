@@ -14,7 +14,7 @@ class EncoderSettings:
 
     pooling: str = setting(
         "cls",
-        "Rule by which hidden states are pooled into the sentence embedding.",
+        "How to pool the hidden states into a sentence embedding.",
         choices=("cls", "mean", "max", "sum"),
     )
     normalize: bool = setting(False, "Scale sentence embeddings to length 1.")
@@ -68,12 +68,12 @@ class PairSettings:
 
 @dataclass(repr=False, eq=False)
 class ExtractionSettings:
-    """Settings of dual pivot's extraction over a frozen encoder; ``VARIANTS`` has those that are not stated."""
+    """Settings of dual pivot's extraction over a frozen encoder; ``VARIANTS`` has the defaults of each variant."""
 
     variant: str = setting(
         "paper",
-        "Dual pivot: defaults of pooling, dropout and the settings below, and of hinge, random_negatives and "
-        "mask_repeated: the paper's text (paper), or the authors' code, which its results come from (authors).",
+        "Dual pivot: take the defaults of pooling, dropout, hinge, random_negatives, mask_repeated and the settings "
+        "below from the paper's text (paper), or from the authors' code, which produced its results (authors).",
         choices=("paper", "authors"),
     )
     layers: list[int] | None = setting(

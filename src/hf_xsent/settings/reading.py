@@ -137,7 +137,9 @@ def read_values(
     prefix = f"{where}: " if where else ""
     check_known(stated, hints, prefix)
     values = {
-        key: typed(prefix + key, named_values(prefix + key, value) if hints[key] == Names else value, hints[key])
+        key: convert_value(
+            prefix + key, named_values(prefix + key, value) if hints[key] == Names else value, hints[key]
+        )
         for key, value in stated.items()
         if value is not None
     }
@@ -158,15 +160,15 @@ def value_of_flag(name: str, values: Sequence[str], hint: Any) -> Any:
     if not values and bool in kinds:
         return True
     if takes_list and (len(values) != 1 or str not in kinds):
-        return typed(where, list(values), hint)
+        return convert_value(where, list(values), hint)
     if len(values) != 1:
         raise RecipeError(
             f"{where} takes one value, not {shortened(' '.join(values))}" if values else f"{where} needs a value"
         )
-    return typed(where, values[0], hint)
+    return convert_value(where, values[0], hint)
 
 
-def typed(where: str, value: Any, hint: Any) -> Any:
+def convert_value(where: str, value: Any, hint: Any) -> Any:
     """Convert a value of a recipe or flag to this type, or raise an error.
 
     Text is parsed as YAML (``5e-5`` is a number too), but stays text if the type allows text.
@@ -184,7 +186,7 @@ def typed(where: str, value: Any, hint: Any) -> Any:
             if "str" in str(hint) and _has_boolean(value)
             else ""
         )
-        raise RecipeError(f"{where} takes {described(hint)}, not {shortened(value)}{quotes}")
+        raise RecipeError(f"{where} takes {describe_type(hint)}, not {shortened(value)}{quotes}")
     return found
 
 
@@ -229,7 +231,7 @@ def _as(kind: Any, value: Any) -> Any:
     return value if fits else _NOT
 
 
-def described(hint: Any) -> str:
+def describe_type(hint: Any) -> str:
     """Describe a type for an error: ``a number``, ``a list``."""
     words = {bool: "true or false", int: "a whole number", float: "a number", str: "text", dict: "a mapping"}
     kinds = [get_origin(kind) or kind for kind in _members(hint) if kind is not type(None)]

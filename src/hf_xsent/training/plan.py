@@ -76,19 +76,19 @@ class Plan:
         mixing_probabilities(list(train.languages.values()), self.recipe.data.alpha)  # checks the sizes
         if not isinstance(train, TextSides):
             if self.recipe.config.needs.links:
-                if not train.linked:
+                if not train.linked_pairs:
                     raise RecipeError(
                         "the objectives need word links, but no pair has any: make them with hf-xsent align-words, "
                         "and give its JSONL as --data or its lines as --links"
                     )
-                logger.info("%d of %d pairs have word links", train.linked, len(train))
+                logger.info("%d of %d pairs have word links", train.linked_pairs, len(train))
             if self.recipe.config.hard_negatives:
-                if not train.with_negatives:
+                if not train.pairs_with_negatives:
                     raise RecipeError(
                         "hard_negatives need mined negatives, but no pair has any: find them with hf-xsent "
                         "mine-negatives, and give its JSONL as --data"
                     )
-                logger.info("%d of %d pairs have mined negatives", train.with_negatives, len(train))
+                logger.info("%d of %d pairs have mined negatives", train.pairs_with_negatives, len(train))
             self.recipe.config.check_languages(self._languages(train, dev))
 
     def fitted(self, train: Bitext | PivotBitext | TextSides, dev: Bitext | None) -> Plan:

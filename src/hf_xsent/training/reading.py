@@ -15,14 +15,14 @@ from hf_xsent.objectives.registry import (
     merge_objectives,
     objective_class,
 )
-from hf_xsent.settings.declaring import check_settings, declared, takes_names, types_of
+from hf_xsent.settings.declaring import check_settings, recipe_fields, takes_names, types_of
 from hf_xsent.settings.reading import (
     Names,
     check_known,
+    convert_value,
     read_mapping,
     read_values,
     split_arguments,
-    typed,
     value_of_flag,
 )
 from hf_xsent.training.arguments import AlignmentTrainingArguments
@@ -124,12 +124,14 @@ def _objectives(config_class: Any, stated: Any, flags: Flags, where: str) -> tup
         raise RecipeError(f"{prefix}objectives takes a mapping such as {{translation_ranking: 1.0}}, not {stated!r}")
     for name, value in (stated or {}).items():
         if name in OBJECTIVES and isinstance(value, Mapping):
-            check_known(value, declared(objective_class(name).Settings), f"{prefix}objectives.{name}: ")
+            check_known(value, recipe_fields(objective_class(name).Settings), f"{prefix}objectives.{name}: ")
     chosen: dict[str, Any] = base if stated is None else merge_objectives(base, stated)
     rest = dict(flags)
     if (words := rest.pop(_OBJECTIVES, None)) is not None:
         named = [one.partition("=") for one in words]
-        weights = {one: typed(f"--objectives {one}", weight, float) if equals else 1.0 for one, equals, weight in named}
+        weights = {
+            one: convert_value(f"--objectives {one}", weight, float) if equals else 1.0 for one, equals, weight in named
+        }
         chosen = merge_objectives(chosen, weights)
     settings = {flag: value for flag, value in rest.items() if flag.startswith(f"{_OBJECTIVES}.")}
     known = {*recipe_keys()}
@@ -146,14 +148,14 @@ def _objectives(config_class: Any, stated: Any, flags: Flags, where: str) -> tup
 
 def _setting_of_flag(flag: str, chosen: Mapping[str, Any], known: Iterable[str]) -> tuple[str, str]:
     """Split a flag into objective and setting: ``objectives.NAME.SETTING``, or a SETTING that one objective has."""
-    owned = {name: [*declared(objective_class(name).Settings)] for name in chosen}
+    owned = {name: [*recipe_fields(objective_class(name).Settings)] for name in chosen}
     if flag.startswith(f"{_OBJECTIVES}."):
         name, _, key = flag.removeprefix(f"{_OBJECTIVES}.").partition(".")
         if name not in OBJECTIVES:
             raise RecipeError(f"unknown objective {name!r} in --{flag}{nearest(name, OBJECTIVES)}")
         if name not in chosen and key != "weight":
             raise RecipeError(f"--{flag}: {name} is not an objective of this run; add --objectives.{name}.weight 1.0")
-        settings = [*declared(objective_class(name).Settings)]
+        settings = [*recipe_fields(objective_class(name).Settings)]
         if key not in settings:
             raise RecipeError(f"--{flag}: {name} has no setting {key!r}{nearest(key, settings)}")
         return name, key
@@ -163,7 +165,7 @@ def _setting_of_flag(flag: str, chosen: Mapping[str, Any], known: Iterable[str])
     if owners:
         ways = " or ".join(f"--objectives.{name}.{flag}" for name in owners)
         raise RecipeError(f"--{flag} is a setting of several objectives: write {ways}")
-    elsewhere = [name for name in OBJECTIVES if flag in declared(objective_class(name).Settings)]
+    elsewhere = [name for name in OBJECTIVES if flag in recipe_fields(objective_class(name).Settings)]
     if elsewhere:
         raise RecipeError(f"--{flag} is a setting of {' and '.join(elsewhere)}, which this run does not train with")
     words = {setting for settings in owned.values() for setting in settings}

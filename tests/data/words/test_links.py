@@ -31,7 +31,7 @@ def test_pairs_carry_their_links_through_cleaning_and_splits(tmp_path: Path) -> 
     pairs, links = _write(tmp_path, LINKS)
     bitext = load_bitext({"de": pairs}, links={"de": links}, cache_dir=tmp_path / "cache")
     assert [pair.get("links") for pair in bitext] == ["0-0 1-1 2-3", None, "0-0 1-1 2-2"]
-    assert bitext.linked == 2
+    assert bitext.linked_pairs == 2
     train, dev = bitext.train_dev_split(1)
     assert {pair["source"]: pair.get("links") for pair in [*train, *dev]} == {
         "ein Hund rennt": "0-0 1-1 2-3",

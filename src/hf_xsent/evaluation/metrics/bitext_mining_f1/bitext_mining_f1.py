@@ -14,11 +14,11 @@ from hf_xsent.mining.margin import MinedPairs
 
 
 class BitextMiningF1(evaluate.Metric):
-    """A prediction is the mined pairs of one set, a reference its gold pairs; figures are means over sets.
+    """A prediction is the mined pairs of one set, a reference its gold pairs; the metrics are means over sets.
 
     A prediction is ``{"source": indices, "target": indices, "score": margins}``, a reference ``{"source": indices,
-    "target": indices}``, where pair i is (source[i], target[i]). Without ``threshold``, that of the best F1 on the same
-    set is used; published figures on test sets use a threshold from other data.
+    "target": indices}``, where pair i is (source[i], target[i]). Without ``threshold``, the
+    threshold with the best F1 on the same set is used; published F1 on test sets uses a threshold from other data.
     """
 
     def _info(self) -> evaluate.MetricInfo:
