@@ -39,6 +39,10 @@ class Side:
         unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return replace(self, encoded=unit.astype(np.float32), places=places)
 
+    def select(self, rows: np.ndarray) -> Side:
+        """Return a side with these sentences only."""
+        return Side(self.vectors[rows], self.lengths[rows], self.paragraphs[rows])
+
     def unit_vectors(self, rows: slice | np.ndarray) -> np.ndarray:
         """Return sentence embeddings of length 1."""
         some = np.asarray(self.vectors[rows], np.float32)
