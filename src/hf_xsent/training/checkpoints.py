@@ -233,6 +233,9 @@ class SavingTrainer(Trainer):
         if output_dir is not None:
             return super().save_model(output_dir, _internal_call)
         folder = Path(str(self.args.output_dir))
+        if self.args.should_save:
+            remove(folder / UNFINISHED)
+        self.accelerator.wait_for_everyone()
         with _write_errors(str(folder), "the trained model"):
             super().save_model(str(folder / UNFINISHED), _internal_call=True)
         self.accelerator.wait_for_everyone()
