@@ -15,7 +15,7 @@ import numpy.typing as npt
 from hf_xsent.data import cache
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.cleaning.rules import CleaningReport, CleaningRules
-from hf_xsent.data.in_memory import is_in_memory, stored_sources
+from hf_xsent.data.in_memory import is_in_memory, write_sources
 from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.formats import OnError, check_source, read_pairs
 from hf_xsent.data.readers.negatives import parse_negatives
@@ -111,13 +111,13 @@ def _on_disk(data: Any, folder: Path, target_language: str, columns: Any, split:
     """Replace pairs in memory by the files that hold them; paths stay."""
     columns = None if isinstance(columns, Mapping) else columns  # those of a language are chosen later
     if is_in_memory(data):
-        return stored_sources(data, folder, target_language, columns, split)
+        return write_sources(data, folder, target_language, columns, split)
     if not isinstance(data, Mapping) or not any(map(is_in_memory, data.values())):
         return data
     found: list[BitextSource] = []
     for language, some in data.items():
         if is_in_memory(some):
-            found += stored_sources(some, folder, target_language, columns, split, language)
+            found += write_sources(some, folder, target_language, columns, split, language)
         else:
             options: Any = {"target_language": target_language, "columns": columns, "split": split}
             found += chain.from_iterable(resolve_sources({language: some}, **options).values())

@@ -32,7 +32,7 @@ def is_in_memory(data: Any) -> bool:
     return _is_dataset(data) or isinstance(data, Iterable)
 
 
-def stored_sources(
+def write_sources(
     data: Any, folder: Path, target_language: str, columns: Columns | None, split: str, language: str | None = None
 ) -> list[BitextSource]:
     """Write the pairs of ``data`` to JSONL files, one per language, and return them as sources.

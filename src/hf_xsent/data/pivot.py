@@ -63,7 +63,7 @@ class PivotBitext:
         two = self._pairs[rows[through] - len(self.bitext)]
         plain = iter(self.bitext.__getitems__(rows[~through].tolist()))
         ends = zip(*(self.bitext.__getitems__(two[:, side].tolist()) for side in range(2)), strict=True)
-        return [_through(*next(ends)) if one else next(plain) for one in through.tolist()]
+        return [_pivot_pair(*next(ends)) if one else next(plain) for one in through.tolist()]
 
     def side_hashes(self, rows: Rows) -> npt.NDArray[np.uint64]:
         """Return the hashes of source and target of each row (N × 2)."""
@@ -81,7 +81,7 @@ class PivotBitext:
             yield from self.bitext.sentences("target")
 
 
-def _through(one: Pair, other: Pair) -> Pair:
+def _pivot_pair(one: Pair, other: Pair) -> Pair:
     ends = {"language": one["language"], "target_language": other["language"]}
     return {"source": one["source"], "target": other["source"], **ends}
 

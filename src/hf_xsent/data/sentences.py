@@ -39,7 +39,7 @@ class SentenceCounts:
     repeated: int
     retained: int
 
-    def for_report(self) -> CleaningCounts:
+    def to_cleaning_counts(self) -> CleaningCounts:
         """Return the counts in the form of a `CleaningReport`."""
         removed = {"empty": self.empty, "too_long": self.too_long, "repeated": self.repeated}
         return CleaningCounts(self.lines, self.retained, removed=removed)

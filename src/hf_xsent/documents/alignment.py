@@ -14,7 +14,7 @@ import numpy as np
 from hf_xsent.documents.anchors import Anchors, find_anchors
 from hf_xsent.documents.beads import Weights
 from hf_xsent.documents.search import doubtful_spans, search
-from hf_xsent.documents.spans import Side
+from hf_xsent.documents.spans import EncodedDocument
 from hf_xsent.errors import DataError
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.encode_interface import SupportsEncode, check_finite
@@ -68,14 +68,14 @@ def align_documents(
         if not len(sentences):
             raise DataError(f"the {name} document is empty: a document to align needs at least one sentence")
     encoder = open_model(fspath(model)) if isinstance(model, (str, PathLike)) else model
-    source = Side.of(source_sentences, encoder.encode(list(source_sentences)), source_paragraphs)
-    target = Side.of(target_sentences, encoder.encode(list(target_sentences)), target_paragraphs)
+    source = EncodedDocument.from_sentences(source_sentences, encoder.encode(list(source_sentences)), source_paragraphs)
+    target = EncodedDocument.from_sentences(target_sentences, encoder.encode(list(target_sentences)), target_paragraphs)
     return align_sides(source, target, encoder.encode, (source_sentences, target_sentences), weights=weights)
 
 
 def align_sides(
-    source: Side,
-    target: Side,
+    source: EncodedDocument,
+    target: EncodedDocument,
     encode: Callable[[Sequence[str]], np.ndarray],
     sentences: tuple[Sequence[str], Sequence[str]],
     names: tuple[str, str] = ("source", "target"),
@@ -129,7 +129,7 @@ def open_model(
     return embedder
 
 
-def _check_sizes(source: Side, target: Side, names: tuple[str, str]) -> None:
+def _check_sizes(source: EncodedDocument, target: EncodedDocument, names: tuple[str, str]) -> None:
     """Warn if one document has many times as many sentences as the other."""
     shorter, longer = sorted((len(source), len(target)))
     if longer > _MAX_SIZE_RATIO * shorter:
@@ -170,7 +170,7 @@ def _check_scores(found: Sequence[AlignedSpans], names: tuple[str, str]) -> None
         )
 
 
-def _score(source: Side, target: Side, anchors: Anchors, one: range, other: range) -> float:
+def _score(source: EncodedDocument, target: EncodedDocument, anchors: Anchors, one: range, other: range) -> float:
     span, translation = (
         side.spans(numbers.stop, numbers.stop + 1)[len(numbers), 0]
         for side, numbers in ((source, one), (target, other))

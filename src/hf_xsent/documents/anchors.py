@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hf_xsent.documents.beads import Scale
-from hf_xsent.documents.spans import Side
+from hf_xsent.documents.spans import EncodedDocument
 
 _SAMPLE = 4096
 _ROWS_AT_ONCE = 512
@@ -29,7 +29,7 @@ class Anchors:
     scale: Scale
 
 
-def find_anchors(source: Side, target: Side) -> Anchors:
+def find_anchors(source: EncodedDocument, target: EncodedDocument) -> Anchors:
     """Find mutual nearest neighbours of a sample of the source sentences, in time linear in both documents."""
     rows = np.unique(np.linspace(0, len(source) - 1, min(_SAMPLE, len(source))).astype(np.int64))
     means = _mean_of_unit_vectors(source), _mean_of_unit_vectors(target)
@@ -103,7 +103,7 @@ def longest_increasing(values: np.ndarray) -> np.ndarray:
     return np.array(chain[::-1], dtype=np.int64)
 
 
-def _mean_of_unit_vectors(side: Side) -> np.ndarray:
+def _mean_of_unit_vectors(side: EncodedDocument) -> np.ndarray:
     """Return the mean times 1 - 1/N: one of the N may be the translation, which is not a random sentence."""
     total = np.zeros(side.vectors.shape[1], np.float64)
     for start in range(0, len(side), _ROWS_AT_ONCE):
@@ -111,7 +111,7 @@ def _mean_of_unit_vectors(side: Side) -> np.ndarray:
     return np.asarray(total / len(side) * (1 - 1 / len(side)), np.float32)
 
 
-def _chance(side: Side, mean: np.ndarray) -> np.ndarray:
+def _chance(side: EncodedDocument, mean: np.ndarray) -> np.ndarray:
     """Return the mean cosine of each sentence with the sentences of the other document."""
     parts = [
         side.unit_vectors(slice(start, start + _ROWS_AT_ONCE)) @ mean for start in range(0, len(side), _ROWS_AT_ONCE)
@@ -120,7 +120,7 @@ def _chance(side: Side, mean: np.ndarray) -> np.ndarray:
 
 
 def _nearest(
-    side: Side, other: Side, rows: np.ndarray, chance: tuple[np.ndarray, np.ndarray]
+    side: EncodedDocument, other: EncodedDocument, rows: np.ndarray, chance: tuple[np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the best sentence of the other document for each of ``rows``, and its cosine minus chance."""
     best, gains = np.zeros(len(rows), np.int64), np.full(len(rows), -np.inf, np.float32)

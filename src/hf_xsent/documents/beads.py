@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from hf_xsent.documents.spans import LONGEST_SPAN, Side
+from hf_xsent.documents.spans import LONGEST_SPAN, EncodedDocument
 
 SIZES = [(a, b) for a in range(1, LONGEST_SPAN + 1) for b in range(1, LONGEST_SPAN + 1)]
 
@@ -51,7 +51,7 @@ class Scale:
 
 
 def bead_features(
-    source: Side, target: Side, scale: Scale, rows: tuple[int, int], columns: tuple[int, int]
+    source: EncodedDocument, target: EncodedDocument, scale: Scale, rows: tuple[int, int], columns: tuple[int, int]
 ) -> dict[tuple[int, int], np.ndarray]:
     """Return features × rows × columns of the beads of each size that end before these sentences of both sides.
 
@@ -89,14 +89,14 @@ def bead_features(
     return features
 
 
-def skip_scores(side: Side, weights: Weights, length_ratio: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+def skip_scores(side: EncodedDocument, weights: Weights, length_ratio: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     """Return the scores of skipping each sentence: after an aligned one, and after a skipped one of the same side."""
     length = weights.skip_length * np.log(side.lengths * length_ratio + 1) / 4
     return weights.skip + length, max(weights.skip, weights.skip_next) + length
 
 
 def _similarities(
-    source: Side, target: Side, scale: Scale, rows: tuple[int, int], columns: tuple[int, int]
+    source: EncodedDocument, target: EncodedDocument, scale: Scale, rows: tuple[int, int], columns: tuple[int, int]
 ) -> np.ndarray:
     """Return the similarity of all spans by both sizes; 0 for spans outside the document."""
     spans, others = _padded_spans(source, *rows), _padded_spans(target, *columns)
@@ -109,7 +109,7 @@ def _similarities(
     return cosines.reshape(shape[0], shape[2], shape[1], shape[3]).swapaxes(1, 2)
 
 
-def _padded_spans(side: Side, start: int, stop: int) -> np.ndarray:
+def _padded_spans(side: EncodedDocument, start: int, stop: int) -> np.ndarray:
     """Return ``side.spans``, with zeros where ``start`` or ``stop`` are outside the document."""
     inside = max(start, 0), min(stop, len(side) + 1)
     spans = side.spans(*inside)

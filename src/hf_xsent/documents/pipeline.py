@@ -18,15 +18,15 @@ from hf_xsent.data.readers.compression import is_jsonl
 from hf_xsent.data.readers.formats import OnError
 from hf_xsent.documents.alignment import align_sides, logger
 from hf_xsent.documents.reading import SPLITS, read_document
-from hf_xsent.documents.spans import Side
+from hf_xsent.documents.spans import EncodedDocument
 from hf_xsent.documents.splitting import Document
 from hf_xsent.errors import DataError, nearest
 from hf_xsent.files import check_writable, digest, file_digest, write_arrays
 from hf_xsent.logs import Progress
 from hf_xsent.mining.output import one_line, write_lines, write_table
-from hf_xsent.mining.shards import Processes, Runner
+from hf_xsent.mining.shards import ProcessRunner, Runner
 from hf_xsent.models.encode_interface import SupportsEncode
-from hf_xsent.stored_lines import store_lines, stored_lines
+from hf_xsent.stored_lines import read_with_checksum, write_with_checksum
 
 COLUMNS = ("score", "document", "source_numbers", "target_numbers", "source", "target")
 _TEXTS_PER_FILE = 4096
@@ -72,7 +72,7 @@ class AlignmentShard:
 
     def is_complete(self) -> bool:
         """Return whether the file is there and undamaged."""
-        return stored_lines(self.path) is not None
+        return read_with_checksum(self.path) is not None
 
     def run(self, model: SupportsEncode | None) -> None:
         """Read, encode, align, write."""
@@ -83,7 +83,7 @@ class AlignmentShard:
             if self.settings.on_error == "raise":
                 raise
             rows = [json.dumps({"error": str(error)}, ensure_ascii=False)]
-        store_lines(self.path, rows)
+        write_with_checksum(self.path, rows)
 
     def _align(self, model: SupportsEncode) -> list[str]:
         """Return a line of JSON for each pair."""
@@ -91,7 +91,9 @@ class AlignmentShard:
         documents = [read_document(*one) for one in zip(files, [self.settings.split] * 2, languages, strict=True)]
         _check_languages(files, documents, self.settings.languages)
         source, target = (
-            Side.of(document.sentences, self._encode(model, document.sentences), document.paragraphs)
+            EncodedDocument.from_sentences(
+                document.sentences, self._encode(model, document.sentences), document.paragraphs
+            )
             for document in documents
         )
         texts, names = (documents[0].sentences, documents[1].sentences), (str(self.source), str(self.target))
@@ -138,7 +140,7 @@ def align_document_files(
     Numbers are of lines, or of sentences of running text, from 1. ``work`` caches embeddings and alignments, so that
     an interrupted run resumes. Of several processes, the first writes the output and returns the number of pairs.
     """
-    settings, runner = settings or DocumentSettings(), runner or Processes()
+    settings, runner = settings or DocumentSettings(), runner or ProcessRunner()
     files = [file for _, *both in documents for file in both]
     check_writable(output, files)
     check_writable(Path(work) / "aligned" / "part", files)
@@ -146,7 +148,7 @@ def align_document_files(
         read_document(file, settings.split)  # report bad files before encoding
     shards = [AlignmentShard(name, one, other, settings, identity, Path(work)) for name, one, other in documents]
     runner(shards, "aligning", model)
-    if isinstance(runner, Processes) and runner.rank:
+    if isinstance(runner, ProcessRunner) and runner.rank:
         return None
     rows = _rows(shards, settings)
     if is_jsonl(Path(output).name):
@@ -157,7 +159,7 @@ def align_document_files(
 def _rows(shards: Sequence[AlignmentShard], settings: DocumentSettings) -> Iterator[dict[str, Any]]:
     skipped = []
     for shard in shards:
-        for line in stored_lines(shard.path) or []:
+        for line in read_with_checksum(shard.path) or []:
             row: dict[str, Any] = json.loads(line) | {"document": shard.name}
             if "error" in row:
                 skipped.append(f"{shard.name}: {row['error']}")

@@ -13,7 +13,7 @@ _SPECIAL_TOKENS = 4  # their weight in characters, in the mean over a sentence's
 
 
 @dataclass(frozen=True)
-class Side:
+class EncodedDocument:
     """One document: sentence embeddings (mean pooling, not normalised), lengths and paragraphs."""
 
     vectors: np.ndarray  # N × width
@@ -23,7 +23,9 @@ class Side:
     places: np.ndarray | None = None  # their rows in ``encoded`` by size and end; -1 for other spans
 
     @classmethod
-    def of(cls, sentences: Sequence[str], vectors: np.ndarray, paragraphs: Sequence[int] | None = None) -> Side:
+    def from_sentences(
+        cls, sentences: Sequence[str], vectors: np.ndarray, paragraphs: Sequence[int] | None = None
+    ) -> EncodedDocument:
         """Measure the lengths of the sentences."""
         numbers = np.zeros(len(sentences), np.int64) if paragraphs is None else np.array(paragraphs)
         return cls(np.asarray(vectors), np.array([len(one) for one in sentences], np.float32), numbers)
@@ -31,7 +33,7 @@ class Side:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def with_spans(self, spans: Sequence[Span], vectors: np.ndarray) -> Side:
+    def with_spans(self, spans: Sequence[Span], vectors: np.ndarray) -> EncodedDocument:
         """Return a side with the embeddings of spans that were encoded as one text."""
         places = np.full((LONGEST_SPAN + 1, len(self) + 1), -1, np.int32)
         for place, (size, end) in enumerate(spans):

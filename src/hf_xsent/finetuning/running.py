@@ -13,7 +13,7 @@ import yaml
 from transformers import PreTrainedTokenizerBase, set_seed
 
 from hf_xsent.errors import DataError, ModelError, RecipeError, nearest
-from hf_xsent.files import digest, file_digest, hold, is_local
+from hf_xsent.files import digest, file_digest, is_local, lock_folder
 from hf_xsent.finetuning.report import RESULTS, TABLE, FineTuningReport, read_reports, write_reports
 from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments, FineTuningTask
 from hf_xsent.logs import configure_logging
@@ -143,7 +143,7 @@ def run(
     tuner = FineTuner(model, training, task, train, dev, tokenizer)
     tuner.accelerator.wait_for_everyone()  # until each process has read the state of the run
     if finished is not None:
-        with hold(folder) if training.should_save else nullcontext():
+        with lock_folder(folder) if training.should_save else nullcontext():
             return _measure(tuner, tests, _setting(options), measured | {"steps": finished})
     with output_folder(training, checkpoint, options.resumes, options.overwrite):
         if training.should_save:

@@ -37,7 +37,7 @@ class MiningF1:
 def best_threshold(mined: MinedPairs, gold: Gold, complete: bool = True) -> MiningF1:
     """Return the threshold with the best F1, midway between two consecutive scores, and the figures there.
 
-    Of several thresholds with equal F1 the highest is returned. ``complete``: see `at_threshold`.
+    Of several thresholds with equal F1 the highest is returned. ``complete``: see `f1_at_threshold`.
     """
     if not gold:
         raise DataError("there are no gold pairs, so no threshold can be chosen: give gold pairs or a threshold")
@@ -48,10 +48,10 @@ def best_threshold(mined: MinedPairs, gold: Gold, complete: bool = True) -> Mini
     last_of_equal_scores = np.append(mined.score[:-1] != mined.score[1:], True)
     best = int(np.where(last_of_equal_scores, f1, -1.0).argmax())
     below = mined.score[best + 1] if best + 1 < len(mined) else mined.score[best]
-    return at_threshold(mined, gold, (float(mined.score[best]) + float(below)) / 2, complete)
+    return f1_at_threshold(mined, gold, (float(mined.score[best]) + float(below)) / 2, complete)
 
 
-def at_threshold(mined: MinedPairs, gold: Gold, threshold: float, complete: bool = True) -> MiningF1:
+def f1_at_threshold(mined: MinedPairs, gold: Gold, threshold: float, complete: bool = True) -> MiningF1:
     """Measure the pairs whose score is at least ``threshold``.
 
     If ``gold`` is ``complete``, each found pair that it lacks is an error. Otherwise only the sentences of the gold

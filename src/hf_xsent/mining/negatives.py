@@ -31,7 +31,7 @@ from hf_xsent.mining.margin import margin_score
 from hf_xsent.mining.neighbours import search_precision, unit_vectors
 from hf_xsent.mining.output import one_line, write_lines
 from hf_xsent.mining.search import SearchOptions, search
-from hf_xsent.mining.shards import Processes, Runner
+from hf_xsent.mining.shards import ProcessRunner, Runner
 from hf_xsent.mining.top_k import Neighbours
 from hf_xsent.mining.vectors import ShardedVectors, VectorStore
 from hf_xsent.models.encode_interface import SupportsEncode
@@ -93,7 +93,7 @@ def mine_negatives(
     other translations that the bitext has, and sentences that score above ``max_share`` of the pair. ``identity`` is
     all that determines an embedding besides the sentence. Of several processes only rank 0 writes and returns counts.
     """
-    settings, work, output, runner = settings or NegativeSettings(), Path(work), Path(output), runner or Processes()
+    settings, work, output, runner = settings or NegativeSettings(), Path(work), Path(output), runner or ProcessRunner()
     check_writable(output / "lock")
     check_writable(work / "sentences" / "lock")
     texts = {language: _write_texts(work, language, found) for language, found in sources.items()}
@@ -108,7 +108,7 @@ def mine_negatives(
         k = min(settings.neighbours, *map(len, sides))
         options = SearchOptions(k, settings.memory_mib, search_precision(settings.device), settings.device)
         neighbours = search(work, stores[0], stores[1], options, runner)
-        if isinstance(runner, Processes) and runner.rank:
+        if isinstance(runner, ProcessRunner) and runner.rank:
             continue
         chooser = _Chooser(sides, vectors, neighbours, files, settings)
         tally = dict.fromkeys(NegativeCounts.__dataclass_fields__, 0)

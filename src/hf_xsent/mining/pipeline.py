@@ -15,13 +15,13 @@ import torch
 from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.errors import DataError
 from hf_xsent.files import check_free_space, check_writable
-from hf_xsent.mining.calibration import Gold, at_threshold, best_threshold, read_gold
+from hf_xsent.mining.calibration import Gold, best_threshold, f1_at_threshold, read_gold
 from hf_xsent.mining.index import import_faiss, index_memory, nearest_by_index
 from hf_xsent.mining.margin import MinedPairs, check_choices, mine_bitext, pairs_of_neighbours
 from hf_xsent.mining.neighbours import search_precision
 from hf_xsent.mining.output import one_line, write_histogram, write_table
 from hf_xsent.mining.search import SearchOptions, search, search_shards
-from hf_xsent.mining.shards import Processes, Runner
+from hf_xsent.mining.shards import ProcessRunner, Runner
 from hf_xsent.mining.vectors import VectorStore
 from hf_xsent.models.encode_interface import SupportsEncode
 
@@ -104,7 +104,7 @@ def mine_files(
     all that determines an embedding besides the sentence (`identify_model`). ``runner`` distributes shards over
     processes or a cluster; of several processes only rank 0 writes and returns the pairs.
     """
-    settings, work, runner = settings or MiningSettings(), Path(work), runner or Processes()
+    settings, work, runner = settings or MiningSettings(), Path(work), runner or ProcessRunner()
     _check_outputs(output, work, settings, [source, target])
     sides = [load_sentences(path, work / "sentences") for path in (source, target)]
     for path, side in zip((source, target), sides, strict=True):
@@ -117,7 +117,7 @@ def mine_files(
     vectors = [store.encode(model, runner) for store in stores]
     if settings.index is None:
         of_source, of_target = search(work, stores[0], stores[1], settings.search, runner)
-    if isinstance(runner, Processes) and runner.rank:
+    if isinstance(runner, ProcessRunner) and runner.rank:
         return None
     if settings.index is not None:
         of_source, of_target, _ = nearest_by_index(vectors[0], vectors[1], settings.k, settings.index, settings.probes)
@@ -148,7 +148,7 @@ def _calibrate(mined: MinedPairs, gold: Gold) -> float:
         best.f1,
         best.judged,
         best.found,
-        at_threshold(mined, gold, best.threshold).precision,
+        f1_at_threshold(mined, gold, best.threshold).precision,
     )
     return best.threshold
 

@@ -35,7 +35,7 @@ Runner = Callable[[Sequence[Shard], str, "SupportsEncode | None"], None]  # runs
 
 
 @dataclass(frozen=True)
-class Processes:
+class ProcessRunner:
     """A runner for processes that share a work folder, as with torchrun: rank r of n runs shards r, r + n and so on."""
 
     rank: int = 0

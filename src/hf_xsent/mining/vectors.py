@@ -11,8 +11,8 @@ import numpy as np
 
 from hf_xsent.data.cache import load_array
 from hf_xsent.data.sentences import Sentences
-from hf_xsent.files import claim, write_arrays
-from hf_xsent.mining.shards import Processes, Runner
+from hf_xsent.files import stamp_folder, write_arrays
+from hf_xsent.mining.shards import ProcessRunner, Runner
 from hf_xsent.models.encode_interface import SupportsEncode, check_finite
 from hf_xsent.models.fingerprint import fingerprint_model
 
@@ -63,7 +63,7 @@ class VectorStore:
     def open(cls, work: Path, sentences: Sentences, identity: dict[str, str], dtype: str = "float32") -> VectorStore:
         """Open the folder of these sentences below ``work``; raise an error if it holds embeddings of another model."""
         store = cls(work / "vectors" / sentences.fingerprint, sentences, tuple(sorted(identity.items())), dtype)
-        claim(store.folder, store.stamp, "results", "give another --work folder")
+        stamp_folder(store.folder, store.stamp, "results", "give another --work folder")
         return store
 
     @property
@@ -85,7 +85,7 @@ class VectorStore:
     def encode(self, model: SupportsEncode, runner: Runner | None = None) -> ShardedVectors:
         """Encode the missing shards with ``runner`` and open all."""
         shards = [EncodeShard(self, number) for number in range(len(self.paths))]
-        (runner or Processes())(shards, "encoding", model)
+        (runner or ProcessRunner())(shards, "encoding", model)
         return ShardedVectors(self.paths)
 
 

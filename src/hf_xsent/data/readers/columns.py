@@ -45,10 +45,10 @@ def is_header(cells: Sequence[str]) -> bool:
     )
 
 
-def usual_columns(names: Sequence[str], language: str, target_language: str) -> tuple[int | None, int | None]:
+def guess_columns(names: Sequence[str], language: str, target_language: str) -> tuple[int | None, int | None]:
     """Return the places of the source and the target column in a header, None if a name is not clear.
 
-    >>> usual_columns(["id", "text_de", "text_en"], "de", "en")
+    >>> guess_columns(["id", "text_de", "text_en"], "de", "en")
     (1, 2)
     """
     words = [_words(name) for name in names]

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.catalogs import read_mo, read_po
-from hf_xsent.data.readers.columns import is_header, require_letters, usual_columns
+from hf_xsent.data.readers.columns import guess_columns, is_header, require_letters
 from hf_xsent.data.readers.compression import lines_or_errors, parse_json
 from hf_xsent.data.readers.hub import hub_errors, hub_rows
 from hf_xsent.data.readers.negatives import check_negatives, negatives_of
@@ -121,7 +121,7 @@ def _header_columns(source: BitextSource, place: str, names: list[str]) -> list[
     stated = (source.source_column, source.target_column)
     for name in (column for column in stated if isinstance(column, str) and column not in names):
         raise DataError(f"{place}: the header has no column {name!r}, only {', '.join(names)}{nearest(name, names)}")
-    usual = usual_columns(names, source.language, source.target_language)
+    usual = guess_columns(names, source.language, source.target_language)
     if len(names) == 2 and None in usual:
         usual = (0, 1)
     for side, column, found in zip(("source", "target"), stated, usual, strict=True):
