@@ -93,7 +93,7 @@ class TextSides:
 
     @classmethod
     def first(cls, rows: Bitext | TextSides, count: int) -> TextSides:
-        """Return the first ``count`` sentences of each side; pairs of bitext stay pairs."""
+        """Return the first ``count`` sentences of each side; for a bitext, its first pairs of each language."""
         sides = rows if isinstance(rows, TextSides) else cls.from_bitext(rows)
         texts = {language: (source[:count], target[:count]) for language, (source, target) in sides.texts.items()}
         return cls(texts, sides.shuffle_independently)

@@ -42,8 +42,8 @@ def load_inference(
 ) -> list[InferencePair]:
     """Load one language's pairs from a file or a data set on the Hub (``nyu-mll/multi_nli``, ``facebook/xnli:de``).
 
-    A file is TSV or JSONL, plain or compressed. The columns of TSV are premise, hypothesis and label, or named by a
-    header; JSONL and headers use names of ``COLUMNS``. If there is a column ``language``, only the rows in ``language``
+    A file is TSV or JSONL, plain or compressed. A TSV has a header, or the columns premise, hypothesis and label;
+    headers and JSONL use the names in ``COLUMNS``. If there is a column ``language``, only the rows in ``language``
     are loaded. Pairs without a gold label (``-``) are dropped.
     """
     found = _pairs_by_language(fspath(source), split)
@@ -78,7 +78,7 @@ def load_xnli(
 
 
 def check_parallel(first: str, pairs: Sequence[InferencePair], second: str, others: Sequence[InferencePair]) -> None:
-    """Raise a `DataError` unless the records i of both files have equal labels, as translations have."""
+    """Raise a `DataError` unless row i has the same label in both files, as translations do."""
     if len(pairs) != len(others):
         raise DataError(f"{first} has {len(pairs)} pairs but {second} has {len(others)}; code-switching needs parallel "
                         "files")  # fmt: skip

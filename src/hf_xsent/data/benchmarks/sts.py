@@ -30,7 +30,7 @@ class StsTrack:
 
     file: str
     on_hub: str | None
-    scored: int | None = None  # only the first lines of the input have a score
+    scored: int | None = None  # number of scored pairs, the first ones, if not all are
 
 
 STS17_TRACKS = {

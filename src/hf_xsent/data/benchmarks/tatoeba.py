@@ -55,7 +55,7 @@ def load_tatoeba(source: str | PathLike[str], languages: Iterable[str] | None = 
 
 
 def _select(names: list[str], languages: Iterable[str] | None) -> list[str]:
-    """Return the name of each language: an equal code if there is one, else another code of the language."""
+    """Return the name of each language's set: the code as given, else another code of the language."""
     if languages is None:
         return names
     by_code = {find_language(name).code: name for name in reversed(names)}

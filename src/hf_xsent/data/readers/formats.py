@@ -117,7 +117,7 @@ def _read_tsv(source: BitextSource) -> Iterator[RawRow | DataError]:
 
 
 def _header_columns(source: BitextSource, place: str, names: list[str]) -> list[int | str]:
-    """Return the numbers of the stated columns, or of those with the usual names; of two columns, both."""
+    """Return the numbers of the stated columns, else of those with usual names, else of the only two columns."""
     stated = (source.source_column, source.target_column)
     for name in (column for column in stated if isinstance(column, str) and column not in names):
         raise DataError(f"{place}: the header has no column {name!r}, only {', '.join(names)}{nearest(name, names)}")

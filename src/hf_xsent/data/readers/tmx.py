@@ -30,7 +30,7 @@ def read_tmx(source: BitextSource) -> Iterator[tuple[int, str, str]]:
 
     def check_encoding(_: str, encoding: str | None, __: int) -> None:
         if encoding is not None and text_encoding(encoding) is None:
-            raise ValueError(f"{shortened(encoding)} is no encoding of text")
+            raise ValueError(f"{shortened(encoding)} is not a text encoding")
 
     parser.EntityDeclHandler = refuse_entity
     parser.XmlDeclHandler = check_encoding
