@@ -99,7 +99,7 @@ def test_pickled_pairs_and_hashes_are_the_same(bitext: Bitext, tmp_path: Path) -
 def test_one_language_has_no_pivot_pairs(tmp_path: Path) -> None:
     (tmp_path / "de.tsv").write_text("Hund\tdog\n")
     (tmp_path / "fr.tsv").write_text("chat\tcat\n")
-    for data, reason in (({"de": "de"}, "only de"), ({"de": "de", "fr": "fr"}, "found no sentences of two languages")):
+    for data, reason in (({"de": "de"}, "only de"), ({"de": "de", "fr": "fr"}, "no sentences of two languages")):
         files = {language: tmp_path / f"{name}.tsv" for language, name in data.items()}
         with pytest.raises(DataError, match=reason):
             add_pivot_pairs(load_bitext(files, cleaning=None, cache_dir=tmp_path / "cache"), tmp_path)

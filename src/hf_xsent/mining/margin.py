@@ -73,7 +73,7 @@ def mine_bitext(
         at most once.
     index: a faiss factory string such as ``IVF4096,Flat``, to replace the exact search; its recall is logged.
     probes: cells of an IVF index to search per query.
-    options: of the exact search (`nearest_both_ways`).
+    options: further arguments of the exact search, `nearest_both_ways`.
 
     Ties go to the lower source row, then to the lower target row. Repeated sentences count separately.
     """

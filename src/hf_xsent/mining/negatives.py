@@ -47,7 +47,7 @@ Sources = Mapping[str, Sequence[BitextSource]]  # by language
 
 @dataclass(frozen=True)
 class NegativeSettings:
-    """How to choose negatives."""
+    """Settings of the search and choice of negatives."""
 
     negatives: int = 4  # per pair and side, at most
     neighbours: int = 32  # to choose among
@@ -70,7 +70,7 @@ class NegativeSettings:
 
 @dataclass(frozen=True)
 class NegativeCounts:
-    """Numbers of one language's negatives."""
+    """Counts of one language's pairs and negatives."""
 
     pairs: int
     source_negatives: int
@@ -89,9 +89,9 @@ def mine_negatives(
 ) -> dict[str, NegativeCounts]:
     """Write ``output/LANGUAGE.jsonl``: each pair with its source negatives and target negatives, nearest first.
 
-    Target negatives are near the source, source negatives near the target, by the margin (`margin_score`). Dropped are
-    other translations that the bitext has, and sentences that score above ``max_share`` of the pair. ``identity`` is
-    all that determines an embedding besides the sentence. Of several processes only rank 0 writes and returns counts.
+    Target negatives are near the source, source negatives near the target, by the margin (`margin_score`). Other
+    translations in the bitext are excluded, and sentences that score above ``max_share`` times the pair's score.
+    ``identity`` is everything that determines an embedding besides the sentence. Only rank 0 writes and returns counts.
     """
     settings, work, output, runner = settings or NegativeSettings(), Path(work), Path(output), runner or ProcessRunner()
     check_writable(output / "lock")

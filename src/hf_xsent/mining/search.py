@@ -44,7 +44,7 @@ class SearchShard:
         return self.folder / f"{self.number:05d}.npz"
 
     def is_complete(self) -> bool:
-        """Return whether the file is there, and its checksums are right."""
+        """Return whether the file exists and its checksums are correct."""
         try:
             self.read()
         except Exception:  # numpy and zipfile raise errors of many types for damaged files

@@ -27,7 +27,7 @@ class ShardedVectors:
 
     def __init__(self, paths: list[Path]) -> None:
         self._shards = [np.load(path, mmap_mode="r") for path in paths]
-        self._rows = len(self._shards[0])  # of each but the last
+        self._rows = len(self._shards[0])  # of each shard but the last
         self.shape = (sum(map(len, self._shards)), self._shards[0].shape[1])
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class VectorStore:
 
     @property
     def stamp(self) -> dict[str, str]:
-        """Return all that determines the embeddings."""
+        """Return everything that determines the embeddings."""
         return {"sentences": self.sentences.fingerprint, "dtype": self.dtype, **dict(self.identity)}
 
     @cached_property
@@ -102,7 +102,7 @@ class EncodeShard:
         return self.store.paths[self.number]
 
     def is_complete(self) -> bool:
-        """Return whether the file is there, with a vector of each sentence."""
+        """Return whether the file exists and has a vector for each sentence."""
         return load_array(self.path, self.store.sentences.batch_length(self.number), self.store.dtype) is not None
 
     def run(self, model: SupportsEncode | None) -> None:
@@ -118,7 +118,7 @@ class EncodeShard:
 
 
 def identify_model(name_or_path: str, embedder: SentenceEmbedder) -> dict[str, str]:
-    """Return all that determines an embedding besides the sentence."""
+    """Return everything that determines an embedding besides the sentence."""
     identity = {
         "model": fingerprint_model(name_or_path),
         "pooling": embedder.pooling,
