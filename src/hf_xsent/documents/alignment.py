@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 
 MAX_LENGTH = 256  # tokens; longer inputs help also models that were trained with a lower limit
 _MAX_SIZE_RATIO = 20  # of the numbers of sentences; above it, warn
-_LOW_SCORE = 0.3  # the best pairs of unrelated documents score this much
-_MIN_ANCHORS = 20  # fewer anchors may be in any order by chance
+_LOW_SCORE = 0.3  # the best pairs of unrelated documents have about this score
+_MIN_ANCHORS = 20  # the order of fewer anchors may be chance
 _MIN_SHARE_IN_ORDER = 0.5  # nearly 1 for documents in the same order, 2 / sqrt(anchors) for shuffled ones
 
 
@@ -81,7 +81,7 @@ def align_sides(
     names: tuple[str, str] = ("source", "target"),
     weights: Weights | None = None,
 ) -> list[AlignedSpans]:
-    """Align documents whose sentences are encoded; errors and warnings name the documents by ``names``.
+    """Align documents from their sentence embeddings; errors and warnings name the documents by ``names``.
 
     A first search composes the embeddings of spans from those of their sentences. Near every result that is not a
     confident pair of single sentences, spans are encoded as one text for a second search.
@@ -144,7 +144,7 @@ def _check_sizes(source: EncodedDocument, target: EncodedDocument, names: tuple[
 
 
 def _check_order(anchors: Anchors, names: tuple[str, str]) -> None:
-    """Raise an error for documents whose sentences are translations but in another order."""
+    """Raise an error if the sentences are translations, but not in the same order."""
     count, rising = len(anchors.source), len(anchors.in_order)
     enough = _MIN_SHARE_IN_ORDER * count
     if count >= _MIN_ANCHORS and rising < enough and float(np.median(anchors.score)) > _LOW_SCORE:
@@ -156,12 +156,12 @@ def _check_order(anchors: Anchors, names: tuple[str, str]) -> None:
 
 
 def _check_scores(found: Sequence[AlignedSpans], names: tuple[str, str]) -> None:
-    """Warn if the scores are those of unrelated texts."""
+    """Warn if the scores are as low as those of unrelated texts."""
     scores = np.array([one.score for one in found if one.score is not None])
     low, middle, high = np.quantile(scores, (0.1, 0.5, 0.9)) if len(scores) else (0.0, 0.0, 0.0)
     if middle < _LOW_SCORE:
         logger.warning(
-            "%s and %s are hardly translations: half of the scores are below %.2f (a tenth below %.2f, a tenth above "
+            "%s and %s do not seem to be translations: half of the scores are below %.2f (a tenth below %.2f, a tenth above "
             "%.2f; translations score 0.5 and more): check both languages, and whether the model supports them",
             *names,
             middle,

@@ -1,4 +1,4 @@
-"""Find confident sentence pairs: they calibrate the scores and bound the search."""
+"""Find anchors: confident sentence pairs, which calibrate the scores and bound the search."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SAMPLE = 4096
 _ROWS_AT_ONCE = 512
 _MIN_GAIN = 0.5  # times the median of cosine - chance over mutual nearest neighbours
 _ANCHORS_IN_BAND = 3  # before and after each sentence
-_BAND_MARGIN = 12  # source sentences around a position whose anchors do not count; target sentences beyond anchors
+_BAND_MARGIN = 12  # ignore anchors within N source sentences of a position; extend the band N sentences beyond anchors
 _MAX_BAND = 2048
 
 
@@ -30,7 +30,7 @@ class Anchors:
 
 
 def find_anchors(source: EncodedDocument, target: EncodedDocument) -> Anchors:
-    """Find mutual nearest neighbours of a sample of the source sentences, in time linear in both documents."""
+    """Find mutual nearest neighbours of a sample of the source sentences, in linear time."""
     rows = np.unique(np.linspace(0, len(source) - 1, min(_SAMPLE, len(source))).astype(np.int64))
     means = _mean_of_unit_vectors(source), _mean_of_unit_vectors(target)
     chance = _chance(source, means[1]), _chance(target, means[0])

@@ -65,13 +65,13 @@ class AlignmentShard:
 
     @property
     def path(self) -> Path:
-        """Return the file of aligned sentences, named by all that determines it."""
+        """Return the file of aligned sentences; its name hashes everything that determines it."""
         stated = [self.settings.split, self.settings.languages]
         decisive = [_VERSION, self.identity, stated, file_digest(self.source), file_digest(self.target)]
         return self.work / "aligned" / f"{digest(decisive)}.lines"
 
     def is_complete(self) -> bool:
-        """Return whether the file is there and undamaged."""
+        """Return whether the file exists and is not damaged."""
         return read_with_checksum(self.path) is not None
 
     def run(self, model: SupportsEncode | None) -> None:
@@ -137,8 +137,8 @@ def align_document_files(
 ) -> int | None:
     """Align documents (`pair_documents`), and write the pairs of all to one TSV (``COLUMNS``) or JSONL file.
 
-    Numbers are of lines, or of sentences of running text, from 1. ``work`` caches embeddings and alignments, so that
-    an interrupted run resumes. Of several processes, the first writes the output and returns the number of pairs.
+    Its numbers count lines, or the sentences of running text, from 1. ``work`` caches embeddings and alignments, so
+    that an interrupted run resumes. Only rank 0 writes the output and returns the number of pairs.
     """
     settings, runner = settings or DocumentSettings(), runner or ProcessRunner()
     files = [file for _, *both in documents for file in both]
@@ -181,7 +181,7 @@ def _cell(value: Any) -> str:
 
 
 def _check_languages(files: Sequence[Path], documents: Sequence[Document], languages: tuple[str, str] | None) -> None:
-    """Warn if a document seems to be in another language than stated, or both in the same."""
+    """Warn if a document seems to be in another language than stated, or if both are in the same language."""
     found = [identify_language(document.sentences) for document in documents]
     for file, code, stated in zip(files, found, languages or (None, None), strict=True):
         if stated is not None and code is not None and find_language(stated).code != code:

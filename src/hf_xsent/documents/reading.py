@@ -49,7 +49,7 @@ def read_document(path: Path, split: str = "lines", language: str | None = None)
 def pair_documents(source: str, target: str, on_error: OnError = "raise") -> list[tuple[str, Path, Path]]:
     """Pair two files, files of the same names in two folders, or files of two globs whose ``*`` match the same text.
 
-    A file without a partner is an error, or is skipped with a warning (``on_error="skip"``).
+    A file without a counterpart is an error, or is skipped with a warning (``on_error="skip"``).
     """
     if _is_several(source) or _is_several(target):
         pairs = _pair_names(source, target, on_error)

@@ -25,7 +25,7 @@ Bead = tuple[range, range]
 
 
 def search(source: EncodedDocument, target: EncodedDocument, anchors: Anchors, weights: Weights) -> list[Bead]:
-    """Align both documents.
+    """Return the beads of the best alignment.
 
     Memory is one byte per cell of the band plus one block of scores; time is linear in the cells.
     """
@@ -100,7 +100,7 @@ def _is_confident(source: EncodedDocument, target: EncodedDocument, anchors: Anc
 
 
 def _overlay(line: np.ndarray, start: int, other: np.ndarray, other_start: int) -> None:
-    """Copy what two rows have in common from ``other`` into ``line``; the starts are their first columns."""
+    """Copy the columns of ``other`` that ``line`` also has into ``line``; the starts are their first columns."""
     first, last = max(start, other_start), min(start + len(line), other_start + len(other))
     if first < last:
         line[first - start : last - start] = other[first - other_start : last - other_start]

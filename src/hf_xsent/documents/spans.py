@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 LONGEST_SPAN = 4
-Span = tuple[int, int]  # how many sentences, and the index after the last one
-_SPECIAL_TOKENS = 4  # their weight in characters, in the mean over a sentence's tokens
+Span = tuple[int, int]  # number of sentences, and the index after the last one
+_SPECIAL_TOKENS = 4  # their weight, as a number of characters, in the mean over a sentence's tokens
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class EncodedDocument:
     def from_sentences(
         cls, sentences: Sequence[str], vectors: np.ndarray, paragraphs: Sequence[int] | None = None
     ) -> EncodedDocument:
-        """Measure the lengths of the sentences."""
+        """Build a document from its sentences and their embeddings."""
         numbers = np.zeros(len(sentences), np.int64) if paragraphs is None else np.array(paragraphs)
         return cls(np.asarray(vectors), np.array([len(one) for one in sentences], np.float32), numbers)
 
@@ -34,7 +34,7 @@ class EncodedDocument:
         return len(self.lengths)
 
     def with_spans(self, spans: Sequence[Span], vectors: np.ndarray) -> EncodedDocument:
-        """Return a side with the embeddings of spans that were encoded as one text."""
+        """Return a copy with the embeddings of spans that were encoded as one text."""
         places = np.full((LONGEST_SPAN + 1, len(self) + 1), -1, np.int32)
         for place, (size, end) in enumerate(spans):
             places[size, end] = place
@@ -49,8 +49,8 @@ class EncodedDocument:
     def spans(self, start: int, stop: int) -> np.ndarray:
         """Return size × end unit vectors of the spans that end before sentences ``start`` … ``stop - 1``.
 
-        A span that was not encoded has the mean of its sentences' embeddings, weighted by length: that of all its
-        tokens without attention between sentences. Spans that would start before the document are zero.
+        Without an embedding from `with_spans`, the embedding of a span is the mean of its sentences' embeddings,
+        weighted by length: the mean over all its tokens, without attention between sentences. Spans that would start before the document are zero.
         """
         first = start - LONGEST_SPAN
         rows = np.arange(max(first, 0), stop - 1)
@@ -69,7 +69,7 @@ class EncodedDocument:
         return spans
 
     def span_lengths(self, start: int, stop: int) -> np.ndarray:
-        """Return the characters of the same spans, with a space between sentences."""
+        """Return the lengths of the same spans in characters, with a space between sentences."""
         first = start - LONGEST_SPAN
         ends = np.concatenate((np.zeros(max(-first, 0) + 1), np.cumsum(self.lengths[max(first, 0) : stop - 1] + 1.0)))
         last = ends[LONGEST_SPAN:]
