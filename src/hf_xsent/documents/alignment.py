@@ -161,8 +161,8 @@ def _check_scores(found: Sequence[AlignedSpans], names: tuple[str, str]) -> None
     low, middle, high = np.quantile(scores, (0.1, 0.5, 0.9)) if len(scores) else (0.0, 0.0, 0.0)
     if middle < _LOW_SCORE:
         logger.warning(
-            "%s and %s do not seem to be translations: half of the scores are below %.2f (a tenth below %.2f, a tenth above "
-            "%.2f; translations score 0.5 and more): check both languages, and whether the model supports them",
+            "%s and %s do not seem to be translations: half of the scores are below %.2f (a tenth below %.2f, a tenth "
+            "above %.2f; translations score 0.5 and more): check both languages, and whether the model supports them",
             *names,
             middle,
             low,

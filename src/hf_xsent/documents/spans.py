@@ -49,8 +49,9 @@ class EncodedDocument:
     def spans(self, start: int, stop: int) -> np.ndarray:
         """Return size × end unit vectors of the spans that end before sentences ``start`` … ``stop - 1``.
 
-        Without an embedding from `with_spans`, the embedding of a span is the mean of its sentences' embeddings,
-        weighted by length: the mean over all its tokens, without attention between sentences. Spans that would start before the document are zero.
+        A span without an embedding from `with_spans` has the mean of its sentences' embeddings, weighted by length: the
+        mean over all its tokens, without attention between sentences. Spans that would start before the document are
+        zero.
         """
         first = start - LONGEST_SPAN
         rows = np.arange(max(first, 0), stop - 1)
