@@ -256,10 +256,7 @@ def _in_use(folder: Path) -> str:
 
 
 def stamp_folder(folder: Path, stamp: Mapping[str, Any], holds: str, cure: str) -> None:
-    """Record the settings that a folder's content depends on; raise an error if it was written with other settings.
-
-    ``holds`` names the content in the error.
-    """
+    """Record the settings behind a folder's content, ``holds``; raise an error if it has others."""
     path = folder / STAMP_FILE
     with lock(folder / "lock"):
         if not path.is_file():

@@ -83,7 +83,7 @@ class Progress(tqdm):
         rate = rate or (done - self.initial) / max(elapsed, 1e-9)
         if total and rate > 0:
             parts.append(f"about {tqdm.format_interval((total - done) / rate)} left")
-        return f"{shown['prefix']}: {', '.join(parts)}"
+        return f"{shown['prefix'].removesuffix(': ')}: {', '.join(parts)}"
 
 
 def _log_lines(bar: weakref.ref[Progress], closed: threading.Event) -> None:

@@ -63,6 +63,21 @@ def test_a_long_insertion_is_skipped(model: Any) -> None:
     ]
 
 
+def test_a_moved_sentence_is_paired_with_its_translation(model: Any) -> None:
+    meanings = [words(number) for number in range(30)]
+    moved = [*meanings[:8], *meanings[9:20], meanings[8], *meanings[20:]]
+    found = links(align_documents(sentences("de", *meanings), sentences("fr", *moved), model))
+    assert ((8,), (19,)) in found
+    assert all(meanings[one] == moved[other] for (one,), (other,) in found)
+
+
+def test_skipped_sentences_that_are_no_translations_stay_skipped(model: Any) -> None:
+    meanings = [words(number) for number in range(30)]
+    source, target = [*meanings[:8], words(90), *meanings[8:]], [*meanings[:20], words(91), *meanings[20:]]
+    found = links(align_documents(sentences("de", *source), sentences("fr", *target), model))
+    assert {one for one in found if not all(one)} == {((8,), ()), ((), (20,))}
+
+
 def test_one_sentence_a_side(model: Any) -> None:
     assert links(align_documents(["de: 1001"], ["fr: 1001"], model)) == [((0,), (0,))]
 

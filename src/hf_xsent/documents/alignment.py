@@ -13,6 +13,7 @@ import numpy as np
 
 from hf_xsent.documents.anchors import Anchors, find_anchors
 from hf_xsent.documents.beads import Weights
+from hf_xsent.documents.moved import pair_moved
 from hf_xsent.documents.search import doubtful_spans, search
 from hf_xsent.documents.spans import EncodedDocument
 from hf_xsent.errors import DataError
@@ -53,9 +54,10 @@ def align_documents(
 ) -> list[AlignedSpans]:
     """Align two lists of sentences, up to four of one side with up to four of the other, in order.
 
-    Every sentence is in exactly one result. ``model`` is an embedder, a folder or a Hub id. Paragraphs are
-    the index of each sentence's paragraph: equal within a paragraph, one more in the next. Aligned spans prefer to end
-    where a paragraph ends.
+    A sentence without a translation at its place is paired with one elsewhere if both are confident mutual nearest
+    neighbours, else skipped. Every sentence is in exactly one result. ``model`` is an embedder, a folder or a Hub id.
+    ``source_paragraphs`` and ``target_paragraphs`` number the paragraph of each sentence, in steps of one; aligned
+    spans preferably end where a paragraph ends.
 
     ```python
     from hf_xsent import align_documents
@@ -84,7 +86,8 @@ def align_sides(
     """Align documents from their sentence embeddings; errors and warnings name the documents by ``names``.
 
     A first search composes the embeddings of spans from those of their sentences. Near every result that is not a
-    confident pair of single sentences, spans are encoded as one text for a second search.
+    confident pair of single sentences, spans are encoded as one text for a second search. Last, skipped sentences are
+    paired if they are confident translations of each other.
     """
     weights = weights or Weights()
     for side, name in ((source, names[0]), (target, names[1])):
@@ -102,6 +105,7 @@ def align_sides(
             for side, spans, texts in zip((source, target), doubtful, sentences, strict=True)
         )
         beads = search(source, target, anchors, weights)
+    beads = pair_moved(source, target, anchors.scale, beads)
     found = [
         AlignedSpans(tuple(one), tuple(other), _score(source, target, anchors, one, other) if one and other else None)
         for one, other in beads

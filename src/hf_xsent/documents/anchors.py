@@ -34,11 +34,7 @@ def find_anchors(source: EncodedDocument, target: EncodedDocument) -> Anchors:
     rows = np.unique(np.linspace(0, len(source) - 1, min(_SAMPLE, len(source))).astype(np.int64))
     means = _mean_of_unit_vectors(source), _mean_of_unit_vectors(target)
     chance = _chance(source, means[1]), _chance(target, means[0])
-    best, gains = _nearest(source, target, rows, chance)
-    found = np.unique(best)
-    back, _ = _nearest(target, source, found, chance[::-1])
-    mutual = back[np.searchsorted(found, best)] == rows
-    rows, best, gains = rows[mutual], best[mutual], gains[mutual]
+    rows, best, gains = _mutual_neighbours(source, target, rows, chance)
     random = (chance[0][rows] + chance[1][best]) / 2
     typical = max(float(np.median(gains)) if len(gains) else 0.0, 1e-3)
     confident = gains >= _MIN_GAIN * typical
@@ -53,6 +49,15 @@ def find_anchors(source: EncodedDocument, target: EncodedDocument) -> Anchors:
         len(longest_increasing(-best)),
         Scale(means[0], means[1], typical, ratio),
     )
+
+
+def mutual_neighbours(
+    source: EncodedDocument, target: EncodedDocument, scale: Scale
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Find all mutual nearest neighbours; return source and target indices, and the similarities (`Weights`)."""
+    chance = _chance(source, scale.target_mean), _chance(target, scale.source_mean)
+    rows, best, gains = _mutual_neighbours(source, target, np.arange(len(source)), chance)
+    return rows, best, gains / scale.typical
 
 
 def band(anchors: Anchors, source_length: int, target_length: int) -> tuple[np.ndarray, ...]:
@@ -117,6 +122,17 @@ def _chance(side: EncodedDocument, mean: np.ndarray) -> np.ndarray:
         side.unit_vectors(slice(start, start + _ROWS_AT_ONCE)) @ mean for start in range(0, len(side), _ROWS_AT_ONCE)
     ]
     return np.concatenate(parts)
+
+
+def _mutual_neighbours(
+    source: EncodedDocument, target: EncodedDocument, rows: np.ndarray, chance: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Find the mutual nearest neighbours of ``rows``; return both indices, and cosine minus chance."""
+    best, gains = _nearest(source, target, rows, chance)
+    found = np.unique(best)
+    back, _ = _nearest(target, source, found, chance[::-1])
+    mutual = back[np.searchsorted(found, best)] == rows
+    return rows[mutual], best[mutual], gains[mutual]
 
 
 def _nearest(

@@ -12,7 +12,7 @@ from hf_xsent.documents.spans import LONGEST_SPAN, EncodedDocument, Span
 
 _ROWS_AT_ONCE = 64
 _CELLS_AT_ONCE = 1 << 16
-_MIN_SIMILARITY = 0.7  # of a confident pair; 1 is a typical translation
+MIN_SIMILARITY = 0.7  # of a confident pair; 1 is a typical translation
 _CONFIDENT_NEIGHBOURS = 1  # beads before and after that must be confident, too
 _IMPOSSIBLE = np.float64(-1e12)
 # A cell has one byte. Low six bits: the best last step (0 skips a target sentence, 1 a source sentence, k + 2 is a bead
@@ -96,7 +96,7 @@ def _is_confident(source: EncodedDocument, target: EncodedDocument, anchors: Anc
     scale = anchors.scale
     vectors = source.unit_vectors(np.array(one))[0], target.unit_vectors(np.array(other))[0]
     chance = (vectors[0] @ scale.target_mean + vectors[1] @ scale.source_mean) / 2
-    return bool(vectors[0] @ vectors[1] - chance >= _MIN_SIMILARITY * scale.typical)
+    return bool(vectors[0] @ vectors[1] - chance >= MIN_SIMILARITY * scale.typical)
 
 
 def _overlay(line: np.ndarray, start: int, other: np.ndarray, other_start: int) -> None:

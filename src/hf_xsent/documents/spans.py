@@ -41,6 +41,10 @@ class EncodedDocument:
         unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return replace(self, encoded=unit.astype(np.float32), places=places)
 
+    def select(self, rows: np.ndarray) -> EncodedDocument:
+        """Return a document of these sentences only."""
+        return EncodedDocument(self.vectors[rows], self.lengths[rows], self.paragraphs[rows])
+
     def unit_vectors(self, rows: slice | np.ndarray) -> np.ndarray:
         """Return sentence embeddings of length 1."""
         some = np.asarray(self.vectors[rows], np.float32)
