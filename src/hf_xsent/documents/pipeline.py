@@ -20,7 +20,7 @@ from hf_xsent.documents.alignment import align_sides, logger
 from hf_xsent.documents.reading import SPLITS, read_document
 from hf_xsent.documents.spans import EncodedDocument
 from hf_xsent.documents.splitting import Document
-from hf_xsent.errors import DataError, nearest
+from hf_xsent.errors import DataError, did_you_mean
 from hf_xsent.files import check_writable, digest, file_digest, write_arrays
 from hf_xsent.logs import Progress
 from hf_xsent.mining.output import one_line, write_lines, write_table
@@ -47,7 +47,9 @@ class DocumentSettings:
         if self.on_error not in ("raise", "skip"):
             raise DataError(f"on_error must be 'raise' or 'skip', not {self.on_error!r}")
         if self.split not in SPLITS:
-            raise DataError(f"unknown split {self.split!r}: use {' or '.join(SPLITS)}{nearest(self.split, SPLITS)}")
+            raise DataError(
+                f"unknown split {self.split!r}: use {' or '.join(SPLITS)}{did_you_mean(self.split, SPLITS)}"
+            )
         for language in self.languages or ():
             find_language(language)
 

@@ -11,7 +11,7 @@ from hf_xsent.data.identification import identify_language
 from hf_xsent.data.readers.compression import check_line_ends, read_bytes, strip_compression
 from hf_xsent.data.readers.formats import OnError
 from hf_xsent.documents.splitting import Document, split_lines, split_text
-from hf_xsent.errors import DataError, nearest
+from hf_xsent.errors import DataError, did_you_mean
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def _pair_names(source: str, target: str, on_error: OnError) -> list[tuple[str, 
         raise DataError(
             f"{example} has no file to align with: the files of {source} and {target} must have the same names in two "
             "folders, or the same text in place of * in two globs"
-            f"{nearest(example.name if isinstance(example, Path) else example, others)}"
+            f"{did_you_mean(example.name if isinstance(example, Path) else example, others)}"
         )
     for path in alone:
         logger.warning("skipped %s: it has no file to align with", path)

@@ -10,7 +10,7 @@ from typing import Any
 
 from hf_xsent.data.readers.compression import is_jsonl, json_lines, lines, strip_compression
 from hf_xsent.data.readers.hub import hub_rows, require_hub_id, select_names
-from hf_xsent.errors import DataError, nearest
+from hf_xsent.errors import DataError, did_you_mean
 
 LABELS = ("entailment", "neutral", "contradiction")  # numbered as in data sets on the Hub
 XNLI_LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
@@ -115,7 +115,7 @@ def _pair(place: str, number: int, cells: list[Any]) -> InferencePair | None:
     label = "contradiction" if label == "contradictory" else label  # in XNLI's translations of MultiNLI
     label = LABELS[int(label)] if label in ("0", "1", "2") else label
     if label not in LABELS:
-        raise DataError(f"{place}: unknown label {label!r}; use {', '.join(LABELS)}{nearest(label, LABELS)}")
+        raise DataError(f"{place}: unknown label {label!r}; use {', '.join(LABELS)}{did_you_mean(label, LABELS)}")
     if not (premise and hypothesis):
         raise DataError(f"{place}: the {'hypothesis' if premise else 'premise'} is empty; fix or remove the row")
     return InferencePair(premise, hypothesis, LABELS.index(label), number)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from hf_xsent.data.cleaning.excluding import ExcludedSentences, excluded_files
 from hf_xsent.data.languages import Language, find_language, scripts_of
-from hf_xsent.errors import DataError, RecipeError, nearest
+from hf_xsent.errors import DataError, RecipeError, did_you_mean
 from hf_xsent.files import file_stamp
 from hf_xsent.settings.reading import convert_value
 
@@ -81,7 +81,7 @@ class CleaningRules:
         for one in stated or []:
             name, equals, value = one.partition("=")
             if name not in types:
-                raise RecipeError(f"unknown cleaning rule {name!r}: use {', '.join(types)}{nearest(name, types)}")
+                raise RecipeError(f"unknown cleaning rule {name!r}: use {', '.join(types)}{did_you_mean(name, types)}")
             if not equals:
                 raise RecipeError(f"cleaning rule {name} takes a value: write {name}=VALUE")
             found = convert_value(f"cleaning rule {name}", value, types[name])

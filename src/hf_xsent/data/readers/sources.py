@@ -14,7 +14,7 @@ from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.compression import strip_compression
 from hf_xsent.data.words.splitting import SPLITTERS
-from hf_xsent.errors import DataError, nearest
+from hf_xsent.errors import DataError, did_you_mean
 from hf_xsent.files import is_hub_id, is_local
 
 FORMATS = ("tsv", "moses", "tmx", "po", "mo", "jsonl", "parquet", "datasets")
@@ -56,7 +56,7 @@ def source_format(source: BitextSource) -> str:
     if source.format is not None:
         if source.format not in FORMATS:
             raise DataError(f"unknown format {source.format!r} of {source.path}; use one of {', '.join(FORMATS)}"
-                            f"{nearest(source.format, FORMATS)}")  # fmt: skip
+                            f"{did_you_mean(source.format, FORMATS)}")  # fmt: skip
         return source.format
     path = Path(source.path)
     if isdir(path):
@@ -129,7 +129,7 @@ def _nearest_file(path: Path) -> str:
         return "; it is not a regular file: write it to one first"
     if not isdir(path.parent):
         return f"; the folder {path.parent} does not exist either"
-    return nearest(path.name, (other.name for other in path.parent.iterdir()))
+    return did_you_mean(path.name, (other.name for other in path.parent.iterdir()))
 
 
 Bitexts = PathOrName | Mapping[str, PathOrName | Sequence[PathOrName]] | Sequence["PathOrName | BitextSource"]
