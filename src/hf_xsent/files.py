@@ -256,7 +256,7 @@ def _in_use(folder: Path) -> str:
 
 
 def stamp_folder(folder: Path, stamp: Mapping[str, Any], holds: str, cure: str) -> None:
-    """Record the settings behind a folder's content, ``holds``; raise an error if it has others."""
+    """Record the settings that produced a folder's content (``holds``, for errors); raise an error if they differ."""
     path = folder / STAMP_FILE
     with lock(folder / "lock"):
         if not path.is_file():

@@ -18,7 +18,7 @@ from hf_xsent.files import digest, lock, writing
 
 logger = logging.getLogger(__name__)
 
-PIVOT = "pivot"  # the sampler's language of these pairs
+PIVOT = "pivot"  # name of these pairs among the sampler's languages
 FORMAT_VERSION = 1
 _BUCKETS = 64
 _ROWS_AT_ONCE = 1 << 18

@@ -30,7 +30,7 @@ class StsTrack:
 
     file: str
     on_hub: str | None
-    scored: int | None = None  # number of scored pairs, the first ones, if not all are
+    scored: int | None = None  # if set, only the first N pairs have a score
 
 
 STS17_TRACKS = {

@@ -30,7 +30,7 @@ _LATIN_END = "\u0250"  # all letters below are Latin
 
 @dataclass(frozen=True)
 class CleaningRules:
-    """Rules that remove pairs. None disables a rule with a value, False one that is a flag.
+    """Rules that remove pairs. None disables a rule that takes a value, False a flag.
 
     min_characters, max_characters: length of each side (one Chinese character may be a sentence).
     max_length_ratio: length of the longer side divided by that of the shorter, in characters. 15 is added to both

@@ -60,7 +60,7 @@ def guess_columns(names: Sequence[str], language: str, target_language: str) -> 
 
 
 def _place(names: Sequence[Sequence[str]], *kinds: set[str]) -> int | None:
-    """Return the column of the first of the sets of names that exactly one column matches; None if none does."""
+    """Try each set of names in ``kinds``: return the column if exactly one matches; None if no set has one."""
     for kind in kinds:
         exact = [place for place, words in enumerate(names) if len(words) == 1 and words[0] in kind]
         loose = [place for place, words in enumerate(names) if kind & {*words} and {*words} <= kind | _TEXT]
