@@ -30,7 +30,7 @@ from hf_xsent.cli import (
     trim_vocab,
 )
 from hf_xsent.errors import HfXsentError, shortened
-from hf_xsent.files import failure_of_disk
+from hf_xsent.files import describe_disk_failure
 from hf_xsent.settings.secrets import refuse_secret_arguments
 
 COMMANDS: tuple[ModuleType, ...] = (quickstart, pretrain, align_words, finetune, evaluate, analyse, cost, compare)
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
             failure: str | None = f"{shortened(error.filename)}: {error.strerror}; give another path"
         else:
-            failure = failure_of_disk(error)
+            failure = describe_disk_failure(error)
         if failure is None:
             raise
         print(f"hf-xsent: {failure}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Pair skipped sentences whose translation is at another place: captions, notes and other moved text."""
+"""Pair skipped sentences with their translations elsewhere in the document: captions, notes and other moved text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from hf_xsent.documents.anchors import mutual_neighbours
 from hf_xsent.documents.beads import Scale
 from hf_xsent.documents.search import MIN_SIMILARITY, Bead
-from hf_xsent.documents.spans import Side
+from hf_xsent.documents.spans import EncodedDocument
 
 
-def pair_moved(source: Side, target: Side, scale: Scale, beads: Sequence[Bead]) -> list[Bead]:
-    """Replace confident mutual nearest neighbours among the skipped sentences by 1–1 beads, in the source's order."""
+def pair_moved(source: EncodedDocument, target: EncodedDocument, scale: Scale, beads: Sequence[Bead]) -> list[Bead]:
+    """Pair skipped sentences that are confident mutual nearest neighbours, as 1–1 beads in source order."""
     skipped = (
         np.array([one.start for one, other in beads if not other], np.int64),
         np.array([other.start for one, other in beads if not one], np.int64),

@@ -13,7 +13,7 @@ from typing import cast
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.readers.hub import hub_columns, hub_configs, require_hub_id, stripped_texts
-from hf_xsent.errors import DataError, nearest
+from hf_xsent.errors import DataError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def load_tatoeba(source: str | PathLike[str], languages: Iterable[str] | None = 
 
 
 def _select(names: list[str], languages: Iterable[str] | None) -> list[str]:
-    """Return the name of each language: an equal code if there is one, else another code of the language."""
+    """Return the name of each language's set: the code as given, else another code of the language."""
     if languages is None:
         return names
     by_code = {find_language(name).code: name for name in reversed(names)}
@@ -63,7 +63,7 @@ def _select(names: list[str], languages: Iterable[str] | None) -> list[str]:
     for language in languages:
         name = language if language in names else by_code.get(find_language(language).code)
         if name is None:
-            raise DataError(f"Tatoeba has no language {language!r}{nearest(language, [*names, *by_code])}")
+            raise DataError(f"Tatoeba has no language {language!r}{did_you_mean(language, [*names, *by_code])}")
         selected.append(name)
     return selected
 
