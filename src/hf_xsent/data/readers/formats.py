@@ -18,7 +18,7 @@ from hf_xsent.data.readers.columns import is_header, require_letters, usual_colu
 from hf_xsent.data.readers.compression import lines_or_errors, parse_json
 from hf_xsent.data.readers.hub import hub_errors, hub_rows
 from hf_xsent.data.readers.negatives import check_negatives, negatives_of
-from hf_xsent.data.readers.sources import BitextSource, source_files, source_format
+from hf_xsent.data.readers.sources import BitextSource, is_saved_dataset, source_files, source_format
 from hf_xsent.data.readers.tmx import read_tmx
 from hf_xsent.data.words.links import LinkLine, check_links, with_links
 from hf_xsent.errors import DataError, nearest
@@ -220,8 +220,7 @@ def _open_dataset(source: BitextSource) -> Any:
     if not is_local(source.path):
         return hub_rows(source.path, source.split, streaming=True)
     with hub_errors(f"{source.path}: split {source.split!r} of the data set cannot be opened"):
-        files = ("dataset_info.json", "dataset_dict.json", "state.json")
-        if not any((Path(source.path) / name).exists() for name in files):
+        if not is_saved_dataset(source.path):  # but Parquet files
             return datasets.load_dataset(source.path, split=source.split, streaming=True)
         loaded = datasets.load_from_disk(source.path)
     if isinstance(loaded, datasets.DatasetDict):
