@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,31 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path: Path):
     assert done.output.strip().splitlines()[-1].startswith("hf-xsent: ")
     assert "Traceback" not in done.output
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["align-documents", "a.txt", "b.txt", "a.txt", "--model", "m", "-o", "o"], "'a.txt'.*in quotes.*books/\\*"),
+        (["score", "a.txt", "nowhere", "--model", "m", "-o", "o"], "unexpected argument 'nowhere': .*score --help"),
+        (["evaluate", "m", "--languags", "de"], "unknown flag --languags; did you mean '--languages'"),
+        (["mine", "a.txt", "b.txt"], "required: --model, --output/-o; hf-xsent mine --help"),
+        (["mine", "a.txt", "b.txt", "--k", "three"], "--k: invalid int value: 'three'"),
+        (["mime"], "invalid choice: 'mime'"),
+    ],
+)
+def test_mistakes_in_arguments_are_one_sentence(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+):
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("A dog.\n")
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert re.search(message, said) and said.count("\n") == 1
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from training_run import Pairs, remove_end
 
 from hf_xsent.cli.main import leave
 from hf_xsent.objectives.masked_language import Masking
-from hf_xsent.training.identity import RUN_STATE_FILE
+from hf_xsent.models.run_folder import RUN_STATE_FILE
 from hf_xsent.training.pretrain import main
 
 METHODS: dict[str, dict[str, Any]] = {
