@@ -68,7 +68,7 @@ class CommandParser(argparse.ArgumentParser):
                 raise RecipeError(f"unknown flag {flag}{nearest(flag, self._option_string_actions)}")
             hint = f"{self.prog} --help lists all arguments"
             if exists(one):
-                hint = "put a pattern of several files in quotes, such as \"books/*.txt\", for the shell not to expand it"
+                hint = 'put a pattern of several files in quotes, such as "books/*.txt", for the shell not to expand it'
             raise RecipeError(f"unexpected argument {one!r}: {hint}")
 
 

@@ -13,7 +13,9 @@ CHECKPOINT = "checkpoint-"
 
 def checkpoints_of(folder: str | Path) -> list[Path]:
     """List the checkpoints of a run, the newest first."""
-    found = [path for path in Path(folder).glob(f"{CHECKPOINT}*") if path.is_dir() and checkpoint_step(path) is not None]
+    found = [
+        path for path in Path(folder).glob(f"{CHECKPOINT}*") if path.is_dir() and checkpoint_step(path) is not None
+    ]
     return sorted(found, key=lambda path: checkpoint_step(path) or 0, reverse=True)
 
 
@@ -36,4 +38,6 @@ def check_finished(folder: str | Path) -> None:
         return
     complete = [one for one in checkpoints if (one / "config.json").is_file() and any(one.glob("*.safetensors"))]
     other = f"give its newest checkpoint {complete[0]}, or" if complete else "it has no checkpoint to open:"
-    raise ModelError(f"the run in {folder} is unfinished: {other} finish it by the command that started it and --resume")
+    raise ModelError(
+        f"the run in {folder} is unfinished: {other} finish it by the command that started it and --resume"
+    )
