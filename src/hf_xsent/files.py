@@ -256,10 +256,7 @@ def _in_use(folder: Path) -> str:
 
 
 def claim(folder: Path, stamp: Mapping[str, Any], holds: str, cure: str) -> None:
-    """Write the settings that a folder's content depends on to its stamp file; raise an error if they differ from it.
-
-    ``holds`` names the content.
-    """
+    """Write the settings behind a folder's content, ``holds``, to its stamp file; raise an error if it has others."""
     path = folder / STAMP_FILE
     with lock(folder / "lock"):
         if not path.is_file():

@@ -19,8 +19,10 @@ CONTRIBUTING = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text("utf-8"
 TRAINING = ("pretrain", "finetune")  # their flags are settings, read by settings/reading.py
 CALLS = {  # the public call of each command; quickstart is a tour, whose Python is examples/quickstart.ipynb
     "align-documents": "align_document_files",
+    "cost": "measure_cost",
     "export": "export_sentence_transformer",
     "mine": "mine_files",
+    "score": "score_pairs",
     "trim-vocab": "trim_vocabulary",
     "quickstart": None,
 }

@@ -19,6 +19,7 @@ from hf_xsent.comparison import pipeline
 from hf_xsent.comparison.pipeline import compare, list_runs, train_and_measure
 from hf_xsent.comparison.runs import Run
 from hf_xsent.errors import OutputError, Stopped
+from hf_xsent.models.precision import compute_dtype
 from hf_xsent.stopping import raising_on_sigterm
 
 BROKEN = {"learning_rate": 1e38, "max_grad_norm": 0, "warmup_steps": 0}
@@ -71,6 +72,14 @@ def test_a_study_is_trained_measured_and_reported_and_nothing_is_done_twice(stud
     assert len(begun) == 4  # measured anew,
     assert (run.training / "model.safetensors").stat().st_mtime_ns == trained_at  # not trained
     assert list(results["summary"][1]["languages"]["retrieval"]) == ["fr"]
+
+
+@pytest.mark.slow
+def test_methods_that_train_in_bfloat16_are_measured_in_the_precision_that_the_hardware_computes(study: StudyFile):
+    path = study.write(settings=study.content.get("settings", {}) | {"bf16": True})
+    compare(path, study.out)
+    dtype = str(compute_dtype("auto", "cpu")).removeprefix("torch.")
+    assert {run.scores("retrieval")["settings"]["dtype"] for run in list_runs(path, study.out)} == {dtype}
 
 
 @pytest.mark.slow

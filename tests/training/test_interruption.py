@@ -144,7 +144,7 @@ def test_a_full_disk_costs_no_checkpoint_that_was_whole(run: Run) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (smaller, limits[1]))
     try:
-        with pytest.raises(OutputError, match="cannot write checkpoint-6 into .*make room.*--resume"):
+        with pytest.raises(OutputError, match="cannot write checkpoint-6 into .*free disk space.*--resume"):
             run.start("--resume_with_changes")  # more steps
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -177,7 +177,7 @@ def test_a_final_model_that_cannot_be_written_leaves_nothing_half_written(run: R
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (smaller, limits[1]))
     try:
-        with pytest.raises(OutputError, match="cannot write the trained model into .*make room"):
+        with pytest.raises(OutputError, match="cannot write the trained model into .*free disk space"):
             run.start("--overwrite", **settings)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -251,7 +251,7 @@ def test_without_a_whole_checkpoint_each_damage_is_named(run: Run) -> None:
     for step in (3, 6):
         _truncate(run.out / f"checkpoint-{step}" / "model.safetensors")
     with pytest.raises(
-        OutputError, match=r"no checkpoint .* is whole \(checkpoint-6 is damaged: .*; checkpoint-3 .*--ov"
+        OutputError, match=r"no checkpoint .* is complete \(checkpoint-6 is damaged: .*; checkpoint-3 .*--ov"
     ):
         run.start("--resume")
 

@@ -142,7 +142,10 @@ def test_a_student_of_fewer_layers_learns_from_its_teacher_with_a_trimmed_vocabu
     [
         ({"encoder_layers": 4}, "encoder_layers 4 does not fit: this encoder has 3 layers"),
         ({"encoder_layers": 2, "frozen_layers": 3}, "frozen_layers 3 does not fit: this encoder has 2 layers"),
-        ({"encoder_layers": 2, "method": "dual-pivot", "objectives": {"triplet_ranking": 1}}, "drop it"),
+        (
+            {"encoder_layers": 2, "method": "dual-pivot", "objectives": {"triplet_ranking": 1}},
+            "removes layers, but a frozen encoder",
+        ),
     ],
 )
 def test_layers_that_a_student_cannot_have_are_refused(run: Run, settings: dict[str, Any], reason: str) -> None:

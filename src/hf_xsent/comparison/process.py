@@ -97,9 +97,13 @@ def measure(run: Run) -> None:
 
 
 def open_embedder(run: Run) -> SentenceEmbedder:
-    """Load the trained model, or the starting encoder of an untrained method."""
+    """Load the trained model, or the starting encoder of an untrained method.
+
+    Methods that train in mixed precision are measured in it, where the hardware computes it.
+    """
+    precision = "auto" if run.recipe.get("bf16") or run.recipe.get("fp16") else "float32"
     if run.seed is not None:
-        return SentenceEmbedder.from_pretrained(str(run.training))
+        return SentenceEmbedder.from_pretrained(str(run.training), precision=precision)
     if run.recipe.get("method") == "dual-pivot":
         pivot = DualPivotForSentenceEmbedding.from_backbone(
             run.model, pooling=run.pooling, **untrained_settings(run.recipe)
@@ -107,7 +111,7 @@ def open_embedder(run: Run) -> SentenceEmbedder:
         module: torch.nn.Module = pivot
         module.to("cuda" if torch.cuda.is_available() else "cpu")
         return SentenceEmbedder(pivot, load_tokenizer(run.model))
-    return SentenceEmbedder.from_pretrained(run.model, run.pooling, run.recipe.get("max_length"))
+    return SentenceEmbedder.from_pretrained(run.model, run.pooling, run.recipe.get("max_length"), precision=precision)
 
 
 def with_features(run: Run, embedder: SentenceEmbedder) -> SupportsEncode:

@@ -19,7 +19,7 @@ from hf_xsent.training.reading import recipe_keys
 NEEDED = ("model", "data", "budget", "methods", "tasks")
 STUDY_KEYS = (*NEEDED, "title", "recipe", "settings", "poolings", "seeds", "keep_models", "plot")
 METHOD_KEYS = ("recipe", "train", "poolings", "seeds")  # keys of a method, besides those of a recipe
-UNTRAINED_KEYS = ("max_length",)  # settings of an untrained encoder
+UNTRAINED_KEYS = ("max_length", "bf16", "fp16")  # settings of an untrained encoder
 UNTRAINED_PIVOT_KEYS = (*UNTRAINED_KEYS, "method", "layers", "features")
 BUDGETS = ("steps", "pairs", "minutes")
 NOT_IN_A_STUDY = {  # recipe keys that a study refuses: what to do instead

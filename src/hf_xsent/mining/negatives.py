@@ -222,7 +222,7 @@ def _records(sources: Sequence[BitextSource], chooser: _Chooser, tally: dict[str
         found = chooser.choose(tally["pairs"], len(block))
         for (source, target), *negatives in zip(block, *found, strict=True):
             tally["pairs"] += 1
-            tally["without"] += not any(negatives)
+            tally["pairs_without_negatives"] += not any(negatives)
             for name, some in zip(NEGATIVES, negatives, strict=True):
                 tally[name] += len(some)
             record = {"source": source, "target": target} | dict(zip(NEGATIVES, negatives, strict=True))
