@@ -246,7 +246,7 @@ def test_a_sweep_over_tasks_is_one_table_each(
         (["--tasks", "bucc", "--data", "sts17=x"], "no data for bucc: give --data bucc=FOLDER"),
         (["--data", "sts=x"], "unknown task 'sts'"),
         (["--data", "a", "b"], "--data gives two sources for all tasks: a and b"),
-        (["--tasks", "bucc", "--data", "{folder}"], "bucc; give the folder of the BUCC files"),
+        (["--tasks", "bucc", "--data", "{folder}"], "is not a folder that contains bucc/: give --data bucc=FOLDER"),
         (
             ["--tasks", "sts17", "--data", "{folder}", "--languages", "en-em"],
             "has no 'en-em', only",
@@ -259,6 +259,7 @@ def test_a_sweep_over_tasks_is_one_table_each(
         ),
         (["--tasks", "sts17", "--data", "{folder}", "--layers", "3-1"], "--layers takes numbers and ranges"),
         (["--tasks", "sts17", "--data", "{folder}", "--layers", "-1"], "--layers takes numbers and ranges"),
+        (["--tasks", "sts17", "--data", "tatoeba"], "tatoeba is not a folder that contains sts17/"),
         (["--tasks", "sts17", "--data", "{folder}"], "'none' is not a folder"),
     ],
 )

@@ -86,6 +86,13 @@ def test_a_run_without_a_checkpoint_is_called_unfinished(tmp_path: Path) -> None
         load_encoder(str(tmp_path))
 
 
+def test_a_mistyped_folder_is_suggested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runs/mine").mkdir(parents=True)
+    with pytest.raises(ModelError, match="'runs/min' is not a folder, .*; did you mean 'runs/mine'"):
+        load_encoder("runs/min")
+
+
 def test_large_finite_weights_are_accepted(encoder_folders: dict[str, Path]) -> None:
     model = load_encoder(str(encoder_folders["bert"]))
     with torch.no_grad():

@@ -124,9 +124,8 @@ def _header_columns(source: BitextSource, place: str, names: list[str]) -> list[
     usual = usual_columns(names, source.language, source.target_language)
     if len(names) == 2 and None in usual:
         usual = (0, 1)
-    for side, column, found in zip(("source", "target"), stated, usual, strict=True):
-        if column is None and found is None:
-            raise DataError(f"{place}: cannot choose among the columns {', '.join(names)}; state {side}_column")
+    if any(column is None and found is None for column, found in zip(stated, usual, strict=True)):
+        raise _unclear_columns(place, names)
     chosen = (found if column is None else column for column, found in zip(stated, usual, strict=True))
     return [names.index(column) if isinstance(column, str) else cast("int", column) for column in chosen]
 
@@ -255,8 +254,13 @@ def _choose_column(source: BitextSource, names: list[str], stated: int | str | N
     usual = [prefix + name for prefix in ("", "translation.") for name in (code, language.code, language.iso3)]
     found = next((name for name in [*usual, side] if name in names), None)
     if found is None:
-        raise DataError(f"{source.path}: cannot choose among the columns {', '.join(names)}; state {side}_column")
+        raise _unclear_columns(source.path, names)
     return found
+
+
+def _unclear_columns(place: str, names: list[str]) -> DataError:
+    cure = "state columns, the names of source and target"
+    return DataError(f"{place}: cannot choose among the columns {', '.join(names)}; {cure}")
 
 
 def _record_names(record: dict[str, Any], prefix: str = "") -> list[str]:

@@ -66,7 +66,10 @@ def source_format(source: BitextSource) -> str:
     if isfile(path):
         suffix = Path(strip_compression(path.name)).suffix.lower()
         if suffix not in _SUFFIX_FORMATS:
-            raise DataError(f"{path}: unknown format; rename the file or state its format, one of {', '.join(FORMATS)}")
+            raise DataError(
+                f"{path}: unknown format; rename it to .tsv, .tmx, .po, .jsonl or .parquet, "
+                "or give both files of a Moses pair, joined by a comma"
+            )
         return _SUFFIX_FORMATS[suffix]
     if moses_files(source):
         return "moses"
