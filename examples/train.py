@@ -32,14 +32,14 @@ arguments = TrainingArguments(
     per_device_train_batch_size=32,
     learning_rate=5e-5,
     eval_strategy="steps",
-    eval_steps=options.steps // 2,
-    save_steps=options.steps // 2,
+    eval_steps=max(1, options.steps // 2),
+    save_steps=max(1, options.steps // 2),
 )
 trainer = AlignmentTrainer(model, arguments, train, dev, processing_class=AutoTokenizer.from_pretrained(options.model))
 before = trainer.evaluate()["eval_accuracy"]
 trainer.train()
 print(f"accuracy@1 on dev: {before:.1f} before, {trainer.evaluate()['eval_accuracy']:.1f} after")
 
-folder = export_sentence_transformer(options.output, f"{options.output}-exported")
+folder = export_sentence_transformer(options.output, f"{options.output}-exported", overwrite=True)
 opened = SentenceTransformer(str(folder))
 print(opened.similarity(opened.encode(["Ein Hund rennt."]), opened.encode(["A dog runs.", "It rains."])))

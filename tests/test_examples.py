@@ -49,6 +49,7 @@ def test_training_and_publishing(
     encoder = encoder_folders["bert"]
     _run("train.py", "--model", encoder, "--data", "sw=pairs.tsv", "--output", "run", "--steps", 2, "--dev_pairs", 2)
     assert "accuracy@1 on dev" in capsys.readouterr().out
+    _run("train.py", "--model", encoder, "--data", "sw=pairs.tsv", "--output", "run", "--steps", 1, "--dev_pairs", 2)
     assert type(AutoModel.from_pretrained("run")).__name__ == "DapForSentenceEmbedding"
     options = ["--tatoeba", "tatoeba", "--languages", "sw", "--base_model", "org/encoder", "--output", "exported"]
     _run("evaluate_and_publish.py", "run", *options)

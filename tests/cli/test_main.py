@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,31 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path: Path):
     assert done.output.strip().splitlines()[-1].startswith("hf-xsent: ")
     assert "Traceback" not in done.output
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["align-documents", "a.txt", "b.txt", "a.txt", "--model", "m", "-o", "o"], "'a.txt'.*in quotes.*books/\\*"),
+        (["score", "a.txt", "nowhere", "--model", "m", "-o", "o"], "unexpected argument 'nowhere': .*score --help"),
+        (["evaluate", "m", "--languags", "de"], "unknown flag --languags; did you mean '--languages'"),
+        (["mine", "a.txt", "b.txt"], "required: --model, --output/-o; hf-xsent mine --help"),
+        (["mine", "a.txt", "b.txt", "--k", "three"], "--k: invalid int value: 'three'"),
+        (["mime"], "invalid choice: 'mime'"),
+    ],
+)
+def test_mistakes_in_arguments_are_one_sentence(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+):
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("A dog.\n")
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert re.search(message, said) and said.count("\n") == 1
 
 
 @pytest.fixture
@@ -220,7 +246,7 @@ def test_a_sweep_over_tasks_is_one_table_each(
         (["--tasks", "bucc", "--data", "sts17=x"], "no data for bucc: give --data bucc=FOLDER"),
         (["--data", "sts=x"], "unknown task 'sts'"),
         (["--data", "a", "b"], "--data gives two sources for all tasks: a and b"),
-        (["--tasks", "bucc", "--data", "{folder}"], "bucc; give the folder of the BUCC files"),
+        (["--tasks", "bucc", "--data", "{folder}"], "is not a folder that contains bucc/: give --data bucc=FOLDER"),
         (
             ["--tasks", "sts17", "--data", "{folder}", "--languages", "en-em"],
             "has no 'en-em', only",
@@ -233,6 +259,7 @@ def test_a_sweep_over_tasks_is_one_table_each(
         ),
         (["--tasks", "sts17", "--data", "{folder}", "--layers", "3-1"], "--layers takes numbers and ranges"),
         (["--tasks", "sts17", "--data", "{folder}", "--layers", "-1"], "--layers takes numbers and ranges"),
+        (["--tasks", "sts17", "--data", "tatoeba"], "tatoeba is not a folder that contains sts17/"),
         (["--tasks", "sts17", "--data", "{folder}"], "'none' is not a folder"),
     ],
 )

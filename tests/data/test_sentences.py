@@ -56,6 +56,14 @@ def test_files_without_sentences_raise(tmp_path: Path, content: bytes, message: 
     assert not list((tmp_path / "work").glob("*.json"))
 
 
+def test_a_table_in_place_of_sentences_is_refused_but_a_stray_tab_is_not(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("Hallo\tHello\n\n" * 30)
+    with pytest.raises(DataError, match=r"pairs\.tsv seems to be a table.*cut -f 1 pairs\.tsv"):
+        load_sentences(tmp_path / "pairs.tsv", tmp_path / "work")
+    (tmp_path / "a.txt").write_text("one\ttab\n\tindented\nthree\n")
+    assert len(load_sentences(tmp_path / "a.txt", tmp_path / "work")) == 3
+
+
 def test_a_missing_file_raises(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
         load_sentences(tmp_path / "a.txt", tmp_path / "work")

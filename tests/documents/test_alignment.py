@@ -94,6 +94,11 @@ def test_paragraphs_attract_the_ends_of_spans(model: Any) -> None:
     assert ends == [[((0,), (0, 1)), ((1,), (2,))], [((0,), (0,)), ((1,), (1, 2))]]
 
 
+def test_a_text_in_place_of_a_list_of_sentences_is_refused(model: Any) -> None:
+    with pytest.raises(DataError, match="the target document is a string: pass the list of its sentences"):
+        align_documents(["Guten Tag."], "Bonjour.", model)
+
+
 @pytest.mark.parametrize("side", [0, 1])
 def test_an_empty_document_is_refused(model: Any, side: int) -> None:
     texts = [["de: 1001"], ["fr: 1001"]]

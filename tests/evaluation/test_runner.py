@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from hf_xsent import SentenceEmbedder
+from hf_xsent import SentenceEmbedder, evaluate
 from hf_xsent.data.benchmarks.bucc import BuccSet
 from hf_xsent.data.benchmarks.sts import StsSet
 from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
-from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError
+from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.registry import TASKS
 from hf_xsent.evaluation.report import (
@@ -245,6 +245,13 @@ def test_nothing_stays_behind(
     """Not even of a run that is killed: its files have no name."""
     next(evaluate_tasks(embedder, tasks, {}))
     assert not any(tmp_path.iterdir())
+
+
+def test_tasks_and_languages_that_are_no_mapping_are_refused():
+    with pytest.raises(RecipeError, match=r"tasks maps names to folders, such as {'tatoeba': 'data/tatoeba'}"):
+        evaluate("runs/mine", "data/tatoeba")  # type: ignore[arg-type]
+    with pytest.raises(RecipeError, match=r"languages maps tasks to codes, such as {'tatoeba': \['de'\]}"):
+        evaluate("runs/mine", {"tatoeba": "data/tatoeba"}, ["de"])  # type: ignore[arg-type]
 
 
 def test_a_task_measures_anything_that_encodes(tasks: list[EvaluationTask]):

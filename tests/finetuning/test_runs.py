@@ -197,7 +197,9 @@ def test_a_damaged_checkpoint_is_passed_over(
     data: Path, encoder_folders: dict[str, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", save_total_limit=2)
-    xnli(flags)
+    with caplog.at_level("INFO"):
+        xnli(flags)
+    assert f"the fine-tuned model is in {data / 'out'}" in caplog.text
     whole = load_file(data / "out/model.safetensors")
     (data / "out/model.safetensors").unlink()
     (data / "out/model.safetensors").write_bytes(b"damaged")

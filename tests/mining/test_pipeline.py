@@ -50,6 +50,13 @@ def test_translations_are_written_best_first_with_their_lines(files: tuple[Path,
         assert (row["source_rank"], row["target_rank"]) == ("1", "1")
 
 
+def test_a_file_is_not_mined_against_itself(files: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "link.txt").symlink_to(files[0])
+    for target in (files[0], tmp_path / "link.txt"):
+        with pytest.raises(DataError, match=r"a\.txt is both source and target"):
+            mine_files(files[0], target, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work")
+
+
 @pytest.mark.parametrize("settings", [{"top": 7}, {"threshold": 1.3}])
 def test_only_the_best_are_kept(files: tuple[Path, Path], tmp_path: Path, settings: dict[str, Any]) -> None:
     mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work", MiningSettings(**settings))

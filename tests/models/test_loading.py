@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,48 @@ def test_weights_that_are_not_finite_are_refused_in_one_sentence(
     message = capsys.readouterr().err.splitlines()[-1]
     assert "has weights that are NaN or infinite (" in message and "layer.1.output.dense.weight)" in message
     assert not (tmp_path / "out").is_file()
+
+
+@pytest.mark.parametrize(
+    "command", [["evaluate", "run", "--tatoeba", "tatoeba"], ["export", "run", "-o", "out"]], ids=lambda one: one[0]
+)
+def test_an_unfinished_run_is_refused_with_the_name_of_its_newest_checkpoint(
+    encoder_folders: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tatoeba").mkdir()
+    for name in ("deu", "eng"):
+        Path(f"tatoeba/tatoeba.deu-eng.{name}").write_text("Hallo\n")
+    for step in (9, 51):
+        shutil.copytree(encoder_folders["bert"], f"run/checkpoint-{step}")
+    Path("run/checkpoint-100").mkdir()  # damaged
+    Path("run/run_state.json").write_text('{"identity": {}, "finished_at_step": null}')
+    for _ in ("stopped", "stopped over an earlier model"):
+        assert main(command) == 2
+        message = capsys.readouterr().err.splitlines()[-1]
+        assert "run is unfinished" in message and "run/checkpoint-51," in message and "--resume" in message
+        shutil.copytree(encoder_folders["bert"], "run", dirs_exist_ok=True)
+    assert main([word.replace("run", "run/checkpoint-51") for word in command]) == 0
+    Path("run/run_state.json").write_text('{"identity": {}, "finished_at_step": 100}')
+    shutil.rmtree("out", ignore_errors=True)
+    assert main(command) == 0
+
+
+def test_a_run_without_a_checkpoint_is_called_unfinished(tmp_path: Path) -> None:
+    (tmp_path / "run_state.json").write_text('{"identity": {}, "finished_at_step": null}')
+    with pytest.raises(ModelError, match="is unfinished: it has no checkpoint to open: .*--resume"):
+        load_encoder(str(tmp_path))
+
+
+def test_a_mistyped_folder_is_suggested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runs/mine").mkdir(parents=True)
+    with pytest.raises(ModelError, match="'runs/min' is not a folder, .*; did you mean 'runs/mine'"):
+        load_encoder("runs/min")
 
 
 def test_large_finite_weights_are_accepted(encoder_folders: dict[str, Path]) -> None:

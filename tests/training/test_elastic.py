@@ -16,8 +16,8 @@ from torch import Tensor
 from training_run import Pairs, remove_end
 
 from hf_xsent.cli.main import leave
+from hf_xsent.models.run_folder import RUN_STATE_FILE
 from hf_xsent.objectives.masked_language import Masking
-from hf_xsent.training.identity import RUN_STATE_FILE
 from hf_xsent.training.pretrain import main
 
 METHODS: dict[str, dict[str, Any]] = {

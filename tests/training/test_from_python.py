@@ -23,6 +23,7 @@ from hf_xsent import (
     export_sentence_transformer,
 )
 from hf_xsent.cli.main import main
+from hf_xsent.errors import DataError, ModelError
 from hf_xsent.publishing.hub import plan_upload
 from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
 from sentence_transformers import SentenceTransformer
@@ -41,6 +42,20 @@ def _train(encoder: Path, output: Path, pairs: Any, dev: Any = None, **settings:
     trainer = AlignmentTrainer(model, arguments, pairs, dev, processing_class=tokenizer)
     trainer.train()
     return trainer
+
+
+def test_a_missing_part_of_the_trainer_is_named(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:
+    encoder = encoder_folders["bert"]
+    tokenizer, arguments = AutoTokenizer.from_pretrained(encoder), TrainingArguments(str(tmp_path), use_cpu=True)
+    with pytest.raises(ModelError, match=r"BertModel has no objectives to train: .*XlmrWithRTLHead\.from_pretrained"):
+        AlignmentTrainer(AutoModel.from_pretrained(encoder), arguments, pairs, processing_class=tokenizer)
+    model = XlmrWithRTLHead.from_pretrained(str(encoder), objectives=RANKING)
+    trainer = AlignmentTrainer(model, arguments, processing_class=tokenizer)
+    with pytest.raises(DataError, match="pass them as train_dataset"):
+        trainer.train()
+    with pytest.raises(DataError, match="pass them as eval_dataset"):
+        trainer.evaluate()
+    assert "eval_accuracy_de" in trainer.evaluate({"de": pairs[:4]})
 
 
 def test_the_output_folder_opens_everywhere(

@@ -16,8 +16,8 @@ from transformers.trainer_utils import rotate_checkpoints
 
 from hf_xsent import AlignmentTrainer
 from hf_xsent.errors import OutputError, RecipeError
-from hf_xsent.training.identity import RUN_STATE_FILE
-from hf_xsent.training.resuming import UNFINISHED, checkpoints_of, delete_surplus_checkpoints, find_damage
+from hf_xsent.models.run_folder import RUN_STATE_FILE, checkpoints_of
+from hf_xsent.training.resuming import UNFINISHED, delete_surplus_checkpoints, find_damage
 
 CONSTANT = {"lr_scheduler_type": "constant", "warmup_steps": 0, "load_best_model_at_end": False}
 

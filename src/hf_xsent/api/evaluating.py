@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hf_xsent.errors import ModelError
+from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.evaluation.registry import load_tasks
 from hf_xsent.evaluation.report import Report
 from hf_xsent.evaluation.runner import describe, evaluate_tasks
@@ -48,6 +48,8 @@ def evaluate(
         print(report.task, report.groups["all"]["mean"])
     ```
     """
+    if isinstance(tasks, str | os.PathLike):
+        raise RecipeError(f"tasks maps names to folders, such as {{'tatoeba': {os.fspath(tasks)!r}}}, not a string")
     chosen = load_tasks(tasks, languages) if isinstance(tasks, Mapping) else list(tasks)
     reports: list[Report] = []
     if isinstance(model, str | os.PathLike):

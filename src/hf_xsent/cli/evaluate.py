@@ -115,6 +115,8 @@ def _tasks(arguments: argparse.Namespace) -> list[EvaluationTask]:
     for name in names:
         if name not in sources and "" not in sources:
             raise RecipeError(f"no data for {name}: give --data {name}=FOLDER, or one folder that contains {name}/")
+        if name not in sources and not Path(sources[""], name).is_dir():
+            raise RecipeError(f"{sources['']} is not a folder that contains {name}/: give --data {name}=FOLDER")
     chosen = _languages(arguments.languages or [], names)
     if arguments.group is not None:
         chosen["tatoeba"] = tatoeba_group(arguments.group)

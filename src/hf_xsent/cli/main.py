@@ -8,6 +8,7 @@ import gc
 import logging
 import sys
 from collections.abc import Sequence
+from os.path import exists
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -29,7 +30,7 @@ from hf_xsent.cli import (
     score,
     trim_vocab,
 )
-from hf_xsent.errors import HfXsentError, shortened
+from hf_xsent.errors import HfXsentError, RecipeError, did_you_mean, shortened
 from hf_xsent.files import describe_disk_failure
 from hf_xsent.settings.secrets import refuse_secret_arguments
 
@@ -55,6 +56,21 @@ class CommandParser(argparse.ArgumentParser):
             settings.setdefault("metavar", "N" if settings["type"] is int else "X")
         return super().add_argument(*names, **settings)
 
+    def error(self, message: str) -> NoReturn:
+        """Raise a mistake in the flags as one sentence, without argparse's usage."""
+        raise RecipeError(f"{message}; {self.prog} --help lists all flags")
+
+    def check_known(self, unknown: Sequence[str]) -> None:
+        """Raise an error for the first argument that a command does not have."""
+        for one in unknown:
+            if one.startswith("-"):
+                flag = one.partition("=")[0]
+                raise RecipeError(f"unknown flag {flag}{did_you_mean(flag, self._option_string_actions)}")
+            hint = f"{self.prog} --help lists all arguments"
+            if exists(one):
+                hint = 'put a pattern of several files in quotes, such as "books/*.txt", for the shell not to expand it'
+            raise RecipeError(f"unexpected argument {one!r}: {hint}")
+
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands with their flags."""
@@ -72,7 +88,7 @@ def build_parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         module.add_arguments(command)
-        command.set_defaults(run=module.run)
+        command.set_defaults(run=module.run, parser=command)
     return parser
 
 
@@ -84,7 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if arguments and arguments[0] in TRAINING and not {"-h", "--help"} & set(arguments):
             TRAINING[arguments[0]].run(arguments[1:])
         else:
-            parsed = build_parser().parse_args(arguments)
+            parsed, unknown = build_parser().parse_known_args(arguments)
+            parsed.parser.check_known(unknown)
             _show_logs()
             parsed.run(parsed)
     except HfXsentError as error:

@@ -88,6 +88,6 @@ def run(arguments: argparse.Namespace) -> None:
         rows += [[f"Tatoeba {language}", before[language], after[language]] for language in before]
         rows.append(["Tatoeba, mean", *(sum(each.values()) / len(each) for each in accuracies)])
     print(render_table(["", "before", "after"], rows))
-    print(f"trimmed: {arguments.output}")
+    print(f"the trimmed model is in {arguments.output}")
     if arguments.report:
         write_json(arguments.report, asdict(report) | {"tatoeba": accuracies, "languages": languages})

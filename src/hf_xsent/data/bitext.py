@@ -288,8 +288,8 @@ class Bitext:
         for _, _, source, target in self._iterate(f"reading the {side} side"):
             yield source if side == "source" else target
 
-    def train_dev_split(self, dev_size: int, seed: int = 0, share: float | None = None) -> tuple[Bitext, Bitext]:
-        """Hold out ``dev_size`` pairs of each language; no training pair of any language shares a sentence with them.
+    def train_dev_split(self, dev_pairs: int, seed: int = 0, share: float | None = None) -> tuple[Bitext, Bitext]:
+        """Hold out ``dev_pairs`` pairs of each language; no training pair of any language shares a sentence with them.
 
         With ``share``, at most this fraction of a language's pairs is held out.
         Pairs are chosen by the hash of their target, so that languages with common targets hold out the same ones, and
@@ -298,25 +298,25 @@ class Bitext:
         """
         if self._selected is not None or self._excluded is not None:
             raise DataError("the bitext is already a train or dev split; split the complete bitext")
-        if dev_size < 1:
-            raise DataError(f"dev_size must be at least 1, not {dev_size}")
-        sizes = dict.fromkeys(self.files, dev_size)
+        if dev_pairs < 1:
+            raise DataError(f"dev_pairs must be at least 1, not {dev_pairs}")
+        sizes = dict.fromkeys(self.files, dev_pairs)
         if share is not None:
-            sizes = {language: max(1, min(dev_size, int(share * count))) for language, count in self.languages.items()}
+            sizes = {language: max(1, min(dev_pairs, int(share * count))) for language, count in self.languages.items()}
         chosen: dict[str, dict[int, int]] = {language: {} for language in self.files}  # hash of the target → row
         for row, language, _, target in self._iterate("choosing held-out pairs"):
             hashes = chosen[language]
             hashes.setdefault(hash_texts(str(seed), target), row)
-            if len(hashes) > max(2 * dev_size, _HASHES_PER_LANGUAGE):
-                chosen[language] = dict(sorted(hashes.items())[:dev_size])
+            if len(hashes) > max(2 * dev_pairs, _HASHES_PER_LANGUAGE):
+                chosen[language] = dict(sorted(hashes.items())[:dev_pairs])
         for language, hashes in chosen.items():
             if len(hashes) <= sizes[language]:
                 raise DataError(f"{language} has {len(hashes)} different targets, too few to hold out "
-                                f"{sizes[language]}; lower dev_size or give a dev set")  # fmt: skip
+                                f"{sizes[language]}; lower dev_pairs or give a dev set")  # fmt: skip
         held = [(sizes[language], sorted(hashes.items())) for language, hashes in chosen.items()]
         dev_rows = np.sort([row for size, hashes in held for _, row in hashes[:size]])
-        dev_pairs = self.__getitems__(dev_rows.tolist())
-        held_out = {hash_texts(pair[side]) for pair in dev_pairs for side in ("source", "target")}
+        dev = self.__getitems__(dev_rows.tolist())
+        held_out = {hash_texts(pair[side]) for pair in dev for side in ("source", "target")}
         excluded = [
             row
             for row, _, source, target in self._iterate("splitting")
@@ -325,7 +325,7 @@ class Bitext:
         train = Bitext(self.files, self.report, excluded=np.asarray(excluded, dtype=np.int64))
         empty = [language for language, count in train.languages.items() if not count]
         if empty:
-            raise DataError(f"{empty[0]} has no training pairs besides the held-out ones; lower dev_size")
+            raise DataError(f"{empty[0]} has no training pairs besides the held-out ones; lower dev_pairs")
         return train, Bitext(self.files, self.report, selected=dev_rows)
 
     def _iterate(self, progress: str) -> Iterator[tuple[int, str, str, str]]:

@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 FORMAT_VERSION = 2  # increase it when stored sentences or counts change
 ROWS_PER_BATCH = 1 << 16
 _HASHES_PER_CHUNK = 4096
+_LINES_OF_A_TABLE = 20  # which all have a tab
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,7 @@ def _read_counts(info: Path, table: Path) -> SentenceCounts | None:
 def _write(path: Path, table: Path, max_characters: int) -> SentenceCounts:
     import pyarrow as pa
 
+    _refuse_table(path)
     with closing(RepeatFinder(table.parent)) as finder:
         texts = (text for _, text in _lines(path, "reading"))
         while chunk := list(islice(texts, _HASHES_PER_CHUNK)):
@@ -141,6 +143,17 @@ def _write(path: Path, table: Path, max_characters: int) -> SentenceCounts:
                 columns = [pa.array(column) for column in zip(*rows, strict=True)]
                 writer.write_batch(pa.record_batch(columns, schema=schema))
         return SentenceCounts(finder.rows, **counts)
+
+
+def _refuse_table(path: Path) -> None:
+    """Raise an error if all of the first lines have a tab, as those of a table have."""
+    texts = (line.strip() for _, line in lines(path))
+    first = list(islice(filter(None, texts), _LINES_OF_A_TABLE))
+    if len(first) > 1 and all("\t" in text for text in first):
+        raise DataError(
+            f"{path} seems to be a table, since all of its first {len(first)} lines have a tab: give a file of one "
+            f"sentence per line, such as that of cut -f 1 {path.name}"
+        )
 
 
 def _retained(

@@ -67,6 +67,8 @@ def align_documents(
     ```
     """
     for name, sentences in (("source", source_sentences), ("target", target_sentences)):
+        if isinstance(sentences, str):
+            raise DataError(f"the {name} document is a string: pass the list of its sentences")
         if not len(sentences):
             raise DataError(f"the {name} document is empty: a document to align needs at least one sentence")
     encoder = open_model(fspath(model)) if isinstance(model, (str, PathLike)) else model

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from os import PathLike
 
 from hf_xsent.data.benchmarks.tatoeba import tatoeba_groups
-from hf_xsent.errors import RecipeError, did_you_mean
+from hf_xsent.errors import RecipeError, did_you_mean, shortened
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.similarity import Sts17Task, Sts22Task
@@ -25,6 +25,8 @@ def load_tasks(
     sources: Mapping[str, str | PathLike[str]], languages: Mapping[str, Iterable[str]] | None = None
 ) -> list[EvaluationTask]:
     """Load each task from a folder or the Hub; ``languages`` restricts a task to some languages or pairs."""
+    if not isinstance(languages or {}, Mapping):
+        raise RecipeError(f"languages maps tasks to codes, such as {{'tatoeba': ['de']}}, not {shortened(languages)}")
     for name in sources:
         check_task(name)
     return [TASKS[name].load(source, (languages or {}).get(name)) for name, source in sources.items()]

@@ -157,6 +157,7 @@ def run(
             tuner.save_model()
             if training.should_save:
                 replace(state, finished_at_step=tuner.state.global_step).write(folder)
+                logger.info("the fine-tuned model is in %s", folder)
         return _measure(tuner, tests, _setting(options), measured | {"steps": tuner.state.global_step})
 
 

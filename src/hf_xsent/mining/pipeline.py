@@ -106,6 +106,8 @@ def mine_files(
     """
     settings, work, runner = settings or MiningSettings(), Path(work), runner or ProcessRunner()
     _check_outputs(output, work, settings, [source, target])
+    if Path(source).exists() and Path(target).exists() and Path(source).samefile(target):
+        raise DataError(f"{source} is both source and target: give the file of the other language")
     sides = [load_sentences(path, work / "sentences") for path in (source, target)]
     for path, side in zip((source, target), sides, strict=True):
         logger.info("%s: %s", path, ", ".join(f"{count:,} {name}" for name, count in asdict(side.counts).items()))

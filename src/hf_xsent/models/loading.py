@@ -22,9 +22,10 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from hf_xsent.errors import HfXsentError, ModelError
+from hf_xsent.errors import HfXsentError, ModelError, did_you_mean
 from hf_xsent.files import is_local
 from hf_xsent.models.families import family
+from hf_xsent.models.run_folder import check_finished
 
 EXPORTED_SETTINGS = "sentence_encoder"  # the key of an export's config.json with the settings of its model
 HUB_ARGUMENTS = ("revision", "cache_dir", "token", "local_files_only", "force_download", "subfolder", "proxies")
@@ -79,6 +80,7 @@ def hub_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def load_config(name_or_path: str, **hub: Any) -> PreTrainedConfig:
     """Load the config of a model folder or Hub id."""
+    check_finished(name_or_path)
     with loading_errors(name_or_path, "readable config.json"):
         return AutoConfig.from_pretrained(name_or_path, **hub)
 
@@ -107,6 +109,7 @@ def is_ours(config: PreTrainedConfig) -> bool:
 
 def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a model folder or Hub id."""
+    check_finished(name_or_path)
     files = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model")
     if is_local(name_or_path) and not any((Path(name_or_path) / file).is_file() for file in files):
         raise ModelError(f"the model folder {name_or_path!r} holds no tokenizer: save one into it (tokenizer.json)")
@@ -130,7 +133,10 @@ def loading_errors(name_or_path: str, what: str) -> Iterator[None]:
             reason = f"{type(error).__name__} {reason}".rstrip()
         if is_local(name_or_path):
             raise ModelError(f"the model folder {name_or_path!r} has no {what}: {reason}") from error
-        raise ModelError(f"{name_or_path!r} is not a folder, and as a Hub id it has no {what}: {reason}") from error
+        path = Path(name_or_path)
+        similar = did_you_mean(name_or_path, map(str, path.parent.iterdir())) if path.parent.is_dir() else ""
+        message = f"{name_or_path!r} is not a folder, and as a Hub id it has no {what}: {reason.rstrip('.')}{similar}"
+        raise ModelError(message) from error
 
 
 @contextmanager

@@ -50,7 +50,7 @@ def export_sentence_transformer(
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         if not overwrite:
-            raise OutputError(f"{folder} exists already: choose another folder or overwrite it")
+            raise OutputError(f"{folder} exists already: choose another folder or replace it with --overwrite")
         if folder.exists() and not is_export(folder):
             raise OutputError(f"{folder} contains files but is not an export: choose another folder")
     check_can_create(folder)

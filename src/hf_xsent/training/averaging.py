@@ -15,7 +15,8 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformers import TrainerCallback
 
 from hf_xsent.errors import OutputError
-from hf_xsent.training.resuming import AVERAGE_FILE, WEIGHTS_FILE, checkpoints_of
+from hf_xsent.models.run_folder import checkpoints_of
+from hf_xsent.training.resuming import AVERAGE_FILE, WEIGHTS_FILE
 
 logger = logging.getLogger(__name__)
 

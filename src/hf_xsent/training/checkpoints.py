@@ -30,14 +30,14 @@ from hf_xsent.files import (
     move_into_place,
     remove,
 )
+from hf_xsent.models.run_folder import RUN_STATE_FILE, checkpoints_of
 from hf_xsent.training.callbacks import METRICS_FILE, MetricsFile, ProgressBar, StopOnSignal
-from hf_xsent.training.identity import RUN_STATE_FILE, RunState
+from hf_xsent.training.identity import RunState
 from hf_xsent.training.resuming import (
     DAMAGED,
     UNFINISHED,
     WEIGHTS_FILE,
     check_fits,
-    checkpoints_of,
     clean_up_checkpoints,
     delete_surplus_checkpoints,
     moved_checkpoint,

@@ -16,6 +16,7 @@ from hf_xsent.data.pivot import PivotBitext
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import OutputError
 from hf_xsent.files import digest, is_local, write_json
+from hf_xsent.models.run_folder import RUN_STATE_FILE
 from hf_xsent.training.recipe import TrainingSettings
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from hf_xsent.training.reading import Recipe
 
-RUN_STATE_FILE = "run_state.json"
 _SAMPLED_ROWS = 200  # of each language
 _SHOWN = 8  # differences in an error
 

@@ -17,23 +17,17 @@ from transformers.trainer import TRAINER_STATE_NAME
 
 from hf_xsent.errors import OutputError
 from hf_xsent.files import move_into_place, remove
-from hf_xsent.training.identity import RUN_STATE_FILE, RunState
+from hf_xsent.models.run_folder import RUN_STATE_FILE, checkpoint_step, checkpoints_of
+from hf_xsent.training.identity import RunState
 
 logger = logging.getLogger(__name__)
 
 WEIGHTS_FILE = "model.safetensors"
 AVERAGE_FILE = "averaged_weights.safetensors"  # of a checkpoint of a run with ema_decay
 DAMAGED = "_damaged-"  # prefix of the folder of a checkpoint that cannot be resumed
-_CHECKPOINT = "checkpoint-"
 UNFINISHED = "_unfinished"  # what is here is incomplete: written, then renamed; or renamed, then deleted
 
 Shape = tuple[int, ...]
-
-
-def checkpoints_of(folder: str | Path) -> list[Path]:
-    """List the checkpoints of a run, the newest first."""
-    found = [path for path in Path(folder).glob(f"{_CHECKPOINT}*") if path.is_dir() and _step(path) is not None]
-    return sorted(found, key=lambda path: _step(path) or 0, reverse=True)
 
 
 def newest_complete_checkpoint(folder: str | Path) -> Path | None:
@@ -57,9 +51,9 @@ def clean_up_checkpoints(folder: str | Path, resumed: str | Path, limit: int | N
     A surplus one may be damaged because the process that deleted it was killed.
     """
     remove(Path(folder) / UNFINISHED)
-    newest = _step(Path(resumed)) or 0
+    newest = checkpoint_step(Path(resumed)) or 0
     best = json.loads((Path(resumed) / TRAINER_STATE_NAME).read_text(encoding="utf-8")).get("best_model_checkpoint")
-    _set_damaged_aside([one for one in checkpoints_of(folder) if (_step(one) or 0) > newest])
+    _set_damaged_aside([one for one in checkpoints_of(folder) if (checkpoint_step(one) or 0) > newest])
     delete_surplus_checkpoints(folder, limit, None if best is None else moved_checkpoint(folder, best))
     _set_damaged_aside(checkpoints_of(folder))
 
@@ -95,7 +89,7 @@ def find_damage(checkpoint: Path) -> str | None:
     """Describe the first missing or damaged file of a checkpoint; None if it is complete."""
     try:
         state = json.loads((checkpoint / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
-        if state["global_step"] != _step(checkpoint):
+        if state["global_step"] != checkpoint_step(checkpoint):
             return f"{TRAINER_STATE_NAME} is of step {state['global_step']}"
     except FileNotFoundError:
         return f"{TRAINER_STATE_NAME} is missing"
@@ -192,8 +186,3 @@ def _difference(found: Mapping[str, Shape], expected: Mapping[str, Tensor], not_
         if name not in found and name not in not_saved and weight.data_ptr() not in tied:
             return f"lacks the weights {name}"
     return None
-
-
-def _step(checkpoint: Path) -> int | None:
-    number = checkpoint.name.removeprefix(_CHECKPOINT)
-    return int(number) if number.isdecimal() and number.isascii() else None

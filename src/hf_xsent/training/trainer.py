@@ -23,7 +23,7 @@ from hf_xsent.data.sampling.batches import ProcessBatches
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.data.sampling.distinct import DistinctSampler
 from hf_xsent.data.sampling.mixing import TemperatureSampler
-from hf_xsent.errors import DataError, RecipeError, TrainingError
+from hf_xsent.errors import DataError, ModelError, RecipeError, TrainingError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
 from hf_xsent.files import write_text
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -84,6 +84,11 @@ class AlignmentTrainer(RunTrainer):
     ) -> None:
         if processing_class is None:
             raise DataError("the trainer needs the tokenizer: pass it as processing_class")
+        if not hasattr(getattr(model, "config", None), "needs"):
+            raise ModelError(
+                f"{type(model).__name__} has no objectives to train: make the model by XlmrWithRTLHead.from_pretrained "
+                "or SentenceEncoderForPreTraining.from_backbone"
+            )
         args = AlignmentTrainingArguments.of(args)
         train_dataset, eval_dataset = (as_bitext(one, target_language) for one in (train_dataset, eval_dataset))
         if eval_dataset is None:
@@ -137,6 +142,8 @@ class AlignmentTrainer(RunTrainer):
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> TrainOutput:
         """Train; the model ends with its last, best or averaged weights, as the arguments choose."""
+        if self.train_dataset is None:
+            raise DataError("no pairs to train on: pass them as train_dataset")
         if self.args.device.type == "cpu":
             keep_freed_memory()
         self._clock = time.perf_counter()
@@ -203,7 +210,9 @@ class AlignmentTrainer(RunTrainer):
     ) -> dict[str, float]:
         """Measure dev retrieval accuracy@1: of each language, and the mean over languages and directions."""
         started = time.perf_counter()
-        dev: Any = self.eval_dataset if eval_dataset is None else eval_dataset
+        dev: Any = self.eval_dataset if eval_dataset is None else as_bitext(eval_dataset, self.target_language)
+        if dev is None:
+            raise DataError("no dev pairs to evaluate on: pass them as eval_dataset")
         model = self.accelerator.unwrap_model(self.model)
         averaged = nullcontext() if self._average is None else self._average.in_place_of(model)
         with averaged, self._cost.not_counted(), self.accelerator.autocast():

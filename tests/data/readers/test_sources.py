@@ -14,6 +14,8 @@ from hf_xsent.errors import DataError, RecipeError
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("de-en.tsv", "fr-en.tsv", "zh-Hans-en.tsv", "more-de.tsv", "README.md"):
         (tmp_path / name).write_text("a\tb\n", encoding="utf-8")
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "de-en.tsv").write_text("a\tb\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -55,6 +57,7 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
         ({"de": "de-en.tsv,none.tsv"}, "no such file: none.tsv"),
         ({"de": "a,b,c"}, "two files joined by one comma, not 3"),
         ([], "no bitext given"),
+        (["de=train/"], r"train/ is no data set .*: name its files, .*train/{language}-en\.tsv"),
     ],
 )
 def test_what_cannot_be_found_raises(folder: Path, data: object, message: str) -> None:

@@ -15,6 +15,8 @@ from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.readers.hub import hub_columns, hub_configs, require_hub_id, stripped_texts
 from hf_xsent.errors import DataError, did_you_mean
 
+_MOST_NAMES = 8  # in an error
+
 
 @dataclass(frozen=True)
 class TatoebaSet:
@@ -43,18 +45,19 @@ def load_tatoeba(source: str | PathLike[str], languages: Iterable[str] | None = 
         names = [path.name.split(".")[1][:3] for path in sorted(folder.glob("tatoeba.???-eng.eng"))]
         if not names:
             raise DataError(f"{folder} has no files tatoeba.xxx-eng.xxx and tatoeba.xxx-eng.eng; name their folder")
-        found = {name: _read_folder(folder, name) for name in _select(names, languages)}
+        form = "files tatoeba.{0}-eng.{0} and tatoeba.{0}-eng.eng"
+        found = {name: _read_folder(folder, name) for name in _select(str(folder), form, names, languages)}
     else:
         repo = require_hub_id(source, "the folder of the Tatoeba files")
         configs = hub_configs(repo)
         names = [config.removesuffix("-eng") for config in configs if config.endswith("-eng")]
         if not names:
             raise DataError(f"{repo} has no configs such as deu-eng; its configs are {', '.join(configs[:5])}")
-        found = {name: _read_hub(repo, name) for name in _select(names, languages)}
+        found = {name: _read_hub(repo, name) for name in _select(repo, "config {0}-eng", names, languages)}
     return [TatoebaSet(name, find_language(name).code, *sides) for name, sides in found.items()]
 
 
-def _select(names: list[str], languages: Iterable[str] | None) -> list[str]:
+def _select(place: str, form: str, names: list[str], languages: Iterable[str] | None) -> list[str]:
     """Return the name of each language's set: the code as given, else another code of the language."""
     if languages is None:
         return names
@@ -63,7 +66,13 @@ def _select(names: list[str], languages: Iterable[str] | None) -> list[str]:
     for language in languages:
         name = language if language in names else by_code.get(find_language(language).code)
         if name is None:
-            raise DataError(f"Tatoeba has no language {language!r}{did_you_mean(language, [*names, *by_code])}")
+            code = find_language(language).code
+            wanted = next(one for one in (*tatoeba_groups()["112"], code) if find_language(one).code == code)
+            others = ", ".join([*names[:_MOST_NAMES], *["…"] * (len(names) > _MOST_NAMES)])
+            raise DataError(
+                f"{place} has no {form.format(wanted)} of language {language!r}, only those of {others}"
+                f"{did_you_mean(language, [*names, *by_code])}"
+            )
         selected.append(name)
     return selected
 

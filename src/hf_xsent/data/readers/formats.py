@@ -18,7 +18,7 @@ from hf_xsent.data.readers.columns import guess_columns, is_header, require_lett
 from hf_xsent.data.readers.compression import lines_or_errors, parse_json
 from hf_xsent.data.readers.hub import hub_errors, hub_rows
 from hf_xsent.data.readers.negatives import check_negatives, negatives_of
-from hf_xsent.data.readers.sources import BitextSource, source_files, source_format
+from hf_xsent.data.readers.sources import BitextSource, is_saved_dataset, source_files, source_format
 from hf_xsent.data.readers.tmx import read_tmx
 from hf_xsent.data.words.links import LinkLine, check_links, with_links
 from hf_xsent.errors import DataError, did_you_mean
@@ -126,9 +126,8 @@ def _header_columns(source: BitextSource, place: str, names: list[str]) -> list[
     usual = guess_columns(names, source.language, source.target_language)
     if len(names) == 2 and None in usual:
         usual = (0, 1)
-    for side, column, found in zip(("source", "target"), stated, usual, strict=True):
-        if column is None and found is None:
-            raise DataError(f"{place}: cannot choose among the columns {', '.join(names)}; state {side}_column")
+    if any(column is None and found is None for column, found in zip(stated, usual, strict=True)):
+        raise _unclear_columns(place, names)
     chosen = (found if column is None else column for column, found in zip(stated, usual, strict=True))
     return [names.index(column) if isinstance(column, str) else cast("int", column) for column in chosen]
 
@@ -222,8 +221,7 @@ def _open_dataset(source: BitextSource) -> Any:
     if not is_local(source.path):
         return hub_rows(source.path, source.split, streaming=True)
     with hub_errors(f"{source.path}: split {source.split!r} of the data set cannot be opened"):
-        files = ("dataset_info.json", "dataset_dict.json", "state.json")
-        if not any((Path(source.path) / name).exists() for name in files):
+        if not is_saved_dataset(source.path):  # but Parquet files
             return datasets.load_dataset(source.path, split=source.split, streaming=True)
         loaded = datasets.load_from_disk(source.path)
     if isinstance(loaded, datasets.DatasetDict):
@@ -258,8 +256,13 @@ def _choose_column(source: BitextSource, names: list[str], stated: int | str | N
     usual = [prefix + name for prefix in ("", "translation.") for name in (code, language.code, language.iso3)]
     found = next((name for name in [*usual, side] if name in names), None)
     if found is None:
-        raise DataError(f"{source.path}: cannot choose among the columns {', '.join(names)}; state {side}_column")
+        raise _unclear_columns(source.path, names)
     return found
+
+
+def _unclear_columns(place: str, names: list[str]) -> DataError:
+    cure = "state columns, the names of source and target"
+    return DataError(f"{place}: cannot choose among the columns {', '.join(names)}; {cure}")
 
 
 def _record_names(record: dict[str, Any], prefix: str = "") -> list[str]:

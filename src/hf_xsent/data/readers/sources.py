@@ -66,7 +66,10 @@ def source_format(source: BitextSource) -> str:
     if isfile(path):
         suffix = Path(strip_compression(path.name)).suffix.lower()
         if suffix not in _SUFFIX_FORMATS:
-            raise DataError(f"{path}: unknown format; rename the file or state its format, one of {', '.join(FORMATS)}")
+            raise DataError(
+                f"{path}: unknown format; rename it to .tsv, .tmx, .po, .jsonl or .parquet, "
+                "or give both files of a Moses pair, joined by a comma"
+            )
         return _SUFFIX_FORMATS[suffix]
     if moses_files(source):
         return "moses"
@@ -112,13 +115,26 @@ def source_files(source: BitextSource) -> list[Path]:
     elif kind == "datasets" and not is_local(source.path):
         return []
     elif isdir(source.path):
-        return sorted(path for path in Path(source.path).rglob("*") if path.is_file())
+        files = sorted(path for path in Path(source.path).rglob("*") if path.is_file())
+        if not is_saved_dataset(source.path) and not any(path.suffix == ".parquet" for path in files):
+            folder = source.path.rstrip("/")
+            raise DataError(
+                f"the folder {source.path} is no data set of save_to_disk or Parquet files: name its files, those of "
+                f"one language as de={folder}/*.tsv, or those of several as {folder}/{{language}}-en.tsv"
+            )
+        return files
     else:
         files = [Path(source.path)]
     for path in files:
         if not isfile(path):
             raise DataError(f"no such file: {path}{_nearest_file(path)}")
     return files
+
+
+def is_saved_dataset(folder: str) -> bool:
+    """Return whether ``save_to_disk`` of datasets wrote this folder."""
+    names = ("dataset_info.json", "dataset_dict.json", "state.json")
+    return any((Path(folder) / name).exists() for name in names)
 
 
 def _nearest_file(path: Path) -> str:
