@@ -132,7 +132,7 @@ class Timed:
 
 def synthetic(count: int) -> tuple[Any, Any, set[Any]]:
     """Generate two documents of about ``count`` sentences, and their beads."""
-    from hf_xsent.documents.spans import Side
+    from hf_xsent.documents.spans import EncodedDocument
 
     random = np.random.default_rng(0)
     topic = 0.8 * random.standard_normal(WIDTH)
@@ -151,7 +151,9 @@ def synthetic(count: int) -> tuple[Any, Any, set[Any]]:
                 side.append((vector.astype(np.float32), lengths[part].sum()))
         gold.add(tuple(bead))
     built = [
-        Side(np.array([v for v, _ in side]), np.array([n for _, n in side], np.float32), np.zeros(len(side), np.int64))
+        EncodedDocument(
+            np.array([v for v, _ in side]), np.array([n for _, n in side], np.float32), np.zeros(len(side), np.int64)
+        )
         for side in sides
     ]
     return built[0], built[1], gold

@@ -21,7 +21,7 @@ from hf_xsent.documents import search as searching
 from hf_xsent.documents.alignment import open_model
 from hf_xsent.documents.anchors import Anchors, find_anchors
 from hf_xsent.documents.beads import Weights, bead_features
-from hf_xsent.documents.spans import LONGEST_SPAN, Side
+from hf_xsent.documents.spans import LONGEST_SPAN, EncodedDocument
 from hf_xsent.evaluation.document_alignment import Bead, document_alignment_scores, read_alignment
 
 FITTED_ON = ("001", "002")
@@ -43,8 +43,8 @@ JITTER = 0.15
 class Example:
     """A document with gold beads; the features of beads are computed once."""
 
-    source: Side
-    target: Side
+    source: EncodedDocument
+    target: EncodedDocument
     anchors: Anchors
     gold: list[Bead]
 
@@ -55,7 +55,9 @@ def example(model: Any, sides: Sequence[Sequence[str]], gold: list[Bead]) -> Exa
     for sentences in sides:
         spans = [(size, end) for size in range(2, LONGEST_SPAN + 1) for end in range(size, len(sentences) + 1)]
         vectors = model.encode([" ".join(sentences[end - size : end]) for size, end in spans])
-        built.append(Side.of(sentences, model.encode(list(sentences))).with_spans(spans, vectors))
+        built.append(
+            EncodedDocument.from_sentences(sentences, model.encode(list(sentences))).with_spans(spans, vectors)
+        )
     return Example(built[0], built[1], find_anchors(built[0], built[1]), gold)
 
 
@@ -82,7 +84,7 @@ def fit(examples: Sequence[Example], weights: Weights, names: Sequence[str], rou
     """Search one weight after the other."""
     remember: dict[Any, Any] = {}
 
-    def features(source: Side, *rest: Any) -> Any:
+    def features(source: EncodedDocument, *rest: Any) -> Any:
         key = (id(source), *rest[2:])
         if key not in remember:
             remember[key] = bead_features(source, *rest)

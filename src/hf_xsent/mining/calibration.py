@@ -69,8 +69,9 @@ def f1_at_threshold(mined: MinedPairs, gold: Gold, threshold: float, complete: b
 def _judge(mined: MinedPairs, gold: Gold, complete: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return for each pair whether it is correct, and its weight as an error.
 
-    A wrong pair consists of sentences of two true pairs. If ``gold`` is a sample of the true pairs, it has one of these
-    sentences about twice as often as it has a correct pair. Therefore each of these sentences counts half.
+    If ``gold`` is a sample of the true pairs, only pairs with a sentence in it are judged. A correct pair is judged if
+    its one true pair was sampled; a wrong pair belongs to two true pairs, so it has twice the chance. Therefore a wrong
+    pair counts half for each of its sentences that is in ``gold``.
     """
     correct = np.array([pair in gold for pair in mined.rows("source", "target")], dtype=bool)
     if complete:

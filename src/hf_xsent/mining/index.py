@@ -106,7 +106,7 @@ def _build(vectors: Vectors, name: str, factory: str, probes: int) -> Any:
 
 
 def _search(index: Any, queries: Vectors, name: str, candidates: Vectors, k: int) -> Neighbours:
-    """Search the index, and exactly for queries whose cells have fewer than k vectors; compute cosines exactly."""
+    """Search the index, and all vectors for queries whose cells have fewer than k; return unrounded cosines."""
     indices = np.empty((len(queries), k), dtype=np.int64)
     for start in _blocks(queries, "searching the index"):
         rows = slice(start, start + _ROWS_PER_BLOCK)

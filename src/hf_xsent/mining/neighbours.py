@@ -41,8 +41,8 @@ def nearest_both_ways(
     """Return the exact neighbours of each source among targets, and of each target among sources.
 
     Vectors may be memory-mapped and have any norm except zero. Blocks of cosines and vectors take at most
-    ``memory_mib``, more if 32 sentences per side need more; the result takes 12 × k bytes per sentence. With
-    ``allow_fewer``, a sentence with fewer than k candidates gets all of them.
+    ``memory_mib``, or the memory of the smallest tile, 32 × 32, if that is more; the result takes 12 × k bytes per
+    sentence. With ``allow_fewer``, a sentence with fewer than k candidates gets all of them.
 
     With bfloat16 as ``dtype`` the neighbours are the same up to float32 rounding: cosines that may be among the k best
     are computed again in float32. It is faster if the processor supports it (``bfloat16_gain``).
@@ -145,12 +145,15 @@ def _compare(
 def _update(
     best: TopK, start: int, first_index: int, tile: Tensor, vectors: tuple[Tensor, Tensor], error: float
 ) -> None:
-    """Update the neighbours of a tile's rows; compute the tile again in float32 if rounded cosines exclude too few."""
+    """Update the neighbours of a tile's rows from cosines with a rounding error of at most ``error``.
+
+    If too many candidates would have to be confirmed one by one in float32, compute the whole tile in float32.
+    """
     sentences, candidates = vectors
     piece = max(1, tile.numel() // (4 * candidates.shape[1]))
 
     def exact(rows: Tensor, columns: Tensor) -> Tensor:
-        """Compute cosines in float32, a piece at a time, because the vectors are copied."""
+        """Compute cosines in float32, in pieces, to bound the memory of copied vectors."""
         pieces = zip(rows.split(piece), columns.split(piece), strict=True)
         return torch.cat([sentences[row].mul_(candidates[column]).sum(1) for row, column in pieces])
 
@@ -163,7 +166,7 @@ def _maxima(tile: Tensor) -> Tensor:
     """Return the maxima of a tile's groups, rows × groups."""
     if tile.stride(1) == 1:
         return tile.unflatten(1, (GROUP, -1)).amax(1)
-    # Transpose after taking the maxima: the reverse order takes 10 times as long.
+    # The tile is a transposed view: undo this to read memory in order (10 times as fast), and transpose the maxima.
     return tile.T.unflatten(0, (GROUP, -1)).amax(0).T
 
 

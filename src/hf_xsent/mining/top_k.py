@@ -1,7 +1,8 @@
 """Update the k nearest candidates of every sentence, one block of cosines at a time.
 
-A tile is a block of the matrix of cosines, sentences by candidates. A group is ``GROUP`` candidates of a tile with a
-constant stride, so that the maxima of all groups are the elementwise maximum of contiguous blocks, which is fast.
+A tile is a block of the matrix of cosines, sentences by candidates. The candidates of a tile are divided into n groups
+of ``GROUP``: group i has the columns i, i + n, i + 2n, …. So the maxima of all groups are the elementwise maximum of
+``GROUP`` contiguous slices of n columns, which is fast.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class TopK:
         distinct, row, rank = _ranks(sentences)
         if len(rank) and int(rank.max()) >= self.k:
             order = _nearest_first(cosines, indices)
-            # Still sorted by sentence: row and rank stay valid after reordering within a sentence.
+            # The stable sort orders by sentence again, nearest first within it, so row and rank stay valid.
             order = order[sentences[order].argsort(stable=True)][rank < self.k]
             row, rank, indices, cosines = row[rank < self.k], rank[rank < self.k], indices[order], cosines[order]
         new_cosines = cosines.new_full((len(distinct), self.k), -torch.inf)
