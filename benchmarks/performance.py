@@ -97,7 +97,7 @@ FIGURES = [
     Figure("mining", "exact mining, float32: speed-up over two calls of faiss.knn ↑", "2.2", _mined("hf-xsent")),
     Figure("mining", "… bfloat16 search, rescored in float32 ↑", "3.5", _mined("hf-xsent, bfloat16")),
     Figure("encoding", f"encoding, float32: time relative to {ENCODED} ↓", "0.50", _of("hf-xsent, float32", ENCODED)),
-    Figure("encoding", "… bfloat16, relative to float32 there ↓", "0.22", _of("hf-xsent, bfloat16", ENCODED)),
+    Figure("encoding", f"… bfloat16, relative to {ENCODED} in float32 ↓", "0.22", _of("hf-xsent, bfloat16", ENCODED)),
     Figure(
         "data",
         "first reading of 1,000,000 pairs, without cache: µs per pair",

@@ -1,4 +1,4 @@
-"""Mine translations from text of two languages, and train on what was found.
+"""Mine translations from text of two languages, and train on them.
 
 python examples/mine_and_train.py news.sw.txt news.en.txt --language sw --model intfloat/multilingual-e5-small
 """

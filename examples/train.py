@@ -1,4 +1,4 @@
-"""Train a cross-lingual sentence encoder on your pairs, compare it with its start, and export it.
+"""Train a cross-lingual sentence encoder on your pairs, compare it with the starting encoder, and export it.
 
 python examples/train.py --model xlm-roberta-base --data de=pairs.tsv --output runs/example
 """

@@ -22,7 +22,7 @@ parser.add_argument("--data", nargs="+", required=True, help="Files of pairs by 
 parser.add_argument("--output", default="runs/sentence-transformer")
 parser.add_argument("--steps", type=int, default=200)
 parser.add_argument("--dev_pairs", type=int, default=100)
-parser.add_argument("--dims", type=int, nargs="+", default=[384, 128, 64], help="Widths to train, the full one first.")
+parser.add_argument("--dims", type=int, nargs="+", default=[384, 128, 64], help="Dimensions, including the full one.")
 options = parser.parse_args()
 
 train, dev = load_bitext(options.data).train_dev_split(options.dev_pairs)

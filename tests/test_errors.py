@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from hf_xsent.errors import DataError, HfXsentError, nearest, shortened
+from hf_xsent.errors import DataError, HfXsentError, did_you_mean, shortened
 
 
 @pytest.mark.parametrize("text", ["a\nb", "\x1b[31mred", "a\u2028b", "\ud800", "x" * 10_000_000, "\n" * 100_000])
@@ -23,4 +23,4 @@ def test_errors_survive_another_process() -> None:
 
 def test_long_values_and_names_are_shortened() -> None:
     assert shortened("x" * 10**7) == "'" + "x" * 99 + "…"
-    assert nearest("y" * 10**6, ["y" * 10**6, "yy"]) == ""
+    assert did_you_mean("y" * 10**6, ["y" * 10**6, "yy"]) == ""

@@ -178,8 +178,8 @@ def test_a_lock_that_is_held_is_told(tmp_path: Path) -> None:
 HOLD = """
 import sys
 import hf_xsent_cli  # without torch
-from hf_xsent.files import hold
-with hold(sys.argv[1]):
+from hf_xsent.files import lock_folder
+with lock_folder(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -190,23 +190,23 @@ def test_a_folder_that_is_held_names_its_process_until_that_is_killed(tmp_path: 
     holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None and holder.stdout.readline() == "held\n"
     said = rf"in use by process {holder.pid} on {re.escape(socket.gethostname())}, since \d{{4}}-.*: wait until it ends"
-    with pytest.raises(OutputError, match=said), files.hold(tmp_path):
+    with pytest.raises(OutputError, match=said), files.lock_folder(tmp_path):
         pass
     with pytest.raises(OutputError, match=said):
-        files.check_not_held(tmp_path)
+        files.check_not_locked(tmp_path)
     holder.kill()
     holder.communicate()
     assert any(tmp_path.iterdir())
-    files.check_not_held(tmp_path)
+    files.check_not_locked(tmp_path)
     assert not any(tmp_path.iterdir()), "the lock of a killed process is deleted"
-    with files.hold(tmp_path):
+    with files.lock_folder(tmp_path):
         pass
     assert not any(tmp_path.iterdir())
 
 
 def test_looking_whether_a_folder_is_held_creates_nothing(tmp_path: Path) -> None:
-    files.check_not_held(tmp_path)
-    files.check_not_held(tmp_path / "none")
+    files.check_not_locked(tmp_path)
+    files.check_not_locked(tmp_path / "none")
     assert not any(tmp_path.iterdir())
 
 
@@ -279,13 +279,13 @@ STAMPS = st.dictionaries(st.sampled_from(["model", "length", "dtype"]), st.integ
 def test_a_folder_takes_its_own_stamp_and_no_other(first: dict[str, object], second: dict[str, object]) -> None:
     with TemporaryDirectory() as folder:
         work = Path(folder) / "work"
-        files.claim(work, first, "vectors", "give another folder")
-        files.claim(work, first, "vectors", "give another folder")
+        files.stamp_folder(work, first, "vectors", "give another folder")
+        files.stamp_folder(work, first, "vectors", "give another folder")
         if first == second:
-            files.claim(work, second, "vectors", "give another folder")
+            files.stamp_folder(work, second, "vectors", "give another folder")
         else:
             with pytest.raises(OutputError, match="holds vectors of another .*: give another folder, or delete it"):
-                files.claim(work, second, "vectors", "give another folder")
+                files.stamp_folder(work, second, "vectors", "give another folder")
 
 
 # Hash

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import logging
 import os
 import pty
@@ -100,3 +101,9 @@ def test_a_hidden_bar_and_one_that_nobody_reads_write_nothing(often: pytest.LogC
     with Progress(total=3) as bar:
         time.sleep(0.1)
     assert bar.disable and not often.messages
+
+
+def test_a_line_of_progress_names_a_changed_description_once(often: pytest.LogCaptureFixture) -> None:
+    with Progress(range(3), desc="runs", file=io.StringIO()) as bar:
+        bar.set_description("TR (training)")
+        assert bar.line().startswith("TR (training): 0 of 3")

@@ -76,8 +76,8 @@ def shortened(value: Any, longest: int = 100) -> str:
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
-def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
-    """Return the end of an error message: ``; did you mean 'x'?`` or the empty string."""
+def did_you_mean(name: str, known: Iterable[str], count: int = 3) -> str:
+    """Return ``; did you mean 'x'?`` for the names similar to an unknown one, or the empty string."""
     comparable = [word for word in islice(known, _MOST_NAMES) if len(word) <= _LONGEST_NAME]
     close = difflib.get_close_matches(name[:_LONGEST_NAME], comparable, n=count, cutoff=0.6)
     return f"; did you mean {' or '.join(repr(word) for word in close)}?" if close else ""

@@ -108,7 +108,7 @@ def check_can_create(folder: str | Path) -> None:
 
 
 def reserve_space(path: str | Path) -> None:
-    """Allocate the disk space of a sparse file; writing to its memory map on a full disk would end the process."""
+    """Allocate the disk space of a sparse file; writing to its memory map on a full disk would kill the process."""
     path = Path(path)
     if hasattr(os, "posix_fallocate"):
         with _write_errors(path, path), path.open("r+b") as file:
@@ -136,7 +136,7 @@ def check_writable(path: str | Path, others: Iterable[str | Path] = ()) -> None:
     path = Path(path)
     if os.path.isdir(path):
         raise OutputError(f"{path} cannot be written: name a file in a folder where you may write")
-    with writing(path) as part:  # shows more than permissions: the name may be too long, the folder not on a disk
+    with writing(path) as part:  # also finds names that are too long, and paths outside a disk
         part.touch()
         part.unlink()
     if os.path.realpath(path) in [os.path.realpath(one) for one in others]:
@@ -159,14 +159,14 @@ def _write_errors(path: Path, part: Path) -> Iterator[None]:
 
 
 def errno_of(error: BaseException) -> int | None:
-    """Return the errno of an error, which errors of safetensors and tokenizers state only in their text."""
+    """Return the errno of an error; errors of safetensors and tokenizers have it only in their message."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
     stated = None if isinstance(error, HfXsentError) else re.search(r"\(os error (\d+)\)", str(error))
     return int(stated[1]) if stated else None
 
 
-def failure_of_disk(error: OSError) -> str | None:
+def describe_disk_failure(error: OSError) -> str | None:
     """Describe a full or read-only disk or a missing permission in a sentence; None for other errors."""
     where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
     if error.errno in _FULL_DISK:
@@ -200,7 +200,7 @@ def _runs(host: str, process: int) -> bool:
 
 @contextmanager
 def lock(path: str | Path, busy: str | None = None) -> Iterator[None]:
-    """Hold a lock file; if another process holds it, wait, or raise an error with the message ``busy``."""
+    """Hold a lock file; wait if another process holds it, or raise an error with the message ``busy`` if given."""
     from filelock import FileLock, Timeout
 
     path, held = Path(path), FileLock(path, timeout=-1 if busy is None else 0)
@@ -217,7 +217,7 @@ def lock(path: str | Path, busy: str | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def hold(folder: str | Path) -> Iterator[None]:
+def lock_folder(folder: str | Path) -> Iterator[None]:
     """Lock a folder for this process; raise an error that names the process that holds it.
 
     The system releases the lock of a process that ends or is killed.
@@ -232,7 +232,7 @@ def hold(folder: str | Path) -> Iterator[None]:
             _remove_lock(folder)
 
 
-def check_not_held(folder: str | Path) -> None:
+def check_not_locked(folder: str | Path) -> None:
     """Raise an error if another process holds a folder; delete the lock of a killed one."""
     if (folder := Path(folder)).joinpath(LOCK_FILE).is_file():
         with lock(folder / LOCK_FILE, busy=_in_use(folder)):
@@ -255,8 +255,8 @@ def _in_use(folder: Path) -> str:
     return f"{folder} is in use by {who}: wait until it ends, stop it, or use another folder"
 
 
-def claim(folder: Path, stamp: Mapping[str, Any], holds: str, cure: str) -> None:
-    """Write the settings behind a folder's content, ``holds``, to its stamp file; raise an error if it has others."""
+def stamp_folder(folder: Path, stamp: Mapping[str, Any], holds: str, cure: str) -> None:
+    """Record the settings that produced a folder's content (``holds``, for errors); raise an error if they differ."""
     path = folder / STAMP_FILE
     with lock(folder / "lock"):
         if not path.is_file():
@@ -302,8 +302,8 @@ def _unchanged_file_digest(path: str, _size: int, _changed: int) -> str:
 
 
 def file_stamp(path: str | Path) -> tuple[str, int, int]:
-    """Return path, size and modification time, which show without reading whether a file has changed."""
-    path = os.path.realpath(path)  # Path.resolve raises an error for circles of links
+    """Return path, size and modification time, to detect a changed file without reading it."""
+    path = os.path.realpath(path)  # Path.resolve raises an error for cyclic links
     stat = os.stat(path)
     return path, stat.st_size, stat.st_mtime_ns
 

@@ -21,9 +21,9 @@ def configure_logging(verbose: bool = False) -> None:
     import transformers
 
     form = logging.Formatter("%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    lines = AboveBars()
-    lines.setFormatter(form)
-    logging.basicConfig(level=logging.WARNING, handlers=[lines])  # no effect if the program has its own handlers
+    handler = TqdmHandler()
+    handler.setFormatter(form)
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])  # no effect if the program has its own handlers
     logging.getLogger("hf_xsent").setLevel(logging.INFO)
     logging.getLogger("huggingface_hub").setLevel(logging.INFO if verbose else logging.ERROR)
     transformers.logging.disable_default_handler()  # it would write into the bars
@@ -35,7 +35,7 @@ def configure_logging(verbose: bool = False) -> None:
         transformers.logging.disable_progress_bar()
 
 
-class AboveBars(logging.Handler):
+class TqdmHandler(logging.Handler):
     """Write log lines to standard error, above the progress bars that are on it."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -49,7 +49,7 @@ class AboveBars(logging.Handler):
 class Progress(tqdm):
     """A progress bar if standard error is a terminal; elsewhere a log line every 30 seconds.
 
-    The line is also written while a single item takes longer. ``disable=True`` shows neither.
+    Lines are also written while a single item takes longer than that. ``disable=True`` shows neither bar nor lines.
     """
 
     def __init__(self, *args: Any, disable: bool | None = None, file: TextIO | None = None, **options: Any) -> None:
@@ -69,7 +69,7 @@ class Progress(tqdm):
             super().display(msg, pos)
 
     def close(self) -> None:
-        """End the bar or the lines."""
+        """Close the bar, or stop the log lines."""
         self._closed.set()
         super().close()
 
@@ -83,7 +83,7 @@ class Progress(tqdm):
         rate = rate or (done - self.initial) / max(elapsed, 1e-9)
         if total and rate > 0:
             parts.append(f"about {tqdm.format_interval((total - done) / rate)} left")
-        return f"{shown['prefix']}: {', '.join(parts)}"
+        return f"{shown['prefix'].removesuffix(': ')}: {', '.join(parts)}"
 
 
 def _log_lines(bar: weakref.ref[Progress], closed: threading.Event) -> None:

@@ -15,7 +15,10 @@ from hf_xsent.errors import Stopped
 
 @contextmanager
 def raising_on_sigterm(remains: str) -> Iterator[None]:
-    """Raise ``Stopped`` with ``remains`` on SIGTERM, which schedulers and spot machines send before they kill."""
+    """Raise ``Stopped`` on SIGTERM, which schedulers send before they kill a process.
+
+    ``remains`` describes, for the message, the output that remains and how to resume.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -8,13 +8,13 @@ from pathlib import Path
 from hf_xsent.files import digest, write_text
 
 
-def store_lines(path: str | Path, lines: Iterable[str]) -> None:
+def write_with_checksum(path: str | Path, lines: Iterable[str]) -> None:
     """Write the checksum of the lines, then the lines."""
     text = "".join(f"{line}\n" for line in lines)
     write_text(path, f"{digest(text)}\n{text}")
 
 
-def stored_lines(path: str | Path) -> list[str] | None:
+def read_with_checksum(path: str | Path) -> list[str] | None:
     """Return the stored lines, or None if the file is missing or damaged."""
     try:
         checksum, _, text = Path(path).read_bytes().decode("utf-8").partition("\n")

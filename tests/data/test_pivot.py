@@ -31,7 +31,7 @@ def bitext(tmp_path: Path) -> Bitext:
     return load_bitext(data, cleaning=None, cache_dir=tmp_path / "cache")
 
 
-def _through(found: PivotBitext) -> list[dict[str, Any]]:
+def _pivot_pair(found: PivotBitext) -> list[dict[str, Any]]:
     return [found[row] for row in found.ranges[PIVOT]]
 
 
@@ -39,7 +39,7 @@ def test_pairs_share_a_target_and_link_each_sentence_at_most_twice(bitext: Bitex
     found = add_pivot_pairs(bitext, tmp_path)
     target = {pair["source"]: " ".join(pair["target"].casefold().split()) for pair in bitext}
     uses: dict[str, int] = {}
-    for pair in _through(found):
+    for pair in _pivot_pair(found):
         assert pair["language"] != pair["target_language"] and pair["source"] != pair["target"]
         assert target[pair["source"]] == target[pair["target"]]
         for side, language in (("source", "language"), ("target", "target_language")):
@@ -49,7 +49,7 @@ def test_pairs_share_a_target_and_link_each_sentence_at_most_twice(bitext: Bitex
     shared = {f"english {number}" for number in range(40)}  # by German and French
     wanted = {source for source, english in target.items() if english in shared}
     assert len(wanted - {*uses}) <= 4  # next to sentences of their own language on both sides of the ring
-    assert len(found) == len(bitext) + len(_through(found))
+    assert len(found) == len(bitext) + len(_pivot_pair(found))
     assert [found[row] for row in range(len(bitext))] == [*bitext]
     assert found.__getitems__([len(bitext), 3]) == [found[len(bitext)], bitext[3]]
 
@@ -59,7 +59,7 @@ def test_the_ring_of_a_target_has_as_many_pairs_as_sentences(tmp_path: Path) -> 
     for language in ("de", "fr", "sw", "tr", "ru"):
         data[language] = tmp_path / f"{language}.tsv"
         data[language].write_text(f"{language}\tHello\n" + (f"{language} 2\tTwo\n" if language in ("de", "fr") else ""))
-    pairs = _through(add_pivot_pairs(load_bitext(data, cleaning=None, cache_dir=tmp_path / "cache"), tmp_path))
+    pairs = _pivot_pair(add_pivot_pairs(load_bitext(data, cleaning=None, cache_dir=tmp_path / "cache"), tmp_path))
     assert sorted(pair["source"] for pair in pairs if " " not in pair["source"]) == sorted(data)
     assert sum(" " in pair["source"] for pair in pairs) == 1
 
@@ -67,11 +67,11 @@ def test_the_ring_of_a_target_has_as_many_pairs_as_sentences(tmp_path: Path) -> 
 def test_blocks_change_nothing_and_the_search_is_done_once(
     bitext: Bitext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    once = _through(add_pivot_pairs(bitext, tmp_path / "one"))
+    once = _pivot_pair(add_pivot_pairs(bitext, tmp_path / "one"))
     monkeypatch.setattr(pivot, "_ROWS_AT_ONCE", 7)
-    assert _through(add_pivot_pairs(bitext, tmp_path / "two")) == once
+    assert _pivot_pair(add_pivot_pairs(bitext, tmp_path / "two")) == once
     monkeypatch.setattr(pivot, "_write_pairs", None)
-    assert _through(add_pivot_pairs(bitext, tmp_path / "two")) == once
+    assert _pivot_pair(add_pivot_pairs(bitext, tmp_path / "two")) == once
     assert not [path for path in (tmp_path / "two").iterdir() if path.suffix not in (".npy", ".lock")]
 
 
@@ -79,13 +79,13 @@ def test_no_held_out_sentence_is_paired(bitext: Bitext, tmp_path: Path) -> None:
     train, dev = bitext.train_dev_split(5)
     found = add_pivot_pairs(train, tmp_path)
     held_out = {pair["source"] for pair in dev}
-    assert not held_out & {pair[side] for pair in _through(found) for side in ("source", "target")}
-    assert len(_through(found)) < len(_through(add_pivot_pairs(bitext, tmp_path)))
+    assert not held_out & {pair[side] for pair in _pivot_pair(found) for side in ("source", "target")}
+    assert len(_pivot_pair(found)) < len(_pivot_pair(add_pivot_pairs(bitext, tmp_path)))
 
 
 def test_pickled_pairs_and_hashes_are_the_same(bitext: Bitext, tmp_path: Path) -> None:
     found = add_pivot_pairs(bitext, tmp_path)
-    assert _through(pickle.loads(pickle.dumps(found))) == _through(found)
+    assert _pivot_pair(pickle.loads(pickle.dumps(found))) == _pivot_pair(found)
     rows = np.array(random.Random(0).sample(range(len(found)), 40))
     of_sources = bitext.side_hashes(np.arange(len(bitext)))[:, 0]
     ends = {pair["source"]: one for pair, one in zip(bitext, of_sources, strict=True)}
@@ -99,17 +99,17 @@ def test_pickled_pairs_and_hashes_are_the_same(bitext: Bitext, tmp_path: Path) -
 def test_one_language_has_no_pivot_pairs(tmp_path: Path) -> None:
     (tmp_path / "de.tsv").write_text("Hund\tdog\n")
     (tmp_path / "fr.tsv").write_text("chat\tcat\n")
-    for data, reason in (({"de": "de"}, "only de"), ({"de": "de", "fr": "fr"}, "found no sentences of two languages")):
+    for data, reason in (({"de": "de"}, "only de"), ({"de": "de", "fr": "fr"}, "no sentences of two languages")):
         files = {language: tmp_path / f"{name}.tsv" for language, name in data.items()}
         with pytest.raises(DataError, match=reason):
             add_pivot_pairs(load_bitext(files, cleaning=None, cache_dir=tmp_path / "cache"), tmp_path)
 
 
 def test_damaged_pairs_are_found_again(bitext: Bitext, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    expected = _through(add_pivot_pairs(bitext, tmp_path))
+    expected = _pivot_pair(add_pivot_pairs(bitext, tmp_path))
     (path,) = tmp_path.glob("pivot-*.npy")
     for damaged in (b"", path.read_bytes()[:-100], b"x" * 1000):
         path.write_bytes(damaged)
-        assert _through(add_pivot_pairs(bitext, tmp_path)) == expected
+        assert _pivot_pair(add_pivot_pairs(bitext, tmp_path)) == expected
         assert "is damaged" in caplog.text
         caplog.clear()

@@ -28,7 +28,7 @@ def _bitext(folder: Path, pairs: Pairs) -> Bitext:
 
 def test_paired_rows_are_those_of_the_bitext(pairs: Pairs, tmp_path: Path) -> None:
     bitext = _bitext(tmp_path, pairs)
-    sides = TextSides.of_bitext(bitext)
+    sides = TextSides.from_bitext(bitext)
     assert sides.ranges == bitext.ranges and len(sides) == 16
     assert sides.__getitems__([11, 3, 0]) == bitext.__getitems__([11, 3, 0])
     assert (sides.side_hashes(np.arange(16)) == bitext.side_hashes(np.arange(16))).all()
@@ -36,19 +36,19 @@ def test_paired_rows_are_those_of_the_bitext(pairs: Pairs, tmp_path: Path) -> No
 
 def test_independent_shuffling_retains_every_sentence_and_changes_the_order(pairs: Pairs, tmp_path: Path) -> None:
     bitext = _bitext(tmp_path, pairs)
-    shuffled = TextSides.of_bitext(bitext, shuffle_independently=True)
+    shuffled = TextSides.from_bitext(bitext, shuffle_independently=True)
     rows = shuffled.__getitems__(range(16))
     for language, some in (("de", pairs[:10]), ("fr", pairs[10:])):
         of_language = [row for row in rows if row["language"] == language]
         for side, number in (("source", 0), ("target", 1)):
             assert sorted(row[side] for row in of_language) == sorted(pair[number] for pair in some)
     assert sum((row["source"], row["target"]) in pairs for row in rows) < 8
-    assert rows == TextSides.of_bitext(bitext, shuffle_independently=True).__getitems__(range(16))
+    assert rows == TextSides.from_bitext(bitext, shuffle_independently=True).__getitems__(range(16))
 
 
 def test_of_two_files_the_longer_sets_the_rows(tmp_path: Path) -> None:
     german, english = [f"Satz {n}" for n in range(7)], [f"sentence {n}" for n in range(3)]
-    sides = TextSides.of_files(_write(tmp_path / "de", german), _write(tmp_path / "en", english), tmp_path / "cache")
+    sides = TextSides.from_files(_write(tmp_path / "de", german), _write(tmp_path / "en", english), tmp_path / "cache")
     rows = sides.__getitems__(range(len(sides)))
     assert sorted(row["source"] for row in rows) == german
     assert {row["target"] for row in rows} == {*english}
@@ -57,7 +57,7 @@ def test_of_two_files_the_longer_sets_the_rows(tmp_path: Path) -> None:
 
 def test_an_empty_file_raises(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="en has no sentences: 1 lines, 1 of them empty"):
-        TextSides.of_files(_write(tmp_path / "de", ["Satz"]), _write(tmp_path / "en", [""]), tmp_path / "cache")
+        TextSides.from_files(_write(tmp_path / "de", ["Satz"]), _write(tmp_path / "en", [""]), tmp_path / "cache")
 
 
 @pytest.mark.parametrize("second", ["de", "copy", "shuffled"])
@@ -66,11 +66,11 @@ def test_the_same_file_for_both_languages_raises(second: str, tmp_path: Path) ->
     de = _write(tmp_path / "de", lines)
     other = {"de": lines, "copy": lines, "shuffled": lines[::-1]}[second]
     with pytest.raises(DataError, match="hold the same sentences; give one file of each language"):
-        TextSides.of_files(de, _write(tmp_path / second, other), tmp_path / "cache")
+        TextSides.from_files(de, _write(tmp_path / second, other), tmp_path / "cache")
 
 
 def test_bitext_with_equal_sides_raises(tmp_path: Path) -> None:
     _write(tmp_path / "de.tsv", [f"Satz {n}\tSatz {n}" for n in range(5)])
     bitext = load_bitext({"de": str(tmp_path / "de.tsv")}, cleaning=None, cache_dir=tmp_path / "cache")
     with pytest.raises(DataError, match="both sides of 'de' hold the same sentences"):
-        TextSides.of_bitext(bitext)
+        TextSides.from_bitext(bitext)

@@ -11,7 +11,7 @@ from hf_xsent import align_documents
 from hf_xsent.documents.anchors import find_anchors
 from hf_xsent.documents.beads import SIZES, Weights, bead_features, skip_scores
 from hf_xsent.documents.search import search
-from hf_xsent.documents.spans import LONGEST_SPAN, Side
+from hf_xsent.documents.spans import LONGEST_SPAN, EncodedDocument
 from hf_xsent.errors import DataError
 
 
@@ -63,6 +63,21 @@ def test_a_long_insertion_is_skipped(model: Any) -> None:
     ]
 
 
+def test_a_moved_sentence_is_paired_with_its_translation(model: Any) -> None:
+    meanings = [words(number) for number in range(30)]
+    moved = [*meanings[:8], *meanings[9:20], meanings[8], *meanings[20:]]
+    found = links(align_documents(sentences("de", *meanings), sentences("fr", *moved), model))
+    assert ((8,), (19,)) in found
+    assert all(meanings[one] == moved[other] for (one,), (other,) in found)
+
+
+def test_skipped_sentences_that_are_no_translations_stay_skipped(model: Any) -> None:
+    meanings = [words(number) for number in range(30)]
+    source, target = [*meanings[:8], words(90), *meanings[8:]], [*meanings[:20], words(91), *meanings[20:]]
+    found = links(align_documents(sentences("de", *source), sentences("fr", *target), model))
+    assert {one for one in found if not all(one)} == {((8,), ()), ((), (20,))}
+
+
 def test_one_sentence_a_side(model: Any) -> None:
     assert links(align_documents(["de: 1001"], ["fr: 1001"], model)) == [((0,), (0,))]
 
@@ -105,7 +120,7 @@ def test_unrelated_documents_are_warned_of(model: Any, caplog: pytest.LogCapture
     source, target = ([words(first + number) for number in range(30)] for first in (0, 500))
     with caplog.at_level(logging.WARNING):
         align_documents(sentences("de", *source), sentences("fr", *target), model)
-    assert "are hardly translations: half of the scores are below" in caplog.text
+    assert "do not seem to be translations: half of the scores are below" in caplog.text
 
 
 def test_one_side_many_times_longer_is_warned_of(model: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -119,7 +134,7 @@ def test_one_side_many_times_longer_is_warned_of(model: Any, caplog: pytest.LogC
 def test_span_vectors_are_weighted_means_of_sentence_vectors() -> None:
     vectors = np.random.default_rng(0).standard_normal((6, 5)).astype(np.float32)
     lengths = np.array([3, 10, 7, 2, 5, 9], np.float32)
-    spans = Side(vectors, lengths, np.zeros(6)).spans(0, 7)
+    spans = EncodedDocument(vectors, lengths, np.zeros(6)).spans(0, 7)
     for size in range(1, LONGEST_SPAN + 1):
         for end in range(7):
             rows = slice(end - size, end)
@@ -130,7 +145,10 @@ def test_span_vectors_are_weighted_means_of_sentence_vectors() -> None:
 
 def test_blocks_of_rows_change_nothing(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     meanings = [words(number // 2 if number % 5 else number) for number in range(80)]
-    sides = [Side.of(texts, model.encode(texts)) for texts in (sentences("de", *meanings), sentences("fr", *meanings))]
+    sides = [
+        EncodedDocument.from_sentences(texts, model.encode(texts))
+        for texts in (sentences("de", *meanings), sentences("fr", *meanings))
+    ]
     anchors = find_anchors(*sides)
     whole = search(*sides, anchors, Weights())
     monkeypatch.setattr("hf_xsent.documents.search._ROWS_AT_ONCE", 3)
@@ -144,7 +162,10 @@ def test_the_search_finds_the_alignment_with_the_best_score(model: Any, skip: fl
     source = [words(number) for number in (0, 1, 2, 40, 41, 3, 4, 5)]
     target = [words(number) for number in (50, 51, 52, 0, 1, 2, 3, 4, 60, 61, 5)]
     texts = sentences("de", *source), sentences("fr", *target)
-    sides = Side.of(texts[0], model.encode(texts[0])), Side.of(texts[1], model.encode(texts[1]))
+    sides = (
+        EncodedDocument.from_sentences(texts[0], model.encode(texts[0])),
+        EncodedDocument.from_sentences(texts[1], model.encode(texts[1])),
+    )
     anchors = find_anchors(*sides)
     features = bead_features(*sides, anchors.scale, (0, len(source) + 1), (0, len(target) + 1))
     scores = {size: np.tensordot(weights.of_beads(), features[size], 1) for size in SIZES}

@@ -17,7 +17,7 @@ from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.documents.pipeline import COLUMNS, DocumentSettings, align_document_files
 from hf_xsent.documents.reading import pair_documents
 from hf_xsent.errors import DataError, OutputError
-from hf_xsent.mining.shards import Processes
+from hf_xsent.mining.shards import ProcessRunner
 
 IDENTITY = {"model": "meanings"}
 KILLED = """
@@ -135,7 +135,7 @@ def test_processes_share_the_documents(folders: Path, model: Any) -> None:
     documents = pair_documents(f"{folders}/de", f"{folders}/fr")
     align(folders, model)  # in place of the first process, for whose shard the second waits
     (folders / "out.tsv").unlink()
-    second = Processes(1, 2)
+    second = ProcessRunner(1, 2)
     assert (
         align_document_files(documents, folders / "out.tsv", model, IDENTITY, folders / "work", runner=second) is None
     )

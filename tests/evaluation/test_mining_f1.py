@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hf_xsent.data.benchmarks.bucc import BuccSet, find_bucc, load_bucc
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.mining_f1 import BuccTask
-from hf_xsent.mining.calibration import at_threshold, best_threshold
+from hf_xsent.mining.calibration import best_threshold, f1_at_threshold
 from hf_xsent.mining.margin import MinedPairs
 
 
@@ -42,7 +42,7 @@ def test_no_other_threshold_is_better(scores: list[int], right: set[int]) -> Non
     gold = {(number, number) for number in right}
     best = best_threshold(mined, gold)
     for threshold in np.arange(-1, 10, 0.5):
-        assert at_threshold(mined, gold, float(threshold)).f1 <= best.f1 + 1e-9
+        assert f1_at_threshold(mined, gold, float(threshold)).f1 <= best.f1 + 1e-9
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 1.0])
@@ -55,7 +55,7 @@ def test_a_part_of_the_gold_pairs_measures_the_precision_of_all(share: float) ->
     scores = np.linspace(1.4, 1.0, 1500)
     mined = MinedPairs(numbers[order], targets[order], scores, scores, numbers, numbers)
     gold = {(int(one), int(one)) for one in rng.choice(1500, int(share * 1500), replace=False)}
-    measured = at_threshold(mined, gold, 1.0, complete=False)
+    measured = f1_at_threshold(mined, gold, 1.0, complete=False)
     assert measured.precision == pytest.approx(96.8, abs=1.5)
     assert measured.recall == pytest.approx(96.8, abs=2.5)
     assert len(gold) <= measured.judged < len(gold) + 60

@@ -16,7 +16,7 @@ from hf_xsent.errors import DataError, OutputError
 from hf_xsent.mining import neighbours, pipeline, vectors
 from hf_xsent.mining.calibration import read_gold
 from hf_xsent.mining.pipeline import COLUMNS, MiningSettings, mine_files
-from hf_xsent.mining.shards import Processes
+from hf_xsent.mining.shards import ProcessRunner
 
 IDENTITY = {"model": "words"}
 pytestmark = pytest.mark.usefixtures("small_shards")
@@ -135,7 +135,7 @@ def test_a_process_waits_until_the_damaged_shards_of_the_others_are_whole(
     store.paths[1].unlink()
     store.paths[1].write_bytes(b"damaged")
     monkeypatch.setattr("time.sleep", lambda _: vectors.EncodeShard(store, 1).run(Words()))  # the other process
-    np.testing.assert_array_equal(store.encode(Words(), Processes(rank=0, count=2))[:], whole)
+    np.testing.assert_array_equal(store.encode(Words(), ProcessRunner(rank=0, count=2))[:], whole)
 
 
 def test_processes_share_the_work(files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_processes_share_the_work(files: tuple[Path, Path], tmp_path: Path) -> N
         vectors.EncodeShard(store, number).run(other)
     assert store.missing == 60 - 16 - 12
     model = Words()
-    whole = store.encode(model, Processes(rank=0, count=2))
+    whole = store.encode(model, ProcessRunner(rank=0, count=2))
     assert model.encoded == side.batch(0) + side.batch(2)
     assert whole.shape == (60, 24)
     everything = Words().encode([side[row][0] for row in range(60)])
@@ -274,7 +274,7 @@ def test_the_scores_are_drawn_with_the_threshold(files: tuple[Path, Path], tmp_p
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"index": "IVFF"}, "faiss knows no index 'IVFF'"), ({"index": "IVF99,Flat"}, "99 cells for 60 vectors")],
+    [({"index": "IVFF"}, "'IVFF' is not a faiss index"), ({"index": "IVF99,Flat"}, "99 cells for 60 vectors")],
 )
 def test_a_wrong_index_raises_before_the_work(
     files: tuple[Path, Path], tmp_path: Path, settings: dict[str, Any], message: str

@@ -17,7 +17,7 @@ from transformers.trainer_utils import rotate_checkpoints
 from hf_xsent import AlignmentTrainer
 from hf_xsent.errors import OutputError, RecipeError
 from hf_xsent.models.run_folder import RUN_STATE_FILE, checkpoints_of
-from hf_xsent.training.resuming import delete_surplus_checkpoints, find_damage
+from hf_xsent.training.resuming import UNFINISHED, delete_surplus_checkpoints, find_damage
 
 CONSTANT = {"lr_scheduler_type": "constant", "warmup_steps": 0, "load_best_model_at_end": False}
 
@@ -323,6 +323,15 @@ def test_the_deletion_of_a_surplus_checkpoint_is_finished(run: Run) -> None:
     (run.out / "checkpoint-4" / "trainer_state.json").unlink()  # killed while it deleted this one
     run.start("--resume", **settings)
     assert sorted(path.name for path in run.out.glob("*checkpoint-*")) == ["checkpoint-2", "checkpoint-6"]
+
+
+def test_the_rest_of_a_checkpoint_whose_deletion_was_killed_does_not_join_the_final_model(run: Run) -> None:
+    run.start()
+    whole = sorted(path.name for path in run.out.iterdir())
+    _unfinish(run)
+    shutil.copytree(run.out / "checkpoint-3", run.out / UNFINISHED)
+    run.start("--resume")
+    assert sorted(path.name for path in run.out.iterdir()) == whole
 
 
 def test_the_best_checkpoint_is_found_in_a_folder_that_was_moved(run: Run) -> None:

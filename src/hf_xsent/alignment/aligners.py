@@ -8,7 +8,7 @@ from typing import Protocol
 
 from hf_xsent.data.words.links import Link
 from hf_xsent.data.words.splitting import Words
-from hf_xsent.errors import RecipeError, nearest
+from hf_xsent.errors import RecipeError, did_you_mean
 
 ALIGNERS = ("embedding", "statistical", "span")
 
@@ -37,7 +37,7 @@ class AlignerSettings:
         """Refuse wrong settings."""
         if self.name not in ALIGNERS:
             raise RecipeError(
-                f"unknown aligner {self.name!r}: use {', '.join(ALIGNERS)}" + nearest(self.name, ALIGNERS)
+                f"unknown aligner {self.name!r}: use {', '.join(ALIGNERS)}" + did_you_mean(self.name, ALIGNERS)
             )
         if self.name != "statistical" and self.model is None:
             raise RecipeError(f"the {self.name} aligner needs a model: a folder or a Hub id")

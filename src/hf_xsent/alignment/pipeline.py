@@ -23,7 +23,7 @@ from hf_xsent.errors import DataError, OutputError
 from hf_xsent.files import check_writable, create_folder, digest, file_stamp, write_text
 from hf_xsent.logs import Progress
 from hf_xsent.models.fingerprint import fingerprint_model
-from hf_xsent.stored_lines import store_lines, stored_lines
+from hf_xsent.stored_lines import read_with_checksum, write_with_checksum
 
 Pairs = list[tuple[str, str]]
 PAIRS_PER_PART = 2000
@@ -64,7 +64,7 @@ def align_source(
         with get_context("spawn").Pool(processes, _start_worker, (settings, device, processes)) as pool:
             for _ in pool.imap_unordered(_write_part_in_worker, missing):
                 pass
-    links = (line for path in sorted(folder.glob("*.links")) for line in stored_lines(path) or [])
+    links = (line for path in sorted(folder.glob("*.links")) for line in read_with_checksum(path) or [])
     return _write(source, output, links)
 
 
@@ -106,14 +106,14 @@ def _parts(source: BitextSource, all_in_one: bool) -> Iterator[Pairs]:
 
 def _write_part(aligner: WordAligner, path: Path, pairs: Pairs) -> None:
     sides = [[split_words(text) for text in side] for side in zip(*pairs, strict=True)]
-    store_lines(path, (format_links(links) for links in aligner.align(*sides)))
+    write_with_checksum(path, (format_links(links) for links in aligner.align(*sides)))
 
 
 def _is_complete(path: Path, pairs: Pairs) -> bool:
     """Return whether the file of a part holds links of each pair; warn if it is damaged."""
     if not path.exists():
         return False
-    if len(stored_lines(path) or []) == len(pairs):
+    if len(read_with_checksum(path) or []) == len(pairs):
         return True
     logger.warning("%s is damaged: it is computed again", path)
     return False

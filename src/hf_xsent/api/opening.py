@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from hf_xsent.data.cache import default_cache_dir
-from hf_xsent.data.in_memory import is_in_memory, stored_sources
+from hf_xsent.data.in_memory import is_in_memory, write_sources
 from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.sources import BitextSource, resolve_sources
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.files import digest
-from hf_xsent.mining.shards import Processes, default_device
+from hf_xsent.mining.shards import ProcessRunner, default_device
 from hf_xsent.mining.vectors import identify_model
 from hf_xsent.models.embedder import SentenceEmbedder
 
@@ -51,7 +51,7 @@ def one_source(
     if is_in_memory(pairs):
         folder = default_cache_dir() / "in_memory"
         plain = None if isinstance(columns, Mapping) else columns
-        data: Any = stored_sources(pairs, folder, target_language, plain, "train", language)
+        data: Any = write_sources(pairs, folder, target_language, plain, "train", language)
     else:
         data = {language: pairs}
     sources = resolve_sources(data, target_language=target_language, columns=columns, **links)[language]
@@ -60,9 +60,9 @@ def one_source(
     return sources[0]
 
 
-def this_process() -> Processes:
+def this_process() -> ProcessRunner:
     """Return this process's rank and the number of processes, which torchrun sets."""
-    return Processes(int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)))
+    return ProcessRunner(int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)))
 
 
 def this_device(device: str | None) -> str:

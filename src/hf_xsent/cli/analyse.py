@@ -1,9 +1,8 @@
-"""Measure how a model aligns languages: similarity gaps, hubs, and a plot of words, before and after alignment.
+"""Measure how a model aligns languages: similarity gaps, hubs, and a plot of words, before and after training.
 
 hf-xsent analyse runs/mine --before xlm-roberta-base --tatoeba data/tatoeba --languages de zh sw --output analysis
 hf-xsent analyse xlm-roberta-base --layer 8 --pooling mean --tatoeba data/tatoeba --languages de --output analysis
-hf-xsent analyse runs/wacse --before runs/tr --layer 0 --words 60 --data "train/{language}-en.tsv.gz" \
-  --tatoeba data/tatoeba --languages de zh kk te --output figure_1
+hf-xsent analyse runs/wacse --before runs/tr --layer 0 --words 60 --tatoeba data/tatoeba --languages de --output words
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--before",
         metavar="MODEL",
-        help="Compare with this model: the one that alignment started from.",
+        help="Compare with this model, such as the run's starting encoder.",
     )
     add("--languages", nargs="+", required=True, metavar="CODE", help="Analyse these languages (de or deu).")
     add("--plot_pairs", type=int, default=4, help="Plot the words of N pairs per language.")

@@ -3,7 +3,7 @@
   hf-xsent compare study.yaml --output runs/study
   hf-xsent compare benchmarks/studies/dap.yaml --set model=ENCODER data="train/{language}-en.tsv.xz" budget.steps=50
 
-Interrupted? The same command resumes. A finished run is repeated only if its settings, code or data changed. The report
+Interrupted? The same command resumes. A finished run is repeated only if its settings or data changed. The report
 (report.html, report.md, report.json) is updated after each run.
 """
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hf_xsent.cli.flags import add_output, add_shared
-from hf_xsent.errors import RecipeError, nearest
+from hf_xsent.errors import RecipeError, did_you_mean
 
 if TYPE_CHECKING:
     from hf_xsent.evaluation.report import Report
@@ -130,7 +130,7 @@ def _languages(values: Iterable[str], tasks: list[str]) -> dict[str, list[str]]:
         if not equals and len(tasks) > 1:
             raise RecipeError(f"--languages {value} names no task: write {tasks[0]}={value}")
         if equals and task not in tasks:
-            known = f"{', '.join(tasks)}{nearest(task, tasks)}"
+            known = f"{', '.join(tasks)}{did_you_mean(task, tasks)}"
             raise RecipeError(f"--languages {value}: {task!r} is not among the tasks {known}")
         names = _names([codes])
         if not names:

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "--tatoeba", help="Measure the accuracy of int8 on this folder or Hub id.")
     add("--languages", nargs="+", metavar="CODE", help="Measure these languages of Tatoeba. (default: all)")
     add_shared(parser, "--sample")
-    largest = "Save int8 only if accuracy drops by at most X points."
+    largest = "Save int8 only if accuracy drops by at most this many points."
     add("--largest_drop", type=float, default=0.5, metavar="POINTS", help=largest)
     add_shared(parser, "--overwrite")
 

@@ -30,8 +30,8 @@ from hf_xsent.cli import (
     score,
     trim_vocab,
 )
-from hf_xsent.errors import HfXsentError, RecipeError, nearest, shortened
-from hf_xsent.files import failure_of_disk
+from hf_xsent.errors import HfXsentError, RecipeError, did_you_mean, shortened
+from hf_xsent.files import describe_disk_failure
 from hf_xsent.settings.secrets import refuse_secret_arguments
 
 COMMANDS: tuple[ModuleType, ...] = (quickstart, pretrain, align_words, finetune, evaluate, analyse, cost, compare)
@@ -65,7 +65,7 @@ class CommandParser(argparse.ArgumentParser):
         for one in unknown:
             if one.startswith("-"):
                 flag = one.partition("=")[0]
-                raise RecipeError(f"unknown flag {flag}{nearest(flag, self._option_string_actions)}")
+                raise RecipeError(f"unknown flag {flag}{did_you_mean(flag, self._option_string_actions)}")
             hint = f"{self.prog} --help lists all arguments"
             if exists(one):
                 hint = 'put a pattern of several files in quotes, such as "books/*.txt", for the shell not to expand it'
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
             failure: str | None = f"{shortened(error.filename)}: {error.strerror}; give another path"
         else:
-            failure = failure_of_disk(error)
+            failure = describe_disk_failure(error)
         if failure is None:
             raise
         print(f"hf-xsent: {failure}", file=sys.stderr)

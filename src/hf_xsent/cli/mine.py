@@ -2,7 +2,7 @@
 
 hf-xsent mine news.zh.txt news.en.txt --model runs/mine --output pairs.tsv --threshold 1.06
 torchrun --nproc_per_node 8 --no-python hf-xsent mine …   # share encoding and search among processes
-hf-xsent mine … --engine ray --address auto   # or among the workers of a Ray cluster, which must see the work folder
+hf-xsent mine … --engine ray --address auto   # or among Ray workers, which must share the work folder
 
 Interrupted? The same command resumes: embeddings and neighbours are cached in the work folder.
 """
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--index", help="Search a faiss index such as IVF4096,Flat instead of all sentences. (default: exact search)")
     add("--probes", type=int, default=32, help="Number of cells of an IVF index to search per sentence (nprobe).")
     add("--engine", choices=("local", "ray"), default="local", help="Run on this machine or on a Ray cluster.")
-    add("--address", default="auto", help="Address of the Ray cluster; auto: this machine's, local: a new one.")
+    add("--address", default="auto", help="Address of the Ray cluster; auto: the running one, local: a new one.")
     add_shared(parser, "--memory_mib", "--vectors", "--pooling", "--max_length", "--k", "--precision", "--device")
 
 

@@ -5,7 +5,7 @@
   torchrun --nproc_per_node 8 trainer_scripts/run_pretrain.py recipe.yaml
 
 A method is a choice of objectives: --objectives translation_ranking=1.0 representation_translation=0.8. Set
-their settings by --objectives.translation_ranking.temperature 0.02, or --temperature 0.02 if only one has it.
+their settings by --objectives.translation_ranking.temperature 0.02, or --temperature 0.02 if only one of them has it.
 Every field of transformers' TrainingArguments is also a flag and a recipe key; common ones are listed below.
 """
 

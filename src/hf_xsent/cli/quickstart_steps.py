@@ -19,7 +19,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, set_see
 
 from hf_xsent.data.bitext import Bitext, load_bitext, resolve_sources
 from hf_xsent.data.languages import find_language
-from hf_xsent.errors import DataError, MissingExtraError, nearest
+from hf_xsent.errors import DataError, MissingExtraError, did_you_mean
 from hf_xsent.evaluation.report import render_table
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
 from hf_xsent.files import write_json
@@ -112,7 +112,7 @@ def django_catalogues(languages: Sequence[str]) -> dict[str, list[str]]:
     known = sorted(folder.name for folder in (root / "conf" / "locale").iterdir() if folder.is_dir())
     for language in languages:
         if language not in known:
-            raise DataError(f"Django has no messages in {language!r}" + nearest(language, known))
+            raise DataError(f"Django has no messages in {language!r}" + did_you_mean(language, known))
     return {
         language: sorted(map(str, root.rglob(f"locale/{language}/LC_MESSAGES/django.po"))) for language in languages
     }

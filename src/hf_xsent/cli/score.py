@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--margin",
         default="ratio",
         choices=margins,
-        help="With pools, relate a pair's cosine to its neighbours' by ratio or distance; absolute: the cosine alone.",
+        help="With pools, relate a pair's cosine to its neighbours' by ratio or distance.",
     )
     rules = "Write only pairs that pass the cleaning rules, report what each removed; RULE=VALUE changes a rule."
     add("--filter", nargs="*", metavar="RULE=VALUE", help=rules)

@@ -1,4 +1,4 @@
-"""Trim a model's vocabulary to what some languages need: a smaller model with nearly the same embeddings for them.
+"""Trim a model's vocabulary to what some languages need: a smaller model for them.
 
 hf-xsent trim-vocab runs/mine --output trimmed --data "train/{language}-en.tsv.xz" --languages de fr --tatoeba tatoeba
 hf-xsent trim-vocab xlm-roberta-base --output trimmed --data de=pairs.tsv --pieces 40000

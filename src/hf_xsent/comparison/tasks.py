@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from hf_xsent.comparison.word_alignment import WordAlignmentTask, load_gold_sets
 from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
 from hf_xsent.data.bitext import load_bitext
-from hf_xsent.errors import RecipeError, nearest
+from hf_xsent.errors import RecipeError, did_you_mean
 from hf_xsent.evaluation.registry import TASKS, load_tasks, tatoeba_group
 from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.task import EvaluationTask
@@ -54,11 +54,13 @@ def check_tasks(tasks: Mapping[str, Mapping[str, Any]]) -> None:
     """Check the names of tasks, and the names and types of their options."""
     for name, options in tasks.items():
         if name not in _OPTIONS:
-            raise RecipeError(f"tasks: unknown task {name!r}: use {', '.join(_OPTIONS)}" + nearest(str(name), _OPTIONS))
+            raise RecipeError(
+                f"tasks: unknown task {name!r}: use {', '.join(_OPTIONS)}" + did_you_mean(str(name), _OPTIONS)
+            )
         known = _OPTIONS[name]
         for option, value in options.items():
             if option not in known:
-                raise RecipeError(f"tasks.{name}: unknown option {option!r}" + nearest(str(option), known))
+                raise RecipeError(f"tasks.{name}: unknown option {option!r}" + did_you_mean(str(option), known))
             if not isinstance(value, known[option]) or isinstance(value, bool):
                 raise RecipeError(f"tasks.{name}.{option} has the wrong type: {value!r}")
             if option == "layers" and (wrong := [one for one in value if type(one) is not int]):
@@ -79,6 +81,6 @@ def _own_pairs(
     bitext = load_bitext(data, cleaning=None, max_pairs=max_pairs, cache_dir=cache_dir)
     for code in languages or ():
         if code not in bitext.languages:
-            raise RecipeError(f"tasks.retrieval: no pairs of language {code!r}{nearest(code, bitext.languages)}")
+            raise RecipeError(f"tasks.retrieval: no pairs of language {code!r}{did_you_mean(code, bitext.languages)}")
     chosen = languages or bitext.languages
     return RetrievalTask([TatoebaSet(language, language, *bitext.pairs(language)) for language in chosen])

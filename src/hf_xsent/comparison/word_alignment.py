@@ -13,7 +13,7 @@ import numpy as np
 from hf_xsent.alignment.embedding import EmbeddingAligner
 from hf_xsent.data.benchmarks.gold_links import GoldPair, load_gold_links
 from hf_xsent.data.words.links import Link
-from hf_xsent.errors import DataError, ModelError, RecipeError, nearest
+from hf_xsent.errors import DataError, ModelError, RecipeError, did_you_mean
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, means, measured_groups
 from hf_xsent.evaluation.word_alignment import alignment_scores
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -36,7 +36,7 @@ def load_gold_sets(source: str | PathLike[str], languages: Iterable[str] | None 
     chosen = names if languages is None else [*languages]
     for name in chosen:
         if name not in names:
-            raise DataError(f"{folder} has no set {name!r}{nearest(name, names)}; its sets are {', '.join(names)}")
+            raise DataError(f"{folder} has no set {name!r}{did_you_mean(name, names)}; its sets are {', '.join(names)}")
     return [GoldSet(name, load_gold_links(folder / name)) for name in chosen]
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from hf_xsent.data import cache
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.cleaning.rules import CleaningReport, CleaningRules
-from hf_xsent.data.in_memory import is_in_memory, stored_sources
+from hf_xsent.data.in_memory import is_in_memory, write_sources
 from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.formats import OnError, check_source, read_pairs
 from hf_xsent.data.readers.negatives import parse_negatives
@@ -52,17 +52,17 @@ def load_bitext(
     data: a path, glob or Hub id, a mapping from language to such paths, or a list of paths, ``de=path`` strings or
         `BitextSource`. ``{language}`` in a path is the language given with the path; without one, the path matches
         the files of all language codes. Other paths without a language get the code ``und`` (undetermined). All files
-        and codes are checked before any pair is read. Pairs in memory can take the place of a path: a Dataset, the
-        split of a DatasetDict, or any iterable of (source, target) or of records.
+        and codes are checked before any pair is read. Instead of a path, pass pairs in memory: a Dataset, a
+        DatasetDict (its ``split``), or any iterable of (source, target) or of records.
     columns: source and target column, as names or as numbers from 0; by default they are found by name, or are the
-        first two of a TSV. A mapping from language or file name to such columns gives each file its own.
+        first two of a TSV. A mapping from language or file name sets the columns of each file.
     cleaning: rules that remove pairs; None removes none.
     on_error: ``raise`` the error of the first bad row, or ``skip`` and count bad rows.
-    max_pairs: retain N pairs of each language that pass cleaning.
-    max_pairs_choice: which ones: the ``first``, or a ``random`` choice, the same in every run.
+    max_pairs: retain at most N cleaned pairs of each language.
+    max_pairs_choice: retain the ``first`` pairs, or a ``random`` sample that is the same in every run.
     split: split of data sets.
-    links: files of word links, named like ``data``, for all or some languages. A link is two word positions, counted
-        from 0, as `split_words` finds them, or of whitespace tokens with ``link_words="spaces"``.
+    links: files of word links for all or some languages, in the forms of ``data``. A link is a pair of positions,
+        counted from 0: of words (`split_words`), or of whitespace tokens with ``link_words="spaces"``.
 
     ```python
     from hf_xsent import load_bitext
@@ -108,16 +108,16 @@ def load_bitext(
 
 
 def _on_disk(data: Any, folder: Path, target_language: str, columns: Any, split: str) -> Any:
-    """Replace pairs in memory by the files that hold them; paths stay."""
-    columns = None if isinstance(columns, Mapping) else columns  # those of a language are chosen later
+    """Write pairs in memory to files, and return sources of these files; return paths unchanged."""
+    columns = None if isinstance(columns, Mapping) else columns  # columns of a language are chosen later
     if is_in_memory(data):
-        return stored_sources(data, folder, target_language, columns, split)
+        return write_sources(data, folder, target_language, columns, split)
     if not isinstance(data, Mapping) or not any(map(is_in_memory, data.values())):
         return data
     found: list[BitextSource] = []
     for language, some in data.items():
         if is_in_memory(some):
-            found += stored_sources(some, folder, target_language, columns, split, language)
+            found += write_sources(some, folder, target_language, columns, split, language)
         else:
             options: Any = {"target_language": target_language, "columns": columns, "split": split}
             found += chain.from_iterable(resolve_sources({language: some}, **options).values())
@@ -128,8 +128,8 @@ class Bitext:
     """Pairs of all languages as one sequence of ``{"source", "target", "language"}``, read from memory-mapped files.
 
     A pair with word links also has ``links``, such as ``0-0 1-2``; a pair with mined negatives has the lists
-    ``source_negatives`` and ``target_negatives``. A bitext has all rows of its files, only the rows
-    ``selected``, or all but those ``excluded``: sorted row numbers over all files.
+    ``source_negatives`` and ``target_negatives``. A bitext has all rows of its files, only the
+    ``selected`` ones, or all but the ``excluded`` ones. Both are sorted row numbers over all files.
     """
 
     def __init__(
@@ -209,12 +209,12 @@ class Bitext:
     @overload
     def __getitem__(self, index: slice) -> Bitext: ...
     def __getitem__(self, index: int | slice) -> Pair | Bitext:
-        """Return one pair, or the bitext of a slice, which reads nothing."""
+        """Return one pair, or a bitext of the pairs of a slice, without reading them."""
         if not isinstance(index, slice):
             return self.__getitems__([index])[0]
         rows = np.arange(len(self), dtype=np.int64)[index]
         if index.step is not None and index.step < 0:
-            raise DataError("the pairs of a bitext stay in their order: slice with a positive step")
+            raise DataError("a bitext cannot be reversed: slice with a positive step")
         return Bitext(self.files, self.report, selected=self._file_rows(rows))
 
     def to_dataset(self) -> Any:
@@ -292,9 +292,9 @@ class Bitext:
         """Hold out ``dev_pairs`` pairs of each language; no training pair of any language shares a sentence with them.
 
         With ``share``, at most this fraction of a language's pairs is held out.
-        Pairs are chosen by the hash of their target, so languages that share targets hold out the same ones, and few
-        training pairs are dropped. Sentences are compared without case and whitespace. Memory grows with the rows that
-        are held out or dropped only.
+        Pairs are chosen by the hash of their target, so that languages with common targets hold out the same ones, and
+        few training pairs are dropped. Comparisons ignore case and whitespace. Memory grows only with the number of
+        held-out and dropped pairs.
         """
         if self._selected is not None or self._excluded is not None:
             raise DataError("the bitext is already a train or dev split; split the complete bitext")

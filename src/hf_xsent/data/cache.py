@@ -121,7 +121,7 @@ def _write_pairs(entry: CacheEntry, part: Path) -> CleaningCounts:
 def _accepted(
     pairs: Iterator[LinkedPair], choice: RandomChoice, by_text: bool, counts: CleaningCounts
 ) -> Iterator[LinkedPair]:
-    """Yield the pairs that the choice accepts; equal pairs are one item if ``by_text``, and otherwise each row is."""
+    """Yield the pairs that the choice accepts; with ``by_text`` it counts equal pairs as one."""
     for row, item in enumerate(pairs):
         if choice.accept(hash_texts("max_pairs", *(item[:2] if by_text else (str(row),)))):
             yield item
@@ -157,7 +157,7 @@ def _passing_pairs(entry: CacheEntry, counts: CleaningCounts) -> Iterator[Linked
 def _write_until(
     max_pairs: int | None, pairs: Iterator[LinkedPair], writer: PairWriter, repeats: RepeatFinder | None
 ) -> npt.NDArray[np.bool_] | None:
-    """Write pairs until ``max_pairs`` are distinct; return the mask of first occurrences, None if repeats stay."""
+    """Write pairs until ``max_pairs`` are distinct; return a mask of first occurrences, None without ``repeats``."""
     distinct = 0
     while True:
         wanted = None if max_pairs is None else max(max_pairs - distinct, writer.rows)

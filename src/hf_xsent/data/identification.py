@@ -13,8 +13,8 @@ from hf_xsent.data.languages import find_language, scripts_of
 _MARKS = r"\s\d_!-/:-@\[-`{-~«»“”„‘‚‹›…—–।॥。،؛؟۔¿¡"
 _WORD = re.compile(rf"[^{_MARKS}]+(?:['’][^{_MARKS}]+)?")
 _MAX_CHARACTERS = 1 << 20
-_MIN_SHARE = 0.05  # of the words of a text that are frequent words of its language
-_MIN_RATIO = 1.15  # of the counts of the best language and the second
+_MIN_SHARE = 0.05  # minimum share of a text's words that are frequent words of its language
+_MIN_RATIO = 1.15  # minimum ratio of frequent words, best language to second best
 _MIN_KANA_SHARE = 0.05
 _BY_SCRIPT = {"Thai": "th"}
 

@@ -1,4 +1,4 @@
-"""Store pairs that a program holds (data sets of Hugging Face, lists, iterables) as files, which are read like others.
+"""Write pairs in memory (Hugging Face data sets, lists, iterables) to files, which are read like any other.
 
 The name of a file is a hash of its content, so that equal pairs are cleaned and cached once.
 """
@@ -32,13 +32,13 @@ def is_in_memory(data: Any) -> bool:
     return _is_dataset(data) or isinstance(data, Iterable)
 
 
-def stored_sources(
+def write_sources(
     data: Any, folder: Path, target_language: str, columns: Columns | None, split: str, language: str | None = None
 ) -> list[BitextSource]:
-    """Write the pairs of ``data`` to JSONL files, one per language, and return them as sources.
+    """Write the pairs of ``data`` to JSONL files, one per language, and return sources of these files.
 
-    ``language`` is that of all pairs; without it, a column ``language`` states it, or the name of the column that is
-    not the target language's. Otherwise it is undetermined.
+    ``language`` is the language of all pairs. Without it, the language of a pair is the value of its column
+    ``language``, else the name of its column that is not the target language's, else ``und``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
@@ -53,7 +53,7 @@ def stored_sources(
 
 
 def _final(path: Path, folder: Path) -> Path:
-    """Move a file to the name of its content; a file that exists stays, since its time is part of the cache's key."""
+    """Rename a file to the hash of its content; do not replace a file, since its time is part of the cache key."""
     with path.open("rb") as lines:
         final = folder / f"{digest(lines)}.jsonl"
     if not final.is_file():
@@ -98,7 +98,7 @@ def _records(data: Any, split: str) -> Iterator[dict[str, Any]]:
 
 
 def _language_of_columns(record: Mapping[str, Any], target_language: str) -> str:
-    """Return the language that a column of the record is named by, besides the target's; ``und`` if none is."""
+    """Return the language code among the names of the columns, besides the target's; ``und`` if there is none."""
     nested = record.get("translation")
     names = nested if isinstance(nested, Mapping) else record
     if _NAMED & {*names}:
@@ -116,5 +116,5 @@ def _is_code(name: str) -> bool:
 
 
 def _is_dataset(data: Any) -> bool:
-    """Return whether ``data`` is of Hugging Face's datasets, without importing it."""
+    """Return whether ``data`` is an object of the library datasets, without importing it."""
     return any(kind.__module__.split(".")[0] == "datasets" for kind in type(data).__mro__)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib.resources import files
 
-from hf_xsent.errors import DataError, nearest
+from hf_xsent.errors import DataError, did_you_mean
 
 # Codes of writing systems that combine or restrict other scripts.
 _SCRIPT_GROUPS = {
@@ -97,7 +97,7 @@ def _nearest_codes(name: str) -> str:
     by_name = {language.name.lower(): language.code for language in known_languages()}
     if name.lower() in by_name:
         return f"; the code of {name.title()} is {by_name[name.lower()]!r}"
-    return nearest(name.lower(), _table())
+    return did_you_mean(name.lower(), _table())
 
 
 class _ScriptTable(dict[str, str]):

@@ -18,7 +18,7 @@ from hf_xsent.files import digest, lock, writing
 
 logger = logging.getLogger(__name__)
 
-PIVOT = "pivot"  # the name of these pairs among the languages to sample
+PIVOT = "pivot"  # name of these pairs among the sampler's languages
 FORMAT_VERSION = 1
 _BUCKETS = 64
 _ROWS_AT_ONCE = 1 << 18
@@ -27,10 +27,10 @@ Rows = npt.NDArray[np.int64]
 
 
 class PivotBitext:
-    """A bitext and the pairs through its target side, which follow its pairs as one more language to sample.
+    """A bitext followed by its pivot pairs, which are sampled as one more language.
 
-    A pair through the target side has the language of its target as ``target_language``. It is stored as two rows of
-    the bitext, 16 bytes, memory-mapped.
+    A pivot pair has two sources of the bitext that share a target; ``target_language`` is the language of the second.
+    It is stored as two row numbers of the bitext (16 bytes, memory-mapped).
     """
 
     def __init__(self, bitext: Bitext, path: Path) -> None:
@@ -63,7 +63,7 @@ class PivotBitext:
         two = self._pairs[rows[through] - len(self.bitext)]
         plain = iter(self.bitext.__getitems__(rows[~through].tolist()))
         ends = zip(*(self.bitext.__getitems__(two[:, side].tolist()) for side in range(2)), strict=True)
-        return [_through(*next(ends)) if one else next(plain) for one in through.tolist()]
+        return [_pivot_pair(*next(ends)) if one else next(plain) for one in through.tolist()]
 
     def side_hashes(self, rows: Rows) -> npt.NDArray[np.uint64]:
         """Return the hashes of source and target of each row (N × 2)."""
@@ -81,20 +81,22 @@ class PivotBitext:
             yield from self.bitext.sentences("target")
 
 
-def _through(one: Pair, other: Pair) -> Pair:
+def _pivot_pair(one: Pair, other: Pair) -> Pair:
     ends = {"language": one["language"], "target_language": other["language"]}
     return {"source": one["source"], "target": other["source"], **ends}
 
 
 def add_pivot_pairs(bitext: Bitext, folder: Path) -> PivotBitext:
-    """Find the pairs of sentences in two languages that share a target, once, and add them to the bitext.
+    """Pair sentences of two languages that share a target, store the pairs, and add them to the bitext.
 
-    N sentences with one target give N pairs, in a ring of random order, so that the number of pairs is at most that of
-    the bitext. Equal sentences, and sentences of one language, are not paired. Rows are grouped in bucket files, so
-    that memory does not grow with the bitext.
+    The N sentences of a target are shuffled, and each is paired with the next, the last with the first. So there are
+    at most as many pivot pairs as pairs. Equal sentences, and sentences of one language, are not paired. Rows are
+    grouped by target in bucket files, so that memory does not grow with the bitext.
     """
     if len(bitext.languages) < 2:
-        raise DataError(f"pivot pairs two languages through their targets, but there is only {min(bitext.languages)}")
+        raise DataError(
+            f"pivot needs at least two languages with a common target, but there is only {min(bitext.languages)}"
+        )
     names = [path.parent.name for path in bitext.files.values()]
     path = folder / f"{PIVOT}-{digest([FORMAT_VERSION, names, bitext.selection_hash])}.npy"
     with lock(f"{path}.lock"):
@@ -103,7 +105,7 @@ def add_pivot_pairs(bitext: Bitext, folder: Path) -> PivotBitext:
                 _write_pairs(bitext, part)
     found = PivotBitext(bitext, path)
     if len(found) == len(bitext):
-        raise DataError("pivot found no sentences of two languages with one target: drop it")
+        raise DataError("pivot: no sentences of two languages share a target; remove the setting pivot")
     _log(bitext, np.load(path, mmap_mode="r"))
     return found
 
@@ -115,7 +117,7 @@ def _is_readable(path: Path) -> bool:
     try:
         return bool(np.load(path, mmap_mode="r").dtype == np.int64)
     except Exception as error:  # numpy raises errors of many types for damaged headers
-        logger.warning("%s is damaged (%s): its pairs are found again", path, type(error).__name__)
+        logger.warning("%s is damaged (%s): it is computed again", path, type(error).__name__)
         return False
 
 
@@ -153,7 +155,7 @@ def _rings(bitext: Bitext, records: npt.NDArray[np.uint64]) -> Rows:
     ends = starts + sizes - 1
     following[ends] = starts
     wanted = np.ones(len(hashes), dtype=np.bool_)
-    wanted[ends[sizes <= 2]] = False  # one sentence has no pair, two have one
+    wanted[ends[sizes <= 2]] = False  # one sentence gives no pair, two give one
     pairs = np.stack((rows, rows[following]), 1)[wanted]
     languages = [_languages(bitext, side) for side in pairs.T]
     sources = [bitext.side_hashes(side)[:, 0] for side in pairs.T]
@@ -162,7 +164,7 @@ def _rings(bitext: Bitext, records: npt.NDArray[np.uint64]) -> Rows:
 
 
 def _languages(bitext: Bitext, rows: Rows) -> Rows:
-    """Return the number of each row's language."""
+    """Return the index of each row's language."""
     starts = np.array([one.start for one in bitext.ranges.values()])
     return np.searchsorted(starts, rows, side="right") - 1
 

@@ -32,7 +32,7 @@ _HASHES_PER_CHUNK = 4096
 
 @dataclass(frozen=True)
 class SentenceCounts:
-    """Numbers of a file's lines: ``lines = retained + empty + too_long + repeated``."""
+    """Counts of a file's lines: ``lines = retained + empty + too_long + repeated``."""
 
     lines: int
     empty: int
@@ -40,14 +40,14 @@ class SentenceCounts:
     repeated: int
     retained: int
 
-    def for_report(self) -> CleaningCounts:
-        """Return the counts in the form of a `CleaningReport`."""
+    def to_cleaning_counts(self) -> CleaningCounts:
+        """Convert to the counts of a `CleaningReport`."""
         removed = {"empty": self.empty, "too_long": self.too_long, "repeated": self.repeated}
         return CleaningCounts(self.lines, self.retained, removed=removed)
 
 
 class Sentences:
-    """Distinct sentences and the line of the first occurrence of each, in batches of ``ROWS_PER_BATCH``."""
+    """Distinct sentences, each with the line number of its first occurrence, in batches of ``ROWS_PER_BATCH``."""
 
     def __init__(self, path: Path, counts: SentenceCounts, fingerprint: str) -> None:
         self.counts = counts
@@ -92,7 +92,7 @@ class Sentences:
 
 
 def load_sentences(path: str | Path, folder: Path, max_characters: int = 1000) -> Sentences:
-    """Read a file with one sentence per line, plain or compressed, into ``folder``, or open it from there.
+    """Read a file with one sentence per line, plain or compressed, and cache its sentences in ``folder``.
 
     Empty lines, lines over ``max_characters`` and repeated lines (ignoring case and whitespace) are dropped. The file
     is read twice, so that memory does not grow with its size.

@@ -78,7 +78,7 @@ class TextSides:
         ]
 
     @classmethod
-    def of_bitext(cls, bitext: Bitext, shuffle_independently: bool = False, seed: int = 0) -> TextSides:
+    def from_bitext(cls, bitext: Bitext, shuffle_independently: bool = False, seed: int = 0) -> TextSides:
         """Read both sides of every language lazily; raise a `DataError` if the sides are identical in a sample."""
         texts = {}
         for language, rows in bitext.ranges.items():
@@ -93,19 +93,19 @@ class TextSides:
 
     @classmethod
     def first(cls, rows: Bitext | TextSides, count: int) -> TextSides:
-        """Return the first ``count`` sentences of each side; pairs of bitext stay pairs."""
-        sides = rows if isinstance(rows, TextSides) else cls.of_bitext(rows)
+        """Return the first ``count`` sentences of each side; for a bitext, its first pairs of each language."""
+        sides = rows if isinstance(rows, TextSides) else cls.from_bitext(rows)
         texts = {language: (source[:count], target[:count]) for language, (source, target) in sides.texts.items()}
         return cls(texts, sides.shuffle_independently)
 
     @classmethod
-    def of_files(cls, source: str | Path, target: str | Path, folder: Path, seed: int = 0) -> TextSides:
+    def from_files(cls, source: str | Path, target: str | Path, folder: Path, seed: int = 0) -> TextSides:
         """Read two unpaired files with one sentence per line, cached in ``folder``."""
         files = {str(path): load_sentences(path, folder) for path in (source, target)}
         sides = [LazySide(len(sentences), partial(_read_file, sentences)) for sentences in files.values()]
         if len(sides) < 2 or _overlap(*sides):
             raise DataError(f"{source} and {target} hold the same sentences; give one file of each language")
-        counts = {path: sentences.counts.for_report() for path, sentences in files.items()}
+        counts = {path: sentences.counts.to_cleaning_counts() for path, sentences in files.items()}
         texts = {Path(source).name: (sides[0], sides[1])}
         return cls(texts, shuffle_independently=True, seed=seed, report=CleaningReport(counts))
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from hf_xsent.documents.anchors import Anchors, find_anchors
 from hf_xsent.documents.beads import Weights
+from hf_xsent.documents.moved import pair_moved
 from hf_xsent.documents.search import doubtful_spans, search
-from hf_xsent.documents.spans import Side
+from hf_xsent.documents.spans import EncodedDocument
 from hf_xsent.errors import DataError
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.encode_interface import SupportsEncode, check_finite
@@ -23,8 +24,8 @@ logger = logging.getLogger(__name__)
 
 MAX_LENGTH = 256  # tokens; longer inputs help also models that were trained with a lower limit
 _MAX_SIZE_RATIO = 20  # of the numbers of sentences; above it, warn
-_LOW_SCORE = 0.3  # the best pairs of unrelated documents score this much
-_MIN_ANCHORS = 20  # fewer anchors may be in any order by chance
+_LOW_SCORE = 0.3  # the best pairs of unrelated documents have about this score
+_MIN_ANCHORS = 20  # the order of fewer anchors may be chance
 _MIN_SHARE_IN_ORDER = 0.5  # nearly 1 for documents in the same order, 2 / sqrt(anchors) for shuffled ones
 
 
@@ -53,9 +54,10 @@ def align_documents(
 ) -> list[AlignedSpans]:
     """Align two lists of sentences, up to four of one side with up to four of the other, in order.
 
-    Every sentence is in exactly one result. ``model`` is an embedder, a folder or a Hub id. Paragraphs are
-    the index of each sentence's paragraph: equal within a paragraph, one more in the next. Aligned spans prefer to end
-    where a paragraph ends.
+    A sentence without a translation at its place is paired with one elsewhere if both are confident mutual nearest
+    neighbours, else skipped. Every sentence is in exactly one result. ``model`` is an embedder, a folder or a Hub id.
+    ``source_paragraphs`` and ``target_paragraphs`` number the paragraph of each sentence, in steps of one; aligned
+    spans preferably end where a paragraph ends.
 
     ```python
     from hf_xsent import align_documents
@@ -70,23 +72,24 @@ def align_documents(
         if not len(sentences):
             raise DataError(f"the {name} document is empty: a document to align needs at least one sentence")
     encoder = open_model(fspath(model)) if isinstance(model, (str, PathLike)) else model
-    source = Side.of(source_sentences, encoder.encode(list(source_sentences)), source_paragraphs)
-    target = Side.of(target_sentences, encoder.encode(list(target_sentences)), target_paragraphs)
+    source = EncodedDocument.from_sentences(source_sentences, encoder.encode(list(source_sentences)), source_paragraphs)
+    target = EncodedDocument.from_sentences(target_sentences, encoder.encode(list(target_sentences)), target_paragraphs)
     return align_sides(source, target, encoder.encode, (source_sentences, target_sentences), weights=weights)
 
 
 def align_sides(
-    source: Side,
-    target: Side,
+    source: EncodedDocument,
+    target: EncodedDocument,
     encode: Callable[[Sequence[str]], np.ndarray],
     sentences: tuple[Sequence[str], Sequence[str]],
     names: tuple[str, str] = ("source", "target"),
     weights: Weights | None = None,
 ) -> list[AlignedSpans]:
-    """Align documents whose sentences are encoded; errors and warnings name the documents by ``names``.
+    """Align documents from their sentence embeddings; errors and warnings name the documents by ``names``.
 
     A first search composes the embeddings of spans from those of their sentences. Near every result that is not a
-    confident pair of single sentences, spans are encoded as one text for a second search.
+    confident pair of single sentences, spans are encoded as one text for a second search. Last, skipped sentences are
+    paired if they are confident translations of each other.
     """
     weights = weights or Weights()
     for side, name in ((source, names[0]), (target, names[1])):
@@ -104,6 +107,7 @@ def align_sides(
             for side, spans, texts in zip((source, target), doubtful, sentences, strict=True)
         )
         beads = search(source, target, anchors, weights)
+    beads = pair_moved(source, target, anchors.scale, beads)
     found = [
         AlignedSpans(tuple(one), tuple(other), _score(source, target, anchors, one, other) if one and other else None)
         for one, other in beads
@@ -131,7 +135,7 @@ def open_model(
     return embedder
 
 
-def _check_sizes(source: Side, target: Side, names: tuple[str, str]) -> None:
+def _check_sizes(source: EncodedDocument, target: EncodedDocument, names: tuple[str, str]) -> None:
     """Warn if one document has many times as many sentences as the other."""
     shorter, longer = sorted((len(source), len(target)))
     if longer > _MAX_SIZE_RATIO * shorter:
@@ -146,7 +150,7 @@ def _check_sizes(source: Side, target: Side, names: tuple[str, str]) -> None:
 
 
 def _check_order(anchors: Anchors, names: tuple[str, str]) -> None:
-    """Raise an error for documents whose sentences are translations but in another order."""
+    """Raise an error if the sentences are translations, but not in the same order."""
     count, rising = len(anchors.source), len(anchors.in_order)
     enough = _MIN_SHARE_IN_ORDER * count
     if count >= _MIN_ANCHORS and rising < enough and float(np.median(anchors.score)) > _LOW_SCORE:
@@ -158,13 +162,13 @@ def _check_order(anchors: Anchors, names: tuple[str, str]) -> None:
 
 
 def _check_scores(found: Sequence[AlignedSpans], names: tuple[str, str]) -> None:
-    """Warn if the scores are those of unrelated texts."""
+    """Warn if the scores are as low as those of unrelated texts."""
     scores = np.array([one.score for one in found if one.score is not None])
     low, middle, high = np.quantile(scores, (0.1, 0.5, 0.9)) if len(scores) else (0.0, 0.0, 0.0)
     if middle < _LOW_SCORE:
         logger.warning(
-            "%s and %s are hardly translations: half of the scores are below %.2f (a tenth below %.2f, a tenth above "
-            "%.2f; translations score 0.5 and more): check both languages, and whether the model supports them",
+            "%s and %s do not seem to be translations: half of the scores are below %.2f (a tenth below %.2f, a tenth "
+            "above %.2f; translations score 0.5 and more): check both languages, and whether the model supports them",
             *names,
             middle,
             low,
@@ -172,7 +176,7 @@ def _check_scores(found: Sequence[AlignedSpans], names: tuple[str, str]) -> None
         )
 
 
-def _score(source: Side, target: Side, anchors: Anchors, one: range, other: range) -> float:
+def _score(source: EncodedDocument, target: EncodedDocument, anchors: Anchors, one: range, other: range) -> float:
     span, translation = (
         side.spans(numbers.stop, numbers.stop + 1)[len(numbers), 0]
         for side, numbers in ((source, one), (target, other))

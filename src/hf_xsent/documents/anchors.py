@@ -1,4 +1,4 @@
-"""Find confident sentence pairs: they calibrate the scores and bound the search."""
+"""Find anchors: confident sentence pairs, which calibrate the scores and bound the search."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from hf_xsent.documents.beads import Scale
-from hf_xsent.documents.spans import Side
+from hf_xsent.documents.spans import EncodedDocument
 
 _SAMPLE = 4096
 _ROWS_AT_ONCE = 512
 _MIN_GAIN = 0.5  # times the median of cosine - chance over mutual nearest neighbours
 _ANCHORS_IN_BAND = 3  # before and after each sentence
-_BAND_MARGIN = 12  # source sentences around a position whose anchors do not count; target sentences beyond anchors
+_BAND_MARGIN = 12  # ignore anchors within N source sentences of a position; extend the band N sentences beyond anchors
 _MAX_BAND = 2048
 
 
@@ -29,16 +29,12 @@ class Anchors:
     scale: Scale
 
 
-def find_anchors(source: Side, target: Side) -> Anchors:
-    """Find mutual nearest neighbours of a sample of the source sentences, in time linear in both documents."""
+def find_anchors(source: EncodedDocument, target: EncodedDocument) -> Anchors:
+    """Find mutual nearest neighbours of a sample of the source sentences, in linear time."""
     rows = np.unique(np.linspace(0, len(source) - 1, min(_SAMPLE, len(source))).astype(np.int64))
     means = _mean_of_unit_vectors(source), _mean_of_unit_vectors(target)
     chance = _chance(source, means[1]), _chance(target, means[0])
-    best, gains = _nearest(source, target, rows, chance)
-    found = np.unique(best)
-    back, _ = _nearest(target, source, found, chance[::-1])
-    mutual = back[np.searchsorted(found, best)] == rows
-    rows, best, gains = rows[mutual], best[mutual], gains[mutual]
+    rows, best, gains = _mutual_neighbours(source, target, rows, chance)
     random = (chance[0][rows] + chance[1][best]) / 2
     typical = max(float(np.median(gains)) if len(gains) else 0.0, 1e-3)
     confident = gains >= _MIN_GAIN * typical
@@ -53,6 +49,15 @@ def find_anchors(source: Side, target: Side) -> Anchors:
         len(longest_increasing(-best)),
         Scale(means[0], means[1], typical, ratio),
     )
+
+
+def mutual_neighbours(
+    source: EncodedDocument, target: EncodedDocument, scale: Scale
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Find all mutual nearest neighbours; return source and target indices, and the similarities (`Weights`)."""
+    chance = _chance(source, scale.target_mean), _chance(target, scale.source_mean)
+    rows, best, gains = _mutual_neighbours(source, target, np.arange(len(source)), chance)
+    return rows, best, gains / scale.typical
 
 
 def band(anchors: Anchors, source_length: int, target_length: int) -> tuple[np.ndarray, ...]:
@@ -103,7 +108,7 @@ def longest_increasing(values: np.ndarray) -> np.ndarray:
     return np.array(chain[::-1], dtype=np.int64)
 
 
-def _mean_of_unit_vectors(side: Side) -> np.ndarray:
+def _mean_of_unit_vectors(side: EncodedDocument) -> np.ndarray:
     """Return the mean times 1 - 1/N: one of the N may be the translation, which is not a random sentence."""
     total = np.zeros(side.vectors.shape[1], np.float64)
     for start in range(0, len(side), _ROWS_AT_ONCE):
@@ -111,7 +116,7 @@ def _mean_of_unit_vectors(side: Side) -> np.ndarray:
     return np.asarray(total / len(side) * (1 - 1 / len(side)), np.float32)
 
 
-def _chance(side: Side, mean: np.ndarray) -> np.ndarray:
+def _chance(side: EncodedDocument, mean: np.ndarray) -> np.ndarray:
     """Return the mean cosine of each sentence with the sentences of the other document."""
     parts = [
         side.unit_vectors(slice(start, start + _ROWS_AT_ONCE)) @ mean for start in range(0, len(side), _ROWS_AT_ONCE)
@@ -119,8 +124,19 @@ def _chance(side: Side, mean: np.ndarray) -> np.ndarray:
     return np.concatenate(parts)
 
 
+def _mutual_neighbours(
+    source: EncodedDocument, target: EncodedDocument, rows: np.ndarray, chance: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Find the mutual nearest neighbours of ``rows``; return both indices, and cosine minus chance."""
+    best, gains = _nearest(source, target, rows, chance)
+    found = np.unique(best)
+    back, _ = _nearest(target, source, found, chance[::-1])
+    mutual = back[np.searchsorted(found, best)] == rows
+    return rows[mutual], best[mutual], gains[mutual]
+
+
 def _nearest(
-    side: Side, other: Side, rows: np.ndarray, chance: tuple[np.ndarray, np.ndarray]
+    side: EncodedDocument, other: EncodedDocument, rows: np.ndarray, chance: tuple[np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the best sentence of the other document for each of ``rows``, and its cosine minus chance."""
     best, gains = np.zeros(len(rows), np.int64), np.full(len(rows), -np.inf, np.float32)

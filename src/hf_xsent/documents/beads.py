@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from hf_xsent.documents.spans import LONGEST_SPAN, Side
+from hf_xsent.documents.spans import LONGEST_SPAN, EncodedDocument
 
 SIZES = [(a, b) for a in range(1, LONGEST_SPAN + 1) for b in range(1, LONGEST_SPAN + 1)]
 
@@ -25,13 +25,13 @@ class Weights:
     extension: float = -4.08  # highest similarity with one more sentence at any end, minus similarity
     length_ratio: float = -3.21  # absolute logarithm of the ratio of lengths, relative to that of the documents
     per_bead: float = 0.29  # constant
-    size: float = -2.47  # times the mean number of sentences of both sides, above 1
+    size: float = -2.47  # times the mean number of sentences of both sides minus 1
     not_one_to_one: float = 0.6  # at least one side has more than one sentence
     both_several: float = 0.9  # both sides have more than one sentence
     paragraph_inside: float = -1.5  # times the number of paragraph ends within the spans
     paragraph_end_mismatch: float = -1.0  # a paragraph ends with one span, but not with the other
     skip: float = -1.0
-    skip_next: float = 2.5  # in place of skip, after a skipped sentence of the same side; at least as much
+    skip_next: float = 2.5  # replaces skip after a skipped sentence of the same side; at least skip
     skip_length: float = -1.68  # times a quarter of the logarithm of the skipped characters
 
     def of_beads(self) -> np.ndarray:
@@ -51,11 +51,11 @@ class Scale:
 
 
 def bead_features(
-    source: Side, target: Side, scale: Scale, rows: tuple[int, int], columns: tuple[int, int]
+    source: EncodedDocument, target: EncodedDocument, scale: Scale, rows: tuple[int, int], columns: tuple[int, int]
 ) -> dict[tuple[int, int], np.ndarray]:
-    """Return features × rows × columns of the beads of each size that end before these sentences of both sides.
+    """Return, by bead size, the features × rows × columns of the beads that end before these sentences of both sides.
 
-    Ignore the cells whose spans would start before the document.
+    Cells whose spans would start before the document are meaningless.
     """
     (top, bottom), (left, right) = rows, columns
     similarity = _similarities(source, target, scale, (top, bottom + 1), (left, right + 1))
@@ -89,16 +89,16 @@ def bead_features(
     return features
 
 
-def skip_scores(side: Side, weights: Weights, length_ratio: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """Return the scores of skipping each sentence: after an aligned one, and after a skipped one of the same side."""
+def skip_scores(side: EncodedDocument, weights: Weights, length_ratio: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Return two scores of skipping each sentence: after an aligned and after a skipped one of the same side."""
     length = weights.skip_length * np.log(side.lengths * length_ratio + 1) / 4
     return weights.skip + length, max(weights.skip, weights.skip_next) + length
 
 
 def _similarities(
-    source: Side, target: Side, scale: Scale, rows: tuple[int, int], columns: tuple[int, int]
+    source: EncodedDocument, target: EncodedDocument, scale: Scale, rows: tuple[int, int], columns: tuple[int, int]
 ) -> np.ndarray:
-    """Return the similarity of all spans by both sizes; 0 for spans outside the document."""
+    """Return the similarities of all pairs of spans by both sizes; 0 for spans that start before the document."""
     spans, others = _padded_spans(source, *rows), _padded_spans(target, *columns)
     shape = (LONGEST_SPAN + 1, LONGEST_SPAN + 1, spans.shape[1], others.shape[1])
     flat = spans.reshape(-1, spans.shape[2]), others.reshape(-1, others.shape[2])
@@ -109,7 +109,7 @@ def _similarities(
     return cosines.reshape(shape[0], shape[2], shape[1], shape[3]).swapaxes(1, 2)
 
 
-def _padded_spans(side: Side, start: int, stop: int) -> np.ndarray:
+def _padded_spans(side: EncodedDocument, start: int, stop: int) -> np.ndarray:
     """Return ``side.spans``, with zeros where ``start`` or ``stop`` are outside the document."""
     inside = max(start, 0), min(stop, len(side) + 1)
     spans = side.spans(*inside)

@@ -18,15 +18,15 @@ from hf_xsent.data.readers.compression import is_jsonl
 from hf_xsent.data.readers.formats import OnError
 from hf_xsent.documents.alignment import align_sides, logger
 from hf_xsent.documents.reading import SPLITS, read_document
-from hf_xsent.documents.spans import Side
+from hf_xsent.documents.spans import EncodedDocument
 from hf_xsent.documents.splitting import Document
-from hf_xsent.errors import DataError, nearest
+from hf_xsent.errors import DataError, did_you_mean
 from hf_xsent.files import check_writable, digest, file_digest, write_arrays
 from hf_xsent.logs import Progress
 from hf_xsent.mining.output import one_line, write_lines, write_table
-from hf_xsent.mining.shards import Processes, Runner
+from hf_xsent.mining.shards import ProcessRunner, Runner
 from hf_xsent.models.encode_interface import SupportsEncode
-from hf_xsent.stored_lines import store_lines, stored_lines
+from hf_xsent.stored_lines import read_with_checksum, write_with_checksum
 
 COLUMNS = ("score", "document", "source_numbers", "target_numbers", "source", "target")
 _TEXTS_PER_FILE = 4096
@@ -47,7 +47,9 @@ class DocumentSettings:
         if self.on_error not in ("raise", "skip"):
             raise DataError(f"on_error must be 'raise' or 'skip', not {self.on_error!r}")
         if self.split not in SPLITS:
-            raise DataError(f"unknown split {self.split!r}: use {' or '.join(SPLITS)}{nearest(self.split, SPLITS)}")
+            raise DataError(
+                f"unknown split {self.split!r}: use {' or '.join(SPLITS)}{did_you_mean(self.split, SPLITS)}"
+            )
         for language in self.languages or ():
             find_language(language)
 
@@ -65,14 +67,14 @@ class AlignmentShard:
 
     @property
     def path(self) -> Path:
-        """Return the file of aligned sentences, named by all that determines it."""
+        """Return the file of aligned sentences; its name hashes everything that determines it."""
         stated = [self.settings.split, self.settings.languages]
         decisive = [_VERSION, self.identity, stated, file_digest(self.source), file_digest(self.target)]
         return self.work / "aligned" / f"{digest(decisive)}.lines"
 
     def is_complete(self) -> bool:
-        """Return whether the file is there and undamaged."""
-        return stored_lines(self.path) is not None
+        """Return whether the file exists and is not damaged."""
+        return read_with_checksum(self.path) is not None
 
     def run(self, model: SupportsEncode | None) -> None:
         """Read, encode, align, write."""
@@ -83,7 +85,7 @@ class AlignmentShard:
             if self.settings.on_error == "raise":
                 raise
             rows = [json.dumps({"error": str(error)}, ensure_ascii=False)]
-        store_lines(self.path, rows)
+        write_with_checksum(self.path, rows)
 
     def _align(self, model: SupportsEncode) -> list[str]:
         """Return a line of JSON for each pair."""
@@ -91,7 +93,9 @@ class AlignmentShard:
         documents = [read_document(*one) for one in zip(files, [self.settings.split] * 2, languages, strict=True)]
         _check_languages(files, documents, self.settings.languages)
         source, target = (
-            Side.of(document.sentences, self._encode(model, document.sentences), document.paragraphs)
+            EncodedDocument.from_sentences(
+                document.sentences, self._encode(model, document.sentences), document.paragraphs
+            )
             for document in documents
         )
         texts, names = (documents[0].sentences, documents[1].sentences), (str(self.source), str(self.target))
@@ -135,10 +139,10 @@ def align_document_files(
 ) -> int | None:
     """Align documents (`pair_documents`), and write the pairs of all to one TSV (``COLUMNS``) or JSONL file.
 
-    Numbers are of lines, or of sentences of running text, from 1. ``work`` caches embeddings and alignments, so that
-    an interrupted run resumes. Of several processes, the first writes the output and returns the number of pairs.
+    Its numbers count lines, or the sentences of running text, from 1. ``work`` caches embeddings and alignments, so
+    that an interrupted run resumes. Only rank 0 writes the output and returns the number of pairs.
     """
-    settings, runner = settings or DocumentSettings(), runner or Processes()
+    settings, runner = settings or DocumentSettings(), runner or ProcessRunner()
     files = [file for _, *both in documents for file in both]
     check_writable(output, files)
     check_writable(Path(work) / "aligned" / "part", files)
@@ -146,7 +150,7 @@ def align_document_files(
         read_document(file, settings.split)  # report bad files before encoding
     shards = [AlignmentShard(name, one, other, settings, identity, Path(work)) for name, one, other in documents]
     runner(shards, "aligning", model)
-    if isinstance(runner, Processes) and runner.rank:
+    if isinstance(runner, ProcessRunner) and runner.rank:
         return None
     rows = _rows(shards, settings)
     if is_jsonl(Path(output).name):
@@ -157,7 +161,7 @@ def align_document_files(
 def _rows(shards: Sequence[AlignmentShard], settings: DocumentSettings) -> Iterator[dict[str, Any]]:
     skipped = []
     for shard in shards:
-        for line in stored_lines(shard.path) or []:
+        for line in read_with_checksum(shard.path) or []:
             row: dict[str, Any] = json.loads(line) | {"document": shard.name}
             if "error" in row:
                 skipped.append(f"{shard.name}: {row['error']}")
@@ -179,7 +183,7 @@ def _cell(value: Any) -> str:
 
 
 def _check_languages(files: Sequence[Path], documents: Sequence[Document], languages: tuple[str, str] | None) -> None:
-    """Warn if a document seems to be in another language than stated, or both in the same."""
+    """Warn if a document seems to be in another language than stated, or if both are in the same language."""
     found = [identify_language(document.sentences) for document in documents]
     for file, code, stated in zip(files, found, languages or (None, None), strict=True):
         if stated is not None and code is not None and find_language(stated).code != code:

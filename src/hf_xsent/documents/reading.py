@@ -12,7 +12,7 @@ from hf_xsent.data.readers.columns import refuse_table
 from hf_xsent.data.readers.compression import check_line_ends, read_bytes, strip_compression
 from hf_xsent.data.readers.formats import OnError
 from hf_xsent.documents.splitting import Document, split_lines, split_text
-from hf_xsent.errors import DataError, nearest
+from hf_xsent.errors import DataError, did_you_mean
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def read_document(path: Path, split: str = "lines", language: str | None = None)
 def pair_documents(source: str, target: str, on_error: OnError = "raise") -> list[tuple[str, Path, Path]]:
     """Pair two files, files of the same names in two folders, or files of two globs whose ``*`` match the same text.
 
-    A file without a partner is an error, or is skipped with a warning (``on_error="skip"``).
+    A file without a counterpart is an error, or is skipped with a warning (``on_error="skip"``).
     """
     if _is_several(source) or _is_several(target):
         pairs = _pair_names(source, target, on_error)
@@ -76,7 +76,7 @@ def _pair_names(source: str, target: str, on_error: OnError) -> list[tuple[str, 
         raise DataError(
             f"{example} has no file to align with: the files of {source} and {target} must have the same names in two "
             "folders, or the same text in place of * in two globs"
-            f"{nearest(example.name if isinstance(example, Path) else example, others)}"
+            f"{did_you_mean(example.name if isinstance(example, Path) else example, others)}"
         )
     for path in alone:
         logger.warning("skipped %s: it has no file to align with", path)

@@ -8,11 +8,11 @@ import numpy as np
 
 from hf_xsent.documents.anchors import Anchors, band
 from hf_xsent.documents.beads import SIZES, Weights, bead_features, skip_scores
-from hf_xsent.documents.spans import LONGEST_SPAN, Side, Span
+from hf_xsent.documents.spans import LONGEST_SPAN, EncodedDocument, Span
 
 _ROWS_AT_ONCE = 64
 _CELLS_AT_ONCE = 1 << 16
-_MIN_SIMILARITY = 0.7  # of a confident pair; 1 is a typical translation
+MIN_SIMILARITY = 0.7  # of a confident pair; 1 is a typical translation
 _CONFIDENT_NEIGHBOURS = 1  # beads before and after that must be confident, too
 _IMPOSSIBLE = np.float64(-1e12)
 # A cell has one byte. Low six bits: the best last step (0 skips a target sentence, 1 a source sentence, k + 2 is a bead
@@ -24,8 +24,8 @@ _FOLLOWS = {_SKIP_TARGET: 64, _SKIP_SOURCE: 128}
 Bead = tuple[range, range]
 
 
-def search(source: Side, target: Side, anchors: Anchors, weights: Weights) -> list[Bead]:
-    """Align both documents.
+def search(source: EncodedDocument, target: EncodedDocument, anchors: Anchors, weights: Weights) -> list[Bead]:
+    """Return the beads of the best alignment.
 
     Memory is one byte per cell of the band plus one block of scores; time is linear in the cells.
     """
@@ -69,7 +69,9 @@ def search(source: Side, target: Side, anchors: Anchors, weights: Weights) -> li
     return _trace(choices, low, len(source), len(target))
 
 
-def doubtful_spans(source: Side, target: Side, anchors: Anchors, beads: Sequence[Bead]) -> tuple[list[Span], ...]:
+def doubtful_spans(
+    source: EncodedDocument, target: EncodedDocument, anchors: Anchors, beads: Sequence[Bead]
+) -> tuple[list[Span], ...]:
     """List the spans of both sides to encode as one text: those near a bead that is not a confident single pair."""
     confident = np.array([_is_confident(source, target, anchors, one, other) for one, other in beads])
     settled = confident.copy()
@@ -88,24 +90,29 @@ def doubtful_spans(source: Side, target: Side, anchors: Anchors, beads: Sequence
     return chosen
 
 
-def _is_confident(source: Side, target: Side, anchors: Anchors, one: range, other: range) -> bool:
+def _is_confident(source: EncodedDocument, target: EncodedDocument, anchors: Anchors, one: range, other: range) -> bool:
     if len(one) != 1 or len(other) != 1:
         return False
     scale = anchors.scale
     vectors = source.unit_vectors(np.array(one))[0], target.unit_vectors(np.array(other))[0]
     chance = (vectors[0] @ scale.target_mean + vectors[1] @ scale.source_mean) / 2
-    return bool(vectors[0] @ vectors[1] - chance >= _MIN_SIMILARITY * scale.typical)
+    return bool(vectors[0] @ vectors[1] - chance >= MIN_SIMILARITY * scale.typical)
 
 
 def _overlay(line: np.ndarray, start: int, other: np.ndarray, other_start: int) -> None:
-    """Copy what two rows have in common from ``other`` into ``line``; the starts are their first columns."""
+    """Copy the columns of ``other`` that ``line`` also has into ``line``; the starts are their first columns."""
     first, last = max(start, other_start), min(start + len(line), other_start + len(other))
     if first < last:
         line[first - start : last - start] = other[first - other_start : last - other_start]
 
 
 def _rows(
-    source: Side, target: Side, anchors: Anchors, weights: np.ndarray, low: np.ndarray, high: np.ndarray
+    source: EncodedDocument,
+    target: EncodedDocument,
+    anchors: Anchors,
+    weights: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Yield each row of the band with the scores, sizes × columns, of all beads that end there."""
     row = 0

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 LONGEST_SPAN = 4
-Span = tuple[int, int]  # how many sentences, and the index after the last one
-_SPECIAL_TOKENS = 4  # their weight in characters, in the mean over a sentence's tokens
+Span = tuple[int, int]  # number of sentences, and the index after the last one
+_SPECIAL_TOKENS = 4  # their weight, as a number of characters, in the mean over a sentence's tokens
 
 
 @dataclass(frozen=True)
-class Side:
+class EncodedDocument:
     """One document: sentence embeddings (mean pooling, not normalised), lengths and paragraphs."""
 
     vectors: np.ndarray  # N × width
@@ -23,21 +23,27 @@ class Side:
     places: np.ndarray | None = None  # their rows in ``encoded`` by size and end; -1 for other spans
 
     @classmethod
-    def of(cls, sentences: Sequence[str], vectors: np.ndarray, paragraphs: Sequence[int] | None = None) -> Side:
-        """Measure the lengths of the sentences."""
+    def from_sentences(
+        cls, sentences: Sequence[str], vectors: np.ndarray, paragraphs: Sequence[int] | None = None
+    ) -> EncodedDocument:
+        """Build a document from its sentences and their embeddings."""
         numbers = np.zeros(len(sentences), np.int64) if paragraphs is None else np.array(paragraphs)
         return cls(np.asarray(vectors), np.array([len(one) for one in sentences], np.float32), numbers)
 
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def with_spans(self, spans: Sequence[Span], vectors: np.ndarray) -> Side:
-        """Return a side with the embeddings of spans that were encoded as one text."""
+    def with_spans(self, spans: Sequence[Span], vectors: np.ndarray) -> EncodedDocument:
+        """Return a copy with the embeddings of spans that were encoded as one text."""
         places = np.full((LONGEST_SPAN + 1, len(self) + 1), -1, np.int32)
         for place, (size, end) in enumerate(spans):
             places[size, end] = place
         unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return replace(self, encoded=unit.astype(np.float32), places=places)
+
+    def select(self, rows: np.ndarray) -> EncodedDocument:
+        """Return a document of these sentences only."""
+        return EncodedDocument(self.vectors[rows], self.lengths[rows], self.paragraphs[rows])
 
     def unit_vectors(self, rows: slice | np.ndarray) -> np.ndarray:
         """Return sentence embeddings of length 1."""
@@ -47,8 +53,9 @@ class Side:
     def spans(self, start: int, stop: int) -> np.ndarray:
         """Return size × end unit vectors of the spans that end before sentences ``start`` … ``stop - 1``.
 
-        A span that was not encoded has the mean of its sentences' embeddings, weighted by length: that of all its
-        tokens without attention between sentences. Spans that would start before the document are zero.
+        A span without an embedding from `with_spans` has the mean of its sentences' embeddings, weighted by length: the
+        mean over all its tokens, without attention between sentences. Spans that would start before the document are
+        zero.
         """
         first = start - LONGEST_SPAN
         rows = np.arange(max(first, 0), stop - 1)
@@ -67,7 +74,7 @@ class Side:
         return spans
 
     def span_lengths(self, start: int, stop: int) -> np.ndarray:
-        """Return the characters of the same spans, with a space between sentences."""
+        """Return the lengths of the same spans in characters, with a space between sentences."""
         first = start - LONGEST_SPAN
         ends = np.concatenate((np.zeros(max(-first, 0) + 1), np.cumsum(self.lengths[max(first, 0) : stop - 1] + 1.0)))
         last = ends[LONGEST_SPAN:]

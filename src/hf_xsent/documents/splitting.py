@@ -42,7 +42,7 @@ class Document:
 
 
 def split_lines(text: str) -> Document:
-    """Take each line as a sentence; empty lines separate paragraphs."""
+    """Split text into lines, one sentence each; empty lines separate paragraphs."""
     sentences: list[str] = []
     paragraphs: list[int] = []
     numbers: list[int] = []
@@ -117,7 +117,7 @@ def _ends(before: str, ending: str, after: str, code: str, abbreviations: frozen
 
 
 def _clauses(sentence: str) -> list[str]:
-    """Split text of these scripts at its spaces; join short clauses."""
+    """Split text in Thai, Lao, Khmer or Burmese script at its spaces; join short clauses."""
     if sentence.isascii() or not _CLAUSE_SCRIPTS & scripts_of(sentence).keys():
         return [sentence]
     clauses: list[str] = []

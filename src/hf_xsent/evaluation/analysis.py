@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from hf_xsent.data.words.splitting import split_words, word_units
-from hf_xsent.errors import DataError, RecipeError, nearest
+from hf_xsent.errors import DataError, RecipeError, did_you_mean
 from hf_xsent.evaluation.retrieval import accuracy_at_1, unit
 from hf_xsent.tensors.packing import pack, unpack
 
@@ -145,7 +145,7 @@ def project(vectors: np.ndarray, method: str = "pca") -> np.ndarray:
     from sklearn.manifold import TSNE
 
     if method not in PROJECTIONS:
-        choices = f"use one of {', '.join(PROJECTIONS)}{nearest(method, PROJECTIONS)}"
+        choices = f"use one of {', '.join(PROJECTIONS)}{did_you_mean(method, PROJECTIONS)}"
         raise RecipeError(f"unknown projection {method!r}: {choices}")
     if len(vectors) < 4:
         raise DataError(f"a projection needs at least four vectors, not {len(vectors)}: give more or longer sentences")

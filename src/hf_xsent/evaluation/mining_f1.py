@@ -11,7 +11,7 @@ import numpy as np
 from hf_xsent.data.benchmarks.bucc import TRAINING_SPLITS, BuccSet, find_bucc, split_order
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, means
-from hf_xsent.mining.calibration import at_threshold, best_threshold
+from hf_xsent.mining.calibration import best_threshold, f1_at_threshold
 from hf_xsent.mining.margin import MinedPairs, mine_bitext
 
 _K = 4
@@ -60,7 +60,7 @@ class BuccTask(EvaluationTask):
         rows: dict[str, np.ndarray] = {}
         for one, pairs in zip(self.sets, mined, strict=True):
             for pair, (split, threshold) in chosen.items():
-                measured, outcomes = at_threshold(pairs, one.gold, threshold), _outcomes(one, pairs.above(threshold))
+                measured, outcomes = f1_at_threshold(pairs, one.gold, threshold), _outcomes(one, pairs.above(threshold))
                 figures = {key: len(one.gold) if key == "gold" else getattr(measured, key) for key in self.headings}
                 name = f"{one.pair} {one.split}"
                 if pair != one.pair:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from os import PathLike
 
 from hf_xsent.data.benchmarks.tatoeba import tatoeba_groups
-from hf_xsent.errors import RecipeError, nearest, shortened
+from hf_xsent.errors import RecipeError, did_you_mean, shortened
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.similarity import Sts17Task, Sts22Task
@@ -18,7 +18,7 @@ TASKS: dict[str, type[EvaluationTask]] = {task.name: task for task in (TatoebaTa
 def check_task(name: str) -> None:
     """Raise a `RecipeError` for an unknown task."""
     if name not in TASKS:
-        raise RecipeError(f"unknown task {name!r}: use some of {', '.join(TASKS)}{nearest(name, TASKS)}")
+        raise RecipeError(f"unknown task {name!r}: use some of {', '.join(TASKS)}{did_you_mean(name, TASKS)}")
 
 
 def load_tasks(
@@ -36,5 +36,5 @@ def tatoeba_group(name: str) -> list[str]:
     """Return the languages of a group of Tatoeba; raise a `RecipeError` for an unknown one."""
     groups = {name: codes for name, codes in tatoeba_groups().items() if codes}
     if name not in groups:
-        raise RecipeError(f"unknown group {name!r}: use one of {', '.join(groups)}{nearest(name, groups)}")
+        raise RecipeError(f"unknown group {name!r}: use one of {', '.join(groups)}{did_you_mean(name, groups)}")
     return groups[name]

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import yaml
 from transformers import PreTrainedTokenizerBase, set_seed
 
-from hf_xsent.errors import DataError, ModelError, RecipeError, nearest
-from hf_xsent.files import digest, file_digest, hold, is_local
+from hf_xsent.errors import DataError, ModelError, RecipeError, did_you_mean
+from hf_xsent.files import digest, file_digest, is_local, lock_folder
 from hf_xsent.finetuning.report import RESULTS, TABLE, FineTuningReport, read_reports, write_reports
 from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments, FineTuningTask
 from hf_xsent.logs import configure_logging
@@ -98,7 +98,7 @@ def select_tests(tests: Sets, languages: Sequence[str] | None) -> Sets:
     known = sorted({name for sets in tests.values() for name in sets})
     for language in languages:
         if language not in known:
-            raise DataError(f"no test set {language!r}{nearest(language, known)}: use {', '.join(known)}")
+            raise DataError(f"no test set {language!r}{did_you_mean(language, known)}: use {', '.join(known)}")
     chosen = {name: {one: sets[one] for one in languages if one in sets} for name, sets in tests.items()}
     return {name: sets for name, sets in chosen.items() if sets}
 
@@ -143,7 +143,7 @@ def run(
     tuner = FineTuner(model, training, task, train, dev, tokenizer)
     tuner.accelerator.wait_for_everyone()  # until each process has read the state of the run
     if finished is not None:
-        with hold(folder) if training.should_save else nullcontext():
+        with lock_folder(folder) if training.should_save else nullcontext():
             return _measure(tuner, tests, _setting(options), measured | {"steps": finished})
     with output_folder(training, checkpoint, options.resumes, options.overwrite):
         if training.should_save:

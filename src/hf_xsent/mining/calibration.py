@@ -31,13 +31,13 @@ class MiningF1:
     recall: float
     f1: float
     found: int
-    judged: int  # the found pairs that precision counts
+    judged: int  # found pairs over which precision is computed
 
 
 def best_threshold(mined: MinedPairs, gold: Gold, complete: bool = True) -> MiningF1:
-    """Return the threshold with the best F1, midway between two consecutive scores, and the figures there.
+    """Return the threshold with the best F1, midway between two consecutive scores, and the metrics there.
 
-    Of several thresholds with equal F1 the highest is returned. ``complete``: see `at_threshold`.
+    Of several thresholds with equal F1 the highest is returned. ``complete``: see `f1_at_threshold`.
     """
     if not gold:
         raise DataError("there are no gold pairs, so no threshold can be chosen: give gold pairs or a threshold")
@@ -48,14 +48,14 @@ def best_threshold(mined: MinedPairs, gold: Gold, complete: bool = True) -> Mini
     last_of_equal_scores = np.append(mined.score[:-1] != mined.score[1:], True)
     best = int(np.where(last_of_equal_scores, f1, -1.0).argmax())
     below = mined.score[best + 1] if best + 1 < len(mined) else mined.score[best]
-    return at_threshold(mined, gold, (float(mined.score[best]) + float(below)) / 2, complete)
+    return f1_at_threshold(mined, gold, (float(mined.score[best]) + float(below)) / 2, complete)
 
 
-def at_threshold(mined: MinedPairs, gold: Gold, threshold: float, complete: bool = True) -> MiningF1:
-    """Measure the pairs whose score is at least ``threshold``.
+def f1_at_threshold(mined: MinedPairs, gold: Gold, threshold: float, complete: bool = True) -> MiningF1:
+    """Measure the F1 of the pairs whose score is at least ``threshold``.
 
-    If ``gold`` is ``complete``, each found pair that it lacks is an error. Otherwise only the sentences of the gold
-    pairs are judged: precision is the share of the found ones that are found with their translation.
+    If ``gold`` is ``complete``, each found pair that is not in it is an error. Otherwise only found pairs with a
+    sentence of a gold pair are judged: they are correct if they are gold pairs. Other found pairs are ignored.
     """
     found = mined.above(threshold)
     right, wrong = _judge(found, gold, complete)
@@ -69,8 +69,8 @@ def at_threshold(mined: MinedPairs, gold: Gold, threshold: float, complete: bool
 def _judge(mined: MinedPairs, gold: Gold, complete: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return for each pair whether it is correct, and its weight as an error.
 
-    A wrong pair joins sentences of two true pairs, so that a part of all true pairs mentions it about twice as often as
-    a correct pair. Each mentioned sentence therefore counts half.
+    A wrong pair consists of sentences of two true pairs. If ``gold`` is a sample of the true pairs, it has one of these
+    sentences about twice as often as it has a correct pair. Therefore each of these sentences counts half.
     """
     correct = np.array([pair in gold for pair in mined.rows("source", "target")], dtype=bool)
     if complete:

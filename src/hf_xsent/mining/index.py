@@ -35,7 +35,7 @@ def nearest_by_index(
     """Return the neighbours of both sides, and their recall on ``sample`` sources.
 
     ``index`` is a faiss factory string such as ``IVF4096,Flat``, ``IVF4096,PQ48`` or ``HNSW32``; of an IVF index,
-    ``probes`` cells are searched per query. Cosines are exact, but a margin is an approximation if a neighbour was
+    ``probes`` cells are searched per query. Cosines are exact, but a margin is approximate if a neighbour was
     missed, since its denominator is a mean over neighbours.
     """
     check_vectors(source, target, k)
@@ -69,7 +69,7 @@ def new_index(factory: str, width: int, count: int) -> Any:
         index = faiss.index_factory(width, factory, faiss.METRIC_INNER_PRODUCT)
     except RuntimeError as error:
         raise DataError(
-            f"faiss knows no index {factory!r}: use a factory string such as IVF1024,Flat or HNSW32"
+            f"{factory!r} is not a faiss index: use a factory string such as IVF1024,Flat or HNSW32"
         ) from error
     training_rows = min(_TRAINING_ROWS, count)
     cells = getattr(faiss.try_extract_index_ivf(index), "nlist", 0)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hf_xsent.errors import DataError, nearest
+from hf_xsent.errors import DataError, did_you_mean
 from hf_xsent.mining.index import nearest_by_index
 from hf_xsent.mining.neighbours import Vectors, nearest_both_ways
 from hf_xsent.mining.top_k import Neighbours
@@ -73,7 +73,7 @@ def mine_bitext(
         at most once.
     index: a faiss factory string such as ``IVF4096,Flat``, to replace the exact search; its recall is logged.
     probes: cells of an IVF index to search per query.
-    options: of the exact search (`nearest_both_ways`).
+    options: further arguments of the exact search, `nearest_both_ways`.
 
     Ties go to the lower source row, then to the lower target row. Repeated sentences count separately.
     """
@@ -89,7 +89,7 @@ def check_choices(margin: str, candidates: str) -> None:
     """Raise a `DataError` for an unknown margin or unknown candidates."""
     for name, value, choices in (("margin", margin, MARGINS), ("candidates", candidates, CANDIDATES)):
         if value not in choices:
-            raise DataError(f"unknown {name} {value!r}: use one of {', '.join(choices)}{nearest(value, choices)}")
+            raise DataError(f"unknown {name} {value!r}: use one of {', '.join(choices)}{did_you_mean(value, choices)}")
 
 
 def pairs_of_neighbours(of_source: Neighbours, of_target: Neighbours, margin: str, candidates: str) -> MinedPairs:

@@ -31,7 +31,7 @@ from hf_xsent.mining.margin import margin_score
 from hf_xsent.mining.neighbours import search_precision, unit_vectors
 from hf_xsent.mining.output import one_line, write_lines
 from hf_xsent.mining.search import SearchOptions, search
-from hf_xsent.mining.shards import Processes, Runner
+from hf_xsent.mining.shards import ProcessRunner, Runner
 from hf_xsent.mining.top_k import Neighbours
 from hf_xsent.mining.vectors import ShardedVectors, VectorStore
 from hf_xsent.models.encode_interface import SupportsEncode
@@ -47,7 +47,7 @@ Sources = Mapping[str, Sequence[BitextSource]]  # by language
 
 @dataclass(frozen=True)
 class NegativeSettings:
-    """How to choose negatives."""
+    """Settings of the search and choice of negatives."""
 
     negatives: int = 4  # per pair and side, at most
     neighbours: int = 32  # to choose among
@@ -70,7 +70,7 @@ class NegativeSettings:
 
 @dataclass(frozen=True)
 class NegativeCounts:
-    """Numbers of one language's negatives."""
+    """Counts of one language's pairs and negatives."""
 
     pairs: int
     source_negatives: int
@@ -89,11 +89,11 @@ def mine_negatives(
 ) -> dict[str, NegativeCounts]:
     """Write ``output/LANGUAGE.jsonl``: each pair with its source negatives and target negatives, nearest first.
 
-    Target negatives are near the source, source negatives near the target, by the margin (`margin_score`). Dropped are
-    other translations that the bitext has, and sentences that score above ``max_share`` of the pair. ``identity`` is
-    all that determines an embedding besides the sentence. Of several processes only rank 0 writes and returns counts.
+    Target negatives are near the source, source negatives near the target, by the margin (`margin_score`). Other
+    translations in the bitext are excluded, and sentences that score above ``max_share`` times the pair's score.
+    ``identity`` is everything that determines an embedding besides the sentence. Only rank 0 writes and returns counts.
     """
-    settings, work, output, runner = settings or NegativeSettings(), Path(work), Path(output), runner or Processes()
+    settings, work, output, runner = settings or NegativeSettings(), Path(work), Path(output), runner or ProcessRunner()
     check_writable(output / "lock")
     check_writable(work / "sentences" / "lock")
     texts = {language: _write_texts(work, language, found) for language, found in sources.items()}
@@ -108,7 +108,7 @@ def mine_negatives(
         k = min(settings.neighbours, *map(len, sides))
         options = SearchOptions(k, settings.memory_mib, search_precision(settings.device), settings.device)
         neighbours = search(work, stores[0], stores[1], options, runner)
-        if isinstance(runner, Processes) and runner.rank:
+        if isinstance(runner, ProcessRunner) and runner.rank:
             continue
         chooser = _Chooser(sides, vectors, neighbours, files, settings)
         tally = dict.fromkeys(NegativeCounts.__dataclass_fields__, 0)

@@ -41,7 +41,7 @@ def nearest_both_ways(
     """Return the exact neighbours of each source among targets, and of each target among sources.
 
     Vectors may be memory-mapped and have any norm except zero. Blocks of cosines and vectors take at most
-    ``memory_mib``, more if 32 sentences per side need more; the result takes 12 k bytes per sentence. With
+    ``memory_mib``, more if 32 sentences per side need more; the result takes 12 × k bytes per sentence. With
     ``allow_fewer``, a sentence with fewer than k candidates gets all of them.
 
     With bfloat16 as ``dtype`` the neighbours are the same up to float32 rounding: cosines that may be among the k best
@@ -65,11 +65,13 @@ def nearest_one_way(
 
 
 def search_precision(device: str | torch.device = "cpu") -> str:
-    """Return the precision of the faster search on this device; the neighbours are the same."""
+    """Return the precision in which this device searches faster; the neighbours are the same in both."""
     gain = bfloat16_gain(512, device)
     if gain < _WORTHWHILE_GAIN:
         return "float32"
-    logger.info("bfloat16 multiplies %.1f times as fast as float32 here: it searches, float32 confirms", gain)
+    logger.info(
+        "bfloat16 products are %.1f times as fast as float32: searching in bfloat16, confirming in float32", gain
+    )
     return "bfloat16"
 
 
@@ -185,7 +187,7 @@ def _strips(vectors: Vectors, strip: int, device: str | torch.device, name: str)
 def unit_vectors(
     vectors: np.ndarray | Tensor, name: str, rows: Sequence[int] | np.ndarray, device: str | torch.device = "cpu"
 ) -> Tensor:
-    """Return a float32 copy with norm 1; ``name`` (the side) and ``rows`` identify a wrong vector in errors."""
+    """Return a float32 copy with norm 1; ``name`` (the side) and ``rows`` identify an invalid vector in errors."""
     copy = vectors.clone() if isinstance(vectors, Tensor) else torch.from_numpy(np.array(vectors, dtype=np.float32))
     copy = copy.to(device, torch.float32)
     norms = torch.linalg.vector_norm(copy, dim=1, keepdim=True)
@@ -211,7 +213,7 @@ def _tile_bytes(tile: int, k: int) -> int:
 
 
 def _strip_bytes(strip: int, width: int) -> int:
-    """Return the bytes of the strips in memory at once, counted as six in float32, with copies for conversion."""
+    """Return the bytes of the strips in memory at once: at most six float32 strips, copies for conversion included."""
     return 4 * 6 * strip * width
 
 

@@ -15,13 +15,13 @@ import torch
 from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.errors import DataError
 from hf_xsent.files import check_free_space, check_writable
-from hf_xsent.mining.calibration import Gold, at_threshold, best_threshold, read_gold
+from hf_xsent.mining.calibration import Gold, best_threshold, f1_at_threshold, read_gold
 from hf_xsent.mining.index import import_faiss, index_memory, nearest_by_index
 from hf_xsent.mining.margin import MinedPairs, check_choices, mine_bitext, pairs_of_neighbours
 from hf_xsent.mining.neighbours import search_precision
 from hf_xsent.mining.output import one_line, write_histogram, write_table
 from hf_xsent.mining.search import SearchOptions, search, search_shards
-from hf_xsent.mining.shards import Processes, Runner
+from hf_xsent.mining.shards import ProcessRunner, Runner
 from hf_xsent.mining.vectors import VectorStore
 from hf_xsent.models.encode_interface import SupportsEncode
 
@@ -35,7 +35,7 @@ _PAIR_BYTES = 150  # per sentence while pairs are selected
 
 @dataclass(frozen=True)
 class MiningSettings:
-    """How to mine, and which pairs to write."""
+    """Settings of mining, and of which pairs to write."""
 
     k: int = 4
     margin: str = "ratio"
@@ -66,7 +66,7 @@ class MiningSettings:
 
     @cached_property
     def search(self) -> SearchOptions:
-        """The settings of the exact search, in the faster precision of the device."""
+        """Return the settings of the exact search, in the precision in which the device is faster."""
         return SearchOptions(self.k, self.memory_mib, search_precision(self.device), self.device)
 
 
@@ -101,10 +101,10 @@ def mine_files(
     """Mine translations among the lines of two files and write them to the TSV ``output`` (``COLUMNS``, best first).
 
     ``work`` is the folder of sentences, embeddings and neighbours; a resumed run skips finished shards. ``identity`` is
-    all that determines an embedding besides the sentence (`identify_model`). ``runner`` distributes shards over
-    processes or a cluster; of several processes only rank 0 writes and returns the pairs.
+    everything that determines an embedding besides the sentence (`identify_model`). ``runner`` distributes shards over
+    processes or a cluster; only rank 0 writes and returns the pairs.
     """
-    settings, work, runner = settings or MiningSettings(), Path(work), runner or Processes()
+    settings, work, runner = settings or MiningSettings(), Path(work), runner or ProcessRunner()
     _check_outputs(output, work, settings, [source, target])
     if Path(source).exists() and Path(target).exists() and Path(source).samefile(target):
         raise DataError(f"{source} is both source and target: give the file of the other language")
@@ -119,7 +119,7 @@ def mine_files(
     vectors = [store.encode(model, runner) for store in stores]
     if settings.index is None:
         of_source, of_target = search(work, stores[0], stores[1], settings.search, runner)
-    if isinstance(runner, Processes) and runner.rank:
+    if isinstance(runner, ProcessRunner) and runner.rank:
         return None
     if settings.index is not None:
         of_source, of_target, _ = nearest_by_index(vectors[0], vectors[1], settings.k, settings.index, settings.probes)
@@ -138,19 +138,19 @@ def mine_files(
 
 
 def _calibrate(mined: MinedPairs, gold: Gold) -> float:
-    """Choose the threshold on the sentences of the gold pairs; log the figures and what they assume."""
+    """Choose the threshold on the sentences of the gold pairs; log its metrics and what they assume."""
     best = best_threshold(mined, gold, complete=False)
     logger.info(
         "threshold %.4f: precision %.1f, recall %.1f, F1 %.1f, judged on the %d of %d pairs that have a sentence of "
-        "the gold pairs. This assumes that each of these sentences has no translation but its gold one, and that the "
-        "other sentences are like them. If the gold pairs are all translations in these files, the precision is %.1f.",
+        "the gold pairs. This assumes that these sentences have no other translations in the files, and that they are "
+        "representative of all sentences. If there are no translations besides the gold pairs, precision is %.1f.",
         best.threshold,
         best.precision,
         best.recall,
         best.f1,
         best.judged,
         best.found,
-        at_threshold(mined, gold, best.threshold).precision,
+        f1_at_threshold(mined, gold, best.threshold).precision,
     )
     return best.threshold
 

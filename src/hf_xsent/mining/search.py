@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from hf_xsent.files import claim, write_arrays
+from hf_xsent.files import stamp_folder, write_arrays
 from hf_xsent.mining.neighbours import check_vectors, nearest_both_ways
-from hf_xsent.mining.shards import Processes, Runner
+from hf_xsent.mining.shards import ProcessRunner, Runner
 from hf_xsent.mining.top_k import Neighbours, merge_neighbours
 from hf_xsent.mining.vectors import ShardedVectors, VectorStore
 from hf_xsent.models.encode_interface import SupportsEncode
@@ -44,7 +44,7 @@ class SearchShard:
         return self.folder / f"{self.number:05d}.npz"
 
     def is_complete(self) -> bool:
-        """Return whether the file is there, and its checksums are right."""
+        """Return whether the file exists and its checksums are correct."""
         try:
             self.read()
         except Exception:  # numpy and zipfile raise errors of many types for damaged files
@@ -87,8 +87,8 @@ def search(
     shards = search_shards(work, source, target, options)
     stamp = {f"source {key}": value for key, value in source.stamp.items()}
     stamp |= {f"target {key}": value for key, value in target.stamp.items()}
-    claim(shards[0].folder, stamp, "results", "give another --work folder")
-    (runner or Processes())(shards, "searching", None)
+    stamp_folder(shards[0].folder, stamp, "results", "give another --work folder")
+    (runner or ProcessRunner())(shards, "searching", None)
     of_source: Neighbours | None = None
     of_target = []
     for shard in shards:

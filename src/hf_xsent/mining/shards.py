@@ -25,7 +25,7 @@ class Shard(Protocol):
         """Return the file that it writes."""
 
     def is_complete(self) -> bool:
-        """Return whether the file is there and can be read."""
+        """Return whether the file exists and can be read."""
 
     def run(self, model: SupportsEncode | None) -> None:
         """Compute and write the file."""
@@ -35,7 +35,7 @@ Runner = Callable[[Sequence[Shard], str, "SupportsEncode | None"], None]  # runs
 
 
 @dataclass(frozen=True)
-class Processes:
+class ProcessRunner:
     """A runner for processes that share a work folder, as with torchrun: rank r of n runs shards r, r + n and so on."""
 
     rank: int = 0
@@ -63,5 +63,5 @@ def missing_shards(shards: Iterable[Shard]) -> list[Shard]:
 
 
 def default_device(process: int = 0) -> str:
-    """Return the device of a process: a GPU by its local rank, shared if GPUs are fewer, or the CPU without GPUs."""
+    """Return the GPU of a local rank, shared if there are more processes than GPUs; without GPUs, the CPU."""
     return f"cuda:{process % torch.cuda.device_count()}" if torch.cuda.is_available() else "cpu"

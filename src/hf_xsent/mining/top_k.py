@@ -1,7 +1,7 @@
 """Update the k nearest candidates of every sentence, one block of cosines at a time.
 
-A tile is a block of the matrix of cosines, sentences by candidates. A group is ``GROUP`` candidates of a tile at equal
-distances, so that maxima of groups are maxima of contiguous blocks, which processors compute fast.
+A tile is a block of the matrix of cosines, sentences by candidates. A group is ``GROUP`` candidates of a tile with a
+constant stride, so that the maxima of all groups are the elementwise maximum of contiguous blocks, which is fast.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Neighbours:
 
 
 class TopK:
-    """The k nearest candidates of each sentence in the tiles so far.
+    """The k nearest candidates of each sentence among the tiles added so far.
 
     Only groups whose maximum exceeds a sentence's k-th cosine can change its top k, and only these few are read.
     """
@@ -43,8 +43,8 @@ class TopK:
 
         Columns are padded to complete groups with ``-inf``; ``maxima`` (rows × groups) are the groups' maxima: group i
         of n has the columns i, i + n, i + 2n and so on. If cosines are rounded, ``error`` bounds their error and
-        ``exact`` computes cosines of rows and columns of the tile. Return False, and add nothing, if the
-        tile needs too many of them, because computing all its cosines in float32 is faster then.
+        ``exact`` computes cosines of rows and columns of the tile in float32. If too many cosines would need ``exact``,
+        return False and add nothing: computing the complete tile in float32 is faster.
         """
         groups = tile.unflatten(1, (GROUP, -1))
         maxima = maxima.float().contiguous()
@@ -112,9 +112,10 @@ def _nearest_first(cosines: Tensor, indices: Tensor) -> Tensor:
 
 
 def _ranks(sentences: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the distinct sentences of a sorted list, and for each entry two positions, from 0.
+    """Return the distinct sentences of a sorted list, and two positions of each entry, counted from 0.
 
-    The first is that of its sentence among the distinct ones, the second its own among the entries of that sentence.
+    The first is the position of its sentence among the distinct sentences, the second its position among the entries
+    of that sentence.
     """
     distinct, row, counts = sentences.unique_consecutive(return_inverse=True, return_counts=True)
     rank = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]

@@ -11,8 +11,8 @@ import numpy as np
 
 from hf_xsent.data.cache import load_array
 from hf_xsent.data.sentences import Sentences
-from hf_xsent.files import claim, write_arrays
-from hf_xsent.mining.shards import Processes, Runner
+from hf_xsent.files import stamp_folder, write_arrays
+from hf_xsent.mining.shards import ProcessRunner, Runner
 from hf_xsent.models.encode_interface import SupportsEncode, check_finite
 from hf_xsent.models.fingerprint import fingerprint_model
 
@@ -27,7 +27,7 @@ class ShardedVectors:
 
     def __init__(self, paths: list[Path]) -> None:
         self._shards = [np.load(path, mmap_mode="r") for path in paths]
-        self._rows = len(self._shards[0])  # of each but the last
+        self._rows = len(self._shards[0])  # of each shard but the last
         self.shape = (sum(map(len, self._shards)), self._shards[0].shape[1])
 
     def __len__(self) -> int:
@@ -63,12 +63,12 @@ class VectorStore:
     def open(cls, work: Path, sentences: Sentences, identity: dict[str, str], dtype: str = "float32") -> VectorStore:
         """Open the folder of these sentences below ``work``; raise an error if it holds embeddings of another model."""
         store = cls(work / "vectors" / sentences.fingerprint, sentences, tuple(sorted(identity.items())), dtype)
-        claim(store.folder, store.stamp, "results", "give another --work folder")
+        stamp_folder(store.folder, store.stamp, "results", "give another --work folder")
         return store
 
     @property
     def stamp(self) -> dict[str, str]:
-        """Return all that determines the embeddings."""
+        """Return everything that determines the embeddings."""
         return {"sentences": self.sentences.fingerprint, "dtype": self.dtype, **dict(self.identity)}
 
     @cached_property
@@ -85,7 +85,7 @@ class VectorStore:
     def encode(self, model: SupportsEncode, runner: Runner | None = None) -> ShardedVectors:
         """Encode the missing shards with ``runner`` and open all."""
         shards = [EncodeShard(self, number) for number in range(len(self.paths))]
-        (runner or Processes())(shards, "encoding", model)
+        (runner or ProcessRunner())(shards, "encoding", model)
         return ShardedVectors(self.paths)
 
 
@@ -102,7 +102,7 @@ class EncodeShard:
         return self.store.paths[self.number]
 
     def is_complete(self) -> bool:
-        """Return whether the file is there, with a vector of each sentence."""
+        """Return whether the file exists and has a vector for each sentence."""
         return load_array(self.path, self.store.sentences.batch_length(self.number), self.store.dtype) is not None
 
     def run(self, model: SupportsEncode | None) -> None:
@@ -118,7 +118,7 @@ class EncodeShard:
 
 
 def identify_model(name_or_path: str, embedder: SentenceEmbedder) -> dict[str, str]:
-    """Return all that determines an embedding besides the sentence."""
+    """Return everything that determines an embedding besides the sentence."""
     identity = {
         "model": fingerprint_model(name_or_path),
         "pooling": embedder.pooling,

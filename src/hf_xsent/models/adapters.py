@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from hf_xsent.compat import mark_initialized
-from hf_xsent.errors import MissingExtraError, RecipeError, nearest
+from hf_xsent.errors import MissingExtraError, RecipeError, did_you_mean
 from hf_xsent.models.loading import build_encoder
 
 
@@ -68,7 +68,7 @@ def _linear_layers(targets: Sequence[str] | None, encoder: PreTrainedModel) -> l
         if not any(f".{name}".endswith(f".{target}") for name in linear):
             raise RecipeError(
                 f"lora_targets has {target!r}, which is not a linear layer of the encoder: use {', '.join(ends)}"
-                + nearest(target, ends)
+                + did_you_mean(target, ends)
             )
     return list(targets or ends)
 

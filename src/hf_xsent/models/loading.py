@@ -22,7 +22,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from hf_xsent.errors import HfXsentError, ModelError, nearest
+from hf_xsent.errors import HfXsentError, ModelError, did_you_mean
 from hf_xsent.files import is_local
 from hf_xsent.models.families import family
 from hf_xsent.models.run_folder import check_finished
@@ -134,7 +134,7 @@ def loading_errors(name_or_path: str, what: str) -> Iterator[None]:
         if is_local(name_or_path):
             raise ModelError(f"the model folder {name_or_path!r} has no {what}: {reason}") from error
         path = Path(name_or_path)
-        similar = nearest(name_or_path, map(str, path.parent.iterdir())) if path.parent.is_dir() else ""
+        similar = did_you_mean(name_or_path, map(str, path.parent.iterdir())) if path.parent.is_dir() else ""
         message = f"{name_or_path!r} is not a folder, and as a Hub id it has no {what}: {reason.rstrip('.')}{similar}"
         raise ModelError(message) from error
 

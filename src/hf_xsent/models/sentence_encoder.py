@@ -16,7 +16,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
 
 from hf_xsent.compat import attention_of, set_attention
-from hf_xsent.errors import ModelError, RecipeError, nearest
+from hf_xsent.errors import ModelError, RecipeError, did_you_mean
 from hf_xsent.files import is_local
 from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone
@@ -193,7 +193,7 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
         keys = cls.config_class.setting_names()
         for key in settings:
             if key not in keys:
-                raise RecipeError(f"{cls.config_class.__name__} has no setting {key!r}" + nearest(key, keys))
+                raise RecipeError(f"{cls.config_class.__name__} has no setting {key!r}" + did_you_mean(key, keys))
         hints = types_of(cls.config_class, settings)
         settings = {
             key: value if key == "objectives" else convert_value(key, value, hints[key])

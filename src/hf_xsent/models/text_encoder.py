@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from hf_xsent.errors import ModelError, nearest
+from hf_xsent.errors import ModelError, did_you_mean
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
 from hf_xsent.models.encode_interface import SentenceTransformerMethods
 from hf_xsent.models.families import family
@@ -72,7 +72,7 @@ class TextEncoder(SentenceTransformerMethods):
                 layers = f"this encoder has layers 0 (embeddings) to {last}"
                 raise ModelError(f"layer {view.layer} does not exist: {layers}")
             if view.pooling not in POOLINGS:
-                choices = f"use one of {', '.join(POOLINGS)}{nearest(view.pooling, POOLINGS)}"
+                choices = f"use one of {', '.join(POOLINGS)}{did_you_mean(view.pooling, POOLINGS)}"
                 raise ModelError(f"unknown pooling {view.pooling!r}: {choices}")
             if view.layer is None and view.pooling != self.pooling:
                 raise ModelError(

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from hf_xsent.errors import RecipeError, nearest
+from hf_xsent.errors import RecipeError, did_you_mean
 from hf_xsent.objectives.settings import ObjectiveSettings
 from hf_xsent.settings.declaring import check_settings, is_derived, is_saved, recipe_fields
 from hf_xsent.settings.reading import convert_value
@@ -38,7 +38,9 @@ OBJECTIVES = {  # name in recipes: file and class
 def objective_class(name: str) -> type[Objective]:
     """Import an objective's class."""
     if name not in OBJECTIVES:
-        raise RecipeError(f"unknown objective {name!r}: use {', '.join(OBJECTIVES)}{nearest(str(name), OBJECTIVES)}")
+        raise RecipeError(
+            f"unknown objective {name!r}: use {', '.join(OBJECTIVES)}{did_you_mean(str(name), OBJECTIVES)}"
+        )
     module, _, owner = OBJECTIVES[name].partition(":")
     kind: type[Objective] = getattr(import_module(f"hf_xsent.objectives.{module}"), owner)
     return kind
@@ -91,7 +93,7 @@ def _settings(name: str, stated: Any, preset: Any) -> ObjectiveSettings:
     hints, known = get_type_hints(kind), [one.name for one in fields(kind)]
     for key in stated:
         if key not in known:
-            raise RecipeError(f"{where}{key} is not a setting{nearest(str(key), [*recipe_fields(kind)])}")
+            raise RecipeError(f"{where}{key} is not a setting{did_you_mean(str(key), [*recipe_fields(kind)])}")
     settings = kind(**{key: convert_value(where + key, value, hints[key]) for key, value in stated.items()})
     check_settings(settings, where)
     return settings

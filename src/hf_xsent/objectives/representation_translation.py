@@ -68,7 +68,7 @@ class RepresentationTranslationSettings(VocabularySettings):
     )
     predicted_languages: list[str] | None = setting(
         None,
-        "Languages with an embedding in the head: each [MASK] of a predicted source gets that of its sentence's "
+        "Languages with an embedding in the head, which is added to each [MASK] of a predicted source in this "
         "language. Default: all languages of the data.",
     )
     restrict_vocabulary: bool = setting(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, field, fields
 from typing import Any, get_type_hints
 
-from hf_xsent.errors import RecipeError, nearest
+from hf_xsent.errors import RecipeError, did_you_mean
 
 _HELP, _RANGE, _CHOICES, _DERIVED, _SAVED = "help", "range", "choices", "derived", "saved"
 _NAMED, _METAVAR = "named", "metavar"
@@ -142,7 +142,7 @@ def _outside(one: Field[Any], value: Any) -> str:
         return ""
     choices = one.metadata.get(_CHOICES, ())
     if choices and value not in choices:
-        return f"is unknown: use {', '.join(choices)}{nearest(str(value), choices)}"
+        return f"is unknown: use {', '.join(choices)}{did_you_mean(str(value), choices)}"
     bounds: Mapping[str, float] = one.metadata.get(_RANGE, {})
     if not bounds:
         return "is not finite" if isinstance(value, float) and not math.isfinite(value) else ""

@@ -16,7 +16,7 @@ from typing import Any, Union, cast, get_args, get_origin
 
 import yaml
 
-from hf_xsent.errors import RecipeError, nearest, shortened
+from hf_xsent.errors import RecipeError, did_you_mean, shortened
 from hf_xsent.settings.secrets import refuse_secret_arguments, refuse_secrets
 
 _LARGEST_FILE = 1 << 18  # bytes; pyyaml reads about 100 kB per second
@@ -124,7 +124,7 @@ def check_known(keys: Iterable[Any], known: Collection[str], where: str) -> None
     """Raise an error for the first unknown key."""
     for key in keys:
         if key not in known:
-            raise RecipeError(f"{where}unknown key {shortened(key)}" + nearest(str(key), known))
+            raise RecipeError(f"{where}unknown key {shortened(key)}" + did_you_mean(str(key), known))
 
 
 def read_values(
@@ -145,7 +145,7 @@ def read_values(
     }
     for name, words in flags.items():
         if name not in hints:
-            raise RecipeError(f"unknown flag --{name}" + nearest(name, hints))
+            raise RecipeError(f"unknown flag --{name}" + did_you_mean(name, hints))
         values[name] = value_of_flag(name, words, hints[name])
     return values
 
@@ -178,7 +178,9 @@ def convert_value(where: str, value: Any, hint: Any) -> Any:
     if choices and value is False:
         value = "no"  # YAML 1.1 parses no as false
     if isinstance(value, str) and choices and value not in choices:
-        raise RecipeError(f"{where} {shortened(value)} is unknown: use {', '.join(choices)}{nearest(value, choices)}")
+        raise RecipeError(
+            f"{where} {shortened(value)} is unknown: use {', '.join(choices)}{did_you_mean(value, choices)}"
+        )
     found = _converted(value, kinds)
     if found is _NOT:
         quotes = (

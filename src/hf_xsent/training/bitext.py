@@ -49,7 +49,7 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | PivotBitext | 
     }
     if arguments.unpaired:
         root = Path(arguments.cache_dir) if arguments.cache_dir else default_cache_dir()
-        sides = TextSides.of_files(arguments.unpaired[0], arguments.unpaired[1], root / "sentences")
+        sides = TextSides.from_files(arguments.unpaired[0], arguments.unpaired[1], root / "sentences")
         return sides, load_bitext(arguments.dev, cleaning=None, **options) if arguments.dev else None
     train = load_bitext(
         arguments.data or [],

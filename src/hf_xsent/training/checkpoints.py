@@ -23,10 +23,10 @@ from hf_xsent.files import (
     LOCK_FILE,
     check_can_create,
     check_free_space,
-    check_not_held,
+    check_not_locked,
     create_folder,
     errno_of,
-    hold,
+    lock_folder,
     move_into_place,
     remove,
 )
@@ -67,7 +67,7 @@ def prepare_output_folder(folder: str | Path, resume: bool = False, overwrite: b
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"the output folder {folder} is a file: choose another name")
     check_can_create(folder)
-    check_not_held(folder)
+    check_not_locked(folder)
     return _choose_checkpoint(folder, resume, overwrite)
 
 
@@ -100,7 +100,7 @@ def output_folder(
     if not training.should_save:
         yield folder
         return
-    with hold(create_folder(folder)):
+    with lock_folder(create_folder(folder)):
         if _choose_checkpoint(folder, resume, overwrite) != checkpoint:
             raise OutputError(f"another process has just trained in {folder}: run the command again")
         if checkpoint is None:
@@ -233,6 +233,9 @@ class SavingTrainer(Trainer):
         if output_dir is not None:
             return super().save_model(output_dir, _internal_call)
         folder = Path(str(self.args.output_dir))
+        if self.args.should_save:
+            remove(folder / UNFINISHED)
+        self.accelerator.wait_for_everyone()
         with _write_errors(str(folder), "the trained model"):
             super().save_model(str(folder / UNFINISHED), _internal_call=True)
         self.accelerator.wait_for_everyone()

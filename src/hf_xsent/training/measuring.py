@@ -18,7 +18,7 @@ from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
 from hf_xsent.compat import cpu_attention
 from hf_xsent.data.sampling.collators import PairCollator
-from hf_xsent.errors import DataError, RecipeError, nearest
+from hf_xsent.errors import DataError, RecipeError, did_you_mean
 from hf_xsent.logs import Progress
 from hf_xsent.models import METHODS
 from hf_xsent.models.loading import load_tokenizer
@@ -63,7 +63,7 @@ def check_methods(methods: Sequence[str], pairs: Sequence[Pair]) -> None:
     """Check the names of methods and the pairs before any model is loaded."""
     for method in methods:
         if method not in _MEASURED:
-            raise RecipeError(f"unknown method {method!r}: use {', '.join(_MEASURED)}{nearest(method, _MEASURED)}")
+            raise RecipeError(f"unknown method {method!r}: use {', '.join(_MEASURED)}{did_you_mean(method, _MEASURED)}")
         if _needs_links(method) and not all("links" in pair for pair in pairs):
             raise DataError(f"{method} reads links between words: give pairs that hf-xsent align-words has linked")
     if len(pairs) < 2:

@@ -103,7 +103,7 @@ def build_trainer(recipe: Recipe, model: SentenceEncoderForPreTraining, **parts:
     parts |= {"alpha": data.alpha, "target_language": data.target_language}
     if not isinstance(model, DualPivotForPreTraining):
         if isinstance(train, Bitext) and not recipe.config.needs.pairs:
-            unpaired = TextSides.of_bitext(train, shuffle_independently=True, seed=recipe.training.seed)
+            unpaired = TextSides.from_bitext(train, shuffle_independently=True, seed=recipe.training.seed)
             parts["train_dataset"] = unpaired
         return AlignmentTrainer(model, recipe.training, **parts)
     features = None

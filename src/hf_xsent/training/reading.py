@@ -7,7 +7,7 @@ from dataclasses import Field, asdict, dataclass, fields
 from functools import cache
 from typing import Any, get_type_hints
 
-from hf_xsent.errors import RecipeError, nearest
+from hf_xsent.errors import RecipeError, did_you_mean
 from hf_xsent.models import METHODS
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.objectives.registry import (
@@ -64,7 +64,7 @@ def read_recipe(arguments: Sequence[str]) -> Recipe:
     check_known(stated, recipe_keys(), f"{where}: ")
     method = (flags.get("method") or [stated.get("method") or StartSettings.method])[0]
     if not isinstance(method, str) or method not in METHODS:
-        raise RecipeError(f"unknown method {method!r}: use {', '.join(METHODS)}{nearest(str(method), METHODS)}")
+        raise RecipeError(f"unknown method {method!r}: use {', '.join(METHODS)}{did_you_mean(str(method), METHODS)}")
     config_class, model_class, _ = METHODS[method]
     objectives, flags = _objectives(config_class, stated.pop(_OBJECTIVES, None), flags, where)
     settings = [name for name in config_class.setting_names() if name != _OBJECTIVES]
@@ -72,7 +72,7 @@ def read_recipe(arguments: Sequence[str]) -> Recipe:
     others = {name: hint for kind in _PARTS for name, hint in _hints(kind).items()}
     for key in [*stated, *flags]:
         if key not in {*hints, *others} and key in recipe_keys():
-            raise RecipeError(f"the method {method} has no setting {key!r}" + nearest(key, {*hints, *others}))
+            raise RecipeError(f"the method {method} has no setting {key!r}" + did_you_mean(key, {*hints, *others}))
     values = read_values(stated, flags, hints | others, where)
     config: Any = model_class.config_of(None, {key: values[key] for key in hints if key in values} | objectives)
     return Recipe(config=config, **{part: _build(kind, values) for kind, part in _PARTS.items()})
@@ -152,12 +152,12 @@ def _setting_of_flag(flag: str, chosen: Mapping[str, Any], known: Iterable[str])
     if flag.startswith(f"{_OBJECTIVES}."):
         name, _, key = flag.removeprefix(f"{_OBJECTIVES}.").partition(".")
         if name not in OBJECTIVES:
-            raise RecipeError(f"unknown objective {name!r} in --{flag}{nearest(name, OBJECTIVES)}")
+            raise RecipeError(f"unknown objective {name!r} in --{flag}{did_you_mean(name, OBJECTIVES)}")
         if name not in chosen and key != "weight":
             raise RecipeError(f"--{flag}: {name} is not an objective of this run; add --objectives.{name}.weight 1.0")
         settings = [*recipe_fields(objective_class(name).Settings)]
         if key not in settings:
-            raise RecipeError(f"--{flag}: {name} has no setting {key!r}{nearest(key, settings)}")
+            raise RecipeError(f"--{flag}: {name} has no setting {key!r}{did_you_mean(key, settings)}")
         return name, key
     owners = [name for name, settings in owned.items() if flag in settings]
     if len(owners) == 1:
@@ -169,4 +169,4 @@ def _setting_of_flag(flag: str, chosen: Mapping[str, Any], known: Iterable[str])
     if elsewhere:
         raise RecipeError(f"--{flag} is a setting of {' and '.join(elsewhere)}, which this run does not train with")
     words = {setting for settings in owned.values() for setting in settings}
-    raise RecipeError(f"unknown flag --{flag}" + nearest(flag, [*known, *words]))
+    raise RecipeError(f"unknown flag --{flag}" + did_you_mean(flag, [*known, *words]))

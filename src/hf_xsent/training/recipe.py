@@ -36,7 +36,7 @@ class DataSettings:
     )
     dev: list[str] | None = setting(
         None,
-        "Dev pairs, which choose the best checkpoint; written like --data. (default: some of the training pairs)",
+        "Dev pairs, which choose the best checkpoint, in the format of --data. (default: some of the training pairs)",
         named=True,
         metavar="CODE=FILE",
     )
@@ -59,7 +59,7 @@ class DataSettings:
     )
     links: list[str] | None = setting(
         None,
-        "Word links of the training pairs, written like --data: Pharaoh lines, or JSONL of align-words.",
+        "Word links of the training pairs, by language as in --data: Pharaoh lines, or JSONL of align-words.",
         named=True,
         metavar="CODE=FILE",
     )

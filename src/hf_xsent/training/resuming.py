@@ -46,10 +46,11 @@ def newest_complete_checkpoint(folder: str | Path) -> Path | None:
 
 
 def clean_up_checkpoints(folder: str | Path, resumed: str | Path, limit: int | None) -> None:
-    """Rename damaged checkpoints, so that no later step averages, loads or counts them, and delete surplus ones.
+    """Rename damaged checkpoints, so that no later step averages, loads or counts them; delete what a kill left.
 
     A surplus one may be damaged because the process that deleted it was killed.
     """
+    remove(Path(folder) / UNFINISHED)
     newest = checkpoint_step(Path(resumed)) or 0
     best = json.loads((Path(resumed) / TRAINER_STATE_NAME).read_text(encoding="utf-8")).get("best_model_checkpoint")
     _set_damaged_aside([one for one in checkpoints_of(folder) if (checkpoint_step(one) or 0) > newest])

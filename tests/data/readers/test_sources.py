@@ -79,7 +79,7 @@ def test_columns_are_given_per_language_and_per_file(folder: Path) -> None:
         columns = parse_columns([f"{key}=1,2"])
         ((source,),) = resolve_sources(data, columns=columns).values()
         assert (source.source_column, source.target_column) == (1, 2)
-    with pytest.raises(DataError, match="columns are given for 'sw', which is no language or file"):
+    with pytest.raises(DataError, match="columns are given for 'sw', which is neither a language nor a file"):
         resolve_sources(data, columns=parse_columns(["sw=1,2"]))
     with pytest.raises(RecipeError, match="two names or numbers"):
         parse_columns(["de=1"])

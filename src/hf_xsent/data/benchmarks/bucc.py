@@ -30,11 +30,11 @@ TRAINING_SPLITS = ("training", "train")  # for choosing thresholds
 
 
 def find_bucc(source: str | PathLike[str], pairs: Iterable[str] | None = None) -> list[BuccSet]:
-    """Load every split with gold pairs of ``pairs``, by default of all language pairs.
+    """Load the splits with gold pairs of the language ``pairs``, by default of all.
 
     ``source`` is a folder of files as ``load_bucc`` reads them, or a data set on the Hub such as
-    ``mteb/bucc-bitext-mining`` with configs such as ``de-en``. The split test of a config, the training set of the
-    shared task, is one row of three lists: ``sentence1``, ``sentence2`` and ``gold`` (row numbers from 1).
+    ``mteb/bucc-bitext-mining`` with configs such as ``de-en``. A config's split ``test``, the training set of
+    the shared task, is one row of three lists: ``sentence1``, ``sentence2`` and ``gold`` (row numbers from 1).
     """
     folder = Path(source)
     if folder.is_dir():

@@ -10,7 +10,7 @@ from typing import Any
 
 from hf_xsent.data.readers.compression import is_jsonl, json_lines, lines, strip_compression
 from hf_xsent.data.readers.hub import hub_rows, require_hub_id, select_names
-from hf_xsent.errors import DataError, nearest
+from hf_xsent.errors import DataError, did_you_mean
 
 LABELS = ("entailment", "neutral", "contradiction")  # numbered as in data sets on the Hub
 XNLI_LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
@@ -42,8 +42,8 @@ def load_inference(
 ) -> list[InferencePair]:
     """Load one language's pairs from a file or a data set on the Hub (``nyu-mll/multi_nli``, ``facebook/xnli:de``).
 
-    A file is TSV or JSONL, plain or compressed. The columns of TSV are premise, hypothesis and label, or named by a
-    header; JSONL and headers use names of ``COLUMNS``. If there is a column ``language``, only the rows in ``language``
+    A file is TSV or JSONL, plain or compressed. A TSV has a header, or the columns premise, hypothesis and label;
+    headers and JSONL use the names in ``COLUMNS``. If there is a column ``language``, only the rows in ``language``
     are loaded. Pairs without a gold label (``-``) are dropped.
     """
     found = _pairs_by_language(fspath(source), split)
@@ -78,7 +78,7 @@ def load_xnli(
 
 
 def check_parallel(first: str, pairs: Sequence[InferencePair], second: str, others: Sequence[InferencePair]) -> None:
-    """Raise a `DataError` unless the records i of both files have equal labels, as translations have."""
+    """Raise a `DataError` unless row i has the same label in both files, as translations do."""
     if len(pairs) != len(others):
         raise DataError(f"{first} has {len(pairs)} pairs but {second} has {len(others)}; code-switching needs parallel "
                         "files")  # fmt: skip
@@ -115,7 +115,7 @@ def _pair(place: str, number: int, cells: list[Any]) -> InferencePair | None:
     label = "contradiction" if label == "contradictory" else label  # in XNLI's translations of MultiNLI
     label = LABELS[int(label)] if label in ("0", "1", "2") else label
     if label not in LABELS:
-        raise DataError(f"{place}: unknown label {label!r}; use {', '.join(LABELS)}{nearest(label, LABELS)}")
+        raise DataError(f"{place}: unknown label {label!r}; use {', '.join(LABELS)}{did_you_mean(label, LABELS)}")
     if not (premise and hypothesis):
         raise DataError(f"{place}: the {'hypothesis' if premise else 'premise'} is empty; fix or remove the row")
     return InferencePair(premise, hypothesis, LABELS.index(label), number)

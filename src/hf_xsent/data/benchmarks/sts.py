@@ -30,7 +30,7 @@ class StsTrack:
 
     file: str
     on_hub: str | None
-    scored: int | None = None  # only the first lines of the input have a score
+    scored: int | None = None  # if set, only the first N pairs have a score
 
 
 STS17_TRACKS = {

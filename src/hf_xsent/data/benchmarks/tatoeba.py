@@ -13,7 +13,7 @@ from typing import cast
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.readers.hub import hub_columns, hub_configs, require_hub_id, stripped_texts
-from hf_xsent.errors import DataError, nearest
+from hf_xsent.errors import DataError, did_you_mean
 
 _MOST_NAMES = 8  # in an error
 
@@ -58,7 +58,7 @@ def load_tatoeba(source: str | PathLike[str], languages: Iterable[str] | None = 
 
 
 def _select(place: str, form: str, names: list[str], languages: Iterable[str] | None) -> list[str]:
-    """Return the name of each language: an equal code if there is one, else another code of the language."""
+    """Return the name of each language's set: the code as given, else another code of the language."""
     if languages is None:
         return names
     by_code = {find_language(name).code: name for name in reversed(names)}
@@ -71,7 +71,7 @@ def _select(place: str, form: str, names: list[str], languages: Iterable[str] | 
             others = ", ".join([*names[:_MOST_NAMES], *["…"] * (len(names) > _MOST_NAMES)])
             raise DataError(
                 f"{place} has no {form.format(wanted)} of language {language!r}, only those of {others}"
-                f"{nearest(language, [*names, *by_code])}"
+                f"{did_you_mean(language, [*names, *by_code])}"
             )
         selected.append(name)
     return selected

@@ -14,12 +14,12 @@ from hf_xsent.errors import DataError
 
 
 def excluded_files(paths: Sequence[str]) -> list[Path]:
-    """Return the files that these files, folders and globs name; raise a `DataError` if one names none."""
+    """Expand files, folders and globs to files; raise a `DataError` if one matches no file."""
     found: set[Path] = set()
     for path in paths:
         files = {one for name in glob(path) for one in _files_in(Path(name))}
         if not files:
-            raise DataError(f"the cleaning rule exclude names no file: {path}")
+            raise DataError(f"cleaning rule exclude: no file matches {path}")
         found |= files
     for file in found:
         if is_jsonl(file.name) or file.suffix == ".parquet":

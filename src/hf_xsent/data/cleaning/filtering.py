@@ -17,7 +17,7 @@ from hf_xsent.data.languages import find_language
 from hf_xsent.errors import DataError
 
 _NUMBER = re.compile(r"\d+(?:[.,:'’\u00a0\u202f]\d+)*")
-_GRAM = 5  # characters
+_GRAM = 5  # bytes
 _HASHES, _BANDS = 64, 16
 _PAIRS_REMEMBERED = 1 << 17
 _SLOTS = 1 << 18
@@ -25,12 +25,13 @@ _SLOTS = 1 << 18
 
 @dataclass(frozen=True)
 class FilterRules(CleaningRules):
-    """The cleaning rules and three more. None switches off a number, False a flag.
+    """The cleaning rules and three more; None disables one of these.
 
-    min_score: score of a pair, the first column of the output.
-    min_number_overlap: share of numbers, of two or more digits, that are on both sides; pairs without numbers pass.
-    near_duplicates: remove a pair that shares at least this part of its 5-grams of bytes (estimated by MinHash) with
-        one of the last 131,072 retained pairs.
+    min_score: minimum score of a pair, the first column of the output.
+    min_number_overlap: minimum share of the numbers of two or more digits that are on both sides; pairs without such
+        numbers pass.
+    near_duplicates: remove a pair whose byte 5-grams have at least this Jaccard similarity (estimated by MinHash) with
+        those of one of the last 131,072 retained pairs.
     """
 
     min_score: float | None = None
@@ -71,7 +72,7 @@ class PairFilter:
 
 
 def number_overlap(source: str, target: str) -> float:
-    """Return the share of numbers, of two or more digits, that are on both sides; 1 without numbers.
+    """Return the share of the numbers of two or more digits that are on both sides; 1 without such numbers.
 
     >>> number_overlap("Im Jahr 1973 waren es 1.500 Franken.", "En 1973, c'était 1500 francs, et 80 centimes.")
     0.8

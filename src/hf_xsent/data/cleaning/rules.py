@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from hf_xsent.data.cleaning.excluding import ExcludedSentences, excluded_files
 from hf_xsent.data.languages import Language, find_language, scripts_of
-from hf_xsent.errors import DataError, RecipeError, nearest
+from hf_xsent.errors import DataError, RecipeError, did_you_mean
 from hf_xsent.files import file_stamp
 from hf_xsent.settings.reading import convert_value
 
@@ -30,20 +30,20 @@ _LATIN_END = "\u0250"  # all letters below are Latin
 
 @dataclass(frozen=True)
 class CleaningRules:
-    """Rules that remove pairs. None switches off a rule with a number, False one without.
+    """Rules that remove pairs. None disables a rule that takes a value, False a flag.
 
     min_characters, max_characters: length of each side (one Chinese character may be a sentence).
     max_length_ratio: length of the longer side divided by that of the shorter, in characters. 15 is added to both
         lengths, since short sentences vary more; Chinese, Japanese and Korean characters count double.
     identical: remove pairs whose sides are equal, ignoring case.
     min_source_script_share, min_target_script_share: share of a side's letters that must be in a script of its
-        language; lower for the source, which may have names and terms in Latin letters.
+        language; the default is lower for the source, which may have names and terms in Latin letters.
     copied_share: remove a source in Latin script as a copy if at least this share of its words is also in the target.
         Only lower-case words count; sources with fewer than four of them are not checked.
     repeated: retain the first of equal pairs of a language, ignoring case and whitespace.
-    min_pieces: least number of word pieces of each side, counted by ``tokenizer`` without special tokens.
-    max_pair_pieces: largest number of word pieces of both sides together.
-    tokenizer: folder or Hub id.
+    min_pieces: minimum number of word pieces of each side, counted by ``tokenizer`` without special tokens.
+    max_pair_pieces: maximum number of word pieces of both sides together.
+    tokenizer: folder or Hub id of the tokenizer of these two rules.
     exclude: files, folders or globs of test sets, plain text or TSV: remove pairs that have one of their sentences,
         ignoring case and whitespace.
     """
@@ -81,7 +81,7 @@ class CleaningRules:
         for one in stated or []:
             name, equals, value = one.partition("=")
             if name not in types:
-                raise RecipeError(f"unknown cleaning rule {name!r}: use {', '.join(types)}{nearest(name, types)}")
+                raise RecipeError(f"unknown cleaning rule {name!r}: use {', '.join(types)}{did_you_mean(name, types)}")
             if not equals:
                 raise RecipeError(f"cleaning rule {name} takes a value: write {name}=VALUE")
             found = convert_value(f"cleaning rule {name}", value, types[name])
@@ -93,7 +93,7 @@ class CleaningRules:
         return excluded_files(self.exclude or [])
 
     def pair_checker(self, language: str, target_language: str = "en") -> Callable[[str, str], str | None]:
-        """Return a function that names the first rule that removes a pair, None if no rule does.
+        """Return a function from a pair to the name of the first rule that removes it, or None.
 
         It does not check ``repeated``, which depends on other pairs.
         """
@@ -190,7 +190,7 @@ def _is_copy(source: str, target: str, share: float) -> bool:
 
 @dataclass
 class CleaningCounts:
-    """Numbers of one language's rows: ``read = retained + bad + sum(removed)``."""
+    """Counts of one language's rows: ``read = retained + bad + sum(removed)``."""
 
     read: int = 0
     retained: int = 0

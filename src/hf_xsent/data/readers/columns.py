@@ -24,7 +24,7 @@ _OTHER = {
 }  # fmt: skip
 _FIRST, _SECOND = {"sentence1", "text1", "original"}, {"sentence2", "text2"}
 _LONGEST_NAME = 40
-_MAX_ROWS = 1000  # with bad rows
+_MAX_ROWS = 1000  # bad rows included
 _MIN_PAIRS, _MAX_PAIRS = 6, 100  # to decide that a column has no letters
 _EXAMPLES = 3
 _LINES_OF_A_TABLE = 20  # which all have a tab
@@ -48,10 +48,10 @@ def is_header(cells: Sequence[str]) -> bool:
     )
 
 
-def usual_columns(names: Sequence[str], language: str, target_language: str) -> tuple[int | None, int | None]:
-    """Return the places of the source and the target column in a header, None if a name is not clear.
+def guess_columns(names: Sequence[str], language: str, target_language: str) -> tuple[int | None, int | None]:
+    """Find source and target column in a header by usual names; None for a column that is missing or ambiguous.
 
-    >>> usual_columns(["id", "text_de", "text_en"], "de", "en")
+    >>> guess_columns(["id", "text_de", "text_en"], "de", "en")
     (1, 2)
     """
     words = [_words(name) for name in names]
@@ -63,7 +63,7 @@ def usual_columns(names: Sequence[str], language: str, target_language: str) -> 
 
 
 def _place(names: Sequence[Sequence[str]], *kinds: set[str]) -> int | None:
-    """Return the one column that is named after the first kind for which there is one."""
+    """Try each set of names in ``kinds``: return the column if exactly one matches; None if no set has one."""
     for kind in kinds:
         exact = [place for place, words in enumerate(names) if len(words) == 1 and words[0] in kind]
         loose = [place for place, words in enumerate(names) if kind & {*words} and {*words} <= kind | _TEXT]
@@ -83,7 +83,7 @@ def _language_names() -> set[str]:
 
 
 def require_letters(rows: Iterator[Row | DataError], path: str) -> Iterator[Row | DataError]:
-    """Yield all rows; raise an error if the first pairs have no letter on one side, as columns of numbers."""
+    """Yield all rows; raise an error if one side of the first pairs has no letters, as in columns of numbers."""
     first: list[Row | DataError] = []
     pairs: list[tuple[str, str]] = []
     missing = {"source": 0, "target": 1}

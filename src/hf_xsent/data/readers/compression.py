@@ -50,12 +50,12 @@ def read_bytes(path: Path, limit: int) -> bytes:
     with open_file(path) as file:
         data = file.read(limit + 1)
     if len(data) > limit:
-        raise DataError(f"{path}: more than {limit >> 20} MiB, which must be read at once; split the file")
+        raise DataError(f"{path}: more than {limit >> 20} MiB, but it must fit into memory; split the file")
     return data
 
 
 def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
-    r"""Yield numbered lines without line end and BOM, and a `DataError` in place of a line that is not text in UTF-8.
+    r"""Yield numbered lines without line end and BOM, and a `DataError` in place of a line that is not UTF-8 text.
 
     Only ``\n`` ends a line. Lines over ``LONGEST_LINE`` bytes are errors, so that memory is bounded.
     """
@@ -83,7 +83,7 @@ def _decoded(place: str, raw: bytes) -> str | DataError:
 
 
 def check_line_ends(path: Path, text: bytes) -> None:
-    r"""Raise a `DataError` if carriage returns alone end the lines of a text: it has some and no ``\n``."""
+    r"""Raise a `DataError` if a text has carriage returns but no ``\n``, the line ends of old Macs."""
     if b"\n" not in text and b"\r" in text.rstrip(b"\r"):
         raise DataError(f"{path}:1: carriage returns alone end the lines; convert the file with mac2unix")
 
@@ -118,7 +118,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def text_encoding(declared: str) -> str | None:
-    """Return Python's name of an encoding of text files, None for others of Python, such as unicode_escape."""
+    """Return Python's name of a text encoding; None for Python's other codecs, such as unicode_escape."""
     try:
         name = codecs.lookup(declared).name
     except (LookupError, ValueError):

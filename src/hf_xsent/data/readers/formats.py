@@ -14,14 +14,14 @@ from typing import Any, Literal, cast
 
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.catalogs import read_mo, read_po
-from hf_xsent.data.readers.columns import is_header, require_letters, usual_columns
+from hf_xsent.data.readers.columns import guess_columns, is_header, require_letters
 from hf_xsent.data.readers.compression import lines_or_errors, parse_json
 from hf_xsent.data.readers.hub import hub_errors, hub_rows
 from hf_xsent.data.readers.negatives import check_negatives, negatives_of
 from hf_xsent.data.readers.sources import BitextSource, is_saved_dataset, source_files, source_format
 from hf_xsent.data.readers.tmx import read_tmx
 from hf_xsent.data.words.links import LinkLine, check_links, with_links
-from hf_xsent.errors import DataError, nearest
+from hf_xsent.errors import DataError, did_you_mean
 from hf_xsent.files import is_local
 
 logger = logging.getLogger(__name__)
@@ -117,11 +117,13 @@ def _read_tsv(source: BitextSource) -> Iterator[RawRow | DataError]:
 
 
 def _header_columns(source: BitextSource, place: str, names: list[str]) -> list[int | str]:
-    """Return the numbers of the stated columns, or of those with the usual names; of two columns, both."""
+    """Return the numbers of the stated columns, else of those with usual names, else of the only two columns."""
     stated = (source.source_column, source.target_column)
     for name in (column for column in stated if isinstance(column, str) and column not in names):
-        raise DataError(f"{place}: the header has no column {name!r}, only {', '.join(names)}{nearest(name, names)}")
-    usual = usual_columns(names, source.language, source.target_language)
+        raise DataError(
+            f"{place}: the header has no column {name!r}, only {', '.join(names)}{did_you_mean(name, names)}"
+        )
+    usual = guess_columns(names, source.language, source.target_language)
     if len(names) == 2 and None in usual:
         usual = (0, 1)
     if any(column is None and found is None for column, found in zip(stated, usual, strict=True)):
@@ -249,7 +251,7 @@ def _choose_column(source: BitextSource, names: list[str], stated: int | str | N
     if stated is not None:
         count = f" (counted from 0) was requested, but there are {len(names)}: "
         reason = count if isinstance(stated, int) else " was requested, but there are only "
-        raise DataError(f"{source.path}: column {stated!r}{reason}{', '.join(names)}{nearest(str(stated), names)}")
+        raise DataError(f"{source.path}: column {stated!r}{reason}{', '.join(names)}{did_you_mean(str(stated), names)}")
     language = find_language(code)
     usual = [prefix + name for prefix in ("", "translation.") for name in (code, language.code, language.iso3)]
     found = next((name for name in [*usual, side] if name in names), None)

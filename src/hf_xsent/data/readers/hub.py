@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from os.path import isdir
 from typing import Any
 
-from hf_xsent.errors import DataError, HfXsentError, nearest, shortened
+from hf_xsent.errors import DataError, HfXsentError, did_you_mean, shortened
 from hf_xsent.files import is_hub_id, is_local
 
 
@@ -27,7 +27,7 @@ def select_names(source: str | PathLike[str], available: Iterable[str], wanted: 
     names = known if wanted is None else list(wanted)
     for name in names:
         if name not in known:
-            raise DataError(f"{fspath(source)} has no {name!r}, only {', '.join(known)}{nearest(name, known)}")
+            raise DataError(f"{fspath(source)} has no {name!r}, only {', '.join(known)}{did_you_mean(name, known)}")
     return names
 
 

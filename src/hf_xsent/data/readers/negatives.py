@@ -1,4 +1,4 @@
-"""Read the mined negatives of a pair: wrong sentences in the languages of its source and of its target."""
+"""Read the mined negatives of a pair: sentences in its two languages that are not its translations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Describe where sentence pairs are read from, and resolve paths, globs and Hub ids to such sources."""
+"""Describe sources of sentence pairs, and resolve paths, globs and Hub ids to them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.compression import strip_compression
 from hf_xsent.data.words.splitting import SPLITTERS
-from hf_xsent.errors import DataError, nearest
+from hf_xsent.errors import DataError, did_you_mean
 from hf_xsent.files import is_hub_id, is_local
 
 FORMATS = ("tsv", "moses", "tmx", "po", "mo", "jsonl", "parquet", "datasets")
@@ -32,8 +32,8 @@ class BitextSource:
 
     ``path`` is a file, a Moses pair (two files joined by a comma, or their common prefix), a folder, or a data set on
     the Hub as ``owner/name``, ``owner/name:config`` or ``owner/name:config@revision``. A column is a number from 0
-    or a name, nested ones with dots (``translation.de``). ``links`` is a file of word links such as ``0-0 1-2``: word
-    positions, counted from 0, as `split_words` finds them, or of whitespace tokens with ``link_words="spaces"``.
+    or a name, nested ones with dots (``translation.de``). ``links`` is a file of word links such as ``0-0 1-2``:
+    positions, counted from 0, of words (`split_words`), or of whitespace tokens with ``link_words="spaces"``.
     """
 
     language: str
@@ -56,7 +56,7 @@ def source_format(source: BitextSource) -> str:
     if source.format is not None:
         if source.format not in FORMATS:
             raise DataError(f"unknown format {source.format!r} of {source.path}; use one of {', '.join(FORMATS)}"
-                            f"{nearest(source.format, FORMATS)}")  # fmt: skip
+                            f"{did_you_mean(source.format, FORMATS)}")  # fmt: skip
         return source.format
     path = Path(source.path)
     if isdir(path):
@@ -145,7 +145,7 @@ def _nearest_file(path: Path) -> str:
         return "; it is not a regular file: write it to one first"
     if not isdir(path.parent):
         return f"; the folder {path.parent} does not exist either"
-    return nearest(path.name, (other.name for other in path.parent.iterdir()))
+    return did_you_mean(path.name, (other.name for other in path.parent.iterdir()))
 
 
 Bitexts = PathOrName | Mapping[str, PathOrName | Sequence[PathOrName]] | Sequence["PathOrName | BitextSource"]
@@ -181,7 +181,7 @@ def resolve_sources(
     if not resolved:
         raise DataError("no bitext given; give a path, or language=path")
     for key in unused:
-        raise DataError(f"columns are given for {key!r}, which is no language or file of the data; "
+        raise DataError(f"columns are given for {key!r}, which is neither a language nor a file of the data; "
                         f"use one of {', '.join(resolved)}, or a file name")  # fmt: skip
     found: dict[str, list[str]] = {}
     for source in _named_sources(links or [], BitextSource("und", "")):

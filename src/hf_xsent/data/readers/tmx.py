@@ -30,7 +30,7 @@ def read_tmx(source: BitextSource) -> Iterator[tuple[int, str, str]]:
 
     def check_encoding(_: str, encoding: str | None, __: int) -> None:
         if encoding is not None and text_encoding(encoding) is None:
-            raise ValueError(f"{shortened(encoding)} is no encoding of text")
+            raise ValueError(f"{shortened(encoding)} is not a text encoding")
 
     parser.EntityDeclHandler = refuse_entity
     parser.XmlDeclHandler = check_encoding
@@ -42,7 +42,7 @@ def read_tmx(source: BitextSource) -> Iterator[tuple[int, str, str]]:
         try:
             while chunk := file.read(_CHUNK_BYTES):
                 parser.Parse(chunk, False)
-                yield from units.take()
+                yield from units.pop_completed()
                 size += len(chunk)
                 if max(size - parser.CurrentByteIndex, units.size) > LONGEST_LINE:
                     raise DataError(f"{source.path}:{parser.CurrentLineNumber}: a tag or translation unit is longer "
@@ -54,7 +54,7 @@ def read_tmx(source: BitextSource) -> Iterator[tuple[int, str, str]]:
         except (LookupError, ValueError) as error:  # of Python's codecs
             raise DataError(f"{source.path}:1: the encoding that the file declares is not supported ({error}); convert "
                             "the file to UTF-8 and declare that") from error  # fmt: skip
-    yield from units.take()
+    yield from units.pop_completed()
 
 
 class _Units:
@@ -70,7 +70,7 @@ class _Units:
         self.segment: list[str] | None = None
         self.code_depth = 0
 
-    def take(self) -> list[tuple[int, str, str]]:
+    def pop_completed(self) -> list[tuple[int, str, str]]:
         """Return the units completed since the last call."""
         units, self.complete = self.complete, []
         return units

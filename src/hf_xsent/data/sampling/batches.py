@@ -9,9 +9,9 @@ from hf_xsent.data.sampling.mixing import TemperatureSampler
 
 
 class ProcessBatches:
-    """The batches of one of several processes; batch t of all processes is one slice of the sampler's rows.
+    """Yield the batches of one process: its slice of each block of ``batch_size`` × ``processes`` rows of the sampler.
 
-    So the rows of a step depend on the total batch size only, not on the number of processes.
+    So the rows of a step depend only on the total batch size, not on the number of processes.
     """
 
     def __init__(self, sampler: TemperatureSampler, batch_size: int, process: int = 0, processes: int = 1) -> None:

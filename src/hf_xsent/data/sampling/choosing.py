@@ -14,8 +14,8 @@ _FEWEST_BETWEEN = 1000
 class RandomChoice:
     """Choose the items with the N lowest distinct hashes.
 
-    An item whose hash cannot be among them is refused at once. About N (1 + ln(total / N)) items are accepted; at the
-    end ``chosen`` marks those among them that are chosen.
+    An item whose hash cannot be among them is rejected at once. About N (1 + ln(total / N)) items are accepted, which
+    the caller stores; at the end, ``chosen`` is a mask over them.
     """
 
     def __init__(self, count: int) -> None:
@@ -25,7 +25,7 @@ class RandomChoice:
         self._next_update = self._step = max(count, _FEWEST_BETWEEN)
 
     def accept(self, number: int) -> bool:
-        """Return whether the item with this 64-bit hash may be chosen; if so, it is the next row of ``chosen``."""
+        """Return whether the item with this 64-bit hash may be chosen; each accepted item is a row of ``chosen``."""
         if number > self._highest:
             return False
         self._hashes.append(number)
@@ -35,7 +35,7 @@ class RandomChoice:
         return True
 
     def chosen(self) -> npt.NDArray[np.bool_]:
-        """Return a mask over the accepted items."""
+        """Return the mask of the chosen items among the accepted ones."""
         return np.frombuffer(self._hashes, dtype=np.uint64) <= np.uint64(self._threshold())
 
     def _threshold(self) -> int:

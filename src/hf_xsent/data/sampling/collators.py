@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 class PairCollator:
     """Tokenize, truncate and pad examples with ``source``, ``target`` and ``language``.
 
-    languages: languages that have an embedding; the batch has ``language_ids`` of all sources, then of all targets.
-    target_texts: the batch has the targets as text, for a teacher.
-    negatives: number of mined negatives per pair, by side; the batch has the tokens of ``source_negative_`` and
-        ``target_negative_`` sentences, and the row of the pair that each belongs to.
-    links: the batch has the unit of each token (``source_words``, ``target_words``; see `word_units`) and ``links``
-        between units, padded with -1.
+    languages: languages that have an embedding; adds ``language_ids`` of all sources, then of all targets.
+    target_texts: add the targets as text, for a teacher.
+    negatives: number of mined negatives per pair, by side; adds their tokens with the prefixes ``source_negative_`` and
+        ``target_negative_``, and the row of the pair that each belongs to.
+    links: add the unit of each token (``source_words``, ``target_words``; see `word_units`) and the ``links`` between
+        units, padded with -1.
     prompt: prepended to each sentence.
     """
 

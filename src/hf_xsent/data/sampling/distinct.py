@@ -11,7 +11,7 @@ from hf_xsent.data.sampling.mixing import RowStream, TemperatureSampler
 
 SideHashes = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.uint64]]
 
-_MAX_TRIES = 20  # then the repeat stays, since a language may have one sentence only
+_MAX_TRIES = 20  # then the repeat is accepted: a language may have a single sentence
 
 
 class DistinctSampler(TemperatureSampler):

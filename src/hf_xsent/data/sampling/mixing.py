@@ -34,8 +34,8 @@ class TemperatureSampler(Sampler[int]):
     An epoch has a fixed number of draws from each language, in random order, spread evenly over blocks of about
     ``CHUNK_ROWS`` rows. A language is reshuffled after each pass over its pairs; the next epoch continues the pass. The
     rows depend on seed and epoch only, so a resumed run draws the same ones, and any position is found in constant
-    time. Each ``group`` of consecutive draws is from one language, for batches of one language on all processes. An
-    epoch is a whole number of batches of ``batch`` rows if it has enough for one; the next epoch draws the others.
+    time. Rows are drawn from a language ``group`` at a time, for batches of one language on all processes. An epoch of
+    at least one batch of ``batch`` rows ends with a complete batch; the remaining rows are in the next epoch.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class TemperatureSampler(Sampler[int]):
             yield from rows.tolist()
 
     def _chunks(self, start: int) -> Iterator[npt.NDArray[np.int64]]:
-        """Yield the rows from a position on in chunks of whole batches."""
+        """Yield the rows from a position on in chunks of complete batches."""
         first = bisect_right(range(self._blocks), start, key=lambda block: int(self._drawn_before(block).sum())) - 1
         skipped = start - int(self._drawn_before(first).sum())
         rest = np.empty(0, dtype=np.int64)
@@ -100,7 +100,7 @@ class TemperatureSampler(Sampler[int]):
         yield rest  # empty, unless the epoch is shorter than a batch
 
     def _drawn_before(self, block: int) -> npt.NDArray[np.int64]:
-        """Return how many draws from each language the epoch has before a block: proportional, from a random phase."""
+        """Return how many rows of each language come before a block: proportional, plus a random offset."""
         phases = np.random.default_rng((self.seed, self.epoch)).integers(self._blocks, size=len(self.draws))
         return self.group * np.asarray((self.draws // self.group * block + phases) // self._blocks)
 

@@ -52,7 +52,7 @@ class LinkLine:
 def check_links(line: LinkLine, source: str, target: str, splitter: str = "script") -> str | DataError | None:
     """Return the links of a pair between the words of `split_words`, None if it has none, or a `DataError`.
 
-    With another ``splitter`` each link is between two longer words; it becomes links between all words inside these.
+    With ``splitter="spaces"`` a link is between two tokens; it becomes links between all words in them.
     """
     if line.links is None:
         return None
@@ -76,7 +76,7 @@ def check_links(line: LinkLine, source: str, target: str, splitter: str = "scrip
 
 
 def read_links(path: str | Path) -> Iterator[LinkLine]:
-    """Read the lines of a links file: JSONL by its name, else Pharaoh."""
+    """Read the lines of a links file: JSONL if its suffix says so, else Pharaoh."""
     path = Path(path)
     jsonl = is_jsonl(path.name)
     for number, text in lines(path):

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.errors import MissingExtraError, RecipeError, nearest
+from hf_xsent.errors import MissingExtraError, RecipeError, did_you_mean
 
 METRICS = (
     "translation_retrieval",
@@ -25,7 +25,7 @@ METRICS = (
 def load_metric(name: str, **options: Any) -> Any:
     """Load a metric by its name; ``options`` go to ``evaluate.load``."""
     if name not in METRICS:
-        raise RecipeError(f"unknown metric {name!r}: use one of {', '.join(METRICS)}{nearest(name, METRICS)}")
+        raise RecipeError(f"unknown metric {name!r}: use one of {', '.join(METRICS)}{did_you_mean(name, METRICS)}")
     try:
         import evaluate
     except ImportError as error:

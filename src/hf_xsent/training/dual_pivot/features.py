@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerBase
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, ModelError, RecipeError
-from hf_xsent.files import check_free_space, claim, digest, lock, move_into_place, reserve_space, write_text
+from hf_xsent.files import check_free_space, digest, lock, move_into_place, reserve_space, stamp_folder, write_text
 from hf_xsent.logs import Progress
 from hf_xsent.models.batching import evaluating
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
@@ -90,7 +90,7 @@ class FeatureCache:
         encoder, max_length = model.config.encoder_fingerprint, model.config.max_length
         prompt = {"prompt": model.config.default_prompt} if model.config.default_prompt else {}
         self.stamp = {"encoder": encoder, "max_length": max_length, "dtype": dtype, **prompt}
-        claim(self.folder, self.stamp, "features", "give another folder for features")
+        stamp_folder(self.folder, self.stamp, "features", "give another folder for features")
 
     def layer_sums(self, sentences: Sequence[str]) -> LayerSums:
         """Return the layer sums of these sentences; encode them if they are missing."""

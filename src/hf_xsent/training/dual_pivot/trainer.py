@@ -87,7 +87,7 @@ class DualPivotTrainer(AlignmentTrainer):
         rows: Any = train_dataset
         if isinstance(train_dataset, Bitext):
             keeps_pairs = model.config.needs.pairs or model.config.paired_rows
-            rows = TextSides.of_bitext(train_dataset, shuffle_independently=not keeps_pairs, seed=args.seed)
+            rows = TextSides.from_bitext(train_dataset, shuffle_independently=not keeps_pairs, seed=args.seed)
         if rows is not None and model.config.needs.pairs and getattr(rows, "shuffle_independently", False):
             raise RecipeError(
                 "only the objectives adversarial and cycle train on unpaired files: give --data for others"

@@ -9,7 +9,7 @@ import evaluate
 import numpy as np
 
 from hf_xsent.evaluation.metrics import metric_info
-from hf_xsent.mining.calibration import at_threshold, best_threshold
+from hf_xsent.mining.calibration import best_threshold, f1_at_threshold
 from hf_xsent.mining.margin import MinedPairs
 
 
@@ -32,7 +32,9 @@ class BitextMiningF1(evaluate.Metric):
         for one, reference in zip(predictions, references, strict=True):
             gold = set(zip(reference["source"], reference["target"], strict=True))
             mined = _mined(one)
-            measured.append(best_threshold(mined, gold) if threshold is None else at_threshold(mined, gold, threshold))
+            measured.append(
+                best_threshold(mined, gold) if threshold is None else f1_at_threshold(mined, gold, threshold)
+            )
         names = ("f1", "precision", "recall", "threshold")
         return {name: sum(getattr(one, name) for one in measured) / len(measured) for name in names}
 
