@@ -35,6 +35,12 @@ def test_the_report_is_one_page_that_needs_no_network(tmp_path: Path):
     assert "✓ right" in text and "✗ wrong: Who?" in text
 
 
+def test_a_file_as_output_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "pairs.tsv").write_text("")
+    assert main(["quickstart", "--output", str(tmp_path / "pairs.tsv")]) == 2
+    assert "pairs.tsv is a file: choose a folder" in capsys.readouterr().err
+
+
 def test_examples_are_of_different_sentences_and_state_the_translation():
     class Letters:
         def encode(self, sentences: list[str]) -> np.ndarray:

@@ -26,7 +26,7 @@ def _load_pairs(folder: Path) -> list[Any]:
 
 
 def _load_sentences(folder: Path) -> list[Any]:
-    sentences = load_sentences(folder / "x.tsv", folder / "stored")
+    sentences = load_sentences(folder / "x.txt", folder / "stored")
     return [sentences[row] for row in range(len(sentences))]
 
 
@@ -44,6 +44,7 @@ def test_what_is_damaged_is_read_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, load: Callable[[Path], list[Any]], name: str, damage: str
 ) -> None:
     (tmp_path / "x.tsv").write_text("".join(f"Satz {n}\tline {n}\n" for n in range(100)))
+    (tmp_path / "x.txt").write_text("".join(f"Satz {n}\n" for n in range(100)))
     expected = load(tmp_path)
     (file,) = (tmp_path / "stored").rglob(name)
     file.write_bytes(DAMAGE[damage](file.read_bytes()))

@@ -16,6 +16,7 @@ from hf_xsent.errors import DataError
         (b" \n\n", "a.txt is empty"),
         (b"%PDF\x00\x01", "a.txt is a binary file: convert it to plain text"),
         (b"one\ntw\xf6\n", "a.txt:2: not UTF-8"),
+        (b"Hallo\tHello\n" * 3, "a.txt seems to be a table"),
     ],
 )
 def test_bad_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:

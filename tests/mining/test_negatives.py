@@ -93,6 +93,13 @@ def test_a_lower_share_drops_more(data: dict[str, Path], tmp_path: Path) -> None
     assert counts[0] > counts[1]
 
 
+def test_pairs_without_any_negative_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "de.tsv").write_text("a1\tb1\na2\tb2\n")
+    counts = _mine({"de": tmp_path / "de.tsv"}, tmp_path, neighbours=1, negatives=1)["de"]
+    assert counts.pairs == counts.pairs_without_negatives == 2
+    assert "de: no pair has a negative" in caplog.text and "raise --max_share" in caplog.text
+
+
 def test_an_interrupted_run_encodes_only_what_is_missing(data: dict[str, Path], tmp_path: Path) -> None:
     _mine(data, tmp_path / "whole")
     first = Words(fail_after=60)

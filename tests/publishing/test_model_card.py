@@ -170,6 +170,21 @@ def test_an_incomplete_card_is_not_written(
     assert (exported / "README.md").read_text("utf-8") == before
 
 
+def test_a_checkpoint_has_the_facts_of_its_unfinished_run_and_its_own_steps(run_folder: Path) -> None:
+    of_run = facts_of_run(run_folder)
+    for step in (6, 4):
+        checkpoint = run_folder / f"checkpoint-{step}"
+        checkpoint.mkdir()
+        state = {"global_step": step, "epoch": 1.0, "best_metric": 91.25, "best_global_step": 6}
+        (checkpoint / "trainer_state.json").write_text(json.dumps(state), "utf-8")
+        (checkpoint / "config.json").write_bytes((run_folder / "config.json").read_bytes())
+    (run_folder / "config.json").unlink()
+    best, other = (facts_of_run(run_folder / f"checkpoint-{step}") for step in (6, 4))
+    assert best["recipe"] == of_run["recipe"] and best["pairs"] == of_run["pairs"] and best["name"] == "mine"
+    assert best["training"][0].startswith("It took 6 steps") and "the best on dev pairs" in best["training"][1]
+    assert other["training"] == ["It took 4 steps (1.00 epochs)."]
+
+
 def test_a_starting_folder_of_this_machine_is_no_base_model(run_folder: Path) -> None:
     recipe = yaml.safe_load((run_folder / "recipe.yaml").read_text("utf-8")) | {"model": str(run_folder)}
     (run_folder / "recipe.yaml").write_text(yaml.safe_dump(recipe), "utf-8")

@@ -41,6 +41,8 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.output is None:
         names = chain(["quickstart"], (f"quickstart-{number}" for number in count(2)))
         arguments.output = next(name for name in names if not Path(name).exists())
+    elif Path(arguments.output).exists() and not Path(arguments.output).is_dir():
+        raise OutputError(f"{arguments.output} is a file: choose a folder with --output")
     elif Path(arguments.output).exists() and any(Path(arguments.output).iterdir()):
         raise OutputError(f"{arguments.output} is not empty: choose another folder with --output")
     run_quickstart(arguments)

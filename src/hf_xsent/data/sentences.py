@@ -17,6 +17,7 @@ import numpy.typing as npt
 from hf_xsent.data.cache import digest_with_file, read_batches
 from hf_xsent.data.cleaning.repeats import RepeatFinder, hash_texts
 from hf_xsent.data.cleaning.rules import CleaningCounts
+from hf_xsent.data.readers.columns import refuse_table
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, file_stamp, lock, write_json, writing
@@ -27,7 +28,6 @@ logger = logging.getLogger(__name__)
 FORMAT_VERSION = 2  # increase it when stored sentences or counts change
 ROWS_PER_BATCH = 1 << 16
 _HASHES_PER_CHUNK = 4096
-_LINES_OF_A_TABLE = 20  # which all have a tab
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def load_sentences(path: str | Path, folder: Path, max_characters: int = 1000) -
     """
     path = Path(path)
     if not path.is_file():
-        raise DataError(f"no such file: {path}")
+        raise DataError(f"{path} is a folder: give a file" if path.is_dir() else f"no such file: {path}")
     fingerprint = digest([*file_stamp(path), max_characters, FORMAT_VERSION])
     info, table = folder / f"{fingerprint}.json", folder / f"{fingerprint}.arrow"
     with lock(folder / "lock"):  # one process reads, the others wait
@@ -130,7 +130,7 @@ def _read_counts(info: Path, table: Path) -> SentenceCounts | None:
 def _write(path: Path, table: Path, max_characters: int) -> SentenceCounts:
     import pyarrow as pa
 
-    _refuse_table(path)
+    refuse_table(path, (line for _, line in lines(path)))
     with closing(RepeatFinder(table.parent)) as finder:
         texts = (text for _, text in _lines(path, "reading"))
         while chunk := list(islice(texts, _HASHES_PER_CHUNK)):
@@ -143,17 +143,6 @@ def _write(path: Path, table: Path, max_characters: int) -> SentenceCounts:
                 columns = [pa.array(column) for column in zip(*rows, strict=True)]
                 writer.write_batch(pa.record_batch(columns, schema=schema))
         return SentenceCounts(finder.rows, **counts)
-
-
-def _refuse_table(path: Path) -> None:
-    """Raise an error if all of the first lines have a tab, as those of a table have."""
-    texts = (line.strip() for _, line in lines(path))
-    first = list(islice(filter(None, texts), _LINES_OF_A_TABLE))
-    if len(first) > 1 and all("\t" in text for text in first):
-        raise DataError(
-            f"{path} seems to be a table, since all of its first {len(first)} lines have a tab: give a file of one "
-            f"sentence per line, such as that of cut -f 1 {path.name}"
-        )
 
 
 def _retained(

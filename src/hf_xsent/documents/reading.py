@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from hf_xsent.data.identification import identify_language
+from hf_xsent.data.readers.columns import refuse_table
 from hf_xsent.data.readers.compression import check_line_ends, read_bytes, strip_compression
 from hf_xsent.data.readers.formats import OnError
 from hf_xsent.documents.splitting import Document, split_lines, split_text
@@ -37,6 +38,7 @@ def read_document(path: Path, split: str = "lines", language: str | None = None)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise DataError(f"{path}:{line}: not UTF-8; convert the file with iconv -t UTF-8") from error
+    refuse_table(path, text.split("\n"))
     if split == "text":
         document = split_text(text, language or identify_language([text]) or "und")
     else:

@@ -115,6 +115,9 @@ def mine_negatives(
         write_lines(output / f"{language}.jsonl", _records(sources[language], chooser, tally))
         counts[language] = NegativeCounts(**tally)
         logger.info("%s: %s", language, ", ".join(f"{count:,} {name}" for name, count in tally.items()))
+        if tally["pairs"] and tally["pairs"] == tally["pairs_without_negatives"]:
+            cause = "no other near sentence scores below max_share %s of the pair; raise --max_share"
+            logger.warning(f"%s: no pair has a negative: {cause} or --neighbours", language, settings.max_share)
     return counts
 
 

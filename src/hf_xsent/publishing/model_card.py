@@ -166,20 +166,22 @@ def portable_facts(run: str | Path) -> dict[str, Any]:
 
 
 def facts_of_run(run: str | Path) -> dict[str, Any]:
-    """Read the facts of ``CardFacts`` from a run's folder: recipe, languages, pairs, steps."""
-    run = Path(run)
+    """Read the facts of ``CardFacts`` from the folder of a run or checkpoint: recipe, languages, pairs, steps."""
+    model, run = Path(run), Path(run)
     if not (run / "recipe.yaml").is_file():
-        raise ModelError(f"{run} is not the folder of a run: it has no recipe.yaml")
+        run = run.resolve().parent
+    if not (run / "recipe.yaml").is_file():
+        raise ModelError(f"{model} is not the folder of a run: it has no recipe.yaml")
     try:
-        return _facts(run)
+        return _facts(run, model)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         files = "recipe.yaml, config.json, bitext.json and trainer_state.json"
         raise ModelError(f"{run} has a damaged file among {files} ({type(error).__name__}: {error})") from error
 
 
-def _facts(run: Path) -> dict[str, Any]:
+def _facts(run: Path, model: Path) -> dict[str, Any]:
     recipe = dict(parse_yaml((run / "recipe.yaml").read_text(encoding="utf-8")))
-    config = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
     counts = json.loads((run / "bitext.json").read_text(encoding="utf-8")) if (run / "bitext.json").is_file() else {}
     pairs = {language: int(count["retained"]) for language, count in counts.items() if language != "total"}
     target = str(recipe.get("target_language", "en"))
@@ -195,17 +197,19 @@ def _facts(run: Path) -> dict[str, Any]:
         "normalize": bool(config["normalize"]),
         "recipe": recipe,
         "pairs": pairs,
-        "training": _training_sentences(run),
+        "training": _training_sentences(run, model),
     }
 
 
-def _training_sentences(run: Path) -> list[str]:
+def _training_sentences(run: Path, model: Path) -> list[str]:
     states = sorted(run.glob("checkpoint-*/trainer_state.json"), key=lambda path: int(path.parent.name.split("-")[1]))
+    if model != run:
+        states = list(model.glob("trainer_state.json"))
     if not states:
         return []
     state = json.loads(states[-1].read_text(encoding="utf-8"))
     sentences = [f"It took {state['global_step']:,} steps ({state['epoch']:.2f} epochs)."]
-    if state.get("best_metric") is not None:
+    if state.get("best_metric") is not None and (model == run or state["global_step"] == state.get("best_global_step")):
         step = state.get("best_global_step")
         best = f"{state['best_metric']:.2f}% retrieval accuracy@1, mean of both directions"
         sentences.append(f"The weights are those of step {step:,}, the best on dev pairs: {best}.")

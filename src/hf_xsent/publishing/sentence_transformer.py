@@ -82,9 +82,9 @@ def export_sentence_transformer(
 def _run_facts(model: SentenceEncoder | str | Path) -> dict[str, Any]:
     """Return the facts of the run that trained a model; empty if they are unknown."""
     folder = model.trained_in if isinstance(model, SentenceEncoder) else model
-    for run in (Path(folder), Path(folder).resolve().parent) if folder else ():
-        if (run / "recipe.yaml").is_file() and (run / "config.json").is_file():
-            return portable_facts(run)
+    runs = (Path(folder), Path(folder).resolve().parent) if folder else ()  # the folder may be a checkpoint
+    if folder and (Path(folder) / "config.json").is_file() and any((run / "recipe.yaml").is_file() for run in runs):
+        return portable_facts(folder)
     return {}
 
 

@@ -44,6 +44,8 @@ def test_broken_folders_are_explained(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="has no files tatoeba.xxx-eng.xxx"):
         load_tatoeba(tmp_path / "empty")
+    with pytest.raises(DataError, match=r"cmn-eng\.eng is a file: give the folder of the Tatoeba files"):
+        load_tatoeba(folder / "tatoeba.cmn-eng.eng")
     with pytest.raises(DataError, match="no such file or folder: /nowhere/at/all"):
         load_tatoeba("/nowhere/at/all")
 

@@ -1,10 +1,12 @@
-"""Recognise the header row of a table, choose its columns, and refuse columns without letters."""
+"""Recognise the header row of a table, choose its columns, and refuse columns without letters, and tables as text."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import islice
+from pathlib import Path
 from typing import TypeVar
 
 from hf_xsent.data.languages import find_language, known_languages
@@ -25,6 +27,7 @@ _LONGEST_NAME = 40
 _MAX_ROWS = 1000  # bad rows included
 _MIN_PAIRS, _MAX_PAIRS = 6, 100  # to decide that a column has no letters
 _EXAMPLES = 3
+_LINES_OF_A_TABLE = 20  # which all have a tab
 
 Row = TypeVar("Row")
 
@@ -100,6 +103,16 @@ def require_letters(rows: Iterator[Row | DataError], path: str) -> Iterator[Row 
         )
     yield from first
     yield from rows
+
+
+def refuse_table(path: Path, texts: Iterable[str]) -> None:
+    """Raise an error if all of the first lines of a text have a tab, as those of a table have."""
+    first = list(islice(filter(None, map(str.strip, texts)), _LINES_OF_A_TABLE))
+    if len(first) > 1 and all("\t" in text for text in first):
+        raise DataError(
+            f"{path} seems to be a table, since all of its first {len(first)} lines have a tab: give a file of one "
+            f"sentence per line, such as that of cut -f 1 {path.name}"
+        )
 
 
 def parse_columns(values: Sequence[str] | None) -> Columns | Mapping[str, Columns] | None:

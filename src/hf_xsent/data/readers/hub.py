@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike, fspath
+from os.path import isdir
 from typing import Any
 
 from hf_xsent.errors import DataError, HfXsentError, did_you_mean, shortened
-from hf_xsent.files import is_hub_id
+from hf_xsent.files import is_hub_id, is_local
 
 
 def require_hub_id(source: str | PathLike[str], expected: str) -> str:
     """Return ``source`` if it has the form ``owner/name``; else raise a `DataError` that asks for ``expected``."""
+    if is_local(fspath(source)):
+        raise DataError(f"{fspath(source)} is a {'folder' if isdir(source) else 'file'}: give {expected}")
     if not is_hub_id(fspath(source), owner=True):
         raise DataError(f"no such file or folder: {fspath(source)}; give {expected}, or a data set as owner/name")
     return fspath(source)
