@@ -6,6 +6,7 @@ import argparse
 import errno
 import gc
 import logging
+import re
 import sys
 from collections.abc import Sequence
 from os.path import exists
@@ -65,7 +66,8 @@ class CommandParser(argparse.ArgumentParser):
         for one in unknown:
             if one.startswith("-"):
                 flag = one.partition("=")[0]
-                raise RecipeError(f"unknown flag {flag}{did_you_mean(flag, self._option_string_actions)}")
+                known = re.findall(r"--\w+", self.format_usage())
+                raise RecipeError(f"unknown flag {flag}{did_you_mean(flag, known)}")
             hint = f"{self.prog} --help lists all arguments"
             if exists(one):
                 hint = 'put a pattern of several files in quotes, such as "books/*.txt", for the shell not to expand it'
