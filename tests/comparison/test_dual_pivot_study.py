@@ -79,7 +79,7 @@ def test_the_folder_of_features_decides_nothing_but_none_does(pivots: StudyFile)
         ({"train": False, "layers": [9]}, r"methods.one: layers \[9\] do not exist"),
         ({"train": False, "layers": "all"}, "methods.one.layers takes a list of numbers, not 'all'"),
         ({"train": False, "poolings": ["cls"]}, "methods.one: pooling 'cls' is unknown: use sum"),
-        ({"train": False, "linear_map": False}, "methods.one.linear_map: an untrained method has no recipe"),
+        ({"train": False, "linear_map": False}, "methods.one.linear_map: an untrained method takes no other settings"),
     ],
 )
 def test_a_mistake_in_an_untrained_row_raises_an_error(pivots: StudyFile, method: dict[str, Any], message: str) -> None:

@@ -19,9 +19,9 @@ def differences_to_best(
 ) -> dict[str, Any]:
     """Return the best row of a column of scores, and the difference of every other row to it.
 
-    The 95% interval combines the noise of test items (paired bootstrap), if both rows have
-    outcomes, and of seeds (Welch's t interval), for rows with several. It is None without outcomes if a trained row
-    has a single seed.
+    The 95% interval combines the noise of test items (paired bootstrap), if both rows have outcomes, and the noise of
+    seeds (Welch's t interval), for rows with several seeds. It is None if the rows have no outcomes and one of them is
+    trained with a single seed.
     """
     group, name = column
     scored = [(row["groups"][task][group][name], row) for row in summary if _has(row, task, group, name)]

@@ -115,10 +115,10 @@ def open_embedder(run: Run) -> SentenceEmbedder:
 
 
 def with_features(run: Run, embedder: SentenceEmbedder) -> SupportsEncode:
-    """Return an encoder that reads cached features if a dual pivot's recipe has a ``features`` folder."""
+    """Return an encoder that reads cached features if a dual pivot's recipe names a ``features`` folder."""
     folder, model = run.recipe.get("features"), embedder.model
     if folder in (None, "none") or not isinstance(model, DualPivotForSentenceEmbedding):
-        return embedder  # also for dual pivots that need the hidden state of each token
+        return embedder
     return CachedEncoder(FeatureCache(folder, model, embedder.tokenizer), model)
 
 

@@ -156,7 +156,10 @@ def _differences(results: Results, task: str) -> str:
     if not table.rows:
         return ""
     best = name_of(results["differences"][task]["best"])
-    note = "The interval covers the noise of test items (paired bootstrap) and of seeds, of methods with several."
+    note = (
+        "The interval covers the noise of test items (paired bootstrap) and, for methods with several seeds, the noise "
+        "of seeds."
+    )
     return f"<h3>Differences to {escape(best)}</h3>\n<p>{escape(verdict(results, task))} {note}</p>\n{table.html()}"
 
 

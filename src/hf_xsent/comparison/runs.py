@@ -24,7 +24,7 @@ LOCATION_KEYS = (
     "features",
     "output_dir",
     "report_to",
-)  # name places of files and logs; features=none, which changes results, is hashed below
+)  # where files and logs are, which changes no result; only features=none does, and is hashed by `run_folder`
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ UNTRAINED_KEYS = ("max_length", "bf16", "fp16")  # settings of an untrained enco
 UNTRAINED_PIVOT_KEYS = (*UNTRAINED_KEYS, "method", "layers", "features")
 BUDGETS = ("steps", "pairs", "minutes")
 NOT_IN_A_STUDY = {  # recipe keys that a study refuses: what to do instead
-    "model": "use the study's key model",
+    "model": "give the study's `model` instead",
     "pooling": "use poolings",
     "seed": "use seeds",
     "max_steps": "use budget",
@@ -144,7 +144,7 @@ def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: 
         settings = shared | changes
         known = UNTRAINED_PIVOT_KEYS if settings.get("method") == "dual-pivot" else UNTRAINED_KEYS
         if stated := [key for key in changes if key not in known]:
-            raise RecipeError(f"{at}.{stated[0]}: an untrained method has no recipe: use only {' or '.join(known)}")
+            raise RecipeError(f"{at}.{stated[0]}: an untrained method takes no other settings than {', '.join(known)}")
         return Method(name, False, {key: settings[key] for key in known if key in settings}, poolings, ())
     from_file: dict[str, Any] = {}
     if own["recipe"] is not None:
@@ -153,7 +153,8 @@ def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: 
         check_known(from_file, recipe_keys(), f"{recipe}: ")
         from_file = {key: value for key, value in from_file.items() if key not in NOT_IN_A_STUDY}
     settings = from_file | {"data": content["data"]} | shared | changes
-    if isinstance(settings.get("objectives"), dict):  # chosen here, with the recipe file's settings for each
+    if isinstance(settings.get("objectives"), dict):
+        # the last layer chooses the objectives; settings of earlier layers stay
         objectives: dict[str, Any] = {}
         for layer in (from_file, shared, changes):
             if isinstance(layer.get("objectives"), dict):

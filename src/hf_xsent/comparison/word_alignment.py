@@ -55,7 +55,7 @@ class WordAlignmentTask(EvaluationTask):
     name: ClassVar[str] = "word_alignment"
     title: ClassVar[str] = "Word alignment"
     protocol: ClassVar[str] = (
-        "alignment error rate (AER) of itermax links: of the layer with the lowest AER on one set, and the last layer"
+        "alignment error rate (AER) of itermax links from two layers: that with the lowest AER on one set, and the last"
     )
     headings: ClassVar[Mapping[str, str]] = {
         "pairs": "pairs",
@@ -74,8 +74,8 @@ class WordAlignmentTask(EvaluationTask):
         names = [one.name for one in self.sets]
         if self.choose not in names:
             raise RecipeError(
-                f"word alignment chooses its layer on one set: name it as choose, one of {', '.join(names)}, not "
-                f"{self.choose!r}"
+                f"tasks.word_alignment.choose names the set on which the layer is chosen, one of {', '.join(names)}: "
+                f"{self.choose!r} is not"
             )
 
     def sides(self, one: GoldSet) -> tuple[Sequence[str], Sequence[str]]:
