@@ -41,6 +41,17 @@ def test_a_run_that_goes_on_counts_from_its_checkpoint(run: Run):
     assert {log["peak_mib"] for log in after} == {77_777}
 
 
+def test_damaged_lines_of_the_metrics_are_skipped_with_a_warning(run: Run, caplog: pytest.LogCaptureFixture):
+    run.start()
+    (run.out / "model.safetensors").unlink()
+    path = run.out / "metrics.jsonl"
+    whole = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"\xb5\xff\n{}\n[1]\n" + whole[0])
+    run.start("--resume")
+    assert json.loads(path.read_text().splitlines()[0]) == json.loads(whole[0])
+    assert any("3 of 4 lines are damaged" in one for one in caplog.messages)
+
+
 # Signals
 
 ARGUMENTS, STATE = SimpleNamespace(world_size=1), SimpleNamespace()

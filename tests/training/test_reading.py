@@ -238,6 +238,11 @@ def test_an_objective_is_added_by_its_weight(first: bool) -> None:
     assert recipe.config.objectives[RTL].head_layers == 1
 
 
+def test_a_setting_that_names_a_missing_file_is_one_sentence() -> None:
+    with pytest.raises(RecipeError, match="conflicting settings: .*No such file or directory: 'Infinity'"):
+        _flags("--accelerator_config", "Infinity")
+
+
 @pytest.mark.parametrize(
     ("flags", "told"),
     [

@@ -15,7 +15,7 @@ from hf_xsent.data.bitext import resolve_sources
 from hf_xsent.data.readers.sources import source_files
 from hf_xsent.evaluation.task import Outcomes
 from hf_xsent.files import digest, file_digest, is_local, write_json
-from hf_xsent.training.callbacks import METRICS_FILE
+from hf_xsent.training.callbacks import METRICS_FILE, read_metrics
 
 JOB_FILE, FAILURE_FILE, LOG_FILE = "run.json", "failure.json", "log.txt"
 _MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt")
@@ -99,11 +99,7 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Read the lines that training has logged."""
-        try:
-            lines = (self.training / METRICS_FILE).read_text(encoding="utf-8").splitlines()
-        except OSError:
-            return []
-        return [json.loads(line) for line in lines if line.endswith("}")]
+        return read_metrics(self.training / METRICS_FILE)
 
     def failure(self) -> dict[str, Any] | None:
         """Read exit code and message of the last attempt if it failed."""

@@ -29,6 +29,26 @@ _ONE_CTRL_C = 1.0  # seconds: torchrun repeats the signal that the terminal has 
 _SHOWN = ("loss", "eval_accuracy", "eval_f1", "pairs_per_second")
 
 
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Read the logs of a run, each with its step; skip damaged lines, and warn of all but a truncated last one."""
+    if not path.is_file():
+        return []
+    logs, damaged = [], []
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    for number, line in enumerate(lines, start=1):
+        try:
+            one = json.loads(line)
+        except ValueError:
+            one = None
+        if isinstance(one, dict) and isinstance(one.get("step"), int):
+            logs.append(one)
+        else:
+            damaged.append(number)
+    if damaged not in ([], [len(lines)]):
+        logger.warning("%s: %d of %d lines are damaged and are skipped", path, len(damaged), len(lines))
+    return logs
+
+
 class MetricsFile(TrainerCallback):
     """Append each log to ``metrics.jsonl``; a resumed run first deletes the lines after its checkpoint's step."""
 
@@ -37,9 +57,8 @@ class MetricsFile(TrainerCallback):
         if not state.is_world_process_zero:
             return
         path = Path(args.output_dir) / METRICS_FILE
-        lines = path.read_text(encoding="utf-8").splitlines() if state.global_step and path.is_file() else []
-        before = [line for line in lines if line.endswith("}") and json.loads(line)["step"] <= state.global_step]
-        write_text(path, (line + "\n" for line in before))
+        before = [one for one in read_metrics(path) if one["step"] <= state.global_step] if state.global_step else []
+        write_text(path, (json.dumps(one) + "\n" for one in before))
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Append one line, with the step first."""

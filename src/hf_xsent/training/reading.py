@@ -98,7 +98,7 @@ def _build(kind: Any, values: Mapping[str, Any]) -> Any:
     own = {one.name: values[one.name] for one in _fields(kind) if one.name in values}
     try:
         built = kind(**own)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OSError) as error:  # OSError: a setting of transformers names a missing file
         raise RecipeError(f"invalid or conflicting settings: {' '.join(str(error).split())}") from error
     check_settings(built)
     return built
