@@ -20,7 +20,7 @@ def differences_to_best(
     """Return the best row of a column of scores, and the difference of every other row to it.
 
     The 95% interval combines the noise of test items (paired bootstrap), if both rows have outcomes, and the noise of
-    seeds (Welch's t interval), for rows with several seeds. It is None if the rows have no outcomes and one of them is
+    seeds (Welch's t interval), for rows with several seeds. It is None if a row has no outcomes and one of both is
     trained with a single seed.
     """
     group, name = column
@@ -48,7 +48,7 @@ def _key(row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _outcomes(runs: Sequence[Run], row: Mapping[str, Any], task: str, group: str) -> list[Outcomes]:
-    """Read the outcomes of a row's finished runs; return none if a run has none."""
+    """Read the outcomes of a row's finished runs; return an empty list if those of any run are missing."""
     mine = [run for run in runs if (run.method, run.pooling) == _key(row) and run.finished]
     found = [run.outcomes(task) for run in mine]
     some = [one for one in found if one is not None and group in one.groups]

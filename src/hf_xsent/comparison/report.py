@@ -164,7 +164,7 @@ def _differences(results: Results, task: str) -> str:
 
 
 def _plot(results: Results, task: str) -> str:
-    """Draw the score that ranks methods over the study's ``plot`` setting.
+    """Draw the main score of a task as a function of the study's ``plot`` setting.
 
     Methods that differ only in this setting are the points of one curve.
     """

@@ -24,7 +24,7 @@ LOCATION_KEYS = (
     "features",
     "output_dir",
     "report_to",
-)  # where files and logs are, which changes no result; only features=none does, and is hashed by `run_folder`
+)  # not part of the hash of a run, because they do not change its results (features=none does: see `run_folder`)
 
 
 @dataclass(frozen=True)

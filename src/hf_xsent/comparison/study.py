@@ -154,11 +154,11 @@ def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: 
         from_file = {key: value for key, value in from_file.items() if key not in NOT_IN_A_STUDY}
     settings = from_file | {"data": content["data"]} | shared | changes
     if isinstance(settings.get("objectives"), dict):
-        # the last layer chooses the objectives; settings of earlier layers stay
+        # those of the last mapping, with the settings that all mappings state for them
         objectives: dict[str, Any] = {}
-        for layer in (from_file, shared, changes):
-            if isinstance(layer.get("objectives"), dict):
-                objectives = merge_objectives(objectives, layer["objectives"])
+        for one in (from_file, shared, changes):
+            if isinstance(one.get("objectives"), dict):
+                objectives = merge_objectives(objectives, one["objectives"])
         settings["objectives"] = objectives
     return Method(name, True, settings, poolings, seeds)
 

@@ -55,7 +55,8 @@ class WordAlignmentTask(EvaluationTask):
     name: ClassVar[str] = "word_alignment"
     title: ClassVar[str] = "Word alignment"
     protocol: ClassVar[str] = (
-        "alignment error rate (AER) of itermax links from two layers: that with the lowest AER on one set, and the last"
+        "alignment error rate (AER) of itermax links, measured twice: at the layer with the lowest AER on one set, and "
+        "at the last layer"
     )
     headings: ClassVar[Mapping[str, str]] = {
         "pairs": "pairs",
@@ -74,8 +75,8 @@ class WordAlignmentTask(EvaluationTask):
         names = [one.name for one in self.sets]
         if self.choose not in names:
             raise RecipeError(
-                f"tasks.word_alignment.choose names the set on which the layer is chosen, one of {', '.join(names)}: "
-                f"{self.choose!r} is not"
+                f"tasks.word_alignment.choose must name the set on which the layer is chosen: {', '.join(names)}; "
+                f"it is {self.choose!r}"
             )
 
     def sides(self, one: GoldSet) -> tuple[Sequence[str], Sequence[str]]:

@@ -46,11 +46,13 @@ class AdversarialSettings(ObjectiveSettings):
 class CycleConsistencySettings(TripletRankingSettings):
     """The settings of the triplet ranking in the cycle; the weight is λ."""
 
-    weight: float = setting(1.0, "Weight of this loss (λ in the paper), a mean cost for each side.", above=0)
+    weight: float = setting(
+        1.0, "Weight of this loss (λ in the paper). The loss is the sum of the mean costs of both sides.", above=0
+    )
     margin: float = setting(
         0.0,
         "Margin (α in the paper): the cosine of a sentence and its round trip must exceed a negative's by this much; "
-        "with hinge false, drop random negatives whose cosine is lower by more than this.",
+        "with hinge false, drop random negatives whose cosine is lower than that one by more than this.",
     )
 
 

@@ -53,7 +53,8 @@ class Distillation(SentenceObjective):
         """Raise an error if training_mlp would change the trained embeddings."""
         if config.training_mlp:
             raise RecipeError(
-                "distillation trains the final embeddings, from which training_mlp is removed: use only one of the two"
+                "training_mlp changes embeddings in training only, but distillation trains those of the final model: "
+                "use only one of the two"
             )
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:

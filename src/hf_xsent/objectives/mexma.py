@@ -5,9 +5,9 @@
     L_koleo = ½ Σ_sides -1/N Σ_i log ‖s_i - s_nearest(i)‖, of embeddings scaled to length 1
     L       = L_mlm + L_align + 0.01 L_koleo
 
-s is the sentence embedding of a clean pass. The head is K transformer layers over the states of the masked side, whose
-first state is replaced by the other side's s, and a projection onto the token embeddings. Gradients reach the
-encoder through the masked side's states and through s.
+s is the sentence embedding of a clean pass. The head reads the hidden states of the masked side, with the first one
+replaced by the other side's s. It consists of K transformer layers and a projection onto the token embeddings.
+Gradients reach the encoder through the masked side's states and through s.
 
 >>> x = F.normalize(torch.tensor([[1.0, 0], [0, 1], [0.6, 0.8]]), dim=1)
 >>> distances = torch.cdist(x, x) + 9 * torch.eye(3)

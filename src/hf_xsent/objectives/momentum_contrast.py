@@ -66,9 +66,9 @@ def momentum_contrast_loss(
 class MomentumContrast(SentenceObjective):
     """Contrast each translation pair with a queue of K keys from a momentum encoder (MoCo, PPA).
 
-    Queries are projected from the sources' embeddings, keys from the targets' that ``key_encoder`` computes
-    (``pairs.keys``). After each step, the keys of all processes enter the queue, so all processes have the same queue.
-    It is initialized at random.
+    Queries are projections of the sources' embeddings; keys are projections of the targets' embeddings from the
+    momentum encoder (``pairs.keys``). After each step, the keys of all processes enter the queue, so all processes have
+    the same queue. It is initialized at random.
     """
 
     Settings = MomentumContrastSettings
@@ -96,7 +96,7 @@ class MomentumContrast(SentenceObjective):
         for key in ("languages", "lora_rank", "training_mlp"):
             if getattr(config, key):
                 raise RecipeError(
-                    f"momentum_contrast does not support {key}, because its momentum encoder has none: remove one"
+                    f"momentum_contrast does not support {key}, because its momentum encoder has none: remove {key}"
                 )
 
     @classmethod

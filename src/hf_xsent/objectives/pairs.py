@@ -98,4 +98,4 @@ class SampledTargets:
     """The tokens that a token objective sampled before encoding."""
 
     rows: Any
-    count: Tensor  # divides the loss after a sum over processes: number of predicted tokens; of sentences for WACSE
+    count: Tensor  # of predicted tokens (WACSE: of sentences), by whose sum over processes the loss is divided

@@ -68,8 +68,8 @@ class RepresentationTranslationSettings(VocabularySettings):
     )
     predicted_languages: list[str] | None = setting(
         None,
-        "Languages with an embedding in the head, which is added to each [MASK] of a predicted source in this "
-        "language. Default: all languages of the data.",
+        "Languages that have an embedding in the head; the head adds it to each [MASK] of a source sentence that it "
+        "predicts in this language. Default: all languages of the data.",
     )
     restrict_vocabulary: bool = setting(
         True,
@@ -106,8 +106,8 @@ def translation_rows(
 ) -> TranslationRows:
     """Build rows that predict sentence ``predicted[i]`` from ``known[i]``, indices into sources + targets.
 
-    Positions of predicted sentences start at ``start``. Each of their tokens is masked with probability ``share``, or
-    by ``masked``, flags of the packed tokens.
+    Positions of predicted sentences start at ``start``. Their tokens are masked where ``masked``, a flag per token of
+    the batch, is true; without it, each with probability ``share``.
     """
     rows = join(pairs.packed, known, predicted, skip=(1, 1))
     own = pairs.packed.positions[rows.origin]

@@ -28,7 +28,7 @@ from hf_xsent.tensors.chunked_softmax import chunked_cross_entropy
 from hf_xsent.tensors.gathering import gather_rows, mean_over_rows
 
 Negatives = tuple[Tensor, Tensor]  # M × d embeddings, M identities
-LOGITS_AT_ONCE = 1 << 21  # 8 MiB; the N × N logits of a large batch need more memory than a chunk of gradient caching
+LOGITS_AT_ONCE = 1 << 21  # 8 MiB: the logits of a large batch are computed in blocks to save memory
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,9 @@ class TranslationRanking(SentenceObjective):
         if settings.hard_negatives and config.freezes_encoder:
             raise RecipeError("hard_negatives need an encoder that trains, and this method freezes it: remove them")
         if settings.hard_negatives and config.random_input_shuffling:
-            raise RecipeError("random_input_shuffling does not swap hard_negatives with their pair: use one of them")
+            raise RecipeError(
+                "random_input_shuffling swaps the sides of pairs, but not of hard_negatives: use only one of the two"
+            )
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:
         """Compute L_TR of the batch."""

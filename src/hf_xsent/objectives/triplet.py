@@ -4,7 +4,8 @@
 
 ``sim`` is the cosine. Of the n negatives of each direction one is the hardest of the batch, the others are random. The
 loss is the mean cost of all negatives of all pairs in both directions, as in the authors' code: the mean of h over the
-pairs, divided by 2n. So λ weights a mean cost, whatever n is.
+pairs, divided by 2n. So the scale of
+the loss, and with it a weight such as λ of the unsupervised loss, does not depend on n.
 
 In the authors' code a cost is sim(a_n, b) - sim(a, b), also below 0 (``hinge=False``); the margin only drops random
 negatives whose cost is below -α.

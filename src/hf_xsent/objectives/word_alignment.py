@@ -48,7 +48,7 @@ class AlignedWordPredictionSettings(VocabularySettings):
     """The settings of aligned word prediction."""
 
     masked_share: float = setting(
-        1.0, "Fraction of the sentences whose linked words are masked in a step.", above=0, at_most=1
+        1.0, "In each step, mask the linked words of this fraction of the sentences.", above=0, at_most=1
     )
     word_share: float = setting(
         1.0,
@@ -75,8 +75,8 @@ class AlignedWordPrediction(TokenObjective):
     """AWP: mask linked words and predict the pieces of each one's translation in its place.
 
     With a ``masked_share`` below 1, each sentence is masked with that probability; the expected loss is the same. With
-    a ``word_share`` below 1, each of its linked words is masked with that probability, and the loss is divided by it:
-    eq. 4 masks one word, so that all others are its context, but needs a pass per word.
+    a ``word_share`` below 1, each of its linked words is masked with that probability, and the loss is divided by it.
+    So the other words remain as context, as in eq. 4, which masks one word at a time and needs a pass for each.
     """
 
     Settings = AlignedWordPredictionSettings
