@@ -70,8 +70,8 @@ def _judge(mined: MinedPairs, gold: Gold, complete: bool) -> tuple[np.ndarray, n
     """Return for each pair whether it is correct, and its weight as an error.
 
     If ``gold`` is a sample of the true pairs, only pairs with a sentence in it are judged. A correct pair is judged if
-    its one true pair was sampled; a wrong pair belongs to two true pairs, so it has twice the chance. Therefore a wrong
-    pair counts half for each of its sentences that is in ``gold``.
+    it was sampled itself. A wrong pair has sentences of two true pairs, and is judged if either was sampled: twice the
+    chance. Therefore a wrong pair counts half for each of its sentences that is in ``gold``.
     """
     correct = np.array([pair in gold for pair in mined.rows("source", "target")], dtype=bool)
     if complete:

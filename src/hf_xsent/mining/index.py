@@ -106,7 +106,10 @@ def _build(vectors: Vectors, name: str, factory: str, probes: int) -> Any:
 
 
 def _search(index: Any, queries: Vectors, name: str, candidates: Vectors, k: int) -> Neighbours:
-    """Search the index, and all vectors for queries whose cells have fewer than k; return unrounded cosines."""
+    """Search the index; for queries that find fewer than k candidates in it, search all vectors.
+
+    Return exact cosines, also if the index compresses vectors.
+    """
     indices = np.empty((len(queries), k), dtype=np.int64)
     for start in _blocks(queries, "searching the index"):
         rows = slice(start, start + _ROWS_PER_BLOCK)

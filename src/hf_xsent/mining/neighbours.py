@@ -26,7 +26,9 @@ _LARGEST_TILE = 4096
 _TILES_IN_STRIP = 8
 # Upper bound on the error of a bfloat16 cosine: rounding changes both vectors and the result by 2^-9 each.
 _BFLOAT16_ERROR = 0.006
-_WORTHWHILE_GAIN = 1.5  # of bfloat16 products, since confirming in float32 takes time
+_WORTHWHILE_GAIN = (
+    1.5  # use bfloat16 if its products are faster by this: cosines near the bound are computed again in float32
+)
 
 
 def nearest_both_ways(

@@ -3,8 +3,8 @@
     L_disc = d(y_s) - d(y_t), d linear (Wasserstein);    L_adv = -L_disc                          (section 3.2)
     L_cycle = h(y_s, G(F(y_s))) + h(F(G(y_t)), y_t), h the triplet ranking;    L = L_adv + λ L_cycle
 
-The sentences of the two languages are unpaired: row i of one side is unrelated to row i of the other. h is the mean
-cost of ``triplet.py``, so λ weights one mean cost per side. d, F and G are linear maps; in the variant ``authors``,
+The sentences of the two languages are unpaired: row i of one side is unrelated to row i of the other. h is the loss
+of ``triplet.py``, a mean cost; λ weights the sum of the two. d, F and G are linear maps; in the variant ``authors``,
 they have biases, and dropout on their outputs.
 
 >>> source, target, d = torch.eye(2), torch.ones(2, 2), torch.tensor([0.5, 1.0])
@@ -52,7 +52,7 @@ class CycleConsistencySettings(TripletRankingSettings):
     margin: float = setting(
         0.0,
         "Margin (α in the paper): the cosine of a sentence and its round trip must exceed a negative's by this much; "
-        "with hinge false, drop random negatives whose cosine is lower than that one by more than this.",
+        "with hinge false, drop random negatives whose cosine is lower than the round trip's by more than this.",
     )
 
 

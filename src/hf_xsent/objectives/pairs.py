@@ -98,4 +98,4 @@ class SampledTargets:
     """The tokens that a token objective sampled before encoding."""
 
     rows: Any
-    count: Tensor  # of predicted tokens (WACSE: of sentences), by whose sum over processes the loss is divided
+    count: Tensor  # number of predicted tokens (WACSE: sentences); the loss is divided by its sum over processes

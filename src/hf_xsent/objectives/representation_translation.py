@@ -68,8 +68,8 @@ class RepresentationTranslationSettings(VocabularySettings):
     )
     predicted_languages: list[str] | None = setting(
         None,
-        "Languages that have an embedding in the head; the head adds it to each [MASK] of a source sentence that it "
-        "predicts in this language. Default: all languages of the data.",
+        "Languages that have an embedding in the head; the embedding of a predicted source's language is added to "
+        "each of its [MASK] tokens. Default: all languages of the data.",
     )
     restrict_vocabulary: bool = setting(
         True,
@@ -91,13 +91,13 @@ class RepresentationTranslationSettings(VocabularySettings):
 
 @dataclass(frozen=True)
 class TranslationRows:
-    """The input of the head (eq. 4): a packed row per pair, the known sentence's states, then the predicted tokens."""
+    """The input of the head (eq. 4): packed rows, each with the states of a known sentence, then the predicted tokens."""
 
     packed: PackedSentences  # T tokens with the head's positions; those of predicted tokens start at ``start``
     masked: Tensor  # T: whether the head sees [MASK] here, not the encoder's hidden state
     visible: Tensor  # indices in the batch of the tokens that are not masked
     own_positions: Tensor  # of the masked tokens: their positions in their own sentence
-    languages: Tensor | None  # of the masked tokens, where they get a language embedding
+    languages: Tensor | None  # of the masked tokens; None without language embeddings
     labels: Tensor  # of the masked tokens: their word pieces
 
 

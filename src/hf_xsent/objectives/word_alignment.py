@@ -75,8 +75,8 @@ class AlignedWordPrediction(TokenObjective):
     """AWP: mask linked words and predict the pieces of each one's translation in its place.
 
     With a ``masked_share`` below 1, each sentence is masked with that probability; the expected loss is the same. With
-    a ``word_share`` below 1, each of its linked words is masked with that probability, and the loss is divided by it.
-    So the other words remain as context, as in eq. 4, which masks one word at a time and needs a pass for each.
+    a ``word_share`` below 1, only this share of its linked words is masked, so that the other words remain as context;
+    eq. 4 masks a single word, which needs a pass per word. The loss is divided by the share.
     """
 
     Settings = AlignedWordPredictionSettings
