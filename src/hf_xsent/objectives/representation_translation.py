@@ -91,7 +91,7 @@ class RepresentationTranslationSettings(VocabularySettings):
 
 @dataclass(frozen=True)
 class TranslationRows:
-    """The input of the head (eq. 4): packed rows, each with the states of a known sentence, then the predicted tokens."""
+    """The input of the head (eq. 4): packed rows: the states of a known sentence, then the predicted tokens."""
 
     packed: PackedSentences  # T tokens with the head's positions; those of predicted tokens start at ``start``
     masked: Tensor  # T: whether the head sees [MASK] here, not the encoder's hidden state

@@ -88,7 +88,7 @@ def _ranking(
 ) -> Tensor:
     """Return the sum over this process's queries of -log softmax at their positives among all processes' candidates.
 
-    ``own_identity`` has the identity of each query's positive, by which copies of it among mined ``negatives`` are masked.
+    ``own_identity`` has the identity of each query's positive; copies of it among mined ``negatives`` are masked.
     """
     candidates, first = gather_rows(candidates)
     pairs = slice(len(candidates))
