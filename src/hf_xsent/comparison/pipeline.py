@@ -120,7 +120,7 @@ def train_and_measure(run: Run, watch: Callable[[Run], None] = lambda run: None)
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C reaches this process only, which sends SIGTERM
+                start_new_session=True,  # Ctrl-C reaches only the parent, which sends SIGTERM to it
             ),
             lambda: watch(run),
         )

@@ -92,7 +92,7 @@ def measure(run: Run) -> None:
             "versions": versions(),
         }
         with writing(run.outcomes_file(name)) as part, part.open("wb") as file:
-            np.savez_compressed(file, **outcomes.rows)  # type: ignore[arg-type]  # the names of the arrays
+            np.savez_compressed(file, **outcomes.rows)  # type: ignore[arg-type]  # names of arrays as keywords
         write_json(run.scores_file(name), content)
 
 

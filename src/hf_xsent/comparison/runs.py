@@ -24,7 +24,7 @@ LOCATION_KEYS = (
     "features",
     "output_dir",
     "report_to",
-)  # not part of the hash of a run, because they do not change its results (features=none does: see `run_folder`)
+)  # not part of the hash of a run, because they do not change its results; see `run_folder` for features=none
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: 
         from_file = {key: value for key, value in from_file.items() if key not in NOT_IN_A_STUDY}
     settings = from_file | {"data": content["data"]} | shared | changes
     if isinstance(settings.get("objectives"), dict):
-        # those of the last mapping, with the settings that all mappings state for them
+        # the last mapping chooses the objectives; their settings are merged
         objectives: dict[str, Any] = {}
         for one in (from_file, shared, changes):
             if isinstance(one.get("objectives"), dict):

@@ -75,8 +75,8 @@ class WordAlignmentTask(EvaluationTask):
         names = [one.name for one in self.sets]
         if self.choose not in names:
             raise RecipeError(
-                f"tasks.word_alignment.choose must name the set on which the layer is chosen: {', '.join(names)}; "
-                f"it is {self.choose!r}"
+                f"tasks.word_alignment.choose, {self.choose!r}, must be the set on which the layer is chosen: one of "
+                f"{', '.join(names)}"
             )
 
     def sides(self, one: GoldSet) -> tuple[Sequence[str], Sequence[str]]:
