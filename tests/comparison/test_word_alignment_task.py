@@ -96,7 +96,7 @@ def test_a_study_reports_the_error_rate(study: StudyFile, gold: Path) -> None:
     ("options", "message"),
     [
         ({"choose": None}, "choose.*deen, xxen"),
-        ({"choose": "enfr"}, "choose.*deen, xxen.*enfr"),
+        ({"choose": "enfr"}, "choose.*'enfr'.*deen, xxen"),
         ({"languages": ["deem"]}, "no set 'deem'.*deen"),
         ({"data": "nowhere"}, "nowhere has no files"),
     ],
