@@ -3,9 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -155,61 +153,6 @@ def test_errors_of_other_files_are_not_taken_for_ours(tmp_path: Path) -> None:
         raise ConnectionRefusedError(111, "refused")
 
 
-# Lock and stamp
-
-
-HOLDING = """
-import sys
-import hf_xsent_cli  # without torch
-from hf_xsent import files
-with files.lock(sys.argv[1], "taken: wait"):
-    pass
-"""
-
-
-def test_a_lock_that_is_held_is_told(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", HOLDING, str(tmp_path / "new" / "lock")]
-    with files.lock(tmp_path / "new" / "lock"):
-        refused = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert "OutputError: taken: wait" in refused.stderr
-    assert subprocess.run(command, check=False).returncode == 0
-
-
-HOLD = """
-import sys
-import hf_xsent_cli  # without torch
-from hf_xsent.files import lock_folder
-with lock_folder(sys.argv[1]):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_a_folder_that_is_held_names_its_process_until_that_is_killed(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", HOLD, str(tmp_path)]
-    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert holder.stdout is not None and holder.stdout.readline() == "held\n"
-    said = rf"in use by process {holder.pid} on {re.escape(socket.gethostname())}, since \d{{4}}-.*: wait until it ends"
-    with pytest.raises(OutputError, match=said), files.lock_folder(tmp_path):
-        pass
-    with pytest.raises(OutputError, match=said):
-        files.check_not_locked(tmp_path)
-    holder.kill()
-    holder.communicate()
-    assert any(tmp_path.iterdir())
-    files.check_not_locked(tmp_path)
-    assert not any(tmp_path.iterdir()), "the lock of a killed process is deleted"
-    with files.lock_folder(tmp_path):
-        pass
-    assert not any(tmp_path.iterdir())
-
-
-def test_looking_whether_a_folder_is_held_creates_nothing(tmp_path: Path) -> None:
-    files.check_not_locked(tmp_path)
-    files.check_not_locked(tmp_path / "none")
-    assert not any(tmp_path.iterdir())
-
-
 # Full and read-only disks
 
 
@@ -270,22 +213,6 @@ def test_the_command_line_ends_with_one_sentence(
     monkeypatch.setattr("hf_xsent.cli.pretrain.run", lambda _: Path("/none/at/all").read_text())
     with pytest.raises(FileNotFoundError):
         main(["pretrain"])
-
-
-STAMPS = st.dictionaries(st.sampled_from(["model", "length", "dtype"]), st.integers(0, 2) | st.text(max_size=2))
-
-
-@given(STAMPS, STAMPS)
-def test_a_folder_takes_its_own_stamp_and_no_other(first: dict[str, object], second: dict[str, object]) -> None:
-    with TemporaryDirectory() as folder:
-        work = Path(folder) / "work"
-        files.stamp_folder(work, first, "vectors", "give another folder")
-        files.stamp_folder(work, first, "vectors", "give another folder")
-        if first == second:
-            files.stamp_folder(work, second, "vectors", "give another folder")
-        else:
-            with pytest.raises(OutputError, match="holds vectors of another .*: give another folder, or delete it"):
-                files.stamp_folder(work, second, "vectors", "give another folder")
 
 
 # Hash

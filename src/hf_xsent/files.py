@@ -1,4 +1,4 @@
-"""Write files atomically, lock and stamp folders, hash content, check free space, distinguish Hub ids from paths.
+"""Write files atomically, hash content, check free space, distinguish Hub ids from paths.
 
 The rest of the package writes through this module, so that a killed process leaves the old file or the new one.
 """
@@ -14,7 +14,6 @@ import shutil
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +23,6 @@ from hf_xsent.errors import HfXsentError, OutputError
 if TYPE_CHECKING:
     import numpy as np
 
-STAMP_FILE = "made-from.json"
-LOCK_FILE, HOLDER_FILE = "_lock", "_lock.json"  # of a folder that one process at a time may write to
 _FULL_DISK = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 _HUB_ID = re.compile(r"(?P<owner>[\w-][\w.-]*/)?[\w-][\w.-]*(:[\w.-]+)?(@[\w./-]+)?")
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
@@ -43,7 +40,7 @@ def writing(path: str | Path, folder: bool = False) -> Iterator[Path]:
     """
     path = Path(path)
     part = path.with_name(f"{path.name}.hf-xsent-{socket.gethostname()}-{os.getpid()}.part")
-    with _write_errors(path, part):
+    with write_errors(path, part):
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(path)
         if folder:
@@ -84,14 +81,14 @@ def write_arrays(path: str | Path, arrays: np.ndarray | Mapping[str, Any]) -> No
 
 def append_text(path: str | Path, text: str) -> None:
     """Append to a text file."""
-    with _write_errors(Path(path), Path(path)), Path(path).open("a", encoding="utf-8", newline="\n") as file:
+    with write_errors(Path(path), Path(path)), Path(path).open("a", encoding="utf-8", newline="\n") as file:
         file.write(text)
 
 
 def create_folder(path: str | Path) -> Path:
     """Create a folder if it does not exist; raise an error if no file can be written into it."""
     path = Path(path)
-    with _write_errors(path, path):
+    with write_errors(path, path):
         path.mkdir(parents=True, exist_ok=True)
     if not os.access(path, os.W_OK):
         raise OutputError(f"{path} cannot be written: use a folder where you may write")
@@ -111,13 +108,13 @@ def reserve_space(path: str | Path) -> None:
     """Allocate the disk space of a sparse file; writing to its memory map on a full disk would kill the process."""
     path = Path(path)
     if hasattr(os, "posix_fallocate"):
-        with _write_errors(path, path), path.open("r+b") as file:
+        with write_errors(path, path), path.open("r+b") as file:
             os.posix_fallocate(file.fileno(), 0, max(1, path.stat().st_size))
 
 
 def move_into_place(part: Path, path: Path) -> None:
     """Rename a finished file or folder to its final name; replace an existing one."""
-    with _write_errors(path, part):
+    with write_errors(path, part):
         if path.is_dir():
             shutil.rmtree(path)
         part.replace(path)
@@ -144,7 +141,7 @@ def check_writable(path: str | Path, others: Iterable[str | Path] = ()) -> None:
 
 
 @contextmanager
-def _write_errors(path: Path, part: Path) -> Iterator[None]:
+def write_errors(path: Path, part: Path) -> Iterator[None]:
     """Raise ``OutputError`` if ``path`` cannot be written; do not catch other errors."""
     try:
         yield
@@ -193,82 +190,6 @@ def _runs(host: str, process: int) -> bool:
     except OSError as error:
         return isinstance(error, PermissionError)  # it exists, but belongs to another user
     return True
-
-
-# Lock and stamp
-
-
-@contextmanager
-def lock(path: str | Path, busy: str | None = None) -> Iterator[None]:
-    """Hold a lock file; wait if another process holds it, or raise an error with the message ``busy`` if given."""
-    from filelock import FileLock, Timeout
-
-    path, held = Path(path), FileLock(path, timeout=-1 if busy is None else 0)
-    try:
-        with _write_errors(path, path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            held.acquire()
-    except Timeout as error:
-        raise OutputError(busy or str(error)) from error
-    try:
-        yield
-    finally:
-        held.release()
-
-
-@contextmanager
-def lock_folder(folder: str | Path) -> Iterator[None]:
-    """Lock a folder for this process; raise an error that names the process that holds it.
-
-    The system releases the lock of a process that ends or is killed.
-    """
-    folder = Path(folder)
-    with lock(folder / LOCK_FILE, busy=_in_use(folder)):
-        now = datetime.now().astimezone().isoformat(" ", "seconds")
-        write_json(folder / HOLDER_FILE, {"process": os.getpid(), "host": socket.gethostname(), "since": now})
-        try:
-            yield
-        finally:
-            _remove_lock(folder)
-
-
-def check_not_locked(folder: str | Path) -> None:
-    """Raise an error if another process holds a folder; delete the lock of a killed one."""
-    if (folder := Path(folder)).joinpath(LOCK_FILE).is_file():
-        with lock(folder / LOCK_FILE, busy=_in_use(folder)):
-            _remove_lock(folder)
-
-
-def _remove_lock(folder: Path) -> None:
-    for name in (HOLDER_FILE, LOCK_FILE):
-        with suppress(OSError):
-            (folder / name).unlink()
-
-
-def _in_use(folder: Path) -> str:
-    """Describe who holds a folder, if it is held."""
-    try:
-        holder = json.loads((folder / HOLDER_FILE).read_text(encoding="utf-8"))
-        who = f"process {holder['process']} on {holder['host']}, since {holder['since']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        who = "another process"
-    return f"{folder} is in use by {who}: wait until it ends, stop it, or use another folder"
-
-
-def stamp_folder(folder: Path, stamp: Mapping[str, Any], holds: str, cure: str) -> None:
-    """Record the settings that produced a folder's content (``holds``, for errors); raise an error if they differ."""
-    path = folder / STAMP_FILE
-    with lock(folder / "lock"):
-        if not path.is_file():
-            write_json(path, stamp)
-    try:
-        found = dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise OutputError(f"{path}, which says what {folder} holds, is damaged: {cure}, or delete it") from error
-    for name in {**stamp, **found}:
-        if found.get(name) != stamp.get(name):
-            difference = f"another {name} ({found.get(name)}, not {stamp.get(name)})"
-            raise OutputError(f"{folder} holds {holds} of {difference}: {cure}, or delete it")
 
 
 # Hash

@@ -6,11 +6,9 @@ import json
 import os
 import signal
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock
 from forks import Fork
 from study_file import StudyFile, start_runs_as_forks
 
@@ -164,9 +162,48 @@ def test_sigterm_stops_with_the_exit_code_of_schedulers_and_is_given_back():
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_two_comparisons_do_not_share_a_folder(study: StudyFile, tmp_path: Path):
-    study.out.mkdir()
-    with FileLock(study.out / "lock"), pytest.raises(OutputError, match="another comparison is running in"):
-        compare(study.write(), study.out)
+@pytest.mark.slow
+def test_processes_with_one_output_folder_share_the_runs(study: StudyFile, monkeypatch: pytest.MonkeyPatch):
+    start_runs_as_forks(monkeypatch)
+    study.write(seeds=[0, 1, 2])
+    names: list[tuple[str, str]] = []
+
+    def second(run: Run, *rest: Any) -> bool:
+        names.append(("second", run.name))
+        return train_and_measure(run, *rest)
+
+    def first(run: Run, *rest: Any) -> bool:
+        names.append(("first", run.name))
+        monkeypatch.setattr(pipeline, "train_and_measure", second)
+        during = compare(study.path, study.out)  # as another process would, while this run is claimed
+        assert [row["method"] for row in during["runs"] if row["state"] == "unfinished"] == ["none"]
+        return train_and_measure(run, *rest)
+
+    monkeypatch.setattr(pipeline, "train_and_measure", first)
+    results = compare(study.path, study.out)
+    assert names == [("first", "none, cls"), *(("second", f"TR, cls, seed {seed}") for seed in range(3))]
+    assert all(row["state"] == "finished" for row in results["runs"])
+
+
+def test_a_run_that_failed_in_another_process_is_not_repeated(study: StudyFile, monkeypatch: pytest.MonkeyPatch):
+    study.write(methods={"TR": None}, seeds=[0, 1])
+    names: list[str] = []
+
+    def fail(run: Run, *rest: Any) -> bool:
+        names.append(run.name)
+        for one in list_runs(study.path, study.out):  # another process fails at all runs meanwhile
+            one.write_job()
+            one.record_failure(2, "out of memory")
+        return False
+
+    monkeypatch.setattr(pipeline, "train_and_measure", fail)
+    compare(study.path, study.out)
+    assert names == ["TR, cls, seed 0"]
+    compare(study.path, study.out)
+    assert names == ["TR, cls, seed 0"] * 2  # the next call tries failed runs again
+
+
+def test_an_output_folder_that_is_a_file_is_an_error(study: StudyFile):
+    study.write()
     with pytest.raises(OutputError, match="is a file"):
         compare(study.path, study.path)

@@ -16,7 +16,7 @@ ALIGNERS = ("embedding", "statistical", "span")
 class WordAligner(Protocol):
     """An aligner of the words of sentence pairs."""
 
-    needs_all_pairs: bool  # in one call, because it estimates statistics from them
+    needs_all_pairs: bool  # True if one call of align must get all pairs, to estimate statistics from them
 
     def align(self, sources: Sequence[Words], targets: Sequence[Words]) -> list[list[Link]]:
         """Return the links of each pair as (source word index, target word index), the most reliable first."""
@@ -24,7 +24,7 @@ class WordAligner(Protocol):
 
 @dataclass(frozen=True)
 class AlignerSettings:
-    """Which aligner to use, and its settings; part of the name of the work folder."""
+    """Which aligner to use, and its settings."""
 
     name: str = "embedding"
     model: str | None = None

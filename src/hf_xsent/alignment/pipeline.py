@@ -41,7 +41,7 @@ def align_source(
     processes: int = 1,
     device: str | None = None,
 ) -> int:
-    """Write the links of all pairs of a source, as JSONL with the pairs if the name says so, else as Pharaoh lines.
+    """Write the links of all pairs of a source: JSONL with the pairs if ``output`` is named .jsonl, else Pharaoh.
 
     Finished parts are stored in ``work`` (default: OUTPUT.work), in a subfolder named by a hash of file and settings.
     Return the number of pairs with links.

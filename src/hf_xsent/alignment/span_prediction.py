@@ -25,11 +25,12 @@ _MAX_LENGTH = 384  # word pieces of question and context
 
 
 class SpanAligner:
-    """An aligner that predicts a span for each word of both sides.
+    """An aligner that predicts, for each word of either side, the span of the other side that translates it.
 
     The score of a link is the sum of both directions' probabilities, at most 2; a span of several words divides its
-    probability among them. As in WSPAlign's code, the source words' spans propose the links, and the target words'
-    spans only raise their scores. The WACSE paper uses ``threshold`` 0.9.
+    probability among them. As in WSPAlign's code, only the predictions for source words create links;
+    those for target words raise the scores of these links. The default of ``threshold`` is that of the paper on WACSE
+    (arXiv:2404.02490).
     """
 
     needs_all_pairs = False

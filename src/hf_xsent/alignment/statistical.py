@@ -40,8 +40,9 @@ class StatisticalAligner:
 def grow_diag_final_and(forward: set[Link], backward: set[Link]) -> list[Link]:
     """Merge the links of both directions (Koehn et al., 2005), common links first.
 
-    Starting from the common links, add neighbouring links that link a word without links; then add the remaining links
-    between two words without links.
+    Start with the links that both directions have. Repeatedly add links of either direction next to an accepted one
+    (also diagonally), if at least one of their two words is still unlinked. Then add the other links whose two words
+    are both unlinked.
     """
     links = sorted(forward & backward)
     union = forward | backward

@@ -4,7 +4,8 @@
   hf-xsent compare benchmarks/studies/dap.yaml --set model=ENCODER data="train/{language}-en.tsv.xz" budget.steps=50
 
 Interrupted? The same command resumes. A finished run is repeated only if its settings or data changed. The report
-(report.html, report.md, report.json) is updated after each run.
+(report.html, report.md, report.json) is updated after each run. To use several GPUs or cores, start the command once
+for each: the processes share the runs, and none is done twice.
 """
 
 from __future__ import annotations
@@ -50,6 +51,9 @@ def run(arguments: argparse.Namespace) -> None:
         return
     results = compare(arguments.study, output, arguments.set)
     print(f"{render_markdown(results)}\nreport   {output / 'report.html'}")
-    if failed := sum(one["state"] != "finished" for one in results["runs"]):
-        count = f"{failed} of {len(results['runs'])}"
+    states = [one["state"] for one in results["runs"]]
+    if failed := states.count("failed"):
+        count = f"{failed} of {len(states)}"
         raise TrainingError(f"{count} runs failed: see the report for the reason; the same command retries them")
+    if unfinished := states.count("unfinished"):
+        print(f"{unfinished} of {len(states)} runs are unfinished: other processes work on them")

@@ -7,8 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from hf_xsent.comparison.runs import LOG_FILE, Run
 from hf_xsent.comparison.study import Study, read_study
 from hf_xsent.comparison.tasks import read_task
 from hf_xsent.errors import OutputError, TrainingError
-from hf_xsent.files import lock
+from hf_xsent.locks import lock, try_lock
 from hf_xsent.logs import Progress
 from hf_xsent.stopping import raising_on_sigterm
 
@@ -31,8 +31,9 @@ _POLL_SECONDS = 0.5
 def compare(file: str | Path, output: str | Path, changes: Sequence[str] = ()) -> dict[str, Any]:
     """Run the unfinished runs of a study, write the report after each run, and return the report as data.
 
-    The report lists failed runs; the other runs continue, and the next call tries failed runs again. ``changes``
-    override the study: ``["model=xlm-roberta-base", "budget.steps=50"]``.
+    The report lists failed runs; the other runs continue, and the next call tries failed runs again. Several processes
+    with the same study and output folder share the runs: each takes the next run that no other process works on.
+    ``changes`` override the study: ``["model=xlm-roberta-base", "budget.steps=50"]``.
 
     ```python
     from hf_xsent import compare
@@ -41,49 +42,61 @@ def compare(file: str | Path, output: str | Path, changes: Sequence[str] = ()) -
     ```
     """
     study, output = read_study(file, changes), Path(output)
-    with _locked(output), raising_on_sigterm("the same command resumes the study"):
+    with raising_on_sigterm("the same command resumes the study"):
         runs = _prepare(study, output)
         _run_all(study, runs, output)
-        results = collect(study, runs)
-        write_reports(output, results)
-    return results
+        return _report(study, runs, output)
 
 
 def list_runs(file: str | Path, output: str | Path, changes: Sequence[str] = ()) -> list[Run]:
     """Check the study and list its runs; for a budget in minutes, measure each method's throughput by a short run."""
-    with _locked(Path(output)):
-        return _prepare(read_study(file, changes), Path(output))
+    return _prepare(read_study(file, changes), Path(output))
 
 
 def _prepare(study: Study, output: Path) -> list[Run]:
-    """Check the study and plan its runs."""
+    """Check the study and plan its runs; wait while another process does."""
+    if output.is_file():
+        raise OutputError(f"the output folder {output} is a file: choose another name")
     cache_dir = output / "cache"
-    variants = check_methods(study, cache_dir)
-    identities = {name: read_task(name, options, cache_dir).fingerprint for name, options in study.tasks.items()}
-    if study.budget.unit == "minutes":
-        check_data(variants)
-    runs = plan_runs(study, variants, output, identities, _throughput)
-    left = {(run.method, run.pooling) for run in runs if not (run.finished or run.has_model)}
-    check_data(variant for variant in variants if (variant.method.name, variant.pooling) in left)
+    with lock(output / "lock"):
+        variants = check_methods(study, cache_dir)
+        identities = {name: read_task(name, options, cache_dir).fingerprint for name, options in study.tasks.items()}
+        if study.budget.unit == "minutes":
+            check_data(variants)
+        runs = plan_runs(study, variants, output, identities, _throughput)
+        left = {(run.method, run.pooling) for run in runs if not (run.finished or run.has_model)}
+        check_data(variant for variant in variants if (variant.method.name, variant.pooling) in left)
     return runs
 
 
 def _run_all(study: Study, runs: Sequence[Run], output: Path) -> None:
-    """Run the unfinished runs one after the other, with a progress bar over all steps."""
-    left = [run for run in runs if not run.finished]
+    """Run each unfinished run that no other process works on, with a progress bar over the steps of all."""
+    started, left = time.time(), [run for run in runs if not run.finished]
     logger.info("%d of %d runs are unfinished", len(left), len(runs))
     with Progress(total=sum(run.steps for run in left), unit=" steps", desc="comparing") as bar:
-        done = 0
-
-        def watch(run: Run) -> None:
-            bar.set_description(f"{run.name} ({run.stage})")
-            bar.update(done + run.steps_done - bar.n)
-
         for number, run in enumerate(left, 1):
-            logger.info("run %d of %d: %s, %s", number, len(left), run.name, run.folder)
-            train_and_measure(run, watch)
-            done += run.steps
-            write_reports(output, collect(study, runs))
+            with try_lock(run.folder / "claim") as ours:
+                if not ours:
+                    logger.info("another process works on run %d of %d: %s", number, len(left), run.name)
+                elif not (run.finished or run.failed_since(started)):  # by another process meanwhile
+                    logger.info("run %d of %d: %s, %s", number, len(left), run.name, run.folder)
+                    ended = sum(one.steps for one in left if one.finished or one.failed_since(started))
+                    train_and_measure(run, partial(_show, bar, ended))
+                    _report(study, runs, output)
+
+
+def _show(bar: Progress, ended: int, run: Run) -> None:
+    """Show the current run and the steps of it and of all ended runs."""
+    bar.set_description(f"{run.name} ({run.stage})")
+    bar.update(ended + run.steps_done - bar.n)
+
+
+def _report(study: Study, runs: Sequence[Run], output: Path) -> dict[str, Any]:
+    """Write the report of all finished runs and return it as data."""
+    with lock(output / "lock"):
+        results = collect(study, runs)
+        write_reports(output, results)
+    return results
 
 
 def _throughput(trial: Run) -> float:
@@ -97,15 +110,6 @@ def _throughput(trial: Run) -> float:
         reason = (trial.failure() or {}).get("message", "its steps were not logged")
         raise TrainingError(f"cannot measure the throughput of {trial.name}: {reason} ({trial.folder})")
     return throughput
-
-
-@contextmanager
-def _locked(output: Path) -> Iterator[None]:
-    """Lock the folder, because two comparisons in it would train the same runs."""
-    if output.is_file():
-        raise OutputError(f"the output folder {output} is a file: choose another name")
-    with lock(output / "lock", f"another comparison is running in {output}: wait for it, or choose another --output"):
-        yield
 
 
 def train_and_measure(run: Run, watch: Callable[[Run], None] = lambda run: None) -> bool:

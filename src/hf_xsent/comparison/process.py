@@ -23,7 +23,8 @@ from hf_xsent.comparison.word_alignment import WordAlignmentTask
 from hf_xsent.errors import HfXsentError
 from hf_xsent.evaluation.report import versions
 from hf_xsent.evaluation.runner import describe
-from hf_xsent.files import lock, write_json, write_text, writing
+from hf_xsent.files import write_json, write_text, writing
+from hf_xsent.locks import lock
 from hf_xsent.logs import configure_logging
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder

@@ -105,6 +105,11 @@ class Run:
         """Read exit code and message of the last attempt if it failed."""
         return _read_json(self.folder / FAILURE_FILE)
 
+    def failed_since(self, time: float) -> bool:
+        """Return whether an attempt has failed since a time in seconds since the epoch."""
+        file = self.folder / FAILURE_FILE
+        return file.is_file() and file.stat().st_mtime >= time
+
     def write_job(self) -> None:
         """Write the job for the run's process, and delete an earlier failure."""
         write_json(self.folder / JOB_FILE, {**asdict(self), "folder": str(self.folder)})

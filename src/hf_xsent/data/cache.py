@@ -21,7 +21,8 @@ from hf_xsent.data.readers.formats import LinkedPair, OnError, read_linked_pairs
 from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.data.sampling.choosing import RandomChoice
 from hf_xsent.errors import DataError
-from hf_xsent.files import digest, file_digest, file_stamp, lock, move_into_place, reserve_space, write_json, writing
+from hf_xsent.files import digest, file_digest, file_stamp, move_into_place, reserve_space, write_json, writing
+from hf_xsent.locks import lock
 
 logger = logging.getLogger(__name__)
 

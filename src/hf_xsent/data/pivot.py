@@ -14,7 +14,8 @@ import numpy.typing as npt
 from hf_xsent.data.bitext import Bitext, Pair
 from hf_xsent.data.sampling.permutation import shuffle_key
 from hf_xsent.errors import DataError
-from hf_xsent.files import digest, lock, writing
+from hf_xsent.files import digest, writing
+from hf_xsent.locks import lock
 
 logger = logging.getLogger(__name__)
 

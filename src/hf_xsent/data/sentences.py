@@ -20,7 +20,8 @@ from hf_xsent.data.cleaning.rules import CleaningCounts
 from hf_xsent.data.readers.columns import refuse_table
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.errors import DataError
-from hf_xsent.files import digest, file_stamp, lock, write_json, writing
+from hf_xsent.files import digest, file_stamp, write_json, writing
+from hf_xsent.locks import lock
 from hf_xsent.logs import Progress
 
 logger = logging.getLogger(__name__)

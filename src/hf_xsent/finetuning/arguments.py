@@ -32,14 +32,15 @@ class FineTuningSettings:
     )
     code_switching: bool = setting(
         False,
-        "Code-switch: replace each non-English pair by two, each with one of its texts in English (needs en=…).",
+        "Code-switch: train on two copies of each non-English record, each with one text in English; needs en=…",
     )
     languages: list[str] | None = setting(
         None, "Evaluate only these languages, such as de, or de-en for G-XLT; without it, all.", metavar="CODE"
     )
     max_length: int = setting(128, _MAX_LENGTH)
     max_train: int | None = setting(
-        None, "Train on at most this many records (or switched pairs) of each language; without it, all."
+        None,
+        "Train on at most this many records of each language (a code-switched record counts once); without it, all.",
     )
     max_test: int | None = setting(
         None, "For trials: measure at most this many records of each test set; without it, all."
@@ -87,7 +88,7 @@ class MlqaSettings(FineTuningSettings):
 
 @dataclass(frozen=True)
 class CommonFineTuningArguments:
-    """Common fields of transformers' TrainingArguments with the defaults of fine-tuning, which help lists."""
+    """Declare the fields of transformers' TrainingArguments that ``--help`` shows, with the defaults of fine-tuning."""
 
     output_dir: str | None = setting(
         None, "Write checkpoints, the fine-tuned model and the results into this folder; required.", metavar="FOLDER"

@@ -112,7 +112,7 @@ class SpanExtraction(FineTuningTask):
         return batch
 
     def loss(self, outputs: Any, batch: Mapping[str, Tensor]) -> Tensor:
-        """Average the cross entropies of start and end over the allowed tokens."""
+        """Average the cross entropies of start and end, with a softmax over the allowed tokens only."""
         logits = torch.stack((outputs.start_logits, outputs.end_logits), 1).float()  # N × 2 × L
         logits = logits.masked_fill(~batch["allowed"][:, None], -torch.inf)
         return F.cross_entropy(logits.flatten(0, 1), batch["spans"].flatten())
@@ -150,7 +150,7 @@ class SpanExtraction(FineTuningTask):
         return found
 
     def grouped_windows(self, groups: Sequence[tuple[Question, ...]]) -> list[tuple[Window, ...]]:
-        """Group the windows of questions that stay together; a single question's windows are groups of one."""
+        """Put the windows of a group of questions into one group; each window of a single question is a group."""
         windows = self.windows([question for group in groups for question in group])
         owners = [number for number, group in enumerate(groups) for _ in group]
         found: dict[Any, list[Window]] = {}
@@ -208,7 +208,7 @@ def best_span(start: npt.NDArray[np.float32], end: npt.NDArray[np.float32], long
     (10.0, 0, 0)
     """
     sums = start[:, None] + end[None, :]
-    lengths = np.arange(len(end))[None, :] - np.arange(len(start))[:, None]  # less 1
+    lengths = np.arange(len(end))[None, :] - np.arange(len(start))[:, None]  # tokens of the span, minus 1
     sums = np.where((lengths >= 0) & (lengths < longest), sums, -np.inf)
     first, last = np.unravel_index(int(sums.argmax()), sums.shape)
     return float(sums[first, last]), int(first), int(last)

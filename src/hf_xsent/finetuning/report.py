@@ -42,7 +42,7 @@ class FineTuningReport:
         body.append([f"mean of {len(self.scores)}", *self.means().values()])
         for names in {tuple(sorted(some)): some for some in reported.values()}.values():
             if {*names} < {*self.scores}:
-                body.append([f"mean of their {len(names)}", *self.means(names).values()])
+                body.append([f"mean of the {len(names)} published", *self.means(names).values()])
         measured = render_table([f"{self.benchmark}, {self.setting}", *next(iter(self.scores.values()))], body)
         if not published:
             return measured

@@ -13,9 +13,10 @@ import yaml
 from transformers import PreTrainedTokenizerBase, set_seed
 
 from hf_xsent.errors import DataError, ModelError, RecipeError, did_you_mean
-from hf_xsent.files import digest, file_digest, is_local, lock_folder
+from hf_xsent.files import digest, file_digest, is_local
 from hf_xsent.finetuning.report import RESULTS, TABLE, FineTuningReport, read_reports, write_reports
 from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments, FineTuningTask
+from hf_xsent.locks import lock_folder
 from hf_xsent.logs import configure_logging
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer, quiet_loading
@@ -147,7 +148,7 @@ def run(
             return _measure(tuner, tests, _setting(options), measured | {"steps": finished})
     with output_folder(training, checkpoint, options.resumes, options.overwrite):
         if training.should_save:
-            for name in (RESULTS, TABLE):  # of another model
+            for name in (RESULTS, TABLE):  # results of an earlier run
                 (folder / name).unlink(missing_ok=True)
             write_recipe(folder, f"finetune {options.task}", stated, training)
             if train:
@@ -162,7 +163,7 @@ def run(
 
 
 def _measure(tuner: FineTuner, tests: Sets, setting: str, settings: Mapping[str, Any]) -> list[FineTuningReport]:
-    """Measure the test sets, and write and return the reports; other processes return none."""
+    """Measure the test sets in each process; only the process that saves writes and returns the reports."""
     reports = [FineTuningReport(name, setting, tuner.measure(sets)) for name, sets in tests.items()]
     if not tuner.args.should_save:
         return []
@@ -182,7 +183,9 @@ def _identify(options: Any, training: FineTuningArguments) -> dict[str, Any]:
     for what, named in (("training", options.train), ("dev", options.dev)):
         for number, (language, _, path) in enumerate(one.partition("=") for one in named or ()):
             content = file_digest(Path(path)) if is_local(path) else path  # a Hub id
-            identity[f"{what} data {number + 1}"] = f"{language} ({content})"  # their order decides that of records
+            identity[f"{what} data {number + 1}"] = (
+                f"{language} ({content})"  # numbered: the order of the files decides the order of the records
+            )
     return plain(identity)
 
 

@@ -93,7 +93,7 @@ class FineTuningTask(ABC):
 
 
 class FineTuner(SavingTrainer):
-    """Fine-tune a task model on groups of examples, each in one batch; ``eval_dataset`` maps names to test sets."""
+    """Fine-tune a task model; the examples of a group share a batch, and ``eval_dataset`` maps names to test sets."""
 
     loss_is_scaled_for_ga = False  # the loss is the mean of each batch: the Trainer must divide accumulated gradients
 

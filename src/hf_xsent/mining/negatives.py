@@ -25,7 +25,8 @@ from hf_xsent.data.readers.negatives import NEGATIVES
 from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.errors import DataError
-from hf_xsent.files import check_writable, digest, file_stamp, lock, writing
+from hf_xsent.files import check_writable, digest, file_stamp, writing
+from hf_xsent.locks import lock
 from hf_xsent.logs import Progress
 from hf_xsent.mining.margin import margin_score
 from hf_xsent.mining.neighbours import search_precision, unit_vectors

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from hf_xsent.files import stamp_folder, write_arrays
+from hf_xsent.files import write_arrays
+from hf_xsent.locks import stamp_folder
 from hf_xsent.mining.neighbours import check_vectors, nearest_both_ways
 from hf_xsent.mining.shards import ProcessRunner, Runner
 from hf_xsent.mining.top_k import Neighbours, merge_neighbours

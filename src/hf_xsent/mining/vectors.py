@@ -11,7 +11,8 @@ import numpy as np
 
 from hf_xsent.data.cache import load_array
 from hf_xsent.data.sentences import Sentences
-from hf_xsent.files import stamp_folder, write_arrays
+from hf_xsent.files import write_arrays
+from hf_xsent.locks import stamp_folder
 from hf_xsent.mining.shards import ProcessRunner, Runner
 from hf_xsent.models.encode_interface import SupportsEncode, check_finite
 from hf_xsent.models.fingerprint import fingerprint_model

@@ -52,7 +52,7 @@ _HEADINGS = {"forward": "xx→en", "backward": "en→xx", "f1": "F1"}
 
 
 def read_tables(path: str | Path) -> list[EvaluationTable]:
-    """Return a table for each run of an evaluation file."""
+    """Return a table for each benchmark in a results file."""
     try:
         runs = json.loads(Path(path).read_text(encoding="utf-8"))["runs"]
         return [_table(run, _BENCHMARKS[run["task"]]) for run in runs]
@@ -63,10 +63,10 @@ def read_tables(path: str | Path) -> list[EvaluationTable]:
 
 
 def _table(run: Mapping[str, Any], benchmark: _Benchmark) -> EvaluationTable:
-    """Tabulate a run: a row for each language or pair, and for the mean of each group."""
+    """Tabulate one benchmark: a row for each language or pair, and for the mean of each group."""
     scores = run["languages"] | {f"mean of {name}": figures for name, figures in run["groups"].items()}
     columns = list(next(iter(scores.values())))
-    count = len({name.split()[0] for name in run["languages"]})  # BUCC's names end in the split
+    count = len({name.split()[0] for name in run["languages"]})  # BUCC's names have the data split as second word
     measured = f"{count} {benchmark.rows[count > 1]}"
     settings = ", ".join(f"{key} {value}" for key, value in run["settings"].items() if key != "model")
     return EvaluationTable(

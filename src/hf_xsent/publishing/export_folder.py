@@ -41,5 +41,7 @@ def read_run_facts(folder: str | Path) -> dict[str, Any]:
     try:
         facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise OutputError(f"{folder} does not state which run trained its model: give that folder as --run") from error
+        raise OutputError(
+            f"{folder} has no readable {RUN_FACTS} (facts of the training run): give the run as --run"
+        ) from error
     return facts

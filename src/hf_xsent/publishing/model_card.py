@@ -120,7 +120,7 @@ def write_model_card(
 ) -> Path:
     """Write the model card of an export: README.md, and the measured results for the Hub's leaderboards.
 
-    The facts are those of the run that trained the model, which the export stores, or of the folder ``run``;
+    The facts of the run that trained the model are read from the export, or from the folder ``run`` if given;
     ``results`` are files of ``evaluate``. Pass facts that these do not contain as keyword arguments: license, name,
     base_model, languages, repository, datasets.
 

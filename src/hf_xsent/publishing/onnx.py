@@ -183,7 +183,7 @@ def _quiet() -> Iterator[None]:
 
 
 def load_onnxruntime() -> Any:
-    """Return the module onnxruntime; raise an error if it or what exports need is missing."""
+    """Return the module onnxruntime; raise an error if onnxruntime, onnx or onnxscript is missing."""
     try:
         import onnx  # noqa: F401
         import onnxruntime

@@ -35,11 +35,12 @@ def export_sentence_transformer(
     verify: bool = True,
     dim: int | None = None,
 ) -> Path:
-    """Write ``model`` (or the run or checkpoint in that folder) as plain encoder, tokenizer and modules.
+    """Write a model to ``folder`` as plain encoder, tokenizer and modules.
 
-    After an error nothing is written. ``verify`` opens the folder with SentenceTransformer and compares embeddings.
-    ``dim`` is the number of dimensions that SentenceTransformer truncates embeddings to (its ``truncate_dim``). The
-    model card states what is known of the run; ``write_model_card`` adds licence and results.
+    ``model`` is a loaded model, or the path of a run or checkpoint. After an error nothing is written.
+    ``verify`` opens the folder with SentenceTransformer and compares embeddings. ``dim`` is the number of dimensions
+    that SentenceTransformer truncates embeddings to (its ``truncate_dim``). The model card states what is known of the
+    run; ``write_model_card`` adds licence and results.
 
     ```python
     from hf_xsent import export_sentence_transformer
@@ -114,7 +115,7 @@ def _verify(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> Non
     if embedder.pooling == "sum":
         ours, theirs = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in (ours, theirs))
     difference = _largest_difference(ours, theirs)
-    if not difference <= _LARGEST_DIFFERENCE[dtype]:  # or NaN, of weights too large for float16
+    if not difference <= _LARGEST_DIFFERENCE[dtype]:  # also if it is NaN, as with weights too large for float16
         raise ModelError(f"embeddings of the export differ from the model's by {difference:.1e}: nothing was written")
 
 

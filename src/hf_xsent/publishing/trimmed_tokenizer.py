@@ -1,4 +1,4 @@
-"""Trim a tokenizer to some of its pieces; it segments words of removed pieces into the remaining ones."""
+"""Trim a tokenizer to some of its pieces; a word whose piece was removed is segmented into remaining pieces."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class PieceTable:
         return number
 
     def characters(self) -> dict[int, str]:
-        """Return the pieces of one character, at the start of a word or inside, by id."""
+        """Return all pieces that consist of one character (at the start of a word or inside), by id."""
         model = self.content["model"]
         before, after = model.get("continuing_subword_prefix") or "", model.get("end_of_word_suffix") or ""
         bare = {number: piece.removeprefix(before).removesuffix(after) for piece, number in self.pieces.items()}
@@ -71,7 +71,7 @@ class PieceTable:
             waiting += self.parents.get(one, ())
 
     def trim(self, selected: Collection[int]) -> tuple[Tokenizer, list[int]]:
-        """Return the tokenizer with the selected and required pieces, in their order, and the old id of each."""
+        """Return the tokenizer with the selected and required pieces, and their old ids, in the order of these ids."""
         old = sorted({*self.required, *(one for number in selected for one in self.with_parts(number))})
         new = {number: place for place, number in enumerate(old)}
         model = dict(self.content["model"])

@@ -1,8 +1,8 @@
 """Trim a model to the word pieces that the texts of some languages use.
 
-The tokenizer segments words of removed pieces into the remaining ones. To reach a given number of pieces, the least
-used are removed in rounds; each round segments the texts again, so that parts of removed words gain weight. All
-languages have the same weight.
+The tokenizer segments a word whose piece was removed into remaining pieces. To reach a given number of pieces, the
+least used are removed in rounds; each round segments the texts again, so that the pieces that replace a removed one are
+counted in its place. Each language counts equally.
 """
 
 from __future__ import annotations
@@ -93,7 +93,11 @@ def word_shares(tokenizer: PreTrainedTokenizerBase, texts: Mapping[str, Iterable
 
 
 def choose_pieces(table: PieceTable, words: Words, size: int | None = None) -> set[int]:
-    """Return the pieces in use and all characters; with ``size``, the most used pieces and 99.95% of the characters."""
+    """Return the pieces in use and all characters; with ``size``, at most that many pieces.
+
+    These are the most used ones and the characters that cover 99.95% of the text (all characters if the tokenizer has
+    no unknown token).
+    """
     shares = _piece_shares(table.trim(range(len(table)))[0], words)
     characters = table.characters()
     if size is not None and table.unknown is not None:
@@ -139,7 +143,7 @@ def _most_used(table: PieceTable, shares: np.ndarray, required: set[int], size: 
 
 
 def _piece_shares(backend: Tokenizer, words: Words) -> np.ndarray:
-    """Return how often each piece occurs, by id: an occurrence in a word counts as the word's share of the texts."""
+    """Return the usage of each piece, by id: the sum of the shares of the words that contain it, per occurrence."""
     shares = np.zeros(backend.get_vocab_size(with_added_tokens=True))
     segment = backend.model.tokenize
     for word, share in Progress(words.items(), desc="segmenting", unit=" words"):

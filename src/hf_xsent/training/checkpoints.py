@@ -18,18 +18,8 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback, Tra
 from transformers.trainer_utils import SaveStrategy, TrainOutput
 
 from hf_xsent.errors import OutputError
-from hf_xsent.files import (
-    HOLDER_FILE,
-    LOCK_FILE,
-    check_can_create,
-    check_free_space,
-    check_not_locked,
-    create_folder,
-    errno_of,
-    lock_folder,
-    move_into_place,
-    remove,
-)
+from hf_xsent.files import check_can_create, check_free_space, create_folder, errno_of, move_into_place, remove
+from hf_xsent.locks import HOLDER_FILE, LOCK_FILE, check_not_locked, lock_folder
 from hf_xsent.models.run_folder import RUN_STATE_FILE, checkpoints_of
 from hf_xsent.training.callbacks import METRICS_FILE, MetricsFile, ProgressBar, StopOnSignal
 from hf_xsent.training.identity import RunState

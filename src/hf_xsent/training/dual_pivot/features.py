@@ -20,7 +20,8 @@ from transformers import PreTrainedTokenizerBase
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, ModelError, RecipeError
-from hf_xsent.files import check_free_space, digest, lock, move_into_place, reserve_space, stamp_folder, write_text
+from hf_xsent.files import check_free_space, digest, move_into_place, reserve_space, write_text
+from hf_xsent.locks import lock, stamp_folder
 from hf_xsent.logs import Progress
 from hf_xsent.models.batching import evaluating
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
