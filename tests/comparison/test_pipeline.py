@@ -207,3 +207,10 @@ def test_an_output_folder_that_is_a_file_is_an_error(study: StudyFile):
     study.write()
     with pytest.raises(OutputError, match="is a file"):
         compare(study.path, study.path)
+
+
+def test_the_folder_of_a_training_run_is_no_output_folder(study: StudyFile):
+    study.out.mkdir()
+    (study.out / "run_state.json").write_text("{}")
+    with pytest.raises(OutputError, match="is the folder of a training run"):
+        compare(study.write(), study.out)

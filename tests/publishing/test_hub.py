@@ -126,6 +126,15 @@ def test_what_must_not_be_published_is_refused(exported: Path, tmp_path: Path) -
     assert plan_upload(exported, "org/dap-xlmr").files["README.md"] > 0
 
 
+def test_a_licence_that_is_no_id_of_the_hub_is_refused(exported: Path) -> None:
+    from huggingface_hub import ModelCard
+
+    card = ModelCard((exported / "README.md").read_text("utf-8"))
+    card.data.license = "Apache 2.0"
+    (exported / "README.md").write_text(str(card), "utf-8")
+    assert "'Apache 2.0' is no licence id of the Hub: use apache-2.0" in _refused(exported)
+
+
 @pytest.mark.parametrize("field", ["license", "language", "base_model"])
 def test_an_incomplete_card_is_refused(exported: Path, field: str) -> None:
     from huggingface_hub import ModelCard

@@ -105,6 +105,11 @@ def test_the_number_of_pieces_is_at_most_the_given_one(tokenizer: PreTrainedToke
         choose_pieces(table, words, 5)
 
 
+def test_texts_without_languages_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="lists of sentences by language"):
+        trim_vocabulary("org/none", tmp_path / "trimmed", ["Ein Hund."])  # type: ignore[arg-type]
+
+
 def test_every_language_weighs_the_same(unigram_tokenizer: PreTrainedTokenizerBase) -> None:
     words = word_shares(unigram_tokenizer, {"de": ["Hund"] * 100, "en": ["dog", "cat"]})
     assert words == {"▁Hund": 1.0, "▁dog": 0.5, "▁cat": 0.5}

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hf_xsent import measure_cost
 from hf_xsent.cli.main import main
+from hf_xsent.errors import RecipeError
 from hf_xsent.training import measuring
 from hf_xsent.training.measuring import training_cost
 
@@ -53,3 +55,8 @@ def test_attention_counts(
     monkeypatch.setattr(measuring, "_FORMULAS", {})
     (without,) = training_cost(folder, batch, ["tr"], repeats=1)
     assert without.forward_gflops < whole.forward_gflops < 2 * without.forward_gflops
+
+
+def test_an_unknown_method_is_an_error_before_pairs_are_read() -> None:
+    with pytest.raises(RecipeError, match="unknown method 'tr\\+tml'"):
+        measure_cost("org/none", "no/such/file.tsv", ["tr", "tr+tml"])

@@ -16,7 +16,7 @@ from hf_xsent.evaluation.runner import describe
 from hf_xsent.files import check_writable, write_json
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.pages.scatter import Panel, write_scatter
-from hf_xsent.training.measuring import TrainingCost, check_methods, training_cost
+from hf_xsent.training.measuring import TrainingCost, check_methods, check_pairs, training_cost
 
 
 def analyse(
@@ -122,11 +122,12 @@ def measure_cost(
     """
     if pairs < 2 or repeats < 1:
         raise RecipeError("--pairs must be at least 2 and --repeats at least 1")
+    check_methods(methods)
     if output is not None:
         check_writable(output)
     bitext = load_bitext(data)
     batch = [bitext[number] for number in range(min(pairs, len(bitext)))]
-    check_methods(methods, batch)
+    check_pairs(methods, batch)
     device = this_device(device)
     costs = training_cost(model, batch, methods, max_length, repeats, device, corpus=bitext)
     if output is not None:

@@ -21,6 +21,7 @@ from hf_xsent.comparison.tasks import read_task
 from hf_xsent.errors import OutputError, TrainingError
 from hf_xsent.locks import lock, try_lock
 from hf_xsent.logs import Progress
+from hf_xsent.models.run_folder import RUN_STATE_FILE
 from hf_xsent.stopping import raising_on_sigterm
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,8 @@ def _prepare(study: Study, output: Path) -> list[Run]:
     """Check the study and plan its runs; wait while another process does."""
     if output.is_file():
         raise OutputError(f"the output folder {output} is a file: choose another name")
+    if (output / RUN_STATE_FILE).is_file():
+        raise OutputError(f"{output} is the folder of a training run: choose another --output")
     cache_dir = output / "cache"
     with lock(output / "lock"):
         variants = check_methods(study, cache_dir)

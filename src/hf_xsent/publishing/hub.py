@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -91,6 +92,8 @@ def check_card(path: Path) -> None:
     for field, flag in _CARD_FIELDS.items():
         if not stated.get(field):
             raise OutputError(f"{path} states no {field}: {cure} {flag}".strip())
+    if not re.fullmatch(r"[a-z0-9.-]+", license := str(stated["license"])):
+        raise OutputError(f"{path}: {license!r} is no licence id of the Hub: use apache-2.0, mit, cc-by-4.0, other, …")
 
 
 def publish(upload: Upload, private: bool = False, revision: str | None = None, message: str | None = None) -> str:

@@ -56,6 +56,8 @@ def trim_vocabulary(
     print(report.pieces_before, report.pieces_after)
     ```
     """
+    if not isinstance(texts, Mapping):
+        raise DataError('texts are lists of sentences by language, such as {"de": ["Ein Hund."], "en": ["A dog."]}')
     embedder = SentenceEmbedder.from_pretrained(model, device="cpu")
     table = PieceTable(embedder.tokenizer)
     words = word_shares(embedder.tokenizer, texts)

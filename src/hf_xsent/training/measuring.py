@@ -59,11 +59,16 @@ def _needs_links(method: str) -> bool:
     return method in METHODS and METHODS[method][0]().needs.links
 
 
-def check_methods(methods: Sequence[str], pairs: Sequence[Pair]) -> None:
-    """Check the names of methods and the pairs before any model is loaded."""
+def check_methods(methods: Sequence[str]) -> None:
+    """Check the names of methods before any pair is read."""
     for method in methods:
         if method not in _MEASURED:
             raise RecipeError(f"unknown method {method!r}: use {', '.join(_MEASURED)}{did_you_mean(method, _MEASURED)}")
+
+
+def check_pairs(methods: Sequence[str], pairs: Sequence[Pair]) -> None:
+    """Check the pairs of a batch before any model is loaded."""
+    for method in methods:
         if _needs_links(method) and not all("links" in pair for pair in pairs):
             raise DataError(f"{method} reads links between words: give pairs that hf-xsent align-words has linked")
     if len(pairs) < 2:
@@ -83,7 +88,8 @@ def training_cost(
 
     ``corpus`` is the bitext whose word pieces the RTL head predicts, as in training; without it, the head predicts all.
     """
-    check_methods(methods, pairs)
+    check_methods(methods)
+    check_pairs(methods, pairs)
     tokenizer = load_tokenizer(name_or_path)
     collate = PairCollator(tokenizer, max_length, links=any(map(_needs_links, methods)))
     batch = {

@@ -57,6 +57,8 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
         ({"de": "de-en.tsv,none.tsv"}, "no such file: none.tsv"),
         ({"de": "a,b,c"}, "two files joined by one comma, not 3"),
         ([], "no bitext given"),
+        (None, "bitext is a path, language=path, or pairs in memory, not None"),
+        (3, "not 3"),
         (["de=train/"], r"train/ is no data set .*: name its files, .*train/{language}-en\.tsv"),
     ],
 )

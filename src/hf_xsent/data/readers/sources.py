@@ -164,6 +164,8 @@ def resolve_sources(
 
     The arguments are those of `load_bitext`.
     """
+    if data is None or isinstance(data, (bool, int, float)):
+        raise DataError(f"bitext is a path, language=path, or pairs in memory, not {data!r}")
     if link_words not in SPLITTERS:
         raise DataError(f"unknown link_words {link_words!r}: use {' or '.join(SPLITTERS)}")
     per_file = columns if isinstance(columns, Mapping) else {}
