@@ -89,7 +89,7 @@ class EmbeddingAligner:
         return links
 
     def _similarities(self, sides: Sequence[_Pieces], rows: list[int]) -> tuple[Tensor, Tensor]:
-        """Return N × S × T cosines of source and target pieces, masked to pieces of words (no special tokens)."""
+        """Return N × S × T cosines of source and target pieces, and a mask that is true where both belong to words."""
         ids = [side.ids[row] for side in sides for row in rows]
         of_words = [[len(words) > 0 for words in side.words[row]] for side in sides for row in rows]
         (padded, mask), (in_word, _) = pad_rows(ids), pad_rows(of_words)
