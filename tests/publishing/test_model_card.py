@@ -240,7 +240,7 @@ def test_the_hub_takes_the_metadata_of_every_card(at_the_hub, exported: Path, re
     done = at_the_hub(code)
     assert done.returncode == 0, done.stderr
     broken = ModelCard((exported / "README.md").read_text("utf-8"))
-    broken.data.license = "free as in beer"
+    broken.data.license = "free-as-in-beer"
     (exported / "README.md").write_text(str(broken), "utf-8")
     assert at_the_hub(code).returncode != 0
     refused = at_the_hub(("publish", str(exported), "org/dap-tiny"))
