@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from hf_xsent.errors import DataError, RecipeError
+from hf_xsent.errors import DataError, ModelError, RecipeError
 from hf_xsent.objectives.base import Parts, SentenceObjective, TokenObjective
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.registry import objective_class, read_objectives, write_objectives
@@ -39,6 +39,9 @@ class AlignmentLoss(nn.Module):
     def __init__(self, model: SentenceTransformer, objectives: Mapping[str, Any] | None = None) -> None:
         """Build the objectives, given like those of a recipe: ``{name: weight}`` or ``{name: {setting: value}}``."""
         super().__init__()
+        if not isinstance(model, SentenceTransformer):
+            kind = type(model).__name__
+            raise ModelError(f"AlignmentLoss needs a SentenceTransformer, not {kind}: open it with SentenceTransformer(…)")
         self.model = model
         self.settings = read_objectives({"translation_ranking": 1.0} if objectives is None else objectives)
         config = SimpleNamespace(
