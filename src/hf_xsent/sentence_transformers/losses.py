@@ -39,9 +39,11 @@ class AlignmentLoss(nn.Module):
     def __init__(self, model: SentenceTransformer, objectives: Mapping[str, Any] | None = None) -> None:
         """Build the objectives, given like those of a recipe: ``{name: weight}`` or ``{name: {setting: value}}``."""
         super().__init__()
-        if not isinstance(model, SentenceTransformer):
+        if not hasattr(model, "get_embedding_dimension"):
             kind = type(model).__name__
-            raise ModelError(f"AlignmentLoss needs a SentenceTransformer, not {kind}: open it with SentenceTransformer(…)")
+            raise ModelError(
+                f"AlignmentLoss needs a SentenceTransformer, not {kind}: open it with SentenceTransformer(…)"
+            )
         self.model = model
         self.settings = read_objectives({"translation_ranking": 1.0} if objectives is None else objectives)
         config = SimpleNamespace(
