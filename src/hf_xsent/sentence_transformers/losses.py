@@ -40,9 +40,9 @@ class AlignmentLoss(nn.Module):
         """Build the objectives, given like those of a recipe: ``{name: weight}`` or ``{name: {setting: value}}``."""
         super().__init__()
         if not hasattr(model, "get_embedding_dimension"):
-            kind = type(model).__name__
+            given = type(model).__name__
             raise ModelError(
-                f"AlignmentLoss needs a SentenceTransformer, not {kind}: open it with SentenceTransformer(…)"
+                f"AlignmentLoss needs a SentenceTransformer, not {given}: open one with SentenceTransformer(…)"
             )
         self.model = model
         self.settings = read_objectives({"translation_ranking": 1.0} if objectives is None else objectives)
