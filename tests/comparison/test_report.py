@@ -12,6 +12,7 @@ from dataclasses import asdict
 from html import unescape
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from page_reader import Page
 from scipy import stats
 
 from hf_xsent.comparison.differences import _half_interval
-from hf_xsent.comparison.report import mean_curve, render_markdown, render_page
+from hf_xsent.comparison.report import mean_curve, render_markdown, render_page, write_reports
 from hf_xsent.comparison.results import collect, mean_and_sd
 from hf_xsent.comparison.runs import Run
 from hf_xsent.comparison.study import Budget, Study
@@ -143,6 +144,14 @@ def test_the_page_is_well_formed_and_needs_no_network(results: dict[str, Any]):
         *(f"Loss of translation ranking, {pooling} pooling" for pooling in ("mean", "cls")),
     }
     assert "/x" not in text  # places of this machine
+
+
+def test_the_chart_of_each_task_is_a_file_of_its_own(results: dict[str, Any], tmp_path: Path):
+    write_reports(tmp_path, results)
+    drawing = ElementTree.parse(tmp_path / "tatoeba.svg").getroot()
+    assert drawing.tag == "{http://www.w3.org/2000/svg}svg" and ".s0 { fill:" in "".join(drawing.itertext())
+    points = [title.text or "" for title in drawing.iter("{http://www.w3.org/2000/svg}title")]
+    assert "TR, mean: 20, 90.50" in points and len(points) == 6
 
 
 def test_no_winner_is_named_while_the_noise_is_not_known(results: dict[str, Any]):

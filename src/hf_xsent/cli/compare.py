@@ -4,8 +4,8 @@
   hf-xsent compare benchmarks/studies/dap.yaml --set model=ENCODER data="train/{language}-en.tsv.xz" budget.steps=50
 
 Interrupted? The same command resumes. A finished run is repeated only if its settings or data changed. The report
-(report.html, report.md, report.json) is updated after each run. To use several GPUs or cores, start the command once
-for each: the processes share the runs, and none is done twice.
+(report.html, report.md, report.json, TASK.svg) is updated after each run. To use several GPUs or cores, start the
+command once for each: the processes share the runs, and none is done twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Write the report of a study: report.json, report.md, and report.html with tables, charts and learning curves."""
+"""Write the report of a study: report.json, report.md, report.html (tables, charts, learning curves), and TASK.svg."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hf_xsent.comparison.tables import (
 from hf_xsent.data.languages import find_language
 from hf_xsent.errors import HfXsentError
 from hf_xsent.files import write_json, write_text
-from hf_xsent.pages.charts import Mark, bar_chart, curve_chart, point_chart
+from hf_xsent.pages.charts import Mark, bar_chart, curve_chart, point_chart, standalone
 from hf_xsent.pages.html import legend, markdown_text, page
 
 DEV_ACCURACY = "eval_accuracy"
@@ -34,10 +34,13 @@ PUBLISHED_NOTE = "In italics: published scores on the same test sentences, from 
 
 
 def write_reports(output: Path, results: Results) -> None:
-    """Write the same report as JSON, Markdown and HTML."""
+    """Write the same report as JSON, Markdown and HTML, and the chart of each task's score against cost as SVG."""
     write_json(output / "report.json", results)
     write_text(output / "report.md", render_markdown(results))
     write_text(output / "report.html", render_page(results))
+    if finished(results):
+        for task in results["tasks"]:
+            write_text(output / f"{task}.svg", standalone(_score_against_cost(results, task)))
 
 
 def render_markdown(results: Results) -> str:
@@ -59,8 +62,7 @@ def render_markdown(results: Results) -> str:
 
 def render_page(results: Results) -> str:
     """Render one self-contained HTML page."""
-    names = dict.fromkeys(run["method"] for run in results["runs"])
-    methods = {name: number for number, name in enumerate(names)}  # the number chooses the color in charts
+    methods = _numbers(results)
     costs, states = cost_table(results), state_table(results)
     sections = [
         *(_task_section(results, task, methods) for task in results["tasks"]),
@@ -128,6 +130,21 @@ def _task_section(results: Results, task: str, methods: Mapping[str, int]) -> st
     if not rows:
         return ""
     first = column_name(about, about["columns"][0])
+    parts = [
+        f"<p>{escape(about['protocol'])}.{' ' + PUBLISHED_NOTE if task in results['published'] else ''}</p>",
+        task_table(results, task).html(),
+        _differences(results, task),
+        f"<h3>Score against cost: {escape(first)}</h3>",
+        _score_against_cost(results, task),
+        _plot(results, task),
+        *_bars(rows, task, about["main"], methods),
+    ]
+    return _section(task, "\n".join(parts))
+
+
+def _score_against_cost(results: Results, task: str) -> str:
+    """Draw each method at its cost of training and its score."""
+    rows, methods = finished(results), _numbers(results)
     marks = [
         Mark(
             (row["cost"].get("cpu_seconds") or [0.0])[0] / 60,
@@ -138,16 +155,12 @@ def _task_section(results: Results, task: str, methods: Mapping[str, int]) -> st
         )
         for row in rows
     ]
-    parts = [
-        f"<p>{escape(about['protocol'])}.{' ' + PUBLISHED_NOTE if task in results['published'] else ''}</p>",
-        task_table(results, task).html(),
-        _differences(results, task),
-        f"<h3>Score against cost: {escape(first)}</h3>",
-        point_chart(f"{task}: score against cost", marks, "CPU minutes of training"),
-        _plot(results, task),
-        *_bars(rows, task, about["main"], methods),
-    ]
-    return _section(task, "\n".join(parts))
+    return point_chart(f"{task}: score against cost", marks, "CPU minutes of training")
+
+
+def _numbers(results: Results) -> dict[str, int]:
+    """Number the methods: the number chooses the color in charts."""
+    return {name: number for number, name in enumerate(dict.fromkeys(run["method"] for run in results["runs"]))}
 
 
 def _differences(results: Results, task: str) -> str:
