@@ -28,7 +28,7 @@ class EvaluationTable:
 
 @dataclass(frozen=True)
 class _Benchmark:
-    """The names of a task's results; ``dataset_id`` if the Hub has the same benchmark."""
+    """How a card names the results of a task; ``dataset_id`` is the benchmark's id on the Hub, if the Hub has it."""
 
     title: str
     rows: tuple[str, str]  # singular and plural

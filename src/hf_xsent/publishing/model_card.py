@@ -75,7 +75,7 @@ class CardFacts:
 
 
 def render_card(facts: CardFacts, complete: bool = True) -> ModelCard:
-    """Render the card; refuse missing facts if it must be ``complete``, and metadata that the Hub does not accept."""
+    """Render the card. Refuse metadata that the Hub does not accept and, if ``complete``, missing facts."""
     for name in ("base_model", "license", "languages"):
         if complete and not getattr(facts, name):
             raise OutputError(f"the model card lacks the field {name}: give it as --{name}")
@@ -121,7 +121,7 @@ def write_model_card(
     """Write the model card of an export: README.md, and the measured results for the Hub's leaderboards.
 
     The facts of the run that trained the model are read from the export, or from the folder ``run`` if given;
-    ``results`` are files of ``evaluate``. Pass facts that these do not contain as keyword arguments: license, name,
+    ``results`` are files written by ``evaluate``. Keyword arguments add facts that neither contains: license, name,
     base_model, languages, repository, datasets.
 
     ```python

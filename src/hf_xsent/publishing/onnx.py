@@ -1,6 +1,6 @@
 """Export the encoder of an exported folder to ONNX, and quantize it.
 
-``onnx/model.onnx`` maps token ids to hidden states; pooling is up to the runtime, as with safetensors.
+``onnx/model.onnx`` maps token ids to hidden states; the program that opens it computes the pooling.
 ``onnx/model_quantized.onnx`` has int8 weights and is saved only if it is accurate enough.
 """
 

@@ -71,7 +71,7 @@ class PieceTable:
             waiting += self.parents.get(one, ())
 
     def trim(self, selected: Collection[int]) -> tuple[Tokenizer, list[int]]:
-        """Return the tokenizer with the selected and required pieces, and their old ids, in the order of these ids."""
+        """Return the tokenizer with the selected and required pieces, and their old ids in the order of the new ids."""
         old = sorted({*self.required, *(one for number in selected for one in self.with_parts(number))})
         new = {number: place for place, number in enumerate(old)}
         model = dict(self.content["model"])
@@ -123,9 +123,9 @@ def _renumbered(processor: Any, new: Mapping[int, int]) -> Any:
         return processor
     changed = {}
     for key, value in processor.items():
-        if key in ("cls", "sep") and isinstance(value, list):  # of Bert- and RobertaProcessing: [token, number]
+        if key in ("cls", "sep") and isinstance(value, list):  # in BertProcessing and RobertaProcessing: [token, id]
             changed[key] = [value[0], new[value[1]]]
-        elif key == "ids":  # of TemplateProcessing
+        elif key == "ids":  # in TemplateProcessing
             changed[key] = [new[number] for number in value]
         else:
             changed[key] = _renumbered(value, new)

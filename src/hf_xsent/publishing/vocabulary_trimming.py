@@ -26,10 +26,10 @@ from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
 from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer
 
-_ROUND = 0.6  # share of the pieces that a round retains, at least
+_ROUND = 0.6  # each round retains at least this share of the pieces
 _CHARACTER_COVERAGE = 0.9995  # share of the text, the default of SentencePiece
 
-Words = dict[str, float]  # share of the texts by word, as the pre-tokenizer splits them
+Words = dict[str, float]  # by word (as the pre-tokenizer splits them): its share of all words
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def trim_vocabulary(
 
 
 def word_shares(tokenizer: PreTrainedTokenizerBase, texts: Mapping[str, Iterable[str]]) -> Words:
-    """Return each word's share of its language's words, summed over the languages."""
+    """For each word, return its share of the words of a language, summed over the languages."""
     backend = tokenizer.backend_tokenizer
     normalizer, splitter = backend.normalizer, backend.pre_tokenizer
     shares: Words = {}
@@ -97,8 +97,8 @@ def word_shares(tokenizer: PreTrainedTokenizerBase, texts: Mapping[str, Iterable
 def choose_pieces(table: PieceTable, words: Words, size: int | None = None) -> set[int]:
     """Return the pieces in use and all characters; with ``size``, at most that many pieces.
 
-    These are the most used ones and the characters that cover 99.95% of the text (all characters if the tokenizer has
-    no unknown token).
+    With ``size``, the characters are those that cover 99.95% of the text (all, if the tokenizer has no unknown token),
+    and the other pieces are the most used ones.
     """
     shares = _piece_shares(table.trim(range(len(table)))[0], words)
     characters = table.characters()
@@ -145,7 +145,7 @@ def _most_used(table: PieceTable, shares: np.ndarray, required: set[int], size: 
 
 
 def _piece_shares(backend: Tokenizer, words: Words) -> np.ndarray:
-    """Return the usage of each piece, by id: the sum of the shares of the words that contain it, per occurrence."""
+    """Return the usage of each piece, by id: the sum of the shares of its words, counted per occurrence in a word."""
     shares = np.zeros(backend.get_vocab_size(with_added_tokens=True))
     segment = backend.model.tokenize
     for word, share in Progress(words.items(), desc="segmenting", unit=" words"):
@@ -156,7 +156,7 @@ def _piece_shares(backend: Tokenizer, words: Words) -> np.ndarray:
 
 @torch.no_grad()
 def _select_rows(model: SentenceEncoder, old: list[int]) -> None:
-    """Select the embeddings of these pieces in this order, and renumber the config's special tokens."""
+    """Retain the embeddings of the ids ``old``, in this order, and renumber the config's special tokens."""
     table: Any = model.get_input_embeddings()
     new = {number: place for place, number in enumerate(old)}
     padding = new.get(table.padding_idx)
