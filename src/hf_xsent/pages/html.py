@@ -16,7 +16,8 @@ _NUMBER = ' class="number"'
 
 def page(title: str, body: str, style: str = "") -> str:
     """Return a complete HTML file whose content security policy loads nothing."""
-    sheet, script = ((files("hf_xsent.pages") / name).read_text("utf-8") for name in ("style.css", "sort.js"))
+    names = ("charts.css", "style.css", "sort.js")
+    charts, sheet, script = ((files("hf_xsent.pages") / name).read_text("utf-8") for name in names)
     policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
     sorts = f"<script>\n{script}</script>\n" if 'class="sortable"' in body else ""
     return f"""<!doctype html>
@@ -27,7 +28,7 @@ def page(title: str, body: str, style: str = "") -> str:
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <title>{escape(title)}</title>
 <style>
-{sheet}{style}</style>
+{charts}{sheet}{style}</style>
 </head>
 <body>
 <main>
