@@ -40,6 +40,8 @@ def train(options: argparse.Namespace, batch: int, chunk: int | None, processes:
         flags |= {"ddp_backend": "gloo", "use_cpu": True}
     if chunk is not None:
         flags["pairs_per_chunk"] = chunk
+    if options.encoder_layers is not None:
+        flags["encoder_layers"] = options.encoder_layers
     with tempfile.TemporaryDirectory() as folder:
         command = [
             sys.executable,
@@ -100,6 +102,9 @@ def main() -> None:
     parser.add_argument("--chunk", type=int, default=64)
     parser.add_argument("--processes", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument(
+        "--encoder_layers", type=int, help="Use some layers of the encoder only, for a faster measurement."
+    )
     parser.add_argument("--output", default="benchmarks/results/large_batch.json")
     options = parser.parse_args()
     output = Path(options.output)
