@@ -35,6 +35,7 @@ OURS = {
     "dual-pivot-small",
     "student-small",
     "xsent-small",
+    "xsent-small-2",
 }
 PAPERS = sorted({*RECIPES} - OURS)
 SOURCE = r"text, (eq\. )?\d[\d., ]*|table \d+|authors' script|believed, \d\.\d|unstated"

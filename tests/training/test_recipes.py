@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -39,3 +40,23 @@ def test_a_recipe_says_how_it_is_run(path: Path, monkeypatch: pytest.MonkeyPatch
         recipe = read_recipe([*arguments, "--use_cpu"])
         recipe.config.replaced(encoder_config=XLMRobertaConfig()).check_objectives()
         assert "method" in yaml.safe_load(path.read_text("utf-8"))
+
+
+def test_conversational_pairs_and_the_others_go_to_files_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk, long_talk = "Sie kennt mich.\tShe knows me.\n", f"Ich {'s' * 160}.\tI {'s' * 160}.\n"
+    menu, long_menu = "Wählen Sie eine Datei.\tYou select a file.\n", f"{'D' * 160}\t{'F' * 160}\n"
+    title = "Nordwinter\tNorthern Winter\n"
+    for language in ("de", "eu"):
+        (tmp_path / f"{language}-en.tsv").write_text(talk + menu + long_talk + long_menu + title, "utf-8")
+    output = tmp_path / "selected"
+    monkeypatch.setattr(
+        "sys.argv", ["script", str(tmp_path / "{language}-en.tsv"), "--output", str(output), "--others", "eu"]
+    )
+    runpy.run_path(str(ROOT / "trainer_scripts/conversational_pairs.py"), run_name="__main__")
+    assert {path.name: path.read_text("utf-8") for path in output.iterdir()} == {
+        "de.tsv": talk + long_talk,
+        "eu.tsv": talk + long_talk,
+        "eu-ZZ.tsv": menu + title,
+    }
