@@ -58,7 +58,7 @@ def test_cosines_are_those_of_the_vectors_whatever_the_index_keeps(index: str) -
 
 
 @pytest.mark.parametrize(
-    ("index", "message"), [("IVFF", "'IVFF' is not a faiss index"), ("IVF999,Flat", "999 cells for 600")]
+    ("index", "message"), [("IVFF", "'IVFF' is not a faiss index"), ("IVF999,Flat", "999 cells, but only 600")]
 )
 def test_a_wrong_index_raises(index: str, message: str) -> None:
     with pytest.raises(DataError, match=message):

@@ -274,7 +274,7 @@ def test_the_scores_are_drawn_with_the_threshold(files: tuple[Path, Path], tmp_p
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"index": "IVFF"}, "'IVFF' is not a faiss index"), ({"index": "IVF99,Flat"}, "99 cells for 60 vectors")],
+    [({"index": "IVFF"}, "'IVFF' is not a faiss index"), ({"index": "IVF99,Flat"}, "99 cells, but only 60 vectors")],
 )
 def test_a_wrong_index_raises_before_the_work(
     files: tuple[Path, Path], tmp_path: Path, settings: dict[str, Any], message: str

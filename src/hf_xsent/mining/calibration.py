@@ -55,7 +55,8 @@ def f1_at_threshold(mined: MinedPairs, gold: Gold, threshold: float, complete: b
     """Measure the F1 of the pairs whose score is at least ``threshold``.
 
     If ``gold`` is ``complete``, each found pair that is not in it is an error. Otherwise only found pairs with a
-    sentence of a gold pair are judged: they are correct if they are gold pairs. Other found pairs are ignored.
+    sentence of a gold pair are judged: they are correct if they are gold pairs, else half an error for each of their
+    sentences in a gold pair. Other found pairs are ignored.
     """
     found = mined.above(threshold)
     right, wrong = _judge(found, gold, complete)
@@ -69,9 +70,9 @@ def f1_at_threshold(mined: MinedPairs, gold: Gold, threshold: float, complete: b
 def _judge(mined: MinedPairs, gold: Gold, complete: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return for each pair whether it is correct, and its weight as an error.
 
-    If ``gold`` is a sample of the true pairs, only pairs with a sentence in it are judged. A correct pair is judged if
-    it was sampled itself. A wrong pair has sentences of two true pairs, and is judged if either was sampled: twice the
-    chance. Therefore a wrong pair counts half for each of its sentences that is in ``gold``.
+    If ``gold`` is a sample of the true pairs, only pairs with a sentence in it are judged: a correct pair if it was
+    sampled, a wrong pair if a true pair of either of its sentences was sampled, which is about twice as likely.
+    Therefore a wrong pair counts half for each of its sentences that is in ``gold``.
     """
     correct = np.array([pair in gold for pair in mined.rows("source", "target")], dtype=bool)
     if complete:
@@ -87,7 +88,8 @@ def read_gold(
     """Read a TSV of gold pairs and return them as pairs of rows (source, target).
 
     The columns are texts, or line numbers of ``files`` if all cells are whole numbers. Repeated lines of a file have
-    the row of the first. A line that was dropped as too long gets a negative row, so its pair counts as not found.
+    the row of the first. The number of a line that was dropped as too long gets a negative row, so its pair counts as
+    not found; a text that is not among the sentences is an error.
     """
     if not Path(path).is_file():
         raise DataError(f"no such file of gold pairs: {path}")

@@ -74,7 +74,7 @@ def new_index(factory: str, width: int, count: int) -> Any:
     training_rows = min(_TRAINING_ROWS, count)
     cells = getattr(faiss.try_extract_index_ivf(index), "nlist", 0)
     if cells > training_rows:
-        raise DataError(f"{factory} has {cells} cells for {count} vectors: use fewer cells")
+        raise DataError(f"{factory} has {cells} cells, but only {training_rows} vectors train it: use fewer cells")
     centroids = max((1 << int(bits or 8) for bits in _QUANTIZER.findall(factory)), default=0)
     if centroids > training_rows:
         raise DataError(

@@ -76,7 +76,7 @@ class NegativeCounts:
     pairs: int
     source_negatives: int
     target_negatives: int
-    pairs_without_negatives: int  # pairs without any
+    pairs_without_negatives: int  # on either side
 
 
 def mine_negatives(
@@ -88,7 +88,7 @@ def mine_negatives(
     settings: NegativeSettings | None = None,
     runner: Runner | None = None,
 ) -> dict[str, NegativeCounts]:
-    """Write ``output/LANGUAGE.jsonl``: each pair with its source negatives and target negatives, nearest first.
+    """Write ``output/LANGUAGE.jsonl``: each pair with its source negatives and target negatives, best first.
 
     Target negatives are near the source, source negatives near the target, by the margin (`margin_score`). Other
     translations in the bitext are excluded, and sentences that score above ``max_share`` times the pair's score.
@@ -117,8 +117,9 @@ def mine_negatives(
         counts[language] = NegativeCounts(**tally)
         logger.info("%s: %s", language, ", ".join(f"{count:,} {name}" for name, count in tally.items()))
         if tally["pairs"] and tally["pairs"] == tally["pairs_without_negatives"]:
-            cause = "no other near sentence scores below max_share %s of the pair; raise --max_share"
-            logger.warning(f"%s: no pair has a negative: {cause} or --neighbours", language, settings.max_share)
+            cause = "each near sentence is a translation or scores above %s times the score of its pair (max_share)"
+            cure = "raise --max_share or --neighbours"
+            logger.warning(f"%s: no pair has a negative: {cause}; {cure}", language, settings.max_share)
     return counts
 
 

@@ -26,9 +26,9 @@ _LARGEST_TILE = 4096
 _TILES_IN_STRIP = 8
 # Upper bound on the error of a bfloat16 cosine: rounding changes both vectors and the result by 2^-9 each.
 _BFLOAT16_ERROR = 0.006
-_WORTHWHILE_GAIN = (
-    1.5  # use bfloat16 if its products are faster by this: cosines near the bound are computed again in float32
-)
+# Use bfloat16 if its products are this many times as fast: the gain must pay for recomputing, in float32, the cosines
+# near the k-th best.
+_WORTHWHILE_GAIN = 1.5
 
 
 def nearest_both_ways(
@@ -199,12 +199,12 @@ def unit_vectors(
     wrong = (~(norms.isfinite() & (norms > 0))).nonzero()
     if len(wrong):
         row = int(rows[int(wrong[0, 0])])
-        raise DataError(f"{name} vector {row} is zero or not finite (rows count from 0): remove that sentence")
+        raise DataError(f"{name} vector {row} is zero or not finite (rows count from 0): remove its sentence")
     return copy.div_(norms)
 
 
 def block_sizes(memory_mib: int, width: int, k: int) -> tuple[int, int]:
-    """Return the vectors per side of a tile and per strip, so that all blocks fit into ``memory_mib``."""
+    """Return the side of a tile and the length of a strip, in vectors, so that all blocks fit into ``memory_mib``."""
     budget, tile = memory_mib << 20, GROUP
     while tile < _LARGEST_TILE and _tile_bytes(2 * tile, k) + _strip_bytes(2 * tile, width) <= budget:
         tile *= 2

@@ -44,8 +44,9 @@ class TopK:
 
         Columns are padded to complete groups with ``-inf``; ``maxima`` (rows × groups) are the groups' maxima: group i
         of n has the columns i, i + n, i + 2n and so on. If cosines are rounded, ``error`` bounds their error, and
-        ``exact`` computes in float32 the cosine of each given row with the column at the same place. If too many
-        cosines would need ``exact``, return False and add nothing: computing the complete tile in float32 is faster.
+        ``exact(rows, columns)`` computes in float32 the cosine of ``rows[i]`` with ``columns[i]`` for each i. If too
+        many cosines would need ``exact``, return False and add nothing: computing the complete tile in float32 is
+        faster.
         """
         groups = tile.unflatten(1, (GROUP, -1))
         maxima = maxima.float().contiguous()
@@ -69,8 +70,8 @@ class TopK:
     def _bound(self, kth: Tensor, maxima: Tensor) -> Tensor:
         """Return what a candidate's cosine must exceed to enter the top k.
 
-        This is the k-th cosine so far. It is the k-th largest of the maxima if that is higher: k candidates of the tile
-        reach it, because each maximum is of another group. It is lowered by one rounding step, so that ties enter.
+        This is the k-th cosine so far, or the k-th largest of the maxima if that is higher, lowered by one rounding
+        step so that ties enter: at least k candidates of the tile reach it, because the maxima are of different groups.
         """
         bound = kth.clone()
         crowded = ((maxima > kth[:, None]).sum(1) > self.k).nonzero().squeeze(1)
@@ -84,7 +85,8 @@ class TopK:
         distinct, row, rank = _ranks(sentences)
         if len(rank) and int(rank.max()) >= self.k:
             order = _nearest_first(cosines, indices)
-            # Sort by sentence, and within a sentence by cosine; row and rank depend only on the numbers per sentence.
+            # Sort by sentence, and within a sentence by cosine; row and rank stay valid: they depend only on the number
+            # of candidates per sentence.
             order = order[sentences[order].argsort(stable=True)][rank < self.k]
             row, rank, indices, cosines = row[rank < self.k], rank[rank < self.k], indices[order], cosines[order]
         new_cosines = cosines.new_full((len(distinct), self.k), -torch.inf)

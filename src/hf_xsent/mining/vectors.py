@@ -57,7 +57,7 @@ class VectorStore:
 
     folder: Path
     sentences: Sentences
-    identity: tuple[tuple[str, str], ...]  # of the model: (fingerprint, …), (pooling, …), …
+    identity: tuple[tuple[str, str], ...]  # of `identify_model`: (model, fingerprint), (pooling, …), …
     dtype: str = "float32"
 
     @classmethod
