@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -139,12 +140,14 @@ def test_a_run_that_is_killed_is_told_and_goes_on_from_its_checkpoint(study: Stu
 
 
 @pytest.mark.slow
-def test_a_budget_of_minutes_is_turned_into_steps_by_the_pace_of_each_method(study: StudyFile):
+def test_a_budget_of_minutes_is_converted_to_steps_by_the_cpu_seconds_of_a_step(study: StudyFile):
     study.write(methods={"TR": None}, budget={"minutes": 0.05})
     (run,) = list_runs(study.path, study.out)
     (trial,) = (study.out / "pace").iterdir()
-    paces = [line["pairs_per_second"] for line in Run.read(trial).metrics() if "pairs_per_second" in line]
-    assert min(paces) * 3 / 4 - 1 <= run.steps <= max(paces) * 3 / 4 + 1
+    ends = [line["cpu_seconds"] for line in Run.read(trial).metrics() if "pairs_per_second" in line]
+    costs = sorted(end - start for start, end in pairwise(ends[2:]))
+    assert len(costs) == 7
+    assert run.steps == round(3 / costs[3])
     written = (trial / "run.json").stat().st_mtime_ns
     assert list_runs(study.path, study.out)[0].steps == run.steps  # measured once
     assert (trial / "run.json").stat().st_mtime_ns == written

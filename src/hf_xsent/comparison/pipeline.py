@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.comparison.planning import check_data, check_methods, pairs_per_second, plan_runs
+from hf_xsent.comparison.planning import check_data, check_methods, plan_runs, step_minutes
 from hf_xsent.comparison.report import write_reports
 from hf_xsent.comparison.results import collect
 from hf_xsent.comparison.runs import LOG_FILE, Run
@@ -50,12 +50,12 @@ def compare(file: str | Path, output: str | Path, changes: Sequence[str] = ()) -
 
 
 def list_runs(file: str | Path, output: str | Path, changes: Sequence[str] = ()) -> list[Run]:
-    """Check the study and list its runs; for a budget in minutes, measure each method's throughput by a short run."""
+    """Check the study and list its runs; for a budget in minutes, measure the cost of a step of each method."""
     return _prepare(read_study(file, changes), Path(output))
 
 
 def _prepare(study: Study, output: Path) -> list[Run]:
-    """Check the study and plan its runs; wait while another process does."""
+    """Check the study and plan its runs; if another process is doing so, wait for it first."""
     if output.is_file():
         raise OutputError(f"the output folder {output} is a file: choose another name")
     if (output / RUN_STATE_FILE).is_file():
@@ -66,7 +66,7 @@ def _prepare(study: Study, output: Path) -> list[Run]:
         identities = {name: read_task(name, options, cache_dir).fingerprint for name, options in study.tasks.items()}
         if study.budget.unit == "minutes":
             check_data(variants)
-        runs = plan_runs(study, variants, output, identities, _throughput)
+        runs = plan_runs(study, variants, output, identities, _step_minutes)
         left = {(run.method, run.pooling) for run in runs if not (run.finished or run.has_model)}
         check_data(variant for variant in variants if (variant.method.name, variant.pooling) in left)
     return runs
@@ -102,17 +102,17 @@ def _report(study: Study, runs: Sequence[Run], output: Path) -> dict[str, Any]:
     return results
 
 
-def _throughput(trial: Run) -> float:
-    """Return the pairs per second of a short run; train it if its metrics are missing."""
-    throughput = pairs_per_second(trial)
-    if throughput is None:
-        logger.info("measuring the throughput of %s", trial.name)
+def _step_minutes(trial: Run) -> float:
+    """Return the cost of a step in a short run; train it if its metrics are missing."""
+    cost = step_minutes(trial)
+    if cost is None:
+        logger.info("measuring the cost of a step of %s", trial.name)
         train_and_measure(trial)
-        throughput = pairs_per_second(trial)
-    if throughput is None:
+        cost = step_minutes(trial)
+    if cost is None:
         reason = (trial.failure() or {}).get("message", "its steps were not logged")
-        raise TrainingError(f"cannot measure the throughput of {trial.name}: {reason} ({trial.folder})")
-    return throughput
+        raise TrainingError(f"cannot measure the cost of a step of {trial.name}: {reason} ({trial.folder})")
+    return cost
 
 
 def train_and_measure(run: Run, watch: Callable[[Run], None] = lambda run: None) -> bool:

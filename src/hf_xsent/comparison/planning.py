@@ -6,10 +6,12 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import torch
 import yaml
 
 from hf_xsent.comparison.runs import Run, run_folder
@@ -22,7 +24,7 @@ from hf_xsent.training.bitext import load_train_and_dev
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.reading import read_recipe
 
-TRIAL_STEPS, DISCARDED_STEPS = 10, 3  # to measure a method's throughput; the first steps are warm-up
+TRIAL_STEPS, DISCARDED_STEPS = 10, 3  # to measure the cost of a method's steps; the first steps are warm-up
 
 
 @dataclass(frozen=True)
@@ -97,11 +99,11 @@ def plan_runs(
     variants: Iterable[CheckedMethod],
     output: Path,
     identities: Mapping[str, str],
-    throughput: Callable[[Run], float],
+    step_minutes: Callable[[Run], float],
 ) -> list[Run]:
     """Plan the runs: untrained methods first, then all methods and poolings seed by seed.
 
-    For budgets in minutes, ``throughput`` measures the pairs per second of a short run.
+    For budgets in minutes, ``step_minutes`` measures the cost of a step in a short run.
     """
 
     def run(variant: CheckedMethod, seed: int | None, recipe: dict[str, Any], of_study: bool = True) -> Run:
@@ -127,7 +129,7 @@ def plan_runs(
         pairs_a_step = training.train_batch_size * training.gradient_accumulation_steps
         if study.budget.unit == "minutes":
             trial = run(variant, variant.method.seeds[0], variant.recipe | _TRIAL, of_study=False)
-            steps = round(study.budget.amount * 60 * throughput(trial) / pairs_a_step)
+            steps = round(study.budget.amount / step_minutes(trial))
         else:
             steps = steps_of(study.budget, pairs_a_step)
         recipe = variant.recipe | {"max_steps": max(1, steps)}
@@ -143,7 +145,13 @@ def steps_of(budget: Budget, pairs_a_step: int) -> int:
     return int(budget.amount) if budget.unit == "steps" else math.ceil(budget.amount / pairs_a_step)
 
 
-def pairs_per_second(trial: Run) -> float | None:
-    """Return the median pairs per second of a finished short run, or None."""
-    throughputs = [line["pairs_per_second"] for line in trial.metrics() if "pairs_per_second" in line]
-    return statistics.median(throughputs[DISCARDED_STEPS:]) if len(throughputs) == TRIAL_STEPS else None
+def step_minutes(trial: Run) -> float | None:
+    """Return the median cost of a step of a finished short run, or None: CPU minutes on a CPU, else minutes.
+
+    CPU minutes do not depend on what else runs on the machine.
+    """
+    clock = "seconds" if torch.accelerator.is_available() and not trial.recipe.get("use_cpu") else "cpu_seconds"
+    ends = [line[clock] for line in trial.metrics() if "pairs_per_second" in line]
+    if len(ends) != TRIAL_STEPS:
+        return None
+    return statistics.median(end - start for start, end in pairwise(ends[DISCARDED_STEPS - 1 :])) / 60

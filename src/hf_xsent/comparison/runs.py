@@ -24,7 +24,7 @@ LOCATION_KEYS = (
     "features",
     "output_dir",
     "report_to",
-)  # not part of the hash of a run, because they do not change its results; see `run_folder` for features=none
+)  # not part of the hash of a run, because they do not change its results (except features=none, see `run_folder`)
 
 
 @dataclass(frozen=True)

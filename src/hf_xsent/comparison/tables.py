@@ -72,7 +72,7 @@ def mean_and_sd_of(row: Mapping[str, Any], task: str, column: Sequence[str]) -> 
 
 
 def cost_table(results: Results) -> Table:
-    """List the cost of training; a resumed run counts from its first step."""
+    """List the cost of training; that of a resumed run includes the steps before the interruption."""
     rows = [
         [
             Cell(row["method"]),

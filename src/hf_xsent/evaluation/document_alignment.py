@@ -33,9 +33,9 @@ def document_alignment_scores(
 ) -> DocumentAlignmentScores:
     """Score the alignments of several documents together (Sennrich and Volk, 2011).
 
-    A bead is strictly correct if it is in the gold alignment, and laxly correct if one of its links between a source
-    and a target sentence is. Precision counts beads with an empty side (skipped sentences), recall does not. Beads
-    that are empty on both sides are ignored.
+    A bead is strictly correct if it is in the gold alignment, and laxly correct if at least one of its links between
+    a source and a target sentence is also in a gold bead. Precision counts beads with an empty side (skipped
+    sentences), recall does not. Beads that are empty on both sides are ignored.
 
     >>> gold = [[((0,), (0,)), ((1, 2), (1,)), ((3,), ())]]
     >>> found = [[((0,), (0,)), ((1,), (1,)), ((2,), ()), ((3,), ())]]
@@ -44,7 +44,7 @@ def document_alignment_scores(
     (50.0, 50.0, 75.0, 100.0)
     """
     if len(found) != len(gold):
-        raise DataError(f"{len(found)} documents cannot be scored with gold of {len(gold)}: pass one for each")
+        raise DataError(f"{len(found)} documents but {len(gold)} gold alignments: pass one for each document")
     precision, recall = [0, 0, 0], [0, 0, 0]
     for some, others in zip(found, gold, strict=True):
         ours, theirs = _distinct(some), _distinct(others)

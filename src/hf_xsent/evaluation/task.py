@@ -33,8 +33,8 @@ class Scores:
 class Outcomes:
     """The outcome of each test item, by language: a row of numbers, from which a task computes its main metric.
 
-    Items are in the order of the records, so that rows of two models can be compared. ``groups`` has the
-    languages of each mean, by its name.
+    Items are in the order of the records, so that rows of two models can be compared. ``groups`` maps
+    the name of each mean to the languages that it averages.
     """
 
     rows: dict[str, np.ndarray]
@@ -83,7 +83,7 @@ class EvaluationTask(ABC):
         """Return all texts of a set that determine its scores, for the fingerprint."""
 
     def score(self, encode: Encode) -> Scores:
-        """Measure a model by its ``encode``, which is called with parts of ``sentences``."""
+        """Measure a model by its ``encode``, which is called with lists of sentences from ``sentences()``."""
         return self.measure(encode)[0]
 
     @abstractmethod

@@ -146,7 +146,7 @@ class MomentumContrast(SentenceObjective):
         return loss
 
     def _repeated(self, identities: Tensor) -> Tensor:
-        """Return N × K flags: the pairs of query and key share a sentence."""
+        """Return N × K flags: whether the query's sentence pair and the key's have a sentence in common."""
         same = [own[:, None] == queued for own in identities.T for queued in self.identities.T]
         return torch.stack(same).any(0)
 

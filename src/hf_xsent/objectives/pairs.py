@@ -30,7 +30,7 @@ class SentencePairs:
     target_identity: Tensor  # N
     teacher: Tensor | None = None  # N × d: another model's embeddings of the targets
     keys: Tensor | None = None  # N × d: a momentum encoder's embeddings of the targets, without gradient
-    source_negatives: Tensor | None = None  # S × d: mined negatives in the sources' languages, of any of the N pairs
+    source_negatives: Tensor | None = None  # S × d: mined negatives of all N pairs, in the sources' languages
     target_negatives: Tensor | None = None  # T × d
     source_negative_identity: Tensor | None = None  # S
     target_negative_identity: Tensor | None = None  # T

@@ -100,7 +100,7 @@ def _settings(name: str, stated: Any, preset: Any) -> ObjectiveSettings:
 
 
 def declared_settings(name: str) -> type[ObjectiveSettings]:
-    """Return an objective's settings class for help without importing torch, compiled from its source."""
+    """Return an objective's settings class, compiled from its source, so that help texts need no import of torch."""
     module, _, owner = OBJECTIVES[name].partition(":")
     kind: type[ObjectiveSettings] = _settings_classes(module)[f"{owner}Settings"]
     return kind

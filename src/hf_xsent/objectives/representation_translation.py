@@ -68,8 +68,8 @@ class RepresentationTranslationSettings(VocabularySettings):
     )
     predicted_languages: list[str] | None = setting(
         None,
-        "Languages that have an embedding in the head; the embedding of a predicted source's language is added to "
-        "each of its [MASK] tokens. Default: all languages of the data.",
+        "Languages that have an embedding in the head, which is added to each [MASK] token when a source of this "
+        "language is predicted. Default: all languages of the data.",
     )
     restrict_vocabulary: bool = setting(
         True,

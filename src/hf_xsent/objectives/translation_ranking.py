@@ -86,7 +86,7 @@ def _ranking(
     negatives: Negatives | None,
     own_identity: Tensor | None,
 ) -> Tensor:
-    """Return the sum over this process's queries of -log softmax at their positives among all processes' candidates.
+    """Return the cross-entropy of this process's queries, summed; the candidates are those of all processes.
 
     ``own_identity`` has the identity of each query's positive; copies of it among mined ``negatives`` are masked.
     """

@@ -4,11 +4,11 @@
 
 ``sim`` is the cosine. Of the n negatives of each direction one is the hardest of the batch, the others are random. The
 loss is the mean cost of all negatives of all pairs in both directions, as in the authors' code: the mean of h over the
-pairs, divided by 2n. So the scale of
-the loss, and with it a weight such as λ of the unsupervised loss, does not depend on n.
+pairs, divided by 2n. So the scale of the loss, and with it a weight such as λ of the unsupervised loss, does not
+depend on n.
 
-In the authors' code a cost is sim(a_n, b) - sim(a, b), also below 0 (``hinge=False``); the margin only drops random
-negatives whose cost is below -α.
+In the authors' code a cost is sim(a_n, b) - sim(a, b), not clamped at 0 (``hinge=False``); the margin only drops
+random negatives whose cost is below -α.
 
 >>> a, b = torch.eye(2), torch.tensor([[0.6, 0.8], [0.0, 1.0]])
 >>> sim = F.cosine_similarity(a[:, None], b, dim=-1)  # of two pairs, each the other's only negative
@@ -50,8 +50,8 @@ class TripletRankingSettings(ObjectiveSettings):
     )
     hinge: bool = setting(
         True,
-        "Cost of a negative: max(0, margin + its cosine - the pair's). False: its cosine - the pair's, also below 0, "
-        "as in the authors' code.",
+        "Cost of a negative: max(0, margin + its cosine - the pair's). False: its cosine - the pair's, not clamped at "
+        "0, as in the authors' code.",
     )
     random_negatives: str = setting(
         "exact",
