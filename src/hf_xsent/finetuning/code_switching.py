@@ -20,7 +20,7 @@ Record = TypeVar("Record")
 def switch_inference(
     sources: Mapping[str, str], records: Mapping[str, Sequence[InferencePair]]
 ) -> dict[str, list[tuple[InferencePair, ...]]]:
-    """Switch the pairs of each language except English; errors name each language's files by ``sources``."""
+    """Switch the pairs of each language except English; ``sources`` has each language's files, for error messages."""
     english = _english(records)
     switched: dict[str, list[tuple[InferencePair, ...]]] = {}
     for language in [one for one in records if one != "en"]:

@@ -52,5 +52,5 @@ def _loader(plain: Any, classes: Mapping[str, type[SentenceEncoder]]) -> Any:
             return plain._from_config(config, **kwargs)
 
     Loader.__name__, Loader.__qualname__, Loader.__doc__ = plain.__name__, plain.__qualname__, plain.__doc__
-    Loader.__module__ = plain.__module__  # or transformers would not prefer a checkpoint's remote code to this class
+    Loader.__module__ = plain.__module__  # so that transformers still prefers a checkpoint's remote code to this class
     return Loader

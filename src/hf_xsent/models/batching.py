@@ -14,9 +14,10 @@ from hf_xsent.logs import Progress
 def batches_by_length(
     lengths: Sequence[int], tokens_per_batch: int, progress: str | None = None, unit: str = " sentences"
 ) -> Iterator[list[int]]:
-    """Yield batches of row indices, longest rows first, of at most ``tokens_per_batch`` padded tokens or one row.
+    """Yield batches of row indices, longest rows first.
 
-    Memory peaks in the first batch. ``progress`` is the label of a progress bar.
+    A batch has at most ``tokens_per_batch`` padded tokens, unless it is a single longer row. Memory peaks in the first
+    batch. ``progress`` is the label of a progress bar.
 
     >>> list(batches_by_length([3, 9, 1, 4], tokens_per_batch=8))
     [[1], [3, 0], [2]]

@@ -1,4 +1,4 @@
-"""Dual pivot: train an extraction, layer weights and a linear map, over a frozen encoder (Tien and others, 2022)."""
+"""Dual pivot: train an extraction (layer weights and a linear map) over a frozen encoder (Tien and others, 2022)."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Initialize the mix to the average and the maps; untrained, the variant ``paper`` averages its layers."""
+        """Initialize the maps, and the mix to the average: the untrained variant ``paper`` averages its layers."""
         if isinstance(module, LinearMap):
             module.start(identity=module is getattr(self, "linear_map", None) and self.config.map_start == "identity")
         elif module is self and self.layer_scores is not None:

@@ -37,7 +37,7 @@ class SentenceEmbedder(TextEncoder):
     ) -> Self:
         """Open a model of this package, a sentence-transformers model (transformer and pooling) or a supported encoder.
 
-        Without arguments, pooling, max_length and prompt are those of the model; the default pooling is mean. ``dim``
+        Pooling, max_length and prompt are by default those of the model; if it states no pooling, mean. ``dim``
         truncates embeddings, like ``truncate_dim`` of sentence-transformers. ``precision`` is that of the computation:
         float32, bfloat16, float16, or auto, which is bfloat16 on devices that compute it in hardware.
         """

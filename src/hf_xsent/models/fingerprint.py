@@ -45,7 +45,7 @@ def _samples(folder: Path) -> Iterator[str | bytes]:
 
 
 def _modules(folder: Path) -> set[Path]:
-    """Return the list of sentence-transformers' modules and their files."""
+    """Return the path of modules.json and the paths of the files of its modules."""
     listed = folder / "modules.json"
     if not listed.is_file():
         return set()

@@ -12,7 +12,7 @@ SIDES = ("source", "target")
 
 
 def sample_swaps(batch: Mapping[str, Tensor]) -> Tensor:
-    """Sample which of the N pairs to swap, by torch's generator, whose state checkpoints save."""
+    """Sample which of the N pairs to swap, by torch's generator, since checkpoints save its state."""
     ids = batch["source_input_ids"]
     return torch.rand(len(ids), device=ids.device) < 0.5
 

@@ -92,7 +92,7 @@ def load_encoder_config(name_or_path: str, **hub: Any) -> PreTrainedConfig:
 
 
 def model_file(name_or_path: str, file: str) -> Path | None:
-    """Find a file of a model folder or Hub id; None if it does not exist, or is not cached without a network."""
+    """Find a file of a model folder or Hub id; None if it does not exist or, without a network, is not in the cache."""
     if Path(name_or_path).is_dir():
         path = Path(name_or_path) / file
         return path if path.is_file() else None

@@ -21,9 +21,9 @@ _WITH_HEAD = ("masked_language_modeling", "translation_language_modeling")  # th
 class MLMHead(nn.Module):
     """Token logits of hidden states: norm(act(dense(h))) times token embeddings, the encoder's or the head's.
 
-    With ``size``, the head has separate embeddings of this many tokens; if ``restricted``, of the ids in ``vocabulary``
-    instead of the first ids, and any other id counts as ``unknown_id``. ``sample`` is the number of random negatives of
-    a sampled softmax.
+    With ``size``, the head has separate embeddings of the first ``size`` token ids; if ``restricted``, of the ids in
+    ``vocabulary`` instead: any other id counts as ``unknown_id``. ``sample`` is the number of random negatives of a
+    sampled softmax.
     """
 
     vocabulary: Tensor

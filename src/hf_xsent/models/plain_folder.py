@@ -115,7 +115,7 @@ def _check_extraction(model: Any) -> None:
     if model.layer_norm is not None:
         what = "a layer norm of each token", "layer_norm: false"
     elif model.config.pooling == "sum" and model.config.map_bias:
-        what = "the sum over tokens, which a bias needs", "pooling: mean"
+        what = "the sum over tokens, which the mean cannot replace if map_bias is true", "pooling: mean"
     if what is not None:
         raise ModelError(
             f"sentence-transformers has no module for {what[0]}: use the run's folder, or train with {what[1]}"

@@ -60,7 +60,7 @@ class CachedBatch:
     """Results of a large batch for one of its chunks, by gradient caching."""
 
     gradients: Tensor  # gradients of the sentence losses for the chunk's ``SentencePairs.trained``
-    counts: dict[str, list[Tensor]]  # by token objective, one per part: the tokens in all chunks and processes
+    counts: dict[str, list[Tensor]]  # of each token objective: the tokens of each part, in all chunks and processes
 
 
 class SentenceEncoderForPreTraining(SentenceEncoder):
@@ -168,8 +168,8 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         negatives of a side, such as the target, ``target_negative_input_ids``, ``target_negative_attention_mask`` and
         ``target_negative_rows`` (the pair of each).
 
-        With ``cached``, compute a chunk of a larger batch: the gradients of its sentence losses enter through the
-        embeddings, and token losses are divided by the counts of the larger batch.
+        With ``cached``, compute a chunk of a larger batch: the gradients of the larger batch's sentence losses
+        enter through the chunk's embeddings, and token losses are divided by the counts of the larger batch.
         """
         batch |= {"source_input_ids": source_input_ids, "source_attention_mask": source_attention_mask}
         batch |= {"target_input_ids": target_input_ids, "target_attention_mask": target_attention_mask}
@@ -235,7 +235,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         return EncodedPairs(sentences, pairs, states, sampled)
 
     def _encode_needed(self, packed: PackedSentences, language_ids: Tensor | None) -> tuple[TokenStates, Tensor]:
-        """Return the hidden states that objectives read and 2N × d embeddings, zero for a side that none of them reads.
+        """Return the hidden states that objectives read, and 2N × d embeddings: zero for sides that no objective reads.
 
         With [CLS] pooling, the last layer computes only [CLS] of sentences whose other hidden states are not read.
         """

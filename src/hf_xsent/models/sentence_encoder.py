@@ -100,9 +100,10 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
         attn_implementation: str | None = None,
         **settings: Any,
     ) -> Self:
-        """Start from a pretrained encoder or a model of this package, with a config or with ``setting_names()``.
+        """Start from a pretrained encoder or a model of this package, with a config or keyword arguments.
 
-        ``revision``, ``token`` and the other Hub arguments of transformers' ``from_pretrained`` are accepted, too.
+        ``setting_names()`` lists the keywords. ``revision``, ``token`` and the other Hub arguments of transformers'
+        ``from_pretrained`` are accepted, too.
         """
         hub = hub_arguments(settings)
         settings = {key: value for key, value in settings.items() if key not in HUB_ARGUMENTS}
@@ -330,7 +331,7 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
         return self._finish(vectors[packed.restore])
 
     def _language_vectors(self, packed: PackedSentences, language_ids: Tensor | None) -> Tensor | None:
-        """Return T × d language embeddings of the tokens; ``language_ids`` holds the caller's N."""
+        """Return T × d language embeddings of the tokens; ``language_ids`` holds one per sentence."""
         if not self.config.languages:
             return None
         if language_ids is None:

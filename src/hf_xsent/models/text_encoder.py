@@ -76,7 +76,7 @@ class TextEncoder(SentenceTransformerMethods):
                 raise ModelError(f"unknown pooling {view.pooling!r}: {choices}")
             if view.layer is None and view.pooling != self.pooling:
                 raise ModelError(
-                    f"this model mixes its layers and has no pooling {view.pooling!r}: omit it, name layers"
+                    f"this model mixes its layers and has no pooling {view.pooling!r}: omit it, or also name a layer"
                 )
 
     def _prompts(self) -> Mapping[str, str]:

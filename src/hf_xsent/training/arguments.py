@@ -88,16 +88,16 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
         if self.save_strategy == "no":
             raise RecipeError("average_checkpoints averages checkpoints, but save_strategy is no: set it to steps")
         if self.save_total_limit is not None and self.save_total_limit <= self.average_checkpoints:
-            raise RecipeError(  # the best checkpoint is saved in any case
-                f"average_checkpoints {self.average_checkpoints} needs more checkpoints than save_total_limit "
-                f"{self.save_total_limit}: set save_total_limit to {self.average_checkpoints + 1}"
+            raise RecipeError(
+                f"save_total_limit {self.save_total_limit} must be above average_checkpoints "
+                f"{self.average_checkpoints}, because it includes the best checkpoint: set it to "
+                f"{self.average_checkpoints + 1}"
             )
 
     def _check_gradient_norms(self) -> None:
         for flag, splits in (
             ("pairs_per_chunk", self.pairs_per_chunk is not None),
             ("gradient_accumulation_steps", self.gradient_accumulation_steps > 1),
-            ("several processes", self.world_size > 1),
             ("deepspeed", bool(self.deepspeed)),
             ("fsdp", bool(self.fsdp)),
         ):
@@ -106,6 +106,8 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
                     f"log_gradient_norms needs the gradient of the whole batch in one place, which {flag} splits: drop "
                     "one of the two"
                 )
+        if self.world_size > 1:
+            raise RecipeError("log_gradient_norms works in one process: start one, or drop it")
         if self.logging_strategy != "steps":
             raise RecipeError("log_gradient_norms measures at logging steps: set logging_strategy to steps")
 

@@ -30,7 +30,7 @@ _SHOWN = ("loss", "eval_accuracy", "eval_f1", "pairs_per_second")
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Read the logs of a run, each with its step; skip damaged lines, and warn of all but a truncated last one."""
+    """Read the logs of a run, each with its step; skip damaged lines, with a warning unless only the last one is."""
     if not path.is_file():
         return []
     logs, damaged = [], []
@@ -68,7 +68,7 @@ class MetricsFile(TrainerCallback):
 
 
 class StartOfEpoch(TrainerCallback):
-    """Set the epoch of the batches, and how many of them a resumed run skips, in place of the Trainer's loop."""
+    """Set the epoch, and how many batches a resumed run skips, which the Trainer's loop would do otherwise."""
 
     batches: ProcessBatches | None = None
 
@@ -127,7 +127,7 @@ class ProgressBar(TrainerCallback):
 class StopOnSignal(TrainerCallback):
     """On SIGTERM, which spot machines send, and on Ctrl-C, finish the step and save a checkpoint; then stop.
 
-    One process may receive the signal; ``requested`` is then true in all processes. A second Ctrl-C stops at once.
+    If one process receives the signal, ``requested`` becomes true in all. A second Ctrl-C stops at once.
     """
 
     def __init__(self) -> None:

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 def choose_checkpoint(training: TrainingArguments, resume: bool = False, overwrite: bool = False) -> str | None:
-    """Check the output folder in one process, and return the checkpoint to resume from in all, if there is one."""
+    """Check the output folder in one process; return in all processes the checkpoint to resume from, or None."""
     chosen: list[str | None] = [None]
     if training.process_index == 0:
         chosen = [prepare_output_folder(str(training.output_dir), resume, overwrite)]
@@ -195,7 +195,7 @@ class SavingTrainer(Trainer):
         if best.is_dir():
             self.state.best_model_checkpoint = str(best)
         else:
-            logger.warning("%s, the best checkpoint, is missing or damaged: the best later one is chosen", best)
+            logger.warning("%s, the best checkpoint, is missing or damaged: the best one from here on is chosen", best)
             self.state.best_model_checkpoint = self.state.best_metric = self.state.best_global_step = None
 
     def set_initial_training_values(self, args: TrainingArguments, dataloader: Any) -> tuple[Any, ...]:

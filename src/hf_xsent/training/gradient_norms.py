@@ -19,9 +19,9 @@ from hf_xsent.training.large_batch import RandomState
 class GradientNorms:
     """The norms of the last measured step, for the log.
 
-    Each is the norm of the gradient of one unweighted loss, as ``loss_NAME`` is the unweighted loss: times the
-    objective's weight, it is the norm of what the objective adds to the gradient of the step. A measured step encodes
-    its batch once more, with the same random numbers, and runs one backward pass per objective.
+    Each is the norm of the gradient of one unweighted loss, ``loss_NAME`` in the log. Multiplied by the objective's
+    weight, it is the norm of the objective's part of the step's gradient. A measured step encodes its batch
+    once more, with the same random numbers, and runs one backward pass per objective.
     """
 
     def __init__(self, model: SentenceEncoderForPreTraining) -> None:

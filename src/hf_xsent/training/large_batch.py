@@ -71,7 +71,7 @@ def _sentence_gradients(
 ) -> tuple[Tensor, dict[str, Tensor], list[Tensor]]:
     """Compute the sentence losses of the full batch, and their gradients for the embeddings of each chunk.
 
-    Gradients are float32 or wider: each pair's is small in a large batch, and fp16's scaler has not scaled it yet.
+    Gradients are float32 or wider: that of one pair is small in a large batch, and fp16's scaler has not scaled it yet.
     """
     whole = SentencePairs.joined(parts)
     whole = replace(whole, **{name: _at_least_float32(one) for name, one in whole.trained().items()})

@@ -108,12 +108,12 @@ def _check_kind_of_data(data: DataSettings, config: AlignmentConfig) -> None:
     if data.unpaired and (config.needs.pairs or not config.freezes_encoder):
         raise RecipeError(
             "unpaired files have no translations, which these objectives need: give --method dual-pivot "
-            "--objectives adversarial=1 cycle=N (λ; N: 10 in the paper for Tatoeba, 5 for BUCC)"
+            "--objectives adversarial=1 cycle=N, where N is the paper's λ: 10 for Tatoeba, 5 for BUCC"
         )
     if config.freezes_encoder and not config.caches_features and data.features not in (None, "none"):
         raise RecipeError(NO_FEATURES)
     if data.pivot and (data.unpaired or config.freezes_encoder):
-        raise RecipeError("dual pivot trains on features of the pairs in the files: drop --pivot")
+        raise RecipeError("dual pivot reads its files as they are and adds no pairs of two languages: drop --pivot")
 
 
 @dataclass(frozen=True)

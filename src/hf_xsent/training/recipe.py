@@ -55,7 +55,8 @@ class DataSettings:
     )
     pivot: bool = setting(
         False,
-        "Also train on pairs of two languages whose sentences share a target; they are sampled as one more language.",
+        "Also train on pairs of sources, in two languages, that have the same target; they are sampled as one more "
+        "language.",
     )
     links: list[str] | None = setting(
         None,
@@ -169,7 +170,7 @@ class TrainingSettings:
     )
     share_of_start: float = setting(
         0.0,
-        "After training, average the trained weights with the starting encoder's: weight of the starting encoder.",
+        "After training, average the weights with those of the starting encoder; this is the starting encoder's share.",
         at_least=0,
         below=1,
     )

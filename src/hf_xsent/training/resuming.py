@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 WEIGHTS_FILE = "model.safetensors"
 AVERAGE_FILE = "averaged_weights.safetensors"  # of a checkpoint of a run with ema_decay
 DAMAGED = "_damaged-"  # prefix of the folder of a checkpoint that cannot be resumed
-UNFINISHED = "_unfinished"  # what is here is incomplete: written, then renamed; or renamed, then deleted
+UNFINISHED = "_unfinished"  # folder of incomplete files: not yet renamed new ones, not yet deleted old ones
 
 Shape = tuple[int, ...]
 
@@ -48,7 +48,7 @@ def newest_complete_checkpoint(folder: str | Path) -> Path | None:
 def clean_up_checkpoints(folder: str | Path, resumed: str | Path, limit: int | None) -> None:
     """Rename damaged checkpoints, so that no later step averages, loads or counts them; delete what a kill left.
 
-    A surplus one may be damaged because the process that deleted it was killed.
+    A checkpoint beyond ``limit`` may be half deleted, because the process that was deleting it was killed.
     """
     remove(Path(folder) / UNFINISHED)
     newest = checkpoint_step(Path(resumed)) or 0
@@ -136,7 +136,7 @@ def _is_complete(weights: Path) -> bool:
 def resumed_state(
     folder: str | Path, checkpoint: str | None, identity: dict[str, Any], resumes: bool, allow_changes: bool
 ) -> RunState:
-    """Return the state of a new run, or of the run to resume after comparing its settings and data with these."""
+    """Return the state of a new run, or of the run to resume, if its settings and data are those of ``identity``."""
     folder, finished = Path(folder), None
     earlier = RunState.read(folder) if resumes else None
     if earlier is not None and _is_complete(folder / WEIGHTS_FILE):

@@ -38,7 +38,7 @@ class RunTrainer(SavingTrainer):
             write_run_card(self, None, None, None)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save the model, except during an upload, whose folder is an export."""
+        """Save the model; during an upload do nothing, because the uploaded folder is an export."""
         if not self._uploading:
             super().save_model(output_dir, _internal_call)
 

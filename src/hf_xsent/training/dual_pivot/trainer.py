@@ -55,7 +55,7 @@ class Critic:
 class DualPivotTrainer(AlignmentTrainer):
     """Train the extraction on bitext or unpaired text.
 
-    If no objective needs pairs, the two sides of bitext are shuffled independently, or pair by pair (``paired_rows``).
+    If no objective needs pairs, the two sides of bitext are shuffled independently; ``paired_rows`` keeps the pairs.
     With ``features``, each sentence is encoded once, before the first step; without, the encoder runs in every step.
     """
 
