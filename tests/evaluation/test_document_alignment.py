@@ -27,7 +27,7 @@ def test_precision_and_recall(found: list[Bead], strict: tuple[float, float], la
 
 
 def test_documents_must_be_as_many_on_both_sides() -> None:
-    with pytest.raises(DataError, match="2 documents cannot be scored with gold of 1"):
+    with pytest.raises(DataError, match="2 documents but 1 gold alignments"):
         document_alignment_scores([[], []], [[]])
 
 

@@ -11,6 +11,7 @@ from hf_xsent import AlignmentTrainingArguments
 from hf_xsent.errors import HfXsentError
 from hf_xsent.finetuning.trainer import FineTuningArguments
 from hf_xsent.training.arguments import check_momentum_contrast
+from hf_xsent.training.reading import read_recipe
 
 ZERO_3 = {"zero_optimization": {"stage": 3}}
 
@@ -55,6 +56,29 @@ def test_bf16_without_a_gpu_runs_on_the_cpu(kind: type[Any], tmp_path: Path, mon
     arguments = kind(output_dir=str(tmp_path), bf16=True)
     assert arguments.device.type == "cpu" and not arguments.dataloader_pin_memory
     assert not arguments.use_cpu, "the run's recipe runs on a GPU elsewhere"
+
+
+@pytest.mark.parametrize("kind", [AlignmentTrainingArguments, FineTuningArguments])
+@pytest.mark.parametrize("in_hardware", [False, True])
+def test_bf16_auto_is_what_the_hardware_computes(
+    kind: type[Any], in_hardware: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hf_xsent.models.precision.cpu_has_bfloat16", lambda: in_hardware)
+    assert kind(output_dir=str(tmp_path), use_cpu=True, bf16="auto").bf16 is in_hardware
+
+
+@pytest.mark.parametrize("kind", [AlignmentTrainingArguments, FineTuningArguments])
+def test_another_word_for_bf16_is_refused(kind: type[Any], tmp_path: Path) -> None:
+    with pytest.raises(HfXsentError, match="bf16 takes true, false or auto, not 'always'"):
+        kind(output_dir=str(tmp_path), bf16="always")
+
+
+def test_a_recipe_and_a_flag_may_say_bf16_auto(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hf_xsent.models.precision.cpu_has_bfloat16", lambda: True)
+    stated = ["--model", "none", "--data", "de=none.tsv", "--output", str(tmp_path), "--use_cpu"]
+    assert read_recipe([*stated, "--bf16", "auto"]).training.bf16 is True
+    assert read_recipe([*stated, "--bf16"]).training.bf16 is True
+    assert read_recipe([*stated, "--bf16", "false"]).training.bf16 is False
 
 
 def test_a_backend_for_several_processes_does_not_stop_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

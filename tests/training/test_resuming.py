@@ -307,7 +307,7 @@ def test_a_damaged_earlier_checkpoint_is_neither_averaged_nor_chosen_as_the_best
     _truncate(run.out / "checkpoint-3" / "model.safetensors")
     trainer = run.start("--resume", **settings)
     assert trainer is not None and trainer.state.best_global_step == 9
-    assert "checkpoint-3, the best checkpoint, is missing or damaged: the best later one is chosen" in caplog.text
+    assert "checkpoint-3, the best checkpoint, is missing or damaged" in caplog.text
     _unfinish(run)
     _truncate(run.out / "checkpoint-6" / "model.safetensors")
     averages = {"average_checkpoints": 2, "load_best_model_at_end": False}

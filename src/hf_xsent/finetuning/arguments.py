@@ -102,4 +102,9 @@ class CommonFineTuningArguments:
         "epoch", "Evaluate on --dev; steps: every --eval_steps.", choices=("no", "steps", "epoch")
     )
     save_steps: float = setting(500, "Write a checkpoint every N steps.")
+    bf16: bool | str = setting(
+        False,
+        "Compute in bfloat16; weights stay float32. auto: if the device computes bfloat16 in hardware.",
+        metavar="true|false|auto",
+    )
     seed: int = setting(42, "Seed of the head's weights, dropout and data order.")

@@ -18,7 +18,7 @@ from hf_xsent.compat import keep_freed_memory
 from hf_xsent.files import is_local, write_text
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
 from hf_xsent.settings.secrets import refuse_secrets
-from hf_xsent.training.arguments import check_one_device, fitted_to_machine
+from hf_xsent.training.arguments import check_one_device, choose_bf16, fitted_to_machine
 from hf_xsent.training.checkpoints import SavingTrainer
 
 Scores = dict[str, dict[str, float]]  # of each test set, by name
@@ -41,6 +41,9 @@ A `{kind}` of transformers, fine-tuned with hf-xsent; `recipe.yaml` holds data a
 class FineTuningArguments(TrainingArguments):
     """Hugging Face's arguments with the defaults of fine-tuning (PPA, section 3.3)."""
 
+    bf16: bool | str = field(  # type: ignore[assignment]
+        default=False, metadata={"help": "Compute in bfloat16; auto: if the device does so."}
+    )
     per_device_train_batch_size: int = field(
         default=32, metadata={"help": "Records per step and process; a switched record is two rows."}
     )
@@ -59,6 +62,7 @@ class FineTuningArguments(TrainingArguments):
 
     def __post_init__(self) -> None:
         """Refuse a Hub token and several GPUs in one process, and pin no memory without a GPU."""
+        choose_bf16(self)
         refuse_secrets({"hub_token": self.hub_token})  # checkpoints hold the arguments
         with fitted_to_machine(self):
             super().__post_init__()

@@ -6,6 +6,7 @@ docs/distributed_training.md lists all combinations.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -19,20 +20,23 @@ from transformers import TrainingArguments
 from transformers.integrations import is_deepspeed_available
 
 from hf_xsent.errors import MissingExtraError, RecipeError
+from hf_xsent.models.precision import has_bfloat16
 from hf_xsent.settings.declaring import check_settings
 from hf_xsent.settings.secrets import refuse_secrets
 from hf_xsent.training.recipe import TrainingSettings
 
+logger = logging.getLogger(__name__)
 _LAUNCHED = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")  # set by launchers
 
 
 @dataclass
-class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
+class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):  # type: ignore[misc]  # bf16 may be "auto"
     """Hugging Face's arguments with the defaults and the additions of ``TrainingSettings``."""
 
     def __post_init__(self) -> None:
         """Check the values; disable load_best_model_at_end without dev or checkpoints, and pinned memory on a CPU."""
         check_settings(self)
+        choose_bf16(self)
         refuse_secrets({"hub_token": self.hub_token})  # checkpoints hold the arguments
         _check_sharding(self)
         self._check_compilation()
@@ -122,6 +126,16 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):
             raise RecipeError("compile_layers has no effect with activation checkpointing: drop one of the two")
         if shutil.which(os.environ.get("CXX", "g++")) is None:
             raise RecipeError("compile_layers needs a C++ compiler: install g++, or drop --compile_layers")
+
+
+def choose_bf16(arguments: Any) -> None:
+    """Replace ``bf16="auto"`` by whether the device computes bfloat16 in hardware."""
+    if arguments.bf16 == "auto":
+        device = "cuda" if torch.cuda.is_available() and not arguments.use_cpu else "cpu"
+        arguments.bf16 = has_bfloat16(device)
+        logger.info("bf16 auto: training in %s on %s", "bfloat16" if arguments.bf16 else "float32", device)
+    if not isinstance(arguments.bf16, bool):
+        raise RecipeError(f"bf16 takes true, false or auto, not {arguments.bf16!r}")
 
 
 @contextmanager

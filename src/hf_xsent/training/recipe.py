@@ -128,6 +128,11 @@ class RunSettings:
 class TrainingSettings:
     """Settings that hf-xsent adds to TrainingArguments, and those whose defaults it changes."""
 
+    bf16: bool | str = setting(
+        False,
+        "Compute in bfloat16; weights stay float32. auto: if the device computes bfloat16 in hardware.",
+        metavar="true|false|auto",
+    )
     per_device_train_batch_size: int = setting(
         64, "Pairs per step and process; translation ranking takes its negatives from this batch, over all processes."
     )
@@ -208,7 +213,6 @@ class CommonArguments:
         None, "Measure dev accuracy every N steps; save_steps must be a multiple of it. (default: logging_steps)"
     )
     save_steps: float = setting(500, "Write a checkpoint every N steps.")
-    bf16: bool = setting(False, "Compute in bfloat16; weights stay float32.")
     seed: int = setting(42, "Seed of new weights, dropout and data order.")
     report_to: str = setting("none", "Also send metrics to tensorboard, wandb or trackio.")
 
