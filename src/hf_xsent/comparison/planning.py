@@ -146,9 +146,9 @@ def steps_of(budget: Budget, pairs_a_step: int) -> int:
 
 
 def step_minutes(trial: Run) -> float | None:
-    """Return the median cost of a step of a finished short run, or None: CPU minutes on a CPU, else minutes.
+    """Return the median cost of a step of a short run, in CPU minutes on a CPU and in minutes otherwise.
 
-    CPU minutes do not depend on what else runs on the machine.
+    CPU minutes do not depend on what else runs on the machine. The cost is None if the run has not finished.
     """
     clock = "seconds" if torch.accelerator.is_available() and not trial.recipe.get("use_cpu") else "cpu_seconds"
     ends = [line[clock] for line in trial.metrics() if "pairs_per_second" in line]

@@ -97,8 +97,8 @@ def compare_models(
     """Measure the models one after the other, then yield the comparison of each task.
 
     ``open_model`` returns a model and a list of one view, or None for the model's own view; ``dims`` has at most one
-    element. ``output`` is a JSON file, to which the reports and differences are written. A report that it
-    has already is reused if ``OUTPUT.work`` has its results per item; reports of other models or tasks stay in it.
+    element. ``output`` is a JSON file, to which the reports and differences are written. A report in
+    this file is reused if ``OUTPUT.work`` has the report's results per item. Other models' reports stay in the file.
     """
     names = short_names(models)
     store = None if output is None else _Store(Path(output))

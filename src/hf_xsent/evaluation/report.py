@@ -41,7 +41,7 @@ class Report:
 
     @property
     def stamp(self) -> str:
-        """Return a hash of everything that determines the scores."""
+        """Return everything that determines the scores, as JSON."""
         decisive = {key: value for key, value in asdict(self).items() if key not in ("groups", "languages")}
         return json.dumps(decisive, sort_keys=True)
 

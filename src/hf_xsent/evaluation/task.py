@@ -97,7 +97,7 @@ class EvaluationTask(ABC):
 
 
 def means(languages: Mapping[str, Metrics], groups: Mapping[str, Sequence[str]]) -> dict[str, Metrics]:
-    """Average each metric over the groups whose members were all measured; sum ``pairs``."""
+    """Average each metric over the members of each group, if all were measured; ``pairs`` is summed instead."""
     return {
         name: {key: _mean(key, [languages[one][key] for one in members]) for key in languages[members[0]]}
         for name, members in measured_groups(languages, groups).items()

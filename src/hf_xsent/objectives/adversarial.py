@@ -100,7 +100,7 @@ def score_difference(source: Tensor, target: Tensor, critic: Callable[[Tensor], 
 
 
 class CycleConsistency(SentenceObjective):
-    """Map embeddings to the other language and back, and rank each result with its start as the positive (L_cycle)."""
+    """Rank each embedding with its image after a map to the other language and back as its positive (L_cycle)."""
 
     Settings = CycleConsistencySettings
     needs = Needs(embeddings=SIDES, pairs=False, frozen_encoder=True)

@@ -76,7 +76,7 @@ class AlignedWordPrediction(TokenObjective):
 
     With a ``masked_share`` below 1, each sentence is masked with that probability; the expected loss is the same. With
     a ``word_share`` below 1, only this share of its linked words is masked, so that the other words remain as context;
-    eq. 4 masks a single word, which needs a pass per word. The loss is divided by the share.
+    eq. 4 masks a single word, which needs a pass per word. The loss is divided by both shares.
     """
 
     Settings = AlignedWordPredictionSettings

@@ -58,7 +58,9 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer | None:
     parts: dict[str, Any] = {"processing_class": plan.tokenizer}
     if plan.recipe.config.teacher is not None:
         width = plan.recipe.config.encoder_config.hidden_size
-        parts["teacher"] = Teacher.load(plan.recipe.config.teacher, width, training.device)
+        parts["teacher"] = Teacher.load(
+            plan.recipe.config.teacher, width, training.device, "bfloat16" if training.bf16 else "float32"
+        )
     train, dev = load_train_and_dev(recipe.data)  # one process fills the cache, the others wait
     plan = plan.fitted(train, dev)
     recipe = plan.recipe

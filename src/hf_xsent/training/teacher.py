@@ -22,9 +22,9 @@ class Teacher:
         self.encode = encode
 
     @classmethod
-    def load(cls, name_or_path: str, width: int, device: torch.device) -> Teacher:
+    def load(cls, name_or_path: str, width: int, device: torch.device, precision: str = "float32") -> Teacher:
         """Load a SentenceEmbedder or SentenceTransformer whose embeddings have the student's width."""
-        teacher = cls(_open(name_or_path, device))
+        teacher = cls(_open(name_or_path, device, precision))
         try:
             teacher_width = len(np.asarray(teacher.encode(["A sentence."]))[0])
         except ModelError as error:
@@ -44,9 +44,9 @@ class Teacher:
         }
 
 
-def _open(name_or_path: str, device: torch.device) -> Callable[[list[str]], Any]:
+def _open(name_or_path: str, device: torch.device, precision: str) -> Callable[[list[str]], Any]:
     try:
-        return SentenceEmbedder.from_pretrained(name_or_path, device=device).encode
+        return SentenceEmbedder.from_pretrained(name_or_path, device=device, precision=precision).encode
     except ModelError as error:
         from sentence_transformers import SentenceTransformer
 
