@@ -96,7 +96,7 @@ def compare_models(
 ) -> Iterator[Comparison]:
     """Measure the models one after the other, then yield the comparison of each task.
 
-    ``open_model`` returns a model and a list of one view, or None for the model's own view; ``dims`` has at most one
+    ``open_model`` returns a model and its views: a list of one view, or None for its own view; ``dims`` has at most one
     element. ``output`` is a JSON file, to which the reports and differences are written. A report in
     this file is reused if ``OUTPUT.work`` has the report's results per item. Other models' reports stay in the file.
     """

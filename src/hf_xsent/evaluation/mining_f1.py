@@ -28,8 +28,8 @@ class BuccTask(EvaluationTask):
     title: ClassVar[str] = "BUCC 2018"
     protocol: ClassVar[str] = (
         "F1 of pairs mined by ratio margin, k = 4; candidates of both directions are taken by descending score, each "
-        "sentence at most once; the threshold maximises F1 on the set in brackets after a result's name, or without "
-        "brackets on the measured set"
+        "sentence at most once; the threshold maximises F1 on the set that a result's name gives in brackets; if the "
+        "name has no brackets, on the measured set"
     )
     headings: ClassVar[Mapping[str, str]] = {"f1": "F1"} | {
         key: key for key in ("precision", "recall", "found", "gold", "threshold")

@@ -100,7 +100,7 @@ def score_difference(source: Tensor, target: Tensor, critic: Callable[[Tensor], 
 
 
 class CycleConsistency(SentenceObjective):
-    """Rank each embedding with its image after a map to the other language and back as its positive (L_cycle)."""
+    """Triplet ranking: an embedding's positive is itself, mapped to the other language and back (L_cycle)."""
 
     Settings = CycleConsistencySettings
     needs = Needs(embeddings=SIDES, pairs=False, frozen_encoder=True)

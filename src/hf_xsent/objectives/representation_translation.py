@@ -106,8 +106,9 @@ def translation_rows(
 ) -> TranslationRows:
     """Build rows that predict sentence ``predicted[i]`` from ``known[i]``, indices into sources + targets.
 
-    Positions of predicted sentences start at ``start``. ``masked`` has a flag per token of the batch: whether
-    it is masked if its sentence is predicted. Without it, each token is masked with probability ``share``.
+    Positions of predicted sentences start at ``start``. ``masked`` has a flag per token of the batch: a token
+    is masked if its flag is true and its sentence is predicted. Without flags, each token of a predicted sentence is
+    masked with probability ``share``.
     """
     rows = join(pairs.packed, known, predicted, skip=(1, 1))
     own = pairs.packed.positions[rows.origin]
