@@ -20,8 +20,8 @@ def differences_to_best(
     """Return the best row of a column of scores, and the difference of every other row to it.
 
     The 95% interval combines the noise of test items (paired bootstrap), if both rows have outcomes, and the noise of
-    seeds (Welch's t interval), for rows with several seeds. It is None if neither is known: at least one of the two
-    rows has no outcomes, and at least one was trained with a single seed.
+    seeds (Welch's t interval), for rows with several seeds. It is None if neither kind of noise can be computed:
+    that of items needs outcomes of both rows, that of seeds several seeds of each trained row.
     """
     group, name = column
     scored = [(row["groups"][task][group][name], row) for row in summary if _has(row, task, group, name)]

@@ -44,7 +44,7 @@ def load_gold_sets(source: str | PathLike[str], languages: Iterable[str] | None 
 class WordAlignmentTask(EvaluationTask):
     """Word alignment: itermax links (SimAlign) of hidden states, compared with manual gold links.
 
-    Reports rank by 100 - AER, so that higher is better as in all tasks. The layer with the lowest AER on the set
+    The main score is 100 - AER, so that higher is better, as in all tasks. The layer with the lowest AER on the set
     ``choose`` is used for all sets; the last layer is measured too.
     """
 

@@ -68,7 +68,10 @@ def _margin_accuracy(cosines: np.ndarray) -> float:
 
 
 def _hubness(cosines: np.ndarray) -> float:
-    """Return the skewness over columns of their k-occurrences: how many rows have the column among their k nearest."""
+    """Return the skewness of the k-occurrences of all columns.
+
+    The k-occurrence of a column is the number of rows that have it among their k nearest columns.
+    """
     k = min(_HUBNESS_K, len(cosines) - 1)
     nearest_columns = np.argpartition(-cosines, k - 1, axis=1)[:, :k]
     occurrences = np.bincount(nearest_columns.ravel(), minlength=cosines.shape[1]).astype(float)

@@ -27,8 +27,8 @@ def mteb_task(task: EvaluationTask) -> Any:
 
     Its ``accuracy`` on Tatoeba equals ``forward`` here, its ``cosine_spearman`` × 100 equals ``spearman``. Track 4b of
     STS 2017, which mteb does not have, is dropped. mteb's BUCC is a different task: for
-    each source that has a gold translation, retrieve the nearest target. It contains only the first split of each
-    language pair.
+    each source that has a gold translation, retrieve the nearest target. The returned task then contains only the
+    first split of each language pair.
     """
     try:
         import mteb

@@ -4,8 +4,8 @@
     L_cycle = h(y_s, G(F(y_s))) + h(F(G(y_t)), y_t), h the triplet ranking;    L = L_adv + λ L_cycle
 
 The sentences of the two languages are unpaired: row i of one side is unrelated to row i of the other. h is the loss
-of ``triplet.py``, a mean cost; λ weights the sum of the two. d, F and G are linear maps; in the variant ``authors``,
-they have biases, and dropout on their outputs.
+of ``triplet.py``, a mean cost; λ weights L_cycle, the sum of two such means. d, F and G are linear maps; in the
+variant ``authors``, they have biases, and dropout on their outputs.
 
 >>> source, target, d = torch.eye(2), torch.ones(2, 2), torch.tensor([0.5, 1.0])
 >>> score_difference(source, target, lambda vectors: vectors @ d).item()  # mean of 0.5 and 1.0, minus mean of 1.5, 1.5

@@ -51,8 +51,8 @@ class Parts:
     unknown_token_id: int | None
     special_token_ids: Sequence[int]
     encoder: Callable[[], nn.Module]  # another encoder of this config
-    last_layers: Callable[..., Any]  # arguments of ``models.last_layers.LastLayers`` except the config
-    mlm_head: Callable[..., Any]  # arguments of ``MLMHead`` except the config
+    last_layers: Callable[..., Any]  # builds ``models.last_layers.LastLayers``; takes its arguments except the config
+    mlm_head: Callable[..., Any]  # builds ``MLMHead``; takes its arguments except the config
     random_input_shuffling: bool  # source and target of a pair may be swapped
     linear_map: Callable[[int], nn.Module]  # from sentence embeddings to vectors of this width
 

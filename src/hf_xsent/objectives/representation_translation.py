@@ -68,8 +68,8 @@ class RepresentationTranslationSettings(VocabularySettings):
     )
     predicted_languages: list[str] | None = setting(
         None,
-        "Languages that have an embedding in the head, which is added to each [MASK] token when a source of this "
-        "language is predicted. Default: all languages of the data.",
+        "Languages for which the head has an embedding; when it predicts a source, the embedding of its language is "
+        "added to each [MASK] token. Default: all languages of the data.",
     )
     restrict_vocabulary: bool = setting(
         True,
@@ -91,7 +91,7 @@ class RepresentationTranslationSettings(VocabularySettings):
 
 @dataclass(frozen=True)
 class TranslationRows:
-    """The input of the head (eq. 4): packed rows: the states of a known sentence, then the predicted tokens."""
+    """The input of the head (eq. 4), as packed rows: each has the states of a known sentence, then predicted tokens."""
 
     packed: PackedSentences  # T tokens with the head's positions; those of predicted tokens start at ``start``
     masked: Tensor  # T: whether the head sees [MASK] here, not the encoder's hidden state
@@ -175,8 +175,8 @@ class RepresentationTranslation(TokenObjective):
         """Raise an error if the head does not fit the encoder, or input shuffling mixes the sides."""
         if config.random_input_shuffling and settings.direction != "both":
             raise RecipeError(
-                "random_input_shuffling swaps source and target, and representation_translation predicts only one of "
-                "them: remove it, or set direction: both"
+                "representation_translation predicts only one side, and random_input_shuffling swaps the sides: set "
+                "random_input_shuffling: false or direction: both"
             )
         if config.languages and settings.predicted_languages and config.languages != settings.predicted_languages:
             raise RecipeError("predicted_languages must be the same list as languages, where both are given")
