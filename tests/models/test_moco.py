@@ -296,7 +296,7 @@ def test_the_preset_is_the_papers() -> None:
         ({"max_length": 200}, "max_length 200 leaves too few positions for both sentences .* at most 128"),
         (
             {"objectives": {"representation_translation": 1.0}},
-            "random_input_shuffling swaps source and target, and representation_translation predicts only one",
+            "representation_translation predicts only one side, and random_input_shuffling swaps the sides",
         ),
     ],
 )
