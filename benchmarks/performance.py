@@ -164,8 +164,23 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def reading_chart(sizes: list[dict[str, Any]]) -> str:
+    """Draw the cost of reading bitext by its size as SVG."""
+    from hf_xsent.pages.charts import curve_chart, standalone
+
+    names = {"first_load_seconds": "first time", "load_again_seconds": "from the cache"}
+    curves = {
+        name: (number, [(0.0, 0.0), *((one["pairs"] / 1000, one[key]) for one in sizes)])
+        for number, (key, name) in enumerate(names.items())
+    }
+    title = "CPU seconds to read bitext by thousands of pairs"
+    return standalone(curve_chart(title, curves, "thousand pairs", named=True))
+
+
 def write_page(results: dict[str, Any]) -> None:
-    """Write the table and the machine into the page."""
+    """Write the table and the machine into the page, and the chart beside it."""
+    if sizes := results.get("data", {}).get("sizes"):
+        (PAGE.parent / "images/reading_growth.svg").write_text(reading_chart(sizes), "utf-8")
     text = PAGE.read_text("utf-8")
     before, rest = text.split(START)
     found = results.get("machine")

@@ -32,6 +32,12 @@ def test_the_page_has_the_figures_of_the_results_file(performance: ModuleType) -
     assert performance.table(results) in (ROOT / "docs/performance.md").read_text("utf-8")
 
 
+def test_the_chart_shows_the_results_file(performance: ModuleType) -> None:
+    results = json.loads((ROOT / "benchmarks/results/performance.json").read_text("utf-8"))
+    chart = (ROOT / "docs/images/reading_growth.svg").read_text("utf-8")
+    assert chart == performance.reading_chart(results["data"]["sizes"]), "run write_page of benchmarks/performance.py"
+
+
 def test_each_figure_is_read_from_the_results_of_its_part(performance: ModuleType) -> None:
     cost = {"cpu_seconds": 2.0, "wall_seconds": 2.0, "peak_mib": 20}
     half = {"cpu_seconds": 1.0, "wall_seconds": 1.0, "peak_mib": 10}
