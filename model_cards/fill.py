@@ -1,21 +1,23 @@
-"""Write the cards of the papers' models from their recipes and published results.
+"""Write the cards of the papers' models from published results, and those of models trained here from measured ones.
 
 python model_cards/fill.py
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from hf_xsent.models import METHODS
-from hf_xsent.publishing.evaluation_tables import EvaluationTable
+from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_tables
 from hf_xsent.publishing.model_card import CardFacts, render_card
 
 HERE = Path(__file__).parent
 RECIPES = HERE.parent / "trainer_scripts" / "recipes"
+RESULTS = HERE.parent / "benchmarks" / "results"
 
 
 def filled(name: str, published: dict[str, Any]) -> str:
@@ -48,10 +50,34 @@ def filled(name: str, published: dict[str, Any]) -> str:
     return str(render_card(facts))
 
 
+def measured(name: str, trained: dict[str, Any]) -> str:
+    """Render the card of a model that was trained here: its recipe and its measured results."""
+    recipe = yaml.safe_load((RECIPES / trained["recipe"]).read_text("utf-8"))
+    results = RESULTS / trained["results"]
+    runs = json.loads(results.read_text("utf-8"))["runs"]
+    facts = CardFacts(
+        name=name,
+        **{key: trained[key] for key in ("base_model", "license", "languages", "dimensions", "training")},
+        pooling=recipe["pooling"],
+        max_length=recipe["max_length"],
+        recipe=recipe,
+        repository=f"org/{name}",
+        tables=[
+            table
+            for run, table in zip(runs, read_tables(results), strict=True)
+            if run["settings"]["model"] == trained["model"]
+        ],
+    )
+    return str(render_card(facts))
+
+
 def cards() -> dict[str, str]:
     """Render all cards, by file name."""
     published = yaml.safe_load((HERE / "published.yaml").read_text("utf-8"))["cards"]
-    return {f"{name}.md": filled(name, one) for name, one in published.items()}
+    trained = yaml.safe_load((HERE / "trained.yaml").read_text("utf-8"))
+    return {f"{name}.md": filled(name, one) for name, one in published.items()} | {
+        f"{name}.md": measured(name, one) for name, one in trained.items()
+    }
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from hf_xsent.publishing.model_card import facts_of_run, render_card
 
 ROOT = Path(__file__).parents[2]
 CARDS = sorted(path for path in (ROOT / "model_cards").glob("*.md") if path.name != "template.md")
+TRAINED = yaml.safe_load((ROOT / "model_cards/trained.yaml").read_text("utf-8"))
 
 
 @pytest.fixture
@@ -215,14 +216,14 @@ def _fill() -> Any:
     return module
 
 
-def test_the_cards_of_the_papers_models_are_filled_from_their_recipes() -> None:
+def test_the_cards_are_filled_from_recipes_and_results() -> None:
     filled = _fill().cards()
-    assert sorted(filled) == [path.name for path in CARDS] and len(CARDS) == 5
+    assert sorted(filled) == [path.name for path in CARDS] and len(CARDS) == 6
     for path in CARDS:
         assert path.read_text("utf-8") == filled[path.name], f"{path.name} is stale: run python model_cards/fill.py"
 
 
-@pytest.mark.parametrize("path", CARDS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [one for one in CARDS if one.stem not in TRAINED], ids=lambda path: path.stem)
 def test_results_of_models_that_were_not_trained_here_are_marked(path: Path) -> None:
     card = ModelCard(path.read_text("utf-8"))
     check_card(path)
@@ -230,6 +231,18 @@ def test_results_of_models_that_were_not_trained_here_are_marked(path: Path) -> 
     tables = [line for line in card.text.split("## Results")[1].splitlines() if line.startswith("| model ")]
     assert card.text.count("**the paper's figures, not measured with these weights**") >= max(1, len(tables))
     assert "No weights were trained for this card." in card.text
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_the_card_of_a_model_that_was_trained_here_has_measured_results(name: str) -> None:
+    path = ROOT / "model_cards" / f"{name}.md"
+    card = ModelCard(path.read_text("utf-8"))
+    check_card(path)
+    tatoeba = card.data.to_dict()["model-index"][0]["results"][0]
+    runs = json.loads((ROOT / "benchmarks/results" / TRAINED[name]["results"]).read_text("utf-8"))["runs"]
+    (run,) = [run for run in runs if (run["task"], run["settings"]["model"]) == ("tatoeba", TRAINED[name]["model"])]
+    assert tatoeba["metrics"][0]["value"] == round(run["groups"]["all"]["mean"], 2)
+    assert "No weights were trained" not in card.text and "the paper's figures" not in card.text
 
 
 @pytest.mark.skipif(int(huggingface_hub.__version__.split(".")[0]) < 2, reason="it validates only at huggingface.co")
