@@ -2,12 +2,13 @@
 
   python benchmarks/students.py --start STARTING_ENCODER --tatoeba FOLDER --ours 12=runs/teacher 4=runs/student-4
 
-also: --int8 4=exported/student-4, --theirs static=exported/static
+also: --precision float32 bfloat16, --int8 4=exported/student-4, --theirs static=exported/static
 
 ``--start`` is encoded by SentenceTransformer.encode with its defaults, the reference of speeds, and so are
-``--theirs``; ``--ours`` are encoded by SentenceEmbedder, ``--int8`` by its ONNX backend (hf-xsent export --onnx int8).
-All contenders encode the same chunks of Tatoeba's sentences in alternating steps, each in a separate process. Speeds
-are sentences per CPU second, times the number of threads.
+``--theirs``; ``--ours`` are encoded by SentenceEmbedder in each ``--precision``, ``--int8`` by SentenceTransformer's
+ONNX backend (hf-xsent export --onnx int8). Accuracy is measured in the last precision alone. All contenders encode the
+same chunks of Tatoeba's sentences in alternating steps, each in a separate process. Speeds are sentences per CPU
+second, times the number of threads.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation_speed import chunk
+from tqdm import tqdm
 from turns import Contender, Turn, take_turns
 
 from hf_xsent.data.benchmarks.tatoeba import load_tatoeba, tatoeba_groups
@@ -39,9 +41,9 @@ class Encoder:
 
 
 def open_model(kind: str, path: str) -> Any:
-    """Open a model as ours, as a SentenceTransformer, or as a SentenceTransformer with int8 weights."""
-    if kind == "ours":
-        return SentenceEmbedder.from_pretrained(path, device="cpu")
+    """Open a model as ours in a precision, as a SentenceTransformer, or as a SentenceTransformer with int8 weights."""
+    if kind not in ("theirs", "int8"):
+        return SentenceEmbedder.from_pretrained(path, precision=kind, device="cpu")
     from sentence_transformers import SentenceTransformer
 
     onnx: dict[str, Any] = {"backend": "onnx", "model_kwargs": {"file_name": QUANTIZED}} if kind == "int8" else {}
@@ -80,6 +82,7 @@ def main() -> None:
     parser.add_argument("--tatoeba", required=True)
     for kind in ("ours", "theirs", "int8"):
         parser.add_argument(f"--{kind}", nargs="*", default=[], metavar="NAME=FOLDER")
+    parser.add_argument("--precision", nargs="*", default=["float32"], choices=["float32", "bfloat16"])
     parser.add_argument("--steps", type=int, default=9)
     parser.add_argument("--chunks", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
@@ -89,7 +92,8 @@ def main() -> None:
     models = {REFERENCE: ("theirs", options.start)}
     for kind in ("ours", "theirs", "int8"):
         for name, _, path in (one.partition("=") for one in getattr(options, kind)):
-            models[f"{name}, {kind}"] = (kind, path)
+            for how in options.precision if kind == "ours" else [kind]:
+                models[f"{name}, {how}"] = (how, path)
     contenders: dict[str, Contender] = {
         name: partial(encode_chunks, kind=kind, path=path) for name, (kind, path) in models.items()
     }
@@ -98,14 +102,15 @@ def main() -> None:
     count = len(chunk(options.tatoeba, options.chunks, 0))
     languages = options.languages or list(tatoeba_groups()["36"])
     figures: dict[str, dict[str, float]] = {}
-    for name, (kind, path) in models.items():
+    for name, (kind, path) in tqdm(models.items(), desc="accuracy"):
         figures[name] = {
             "sentences_a_second": round(options.threads * count / costs[name]["cpu_seconds"], 1),
             "speed": round(costs[REFERENCE]["cpu_seconds"] / costs[name]["cpu_seconds"], 2),
             "weights_mib": size_mib(kind, path),
             "peak_mib": costs[name]["peak_mib"],
-            "tatoeba": accuracy(kind, path, options.tatoeba, languages),
         }
+        if kind not in options.precision[:-1]:
+            figures[name]["tatoeba"] = accuracy(kind, path, options.tatoeba, languages)
     results = {"threads": options.threads, "steps": options.steps - 1, "languages": len(languages), "models": figures}
     print(json.dumps(results, indent=2))
     write_json(options.output, results)
