@@ -106,7 +106,7 @@ FIGURES = [
     ),
     Figure(
         "data",
-        "… exponent of its growth from 30,000 pairs ↓",
+        "… exponent of the growth of its total time from 30,000 pairs ↓",
         "1.00",
         lambda results: results["exponent_of_first_load"],
     ),

@@ -22,7 +22,7 @@ from hf_xsent.tensors.packing import pack, unpack
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_LINKED_FACTOR = 0.9  # of similarities in the second round, if one of the two pieces has a link; 0 if both have
+_LINKED_FACTOR = 0.9  # round two: factor of similarities with one linked piece (0 with two), which only prevent links
 
 
 class EmbeddingAligner:
@@ -62,7 +62,7 @@ class EmbeddingAligner:
         device: str | None = None,
         precision: str = "float32",
     ) -> Self:
-        """Load any supported encoder."""
+        """Load any supported encoder without language embeddings."""
         embedder = SentenceEmbedder.from_pretrained(name_or_path, precision=precision, device=device)
         if embedder.model.config.languages:
             raise ModelError(

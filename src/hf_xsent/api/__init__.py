@@ -1,1 +1,1 @@
-"""Provide a Python function for each command; the command line is a thin layer over these functions."""
+"""Provide Python functions for the commands."""

@@ -36,7 +36,7 @@ def align_words(
     precision: str = "float32",
     device: str | None = None,
 ) -> int:
-    """Link the words of each pair; write pairs with links (.jsonl) or Pharaoh lines, return the pairs with links.
+    """Link the words of each pair; write JSONL with links or Pharaoh lines, return how many pairs have links.
 
     ``aligner`` is embedding (of the encoder ``model``), statistical (eflomal) or span (a WSPAlign ``model``). With
     ``links``, another tool's links are converted instead.
@@ -76,10 +76,10 @@ def align_document_files(
 ) -> int | None:
     """Align documents with their translations, and write the sentence pairs to a TSV or JSONL file.
 
-    ``source`` and ``target`` are files, folders or globs of files with the same names; ``split="text"`` splits running
-    text into sentences. ``on_error="skip"`` skips documents that cannot be read or aligned, with a warning. For lists
-    of sentences use ``align_documents``. Of several processes, only rank 0 writes the output and returns the number of
-    pairs.
+    ``source`` and ``target`` are files, folders (equal names) or globs (equal matches of ``*``); ``split="text"``
+    splits running text into sentences. ``on_error="skip"`` skips documents that cannot be read or aligned, with a
+    warning. For lists of sentences use ``align_documents``. Of several processes, only rank 0 writes the output and
+    returns the number of pairs.
 
     ```python
     from hf_xsent import align_document_files

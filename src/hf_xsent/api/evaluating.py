@@ -36,10 +36,10 @@ def evaluate(
 ) -> list[Report]:
     """Measure a model on tasks: one report per task, or per task, pooling, layer and dimension.
 
-    ``model`` is a folder, a Hub id or any object with ``encode``, which decides pooling and layer. ``tasks`` maps names
-    (tatoeba, bucc, sts17, sts22) to folders or Hub ids, or lists what ``load_tasks`` returns; ``languages`` restricts
-    a task to some languages. ``output`` is a JSON file of the results; tasks whose results it already has are not
-    measured again. ``on_result`` is called after each task.
+    ``model`` is a folder, a Hub id or any object with ``encode``; pooling and layer are then its own. ``tasks`` maps
+    names (tatoeba, bucc, sts17, sts22) to folders or Hub ids, or is a list from ``load_tasks``; ``languages`` restricts
+    a task of a mapping to some languages. ``output`` is a JSON file of the results; tasks whose results it already has
+    are not measured again. ``on_result`` is called after each task.
 
     ```python
     from hf_xsent import evaluate

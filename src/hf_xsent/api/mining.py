@@ -133,8 +133,8 @@ def score_pairs(
 ) -> ScoredPairs:
     """Write the cosine of each pair, or its margin if both pools of sentences are given, to a TSV file.
 
-    ``rules``, a list such as ``["min_score=0.7"]``, filters the pairs by the cleaning rules; an empty list applies
-    the default rules.
+    ``rules`` filters the pairs by the default cleaning rules and the changes in a list such as ``["min_score=0.7"]``,
+    which may be empty.
 
     ```python
     from hf_xsent import score_pairs

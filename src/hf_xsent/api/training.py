@@ -17,7 +17,7 @@ def pretrain(recipe: str | PathLike[str] | None = None, **settings: Any) -> Alig
     """Train from a recipe file, settings, or both (a setting replaces the recipe's value); return the trainer.
 
     Settings are the keys of recipes (docs/settings.md), among them every field of transformers' TrainingArguments.
-    ``data`` maps languages to files, or lists them. For pairs in memory use ``AlignmentTrainer``.
+    ``data`` is a mapping or a list: ``{"de": file}`` or ``["de=file"]``. For pairs in memory use ``AlignmentTrainer``.
     Return None if the run to resume is finished.
 
     ```python

@@ -18,12 +18,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags without loading torch."""
     add = parser.add_argument
     add("source", help="A document, or a folder or glob of documents; plain or .gz, .bz2, .xz, .zst.")
-    add("target", help="Its translation, or a folder or glob of files with the same names.")
+    add("target", help="Its translation, or a folder (equal names) or glob (equal matches of *).")
     add_shared(parser, "--model")
     add_output(parser, "FILE", "Write the pairs to this TSV or JSONL file.")
     split = "Documents have one sentence per line (lines), or running text to be split into sentences (text)."
     add("--split", choices=("lines", "text"), default="lines", help=split)
-    languages = "Language codes of both sides, for splitting and for a check. (default: identified)"
+    languages = "Language codes of both sides, to split by, and to warn of another language. (default: identified)"
     add("--languages", nargs=2, metavar=("SOURCE", "TARGET"), help=languages)
     score = "Minimum score of a pair: random sentences score 0, equal embeddings 1."
     add("--threshold", type=float, help=score)

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="Convert these links (Pharaoh lines or JSONL) instead of aligning.",
     )
-    words = "Count the words of --links by script, as align-words does, or between spaces."
+    words = "--links numbers words as align-words splits them (script), or words between spaces."
     add("--link_words", default="script", choices=("script", "spaces"), help=words)
     add("--processes", type=int, default=1, help="Align in N processes.")
     add_shared(parser, "--work", "--language", "--columns", "--precision", "--device")

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--languages", nargs="+", required=True, metavar="CODE", help="Analyse these languages (de or deu).")
     add("--plot_pairs", type=int, default=4, help="Plot the words of N pairs per language.")
-    words = "Instead of whole pairs, plot N words per language, sampled by frequency and encoded without context."
+    words = "Plot N words per language, sampled by frequency and encoded alone, instead of the words of pairs."
     add("--words", type=int, metavar="N", help=words)
     bitext = "Sample --words from this bitext, in the format of pretrain --data. (default: all pairs of Tatoeba)"
     add("--data", nargs="+", metavar="CODE=FILE", help=bitext)

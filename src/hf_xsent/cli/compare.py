@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="Override the study: model=… budget.steps=50",
     )
-    dry_run = "Validate and list the runs; only a budget in minutes trains a few steps."
+    dry_run = "Validate and list the runs without training; for a budget in minutes, time a few steps."
     add("--dry_run", action="store_true", help=dry_run)
 
 

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     models = "Models to evaluate: folders or Hub ids. With several, compare each with the first."
     add("model", nargs="+", help=models)
     add("--tasks", nargs="+", metavar="TASK", help="Tasks: tatoeba, bucc, sts17, sts22. (default: those of --data)")
-    data = "Folder or Hub id of a task, or one folder with a folder per task. (default: --tatoeba)"
+    data = "TASK=FOLDER or TASK=HUB_ID, or one folder with a folder per task."
     add("--data", nargs="+", default=[], metavar="[TASK=]SOURCE", help=data)
     add_shared(parser, "--tatoeba")
     languages = "Evaluate only these languages: de fr; by task: tatoeba=de,fr bucc=zh-en sts17=ar-ar. (default: all)"
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--group",
         metavar="NAME",
-        help="Group of Tatoeba languages: 4, 5, 8, 14, 28, 36 or 112. (default: all languages)",
+        help="Group of Tatoeba languages, instead of --languages: 4, 5, 8, 14, 28, 36 or 112.",
     )
     pooling = "Pool by cls, mean or max, one table each. (default: the model's; mean for a plain encoder)"
     add("--pooling", nargs="+", metavar="POOLING", help=pooling)

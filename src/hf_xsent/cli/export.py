@@ -68,5 +68,5 @@ def _add_onnx(arguments: argparse.Namespace) -> None:
         before, after, saved = quantize_onnx(arguments.output, accuracy, arguments.largest_drop)
         print(
             f"int8 is {'saved' if saved else 'not saved'}: accuracy is {before:.2f} in float32, {after:.2f} in int8 "
-            f"(Tatoeba, {len(pairs)} languages, at most {count} pairs each; largest drop {arguments.largest_drop})"
+            f"(Tatoeba, {len(pairs)} languages, at most {count} pairs each; allowed drop {arguments.largest_drop})"
         )

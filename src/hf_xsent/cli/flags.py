@@ -27,7 +27,7 @@ _SHARED: dict[str, dict[str, Any]] = {
         "metavar": "FOLDER",
         "help": "Measure on Tatoeba: a folder of tatoeba.xxx-eng.* files, or a Hub id.",
     },
-    "--memory_mib": {"type": int, "default": 512, "help": "Maximum memory of a block of cosines, in MiB."},
+    "--memory_mib": {"type": int, "default": 512, "help": "Maximum memory of the search's blocks, in MiB."},
     "--vectors": {
         "dest": "vector_dtype",
         "choices": ("float32", "float16"),
@@ -42,7 +42,7 @@ _SHARED: dict[str, dict[str, Any]] = {
         "help": "Encode in this precision; auto: bfloat16 if the device computes it in hardware.",
     },
     "--device": {"help": "Compute on this torch device. (default: a GPU per process if available, else the CPU)"},
-    "--k": {"type": int, "default": 4, "help": "Number of nearest neighbours in the margin."},
+    "--k": {"type": int, "default": 4, "help": "Average the cosines of N nearest neighbours in the margin."},
     "--sample": {"type": int, "default": 1000, "help": "Measure at most N pairs per language."},
     "--overwrite": {"action": "store_true", "help": "Replace an earlier export in that folder."},
 }

@@ -125,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show_logs() -> None:
-    """Load transformers, which help does not need, and set up the log lines."""
+    """Set up the log lines; this loads transformers, which --help does not need."""
     from hf_xsent.logs import configure_logging
 
     configure_logging()

@@ -26,14 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--margin",
         default="ratio",
         choices=margins,
-        help="Relate a pair's cosine to those of its neighbours by ratio or distance; absolute: the cosine alone.",
+        help="Score by cosine / neighbours' mean cosine (ratio), cosine - that mean (distance), or cosine (absolute).",
     )
     directions = ("max", "forward", "backward", "intersection")
     add(
         "--candidates",
         default="max",
         choices=directions,
-        help="Select pairs by search direction; max: best first from both, each sentence at most once.",
+        help="Take best targets of sources (forward), the reverse (backward), both (intersection), or each once (max).",
     )
     add("--threshold", type=float, help="Minimum score of a pair; 1.06 is usual for ratio.")
     gold = "Choose the threshold with the best F1 on this TSV of some gold pairs (texts or line numbers)."

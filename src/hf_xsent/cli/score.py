@@ -21,19 +21,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--source_pool",
         metavar="FILE",
-        help="Search the neighbours of targets in this file, one sentence per line.",
+        help="Search the neighbours of targets in this file, one sentence per line; needs --target_pool.",
     )
     add(
         "--target_pool",
         metavar="FILE",
-        help="Search the neighbours of sources in this file, one sentence per line.",
+        help="Search the neighbours of sources in this file, one sentence per line; needs --source_pool.",
     )
     margins = ("ratio", "distance")
     add(
         "--margin",
         default="ratio",
         choices=margins,
-        help="With pools, relate a pair's cosine to its neighbours' by ratio or distance.",
+        help="With pools, score by cosine / neighbours' mean cosine (ratio) or cosine - that mean (distance).",
     )
     rules = "Write only pairs that pass the cleaning rules, report what each removed; RULE=VALUE changes a rule."
     add("--filter", nargs="*", metavar="RULE=VALUE", help=rules)

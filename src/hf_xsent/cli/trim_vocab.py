@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--languages", nargs="+", metavar="CODE", help="Use these languages: de fr. (default: all of --data and --text)"
     )
     add_shared(parser, "--target_language")
-    add("--pieces", type=int, help="Keep the N most used word pieces. (default: all that the texts use)")
+    add("--pieces", type=int, help="Keep at most N word pieces. (default: all that the texts use, and all characters)")
     cache = "Cache the cleaned bitext in this folder. (default: hf_xsent/bitext in HF_HOME)"
     add("--cache_dir", metavar="FOLDER", help=cache)
     add("--report", metavar="FILE", help="Write sizes and accuracies to this JSON file, too.")
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> None:
     }
     if chosen := [source for language in languages for source in pairs_of.get(language, ())]:
         bitext = load_bitext(chosen, target_language=arguments.target_language, cache_dir=arguments.cache_dir)
-        for language in bitext.languages:  # both sides of the pairs have the same weight
+        for language in bitext.languages:  # both sides count for this language
             texts[language] = chain(texts[language], *bitext.pairs(language))
     report = trim_vocabulary(arguments.model, arguments.output, texts, arguments.pieces, arguments.overwrite)
     rows: list[list[object]] = [

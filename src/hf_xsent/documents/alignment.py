@@ -34,8 +34,8 @@ class AlignedSpans:
     """Indices (from 0) of source sentences, and of the target sentences that translate them.
 
     If one side is empty, the sentences of the other are skipped, and the score is None. The score is
-    (cosine - c) / (1 - c): 0 for random spans, 1 for equal embeddings. c is the mean cosine of each span with all
-    sentences of the other document, averaged over both.
+    (cosine - c) / (1 - c): 0 for random spans, 1 for equal embeddings. c is the mean cosine of a span with the N
+    sentences of the other document times 1 - 1/N, averaged over both spans.
     """
 
     source: tuple[int, ...]
@@ -56,7 +56,7 @@ def align_documents(
 
     A sentence without a translation at its place is paired with one elsewhere if both are confident mutual nearest
     neighbours, else skipped. Every sentence is in exactly one result. ``model`` is an embedder, a folder or a Hub id.
-    ``source_paragraphs`` and ``target_paragraphs`` number the paragraph of each sentence, in steps of one; aligned
+    ``source_paragraphs`` and ``target_paragraphs`` give the number of the paragraph of each sentence; aligned
     spans preferably end where a paragraph ends.
 
     ```python
@@ -162,7 +162,7 @@ def _check_order(anchors: Anchors, names: tuple[str, str]) -> None:
 
 
 def _check_scores(found: Sequence[AlignedSpans], names: tuple[str, str]) -> None:
-    """Warn if the scores are as low as those of unrelated texts."""
+    """Warn if there are no scores, or if they are as low as those of unrelated texts."""
     scores = np.array([one.score for one in found if one.score is not None])
     low, middle, high = np.quantile(scores, (0.1, 0.5, 0.9)) if len(scores) else (0.0, 0.0, 0.0)
     if middle < _LOW_SCORE:

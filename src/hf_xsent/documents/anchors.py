@@ -54,7 +54,7 @@ def find_anchors(source: EncodedDocument, target: EncodedDocument) -> Anchors:
 def mutual_neighbours(
     source: EncodedDocument, target: EncodedDocument, scale: Scale
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Find all mutual nearest neighbours; return source and target indices, and the similarities (`Weights`)."""
+    """Find all mutual nearest neighbours; return source and target indices, and similarities as in `Weights`."""
     chance = _chance(source, scale.target_mean), _chance(target, scale.source_mean)
     rows, best, gains = _mutual_neighbours(source, target, np.arange(len(source)), chance)
     return rows, best, gains / scale.typical
@@ -63,9 +63,9 @@ def mutual_neighbours(
 def band(anchors: Anchors, source_length: int, target_length: int) -> tuple[np.ndarray, ...]:
     """Return the first and last target boundary of the band, for each boundary between source sentences.
 
-    The band reaches from the third anchor that is more than 12 sentences before to the third that is more than 12
-    after, so that a single wrong anchor does not bound it. It stays near the line through the anchors, so memory is
-    linear.
+    Its limits at a boundary are the third anchor before and the third after, not counting anchors within 12 sentences,
+    so that one wrong anchor does not exclude the right path. Its distance from the line through the anchors is limited,
+    so memory is linear.
     """
     path_rows = np.concatenate(([-1], anchors.source[anchors.in_order], [source_length])) + 0.5
     path_columns = np.concatenate(([-1], anchors.target[anchors.in_order], [target_length])) + 0.5
@@ -117,7 +117,7 @@ def _mean_of_unit_vectors(side: EncodedDocument) -> np.ndarray:
 
 
 def _chance(side: EncodedDocument, mean: np.ndarray) -> np.ndarray:
-    """Return the mean cosine of each sentence with the sentences of the other document."""
+    """Return the product of each sentence's unit vector with ``mean``, of the other document's unit vectors."""
     parts = [
         side.unit_vectors(slice(start, start + _ROWS_AT_ONCE)) @ mean for start in range(0, len(side), _ROWS_AT_ONCE)
     ]

@@ -15,23 +15,23 @@ SIZES = [(a, b) for a in range(1, LONGEST_SPAN + 1) for b in range(1, LONGEST_SP
 class Weights:
     """Weights of the features of a bead and of a skipped sentence, as log odds.
 
-    The similarity of two spans is (cosine - chance) / typical. Chance is their mean cosine with the sentences of the
-    other document, typical the median of cosine - chance over mutual nearest neighbours. So random spans have 0 and a
-    typical translation has 1.
+    The similarity of two spans is (cosine - chance) / typical. Chance is their mean cosine with the N sentences of the
+    other document times 1 - 1/N, typical the median of cosine - chance over mutual nearest neighbours. So random spans
+    have 0 and a typical translation has 1.
     """
 
     similarity: float = 6.68
-    similarity_by_size: float = 2.61  # times the mean number of sentences of both sides
+    similarity_by_size: float = 2.61  # similarity, times the mean number of sentences of both sides
     extension: float = -4.08  # highest similarity with one more sentence at any end, minus similarity
     length_ratio: float = -3.21  # absolute logarithm of the ratio of lengths, relative to that of the documents
     per_bead: float = 0.29  # constant
-    size: float = -2.47  # times the mean number of sentences of both sides minus 1
+    size: float = -2.47  # mean number of sentences of both sides, minus 1
     not_one_to_one: float = 0.6  # at least one side has more than one sentence
     both_several: float = 0.9  # both sides have more than one sentence
     paragraph_inside: float = -1.5  # times the number of paragraph ends within the spans
     paragraph_end_mismatch: float = -1.0  # a paragraph ends with one span, but not with the other
     skip: float = -1.0
-    skip_next: float = 2.5  # replaces skip after a skipped sentence of the same side; at least skip
+    skip_next: float = 2.5  # replaces skip, if higher, after a skipped sentence of the same side
     skip_length: float = -1.68  # times a quarter of the logarithm of the skipped characters
 
     def of_beads(self) -> np.ndarray:
@@ -53,7 +53,7 @@ class Scale:
 def bead_features(
     source: EncodedDocument, target: EncodedDocument, scale: Scale, rows: tuple[int, int], columns: tuple[int, int]
 ) -> dict[tuple[int, int], np.ndarray]:
-    """Return, by bead size, the features × rows × columns of the beads that end before these sentences of both sides.
+    """Return an array for each bead size: features × rows × columns, the beads that end before a row and a column.
 
     Cells whose spans would start before the document are meaningless.
     """
@@ -90,7 +90,7 @@ def bead_features(
 
 
 def skip_scores(side: EncodedDocument, weights: Weights, length_ratio: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """Return two scores of skipping each sentence: after an aligned and after a skipped one of the same side."""
+    """Return two scores of skipping each sentence: as the first of a run, and after a skipped one of the same side."""
     length = weights.skip_length * np.log(side.lengths * length_ratio + 1) / 4
     return weights.skip + length, max(weights.skip, weights.skip_next) + length
 

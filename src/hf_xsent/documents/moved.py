@@ -13,7 +13,7 @@ from hf_xsent.documents.spans import EncodedDocument
 
 
 def pair_moved(source: EncodedDocument, target: EncodedDocument, scale: Scale, beads: Sequence[Bead]) -> list[Bead]:
-    """Pair skipped sentences that are confident mutual nearest neighbours, as 1–1 beads in source order."""
+    """Pair confident mutual nearest neighbours among the skipped sentences, as 1–1 beads in source order."""
     skipped = (
         np.array([one.start for one, other in beads if not other], np.int64),
         np.array([other.start for one, other in beads if not one], np.int64),

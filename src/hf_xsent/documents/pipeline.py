@@ -137,7 +137,7 @@ def align_document_files(
     settings: DocumentSettings | None = None,
     runner: Runner | None = None,
 ) -> int | None:
-    """Align documents (`pair_documents`), and write the pairs of all to one TSV (``COLUMNS``) or JSONL file.
+    """Align documents from `pair_documents`, and write the pairs of all to one TSV (``COLUMNS``) or JSONL file.
 
     Its numbers count lines, or the sentences of running text, from 1. ``work`` caches embeddings and alignments, so
     that an interrupted run resumes. Only rank 0 writes the output and returns the number of pairs.
@@ -176,14 +176,14 @@ def _rows(shards: Sequence[AlignmentShard], settings: DocumentSettings) -> Itera
 
 
 def _cell(value: Any) -> str:
-    """Format line or sentence numbers as 4 or 4-6."""
+    """Format numbers of lines or sentences (4 or 4-6), a score, or a text."""
     if isinstance(value, list):
         return str(value[0]) if len(value) == 1 else f"{value[0]}-{value[-1]}"
     return f"{value:.6f}" if isinstance(value, float) else one_line(value)
 
 
 def _check_languages(files: Sequence[Path], documents: Sequence[Document], languages: tuple[str, str] | None) -> None:
-    """Warn if a document seems to be in another language than stated, or if both are in the same language."""
+    """Warn if a document seems to be in another language than stated, or both in one if none is stated."""
     found = [identify_language(document.sentences) for document in documents]
     for file, code, stated in zip(files, found, languages or (None, None), strict=True):
         if stated is not None and code is not None and find_language(stated).code != code:

@@ -13,11 +13,11 @@ from hf_xsent.documents.spans import LONGEST_SPAN, EncodedDocument, Span
 _ROWS_AT_ONCE = 64
 _CELLS_AT_ONCE = 1 << 16
 MIN_SIMILARITY = 0.7  # of a confident pair; 1 is a typical translation
-_CONFIDENT_NEIGHBOURS = 1  # beads before and after that must be confident, too
+_CONFIDENT_NEIGHBOURS = 1  # number of beads on each side that must be confident, too
 _IMPOSSIBLE = np.float64(-1e12)
 # A cell has one byte. Low six bits: the best last step (0 skips a target sentence, 1 a source sentence, k + 2 is a bead
-# of SIZES[k]). Bit 64 (128): the best path that ends here by skipping a target (source) sentence skipped the one
-# before, too.
+# of SIZES[k]). The flag 64 (128): the best path that ends here by skipping a target (source) sentence
+# also skips the one before.
 _SKIP_TARGET, _SKIP_SOURCE, _STEP_MASK = 0, 1, 63
 _FOLLOWS = {_SKIP_TARGET: 64, _SKIP_SOURCE: 128}
 
@@ -35,7 +35,7 @@ def search(source: EncodedDocument, target: EncodedDocument, anchors: Anchors, w
     target_total = np.concatenate(([0.0], np.cumsum(target_next)))
     choices: list[np.ndarray] = []
     recent: list[np.ndarray] = []  # scores of the last rows, each over its band
-    skipped = np.array([])  # scores of the last row that end with a skipped source sentence
+    skipped = np.array([])  # last row: scores of the paths whose last step skips a source sentence
     for row, scores in _rows(source, target, anchors, weights.of_beads(), low, high):
         left, right = int(low[row]), int(high[row]) + 1
         best, following = np.full((2, right - left), _IMPOSSIBLE)
@@ -72,7 +72,7 @@ def search(source: EncodedDocument, target: EncodedDocument, anchors: Anchors, w
 def doubtful_spans(
     source: EncodedDocument, target: EncodedDocument, anchors: Anchors, beads: Sequence[Bead]
 ) -> tuple[list[Span], ...]:
-    """List the spans of both sides to encode as one text: those near a bead that is not a confident single pair."""
+    """List the spans of both sides to encode as one text: those near a bead that is not a confident 1–1 pair."""
     confident = np.array([_is_confident(source, target, anchors, one, other) for one, other in beads])
     settled = confident.copy()
     for distance in range(1, _CONFIDENT_NEIGHBOURS + 1):
@@ -100,7 +100,7 @@ def _is_confident(source: EncodedDocument, target: EncodedDocument, anchors: Anc
 
 
 def _overlay(line: np.ndarray, start: int, other: np.ndarray, other_start: int) -> None:
-    """Copy the columns of ``other`` that ``line`` also has into ``line``; the starts are their first columns."""
+    """Copy ``other`` into ``line`` where their columns overlap; the starts are their first columns."""
     first, last = max(start, other_start), min(start + len(line), other_start + len(other))
     if first < last:
         line[first - start : last - start] = other[first - other_start : last - other_start]

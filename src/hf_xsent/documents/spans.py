@@ -9,12 +9,12 @@ import numpy as np
 
 LONGEST_SPAN = 4
 Span = tuple[int, int]  # number of sentences, and the index after the last one
-_SPECIAL_TOKENS = 4  # their weight, as a number of characters, in the mean over a sentence's tokens
+_SPECIAL_TOKENS = 4  # added to the characters of a sentence for its weight in the mean of a span
 
 
 @dataclass(frozen=True)
 class EncodedDocument:
-    """One document: sentence embeddings (mean pooling, not normalised), lengths and paragraphs."""
+    """One document: sentence embeddings as the model returns them, lengths and paragraphs."""
 
     vectors: np.ndarray  # N × width
     lengths: np.ndarray  # characters, N
@@ -53,9 +53,9 @@ class EncodedDocument:
     def spans(self, start: int, stop: int) -> np.ndarray:
         """Return size × end unit vectors of the spans that end before sentences ``start`` … ``stop - 1``.
 
-        A span without an embedding from `with_spans` has the mean of its sentences' embeddings, weighted by length: the
-        mean over all its tokens, without attention between sentences. Spans that would start before the document are
-        zero.
+        A span without an embedding from `with_spans` has the mean of its sentences' embeddings, weighted by length.
+        With mean pooling, this is about the mean over all its tokens, without attention between sentences. Spans that
+        would start before the document are zero.
         """
         first = start - LONGEST_SPAN
         rows = np.arange(max(first, 0), stop - 1)
@@ -74,7 +74,7 @@ class EncodedDocument:
         return spans
 
     def span_lengths(self, start: int, stop: int) -> np.ndarray:
-        """Return the lengths of the same spans in characters, with a space between sentences."""
+        """Return the lengths of the same spans in characters, plus one per sentence."""
         first = start - LONGEST_SPAN
         ends = np.concatenate((np.zeros(max(-first, 0) + 1), np.cumsum(self.lengths[max(first, 0) : stop - 1] + 1.0)))
         last = ends[LONGEST_SPAN:]

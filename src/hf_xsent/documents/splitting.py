@@ -60,7 +60,7 @@ def split_lines(text: str) -> Document:
 
 
 def split_text(text: str, language: str = "und") -> Document:
-    """Split running text; empty lines separate paragraphs, or line ends if no line is empty.
+    """Split running text; paragraphs end at empty lines or, if there are none, at the end of each line.
 
     >>> split_text("Am 3. Mai kam Dr. Maier. Er blieb, z. B. zum Essen! Und dann?", "de").sentences
     ['Am 3. Mai kam Dr. Maier.', 'Er blieb, z. B. zum Essen!', 'Und dann?']
@@ -108,7 +108,7 @@ def _ends(before: str, ending: str, after: str, code: str, abbreviations: frozen
     found = _LAST_WORD.search(before[: -len(ending)])
     word = found.group() if found else ""
     if word == before[: -len(ending)].strip() and re.fullmatch(r"\d+|[IVXivx]+|\w", word):
-        return False  # the number of a list item or heading
+        return False  # the number or letter of a list item or heading
     if word.isdecimal():
         return code not in _ORDINAL_LANGUAGES or len(word) > _LONGEST_ORDINAL
     if len(word) == 1 and word.isupper():
@@ -131,7 +131,7 @@ def _clauses(sentence: str) -> list[str]:
 
 @cache
 def _abbreviations(code: str) -> frozenset[str]:
-    """Return the abbreviations, without their last full stop, of a language and of all languages."""
+    """Return the abbreviations of a language and those of every language, without their last full stop."""
     table = (files("hf_xsent.documents") / "abbreviations.tsv").read_text(encoding="utf-8")
     rows = dict(line.split("\t") for line in table.splitlines()[1:])
     return frozenset((rows["und"] + " " + rows.get(code, "")).split())

@@ -69,7 +69,7 @@ def bar_chart(title: str, rows: Mapping[str, Sequence[float | None]], series: Se
 def curve_chart(
     title: str, curves: Mapping[str, tuple[int, Points]], across: str, from_zero: bool = False, named: bool = False
 ) -> str:
-    """Draw one line per name, given with the number of its series; ``across`` is the label of the horizontal axis.
+    """Draw one line per name, from its series (a color) and points; ``across`` is the label of the horizontal axis.
 
     ``named`` writes the names at the ends of the lines, for charts without a legend.
     """
@@ -157,7 +157,7 @@ class _Axes:
 
     @classmethod
     def around(cls, points: Points, from_zero: bool = False) -> _Axes:
-        """Return axes that hold all points, with a margin above and below."""
+        """Return axes around all points, with a margin above, and one below unless ``from_zero``."""
         xs, ys = [x for x, _ in points] or [0.0], [y for _, y in points] or [0.0]
         span = (max(ys) - min(ys)) or abs(max(ys))
         span = span if span > _SMALLEST else 1.0
@@ -189,7 +189,7 @@ class _Axes:
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Return about ``about`` round numbers between two others.
+    """Return about ``about`` round numbers from ``low`` to ``high``.
 
     >>> ticks(0, 100)
     [0, 20, 40, 60, 80, 100]

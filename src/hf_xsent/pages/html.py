@@ -40,7 +40,7 @@ def page(title: str, body: str, style: str = "") -> str:
 
 
 def markdown_text(text: str) -> str:
-    r"""Escape a name for one line or table cell of Markdown, so that it is shown and not rendered.
+    r"""Escape pipes, backslashes, backticks and HTML in a name, and join its lines, for a table cell of Markdown.
 
     >>> markdown_text("a|b <i>`c`")
     'a\\|b &lt;i&gt;\\`c\\`'

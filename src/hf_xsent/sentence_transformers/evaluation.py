@@ -14,7 +14,7 @@ from hf_xsent.evaluation.task import EvaluationTask
 class TaskEvaluator(SentenceEvaluator):
     """One of our evaluation tasks as the ``evaluator`` of SentenceTransformerTrainer; give several as a list.
 
-    Its metrics are the task's main metric of each language, and the mean: ``tatoeba_deu``, ``tatoeba_mean``.
+    Its metrics are the task's main metric of each language, and that of all: ``tatoeba_deu``, ``tatoeba_mean``.
 
     ```python
     from hf_xsent import TaskEvaluator, load_tasks

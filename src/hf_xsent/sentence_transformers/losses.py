@@ -57,7 +57,7 @@ class AlignmentLoss(nn.Module):
                     f"{name} needs {missing}, which SentenceTransformerTrainer lacks: train with AlignmentTrainer"
                 )
             kind.check(settings, config)
-            self.objectives[name] = kind(settings, cast(Parts, None))  # objectives over embeddings have no weights
+            self.objectives[name] = kind(settings, cast(Parts, None))  # objectives over embeddings have no parameters
 
     def forward(
         self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None

@@ -128,7 +128,7 @@ def _shown(value: Any) -> str:
 
 
 def check_settings(settings: Any, where: str = "") -> None:
-    """Raise an error for the first setting that is outside its range."""
+    """Raise an error for the first setting with an invalid value."""
     for one in fields(settings):
         value = getattr(settings, one.name)
         for element in value if isinstance(value, list | tuple) else [value]:

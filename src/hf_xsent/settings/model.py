@@ -27,7 +27,7 @@ class EncoderSettings:
         metavar="{NAME: TEXT}",
     )
     default_prompt_name: str | None = setting(
-        None, "Prepend this prompt to each sentence, in training and afterwards; without it, none."
+        None, "Name of the prompt to prepend to each sentence, in training and afterwards; without it, none."
     )
     dropout: float | None = setting(
         None, "Dropout of the encoder in training; without it, the checkpoint's dropout.", at_least=0, below=1
@@ -39,7 +39,7 @@ class EncoderSettings:
     )
     languages: list[str] | None = setting(
         None,
-        "Add an embedding for each of these languages to the input; include the target language.",
+        "Add the embedding of its language to each token; list all languages, with the target language.",
         metavar="CODE",
     )
     language_std: float = setting(
@@ -72,8 +72,9 @@ class ExtractionSettings:
 
     variant: str = setting(
         "paper",
-        "Dual pivot: take the defaults of pooling, dropout, hinge, random_negatives, mask_repeated and the settings "
-        "below from the paper's text (paper), or from the authors' code, which produced its results (authors).",
+        "Dual pivot: take the defaults of pooling, dropout, layer_norm, map_bias, map_start, paired_rows, hinge, "
+        "random_negatives and mask_repeated from the paper's text (paper), or from the authors' code, which produced "
+        "its results (authors).",
         choices=("paper", "authors"),
     )
     layers: list[int] | None = setting(
@@ -85,7 +86,9 @@ class ExtractionSettings:
         None, "Dual pivot: train a layer norm of each token's mix; it needs layer_mix. The variant authors has it."
     )
     map_bias: bool | None = setting(
-        None, "Dual pivot: train biases of the linear map, of F and G and of the critic, as the variant authors does."
+        None,
+        "Dual pivot: train biases of the linear map, of the cycle's maps F and G, and of the critic, as the "
+        "variant authors does.",
     )
     map_start: str | None = setting(
         None,
@@ -95,12 +98,12 @@ class ExtractionSettings:
     )
     paired_rows: bool | None = setting(
         None,
-        "Dual pivot without pairs: shuffle bitext pair by pair, so that the sides of a row are translations, as the "
-        "variant authors does; false shuffles the two sides independently.",
+        "Dual pivot, objectives that need no pairs: keep the two sides of each bitext row together, as the variant "
+        "authors does; false shuffles the two sides independently.",
     )
 
 
-VARIANTS: dict[str, dict[str, Any]] = {  # of dual pivot: the settings that a recipe does not state
+VARIANTS: dict[str, dict[str, Any]] = {  # defaults of dual pivot by variant
     "paper": {
         "pooling": "sum",
         "dropout": 0.0,

@@ -71,7 +71,7 @@ def _read_file(path: Path) -> bytes:
 
 
 def parse_yaml(text: str) -> Any:
-    """Parse YAML in bounded time and memory; raise a ValueError for anything that is not plain, finite YAML."""
+    """Parse YAML in bounded time and memory; raise a ValueError for YAML that is invalid, too large or cyclic."""
     loader: Any = None
     try:
         loader = yaml.SafeLoader(text)
@@ -97,7 +97,7 @@ def _place(mark: yaml.Mark | None) -> str:
 
 
 def _check_nodes(root: yaml.Node, loader: Any) -> None:
-    """Raise a ValueError if aliases make a document huge or endless, or for a value that does not exist."""
+    """Raise a ValueError for a huge or endless document, and for impossible values such as the date 2023-02-30."""
     waiting, count = [root], 0
     while waiting:
         node = waiting.pop()
@@ -171,7 +171,7 @@ def value_of_flag(name: str, values: Sequence[str], hint: Any) -> Any:
 def convert_value(where: str, value: Any, hint: Any) -> Any:
     """Convert a value of a recipe or flag to this type, or raise an error.
 
-    Text is parsed as YAML (``5e-5`` is a number too), but stays text if the type allows text.
+    Text is parsed as YAML (``5e-5`` is a number, too) if the type has a kind that fits; otherwise, it stays text.
     """
     kinds = _members(hint)
     choices = [one.value for kind in kinds if _is_enum(kind) for one in kind]

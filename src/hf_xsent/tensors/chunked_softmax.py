@@ -25,10 +25,10 @@ def chunked_cross_entropy(
 ) -> Tensor:
     """Sum over the rows of -log softmax(states @ weight.T + bias) at their label.
 
-    At most ``logits_at_once`` of the M × V logits are in memory, in float32 or wider. The forward pass computes the
-    gradients, so that each logit is computed once. Products use autocast's dtype if autocast is on. ``edit_logits`` may
-    add constants (masks, margins) to the logits of some rows in place. ``single_backward`` allows only one backward
-    pass, which then does not copy the gradient of the weight.
+    A chunk has at most ``logits_at_once`` of the M × V logits, at least one row, in float32 or wider. The forward pass
+    computes the gradients, so that each logit is computed once. Products use autocast's dtype if autocast is on.
+    ``edit_logits`` may add constants (masks, margins) to the logits of some rows in place. ``single_backward`` allows
+    only one backward pass, which then scales the gradients in place.
     """
     device = states.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
@@ -97,8 +97,8 @@ def _add_product(total: Tensor | None, left: Tensor, right: Tensor, wide: torch.
 def sample_vocabulary(labels: Tensor, size: int, count: int) -> tuple[Tensor, Tensor]:
     """Return the ascending rows of a sampled softmax, and the correction to add to each row's logit.
 
-    Rows are all labels of the batch and about ``count`` of ``size`` others, sampled uniformly. With the correction, the
-    expected sum of exponentials is that of the full softmax.
+    Rows are all labels of the batch, and each other of the ``size`` rows with probability ``count / size``. With the
+    correction, the expected sum of exponentials is that of the full softmax.
     """
     wanted = torch.zeros(size, dtype=torch.bool, device=labels.device)
     sampled = torch.rand(size, device=labels.device) < count / size

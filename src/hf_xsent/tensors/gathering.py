@@ -1,7 +1,7 @@
 """Gather rows of all processes with exact gradients, and compute means over all processes.
 
-Data-parallel training averages gradients over processes. If gathering is differentiable, the averaged gradients of
-losses over each process's rows are those of one loss over all rows.
+Data-parallel training averages gradients over processes. If gathering is differentiable, this gives the gradient
+of the mean of the processes' losses, each over its own rows.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _is_collective(error: RuntimeError) -> bool:
 
 
 def _silent_ranks() -> list[int]:
-    """Return the ranks of the processes whose collective operation did not fail too."""
+    """Return the ranks that reported no failed operation within a few seconds."""
     ranks = range(process_count())
     try:
         store = default_store()
@@ -117,5 +117,5 @@ def _silent_ranks() -> list[int]:
         while time.monotonic() < until and sum(store.check([f"hf-xsent/failed/{rank}"]) for rank in ranks) < len(ranks):
             time.sleep(0.1)
         return [rank for rank in ranks if not store.check([f"hf-xsent/failed/{rank}"])]
-    except RuntimeError:  # the store was in a process that ended; without a launcher, rank 0
+    except RuntimeError:  # the store's process ended: assume rank 0, as without a launcher
         return [0]

@@ -49,7 +49,7 @@ class PackedSentences:
         return replace(self, types=callers_types[self.token_order])
 
     def token_mask(self, sentences: Tensor) -> Tensor:
-        """Return T flags for the tokens of the sentences that a mask over the caller's N sentences selects."""
+        """Expand a mask over the caller's N sentences to their T packed tokens."""
         return torch.repeat_interleave(sentences[self.restore.argsort()], self.lengths)
 
     def select(self, sentences: Tensor) -> PackedSentences:
@@ -110,7 +110,7 @@ class JoinedPairs:
 
 
 def join(packed: PackedSentences, first: Tensor, second: Tensor, skip: tuple[int, int] = (0, 0)) -> JoinedPairs:
-    """Concatenate sentences ``first[i]`` and ``second[i]`` into row i, each without its first ``skip`` tokens."""
+    """Join ``first[i]`` without its first ``skip[0]`` tokens and ``second[i]`` without ``skip[1]`` into row i."""
     sentences = torch.stack((packed.restore[first], packed.restore[second]), 1).flatten()
     skipped = torch.tensor(skip, device=sentences.device).repeat(len(first))
     lengths = packed.lengths[sentences] - skipped
@@ -212,9 +212,9 @@ def _attention_by_runs(
 
 
 def _joined_blocks(runs: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """Join short sentences of equal length into blocks of at most ``_JOINED_TOKENS``: (blocks, width, length).
+    """Return blocks (number, width, length): sentences of up to half ``_JOINED_TOKENS`` share one, others do not.
 
-    torch's kernel takes two small products per sentence and head. In bfloat16 on CPUs, fewer and larger ones take a
+    torch's kernel computes two small products per sentence and head. In bfloat16 on CPUs, fewer and larger ones take a
     fifth less time, although a mask excludes most of each result.
     """
     blocks = []

@@ -23,7 +23,7 @@ def recompute_in_backward(function: Callable[..., Tensor], *inputs: Any, random:
 
 
 def recompute_activations() -> AbstractContextManager[Any]:
-    """Recompute outputs of activation functions and gates within the context; autograd stores their inputs anyway."""
+    """Store no outputs of activation functions and gates in forward passes; backward recomputes them from inputs."""
     return saved_tensors_hooks(_pack, _unpack)
 
 
@@ -32,7 +32,7 @@ def _pack(tensor: Tensor) -> Any:
     while node is not None and node.name() in RESHAPING_NODES:
         node = node.next_functions[0][0]
     if node is None or node.name() not in ELEMENTWISE_NODES or not all(before for before, _ in node.next_functions):
-        return tensor  # autograd saves an input only if all other inputs need gradients
+        return tensor  # a leaf, another operation, or a product whose factor is not saved
     return node, tensor.shape
 
 

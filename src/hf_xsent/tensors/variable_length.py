@@ -18,8 +18,8 @@ _LARGEST_HEAD = 256  # of flash attention
 def fits_one_kernel(query: Tensor, key: Tensor, dropout: float, window: int | None) -> bool:
     """Return whether ``attend_within_boundaries`` can compute this attention on this device.
 
-    Flash attention needs a GPU of compute capability 8.0 and half precision; torch's kernel has no dropout. It counts a
-    window from the end of a sentence, which is wrong if only first tokens are queries.
+    Flash attention needs a GPU of compute capability 8.0 or higher and half precision; torch's kernel has no dropout.
+    With a window, it aligns the last query with the last key, which is wrong if only first tokens are queries.
     """
     half = key.dtype in (torch.float16, torch.bfloat16)
     return (

@@ -94,7 +94,7 @@ def mean_directions(pieces: Tensor, words: BatchWords) -> Tensor:
 def ranking_logits(vectors: Tensor, words: BatchWords, links: LinkedWords) -> tuple[Tensor, Tensor]:
     """Return the logits of each linked word over the words of the other sentence (M × C), and its positive's index.
 
-    A grid of sides × pairs with links × words makes each pair one matrix product. Padding is -inf.
+    A grid of sides × linked pairs × words needs one batched product. Logits of padding are -inf.
     """
     half = len(words.first_word) // 2
     pair, side = words.sentence % half, words.sentence // half
