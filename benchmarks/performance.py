@@ -55,6 +55,7 @@ def parts(options: argparse.Namespace) -> dict[str, list[str]]:
         "encoding": [*encoding, "--steps", "5", "--threads", "1", "--precision", "float32", "bfloat16"],
         "data": ["data_growth.py"],
         "mining": [*mining, "--threads", "1"],
+        "peak": ["share_of_peak.py", *pairs, "--steps", str(options.steps)],
         "threads": [*batches, "--batches", "--processes", "1", "2"],
         "large_batch": [*batches, "--batches", "64", "65536", "--encoder_layers", "2", "--processes"],
     }
@@ -110,6 +111,16 @@ FIGURES = [
         "1.00",
         lambda results: results["exponent_of_first_load"],
     ),
+    *(
+        Figure(
+            "peak",
+            f"{what}, {dtype}: share of the operations per second of a matrix product ↑",
+            "1 is the limit",
+            lambda results, of=f"{what}, {dtype}": results["share_of_peak"][of],
+        )
+        for what in ("training", "encoding")
+        for dtype in ("float32", "bfloat16")
+    ),
     Figure(
         "threads",
         "one process with two threads: pairs per second relative to two processes with one ↑",
@@ -164,6 +175,16 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def machines(results: dict[str, Any]) -> str:
+    """Return a line per machine, with the parts that it measured."""
+    measured: dict[str, list[str]] = {}
+    for part, found in results.items():
+        if "machine" in found:
+            about = ", ".join(f"{name} {value}" for name, value in found["machine"].items() if name != "load")
+            measured.setdefault(about, []).append(part)
+    return "".join(f"Measured on {about}: {', '.join(some)}.\n\n" for about, some in measured.items())
+
+
 def reading_chart(sizes: list[dict[str, Any]]) -> str:
     """Draw the cost of reading bitext by its size as SVG."""
     from hf_xsent.pages.charts import curve_chart, standalone
@@ -183,9 +204,7 @@ def write_page(results: dict[str, Any]) -> None:
         (PAGE.parent / "images/reading_growth.svg").write_text(reading_chart(sizes), "utf-8")
     text = PAGE.read_text("utf-8")
     before, rest = text.split(START)
-    found = results.get("machine")
-    where = f"Machine: {', '.join(f'{name} {value}' for name, value in found.items())}.\n\n" if found else ""
-    PAGE.write_text(f"{before}{START}\n{where}{table(results)}\n{END}{rest.split(END)[1]}", "utf-8")
+    PAGE.write_text(f"{before}{START}\n{machines(results)}{table(results)}\n{END}{rest.split(END)[1]}", "utf-8")
 
 
 def main() -> None:
@@ -203,13 +222,12 @@ def main() -> None:
     output = Path(options.output)
     results: dict[str, Any] = json.loads(output.read_text("utf-8")) if output.is_file() else {}
     commands = parts(options)
-    results["machine"] = machine()
     until = time.monotonic() + 60 * options.minutes
     for part in options.only or [name for name in commands if name != "large_batch"]:
         seconds, started = until - time.monotonic(), time.monotonic()
         if seconds > 0:
             results[part] = measure(commands[part], seconds)
-            results[part]["seconds"] = round(time.monotonic() - started)
+            results[part] |= {"seconds": round(time.monotonic() - started), "machine": machine()}
         else:
             results[part] = {"failed": f"no time left of {options.minutes:g} minutes"}
         print(f"{part}: {results[part].get('failed', 'measured')}", flush=True)

@@ -42,6 +42,7 @@ def test_each_figure_is_read_from_the_results_of_its_part(performance: ModuleTyp
     cost = {"cpu_seconds": 2.0, "wall_seconds": 2.0, "peak_mib": 20}
     half = {"cpu_seconds": 1.0, "wall_seconds": 1.0, "peak_mib": 10}
     steps = {"hf-xsent": half, "padded loop": cost, "sentence-transformers": cost}
+    shares = [f"{what}, {dtype}" for what in ("training", "encoding") for dtype in ("float32", "bfloat16")]
     results: dict[str, Any] = {
         "training": {"results": {"max_length 32": steps}},
         "training_bf16": {"results": {"max_length 32": steps}},
@@ -49,11 +50,13 @@ def test_each_figure_is_read_from_the_results_of_its_part(performance: ModuleTyp
         "mining": {"9 x 9": {"hf-xsent": half, "hf-xsent, bfloat16": half, "faiss.knn twice": cost}, "seconds": 3},
         "encoding": {"hf-xsent, float32": half, "hf-xsent, bfloat16": half, "SentenceTransformer.encode": cost},
         "data": {"sizes": [{"pairs": 1_000_000, "first_load_seconds": 30.0}], "exponent_of_first_load": 1.01},
+        "peak": {"share_of_peak": dict.fromkeys(shares, 0.5)},
         "threads": {"processes": [{"pairs_per_second": 20}, {"pairs_per_second": 25}]},
     }
     lines = performance.table(results).splitlines()[2:]
     measured = [line.split("|")[2].strip(" *") for line in lines]
-    assert measured == [*["2.00"] * 4, *["0.50"] * 3, *["2.00"] * 2, *["0.50"] * 2, "30.00", "1.01", "0.80",
+    assert measured == [*["2.00"] * 4, *["0.50"] * 3, *["2.00"] * 2, *["0.50"] * 2, "30.00", "1.01",
+                        *["0.50"] * 4, "0.80",
                         "not measured yet"]  # fmt: skip
     failed = performance.table(results | {"dap": {"failed": "not finished in 5 s"}})
     assert failed.count("not finished in 5 s") == 3
