@@ -97,12 +97,15 @@ def test_the_studies_of_the_benchmarks_can_be_read(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["proof", "token_against_sentence"])
 def test_every_recipe_of_the_proof_passes_the_checks_of_training(
-    name: str, study: StudyFile, encoder_folders: dict[str, Path], tmp_path: Path
+    name: str, study: StudyFile, encoder_folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = study.path.parent
-    for language in ("de", "fr"):
-        count = len((folder / f"{language}-en.tsv").read_text("utf-8").splitlines())
-        (folder / f"{language}-en.links").write_text("0-0\n" * count, encoding="utf-8")
+    monkeypatch.chdir(folder)
+    for links in (folder, Path("links_eflomal"), Path("links_shuffled")):
+        links.mkdir(exist_ok=True)
+        for language in ("de", "fr"):
+            count = len((folder / f"{language}-en.tsv").read_text("utf-8").splitlines())
+            (links / f"{language}-en.links").write_text("0-0\n" * count, encoding="utf-8")
     (path,) = [one for one in STUDIES if one.stem == name]
     changes = [f"model={encoder_folders['bert']}", f"data={folder}/{{language}}-en.tsv", "settings.use_cpu=true"]
     changes += [f"settings.links={folder}/{{language}}-en.links", "settings.max_length=24"]
