@@ -6,9 +6,9 @@ also: --precision float32 bfloat16, --int8 4=exported/student-4, --theirs static
 
 ``--start`` is encoded by SentenceTransformer.encode with its defaults, the reference of speeds, and so are
 ``--theirs``; ``--ours`` are encoded by SentenceEmbedder in each ``--precision``, ``--int8`` by SentenceTransformer's
-ONNX backend (hf-xsent export --onnx int8). Accuracy is measured in the last precision alone. All contenders encode the
-same chunks of Tatoeba's sentences in alternating steps, each in a separate process. Speeds are sentences per CPU
-second, times the number of threads.
+ONNX backend (hf-xsent export --onnx int8). Accuracy is measured in the last precision alone, that of the start by
+SentenceEmbedder. All contenders encode the same chunks of Tatoeba's sentences in alternating steps, each in a separate
+process. Speeds are sentences per CPU second, times the number of threads.
 """
 
 from __future__ import annotations
@@ -102,18 +102,21 @@ def main() -> None:
     count = len(chunk(options.tatoeba, options.chunks, 0))
     languages = options.languages or list(tatoeba_groups()["36"])
     figures: dict[str, dict[str, float]] = {}
-    for name, (kind, path) in tqdm(models.items(), desc="accuracy"):
+    for name, (kind, path) in models.items():
         figures[name] = {
             "sentences_a_second": round(options.threads * count / costs[name]["cpu_seconds"], 1),
             "speed": round(costs[REFERENCE]["cpu_seconds"] / costs[name]["cpu_seconds"], 2),
             "weights_mib": size_mib(kind, path),
             "peak_mib": costs[name]["peak_mib"],
         }
-        if kind not in options.precision[:-1]:
-            figures[name]["tatoeba"] = accuracy(kind, path, options.tatoeba, languages)
     results = {"threads": options.threads, "steps": options.steps - 1, "languages": len(languages), "models": figures}
-    print(json.dumps(results, indent=2))
     write_json(options.output, results)
+    for name, (kind, path) in tqdm(models.items(), desc="accuracy"):
+        if kind not in options.precision[:-1]:
+            of = options.precision[-1] if name == REFERENCE else kind
+            figures[name]["tatoeba"] = accuracy(of, path, options.tatoeba, languages)
+            write_json(options.output, results)
+    print(json.dumps(results, indent=2))
 
 
 if __name__ == "__main__":
