@@ -37,4 +37,4 @@ def run(arguments: argparse.Namespace) -> None:
         [one.method, one.forward_gflops, one.training_ms, one.training_ms / first.training_ms, one.encoding_ms]
         for one in costs
     ]
-    print(render_table(["method", "GFLOP/pair", "training ms/pair", f"× {first.method}", "encoding ms/pair"], rows))
+    print(render_table(["method", "forward GFLOP", "training ms", f"of {first.method}", "encoding ms"], rows))
