@@ -179,7 +179,7 @@ def machines(results: dict[str, Any]) -> str:
     """Return a line per machine, with the parts that it measured."""
     measured: dict[str, list[str]] = {}
     for part, found in results.items():
-        if "machine" in found:
+        if "machine" in found and "failed" not in found:
             about = ", ".join(f"{name} {value}" for name, value in found["machine"].items() if name != "load")
             measured.setdefault(about, []).append(part)
     return "".join(f"Measured on {about}: {', '.join(some)}.\n\n" for about, some in measured.items())

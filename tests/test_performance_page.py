@@ -58,5 +58,10 @@ def test_each_figure_is_read_from_the_results_of_its_part(performance: ModuleTyp
     assert measured == [*["2.00"] * 4, *["0.50"] * 3, *["2.00"] * 2, *["0.50"] * 2, "30.00", "1.01",
                         *["0.50"] * 4, "0.80",
                         "not measured yet"]  # fmt: skip
+    machine = {"machine": {"cores": 2, "load": 0.1}}
+    assert (
+        performance.machines({"dap": half | machine, "data": {"failed": "no"} | machine})
+        == "Measured on cores 2: dap.\n\n"
+    )
     failed = performance.table(results | {"dap": {"failed": "not finished in 5 s"}})
     assert failed.count("not finished in 5 s") == 3
