@@ -93,6 +93,6 @@ def test_a_bad_links_file_ends_the_run_before_it_starts(flags: dict[str, Any], t
     with pytest.raises(DataError, match="de.links:10: the link 0-77 is outside the target"):
         _start(flags, "--links", f"de={tmp_path}/de.links")
     (tmp_path / "de.links").write_text("0-0\n" * 9, encoding="utf-8")
-    with pytest.raises(DataError, match="de.links has 9 lines but .*de.tsv more pairs"):
+    with pytest.raises(DataError, match="de.links has only 9 lines, but .*de.tsv has more pairs"):
         _start(flags, "--links", f"de={tmp_path}/de.links")
     assert not (tmp_path / "out").exists()

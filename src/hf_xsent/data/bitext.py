@@ -129,7 +129,7 @@ class Bitext:
 
     A pair with word links also has ``links``, such as ``0-0 1-2``; a pair with mined negatives has the lists
     ``source_negatives`` and ``target_negatives``. A bitext has all rows of its files, only the
-    ``selected`` ones, or all but the ``excluded`` ones. Both are sorted row numbers over all files.
+    ``selected`` ones, or all but the ``excluded`` ones: sorted row numbers, counted over all files.
     """
 
     def __init__(

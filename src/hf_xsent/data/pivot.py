@@ -90,9 +90,9 @@ def _pivot_pair(one: Pair, other: Pair) -> Pair:
 def add_pivot_pairs(bitext: Bitext, folder: Path) -> PivotBitext:
     """Pair sentences of two languages that share a target, store the pairs, and add them to the bitext.
 
-    The N sentences of a target are shuffled, and each is paired with the next, the last with the first. So there are
-    at most as many pivot pairs as pairs. Equal sentences, and sentences of one language, are not paired. Rows are
-    grouped by target in bucket files, so that memory does not grow with the bitext.
+    The N sentences that share a target are shuffled, and each is paired with the next, the last with the first. So
+    there are never more pivot pairs than pairs in the bitext. Equal sentences, and sentences of one language, are not
+    paired. Rows are grouped by target in bucket files, so that memory does not grow with the bitext.
     """
     if len(bitext.languages) < 2:
         raise DataError(

@@ -70,9 +70,9 @@ def f1_at_threshold(mined: MinedPairs, gold: Gold, threshold: float, complete: b
 def _judge(mined: MinedPairs, gold: Gold, complete: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return for each pair whether it is correct, and its weight as an error.
 
-    If ``gold`` is a sample of the true pairs, only pairs with a sentence in it are judged: a correct pair if it was
-    sampled, a wrong pair if a true pair of either of its sentences was sampled, which is about twice as likely.
-    Therefore a wrong pair counts half for each of its sentences that is in ``gold``.
+    If ``gold`` is a sample of the true pairs, only pairs with a sentence in it are judged. A correct pair is judged if
+    it was sampled itself; a wrong pair is judged if the true pair of either of its two sentences was sampled, which is
+    about twice as likely. Therefore a wrong pair counts half for each of its sentences that is in ``gold``.
     """
     correct = np.array([pair in gold for pair in mined.rows("source", "target")], dtype=bool)
     if complete:

@@ -91,7 +91,7 @@ def mine_negatives(
     """Write ``output/LANGUAGE.jsonl``: each pair with its source negatives and target negatives, best first.
 
     Target negatives are near the source, source negatives near the target, by the margin (`margin_score`). Other
-    translations in the bitext are excluded, and sentences that score above ``max_share`` times the pair's score.
+    translations in the bitext are excluded; so are sentences that score above ``max_share`` times the pair's score.
     ``identity`` is everything that determines an embedding besides the sentence. Only rank 0 writes and returns counts.
     """
     settings, work, output, runner = settings or NegativeSettings(), Path(work), Path(output), runner or ProcessRunner()

@@ -70,8 +70,8 @@ class TopK:
     def _bound(self, kth: Tensor, maxima: Tensor) -> Tensor:
         """Return what a candidate's cosine must exceed to enter the top k.
 
-        This is the k-th cosine so far, or the k-th largest of the maxima if that is higher, lowered by one rounding
-        step so that ties enter: at least k candidates of the tile reach it, because the maxima are of different groups.
+        This is the k-th cosine so far or, if higher, the number just below the k-th largest of the maxima, so that ties
+        enter. At least k candidates of the tile reach that maximum, because the maxima are of different groups.
         """
         bound = kth.clone()
         crowded = ((maxima > kth[:, None]).sum(1) > self.k).nonzero().squeeze(1)

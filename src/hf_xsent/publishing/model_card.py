@@ -40,7 +40,7 @@ _TAGS = ["feature-extraction", "sentence-similarity", "cross-lingual", "bitext-m
 
 @dataclass
 class CardFacts:
-    """The content of a card; ``trained_here`` is false for a card without weights that reports a paper's results."""
+    """The content of a card; ``trained_here`` is false if it reports a paper's results and has no weights."""
 
     name: str
     base_model: str

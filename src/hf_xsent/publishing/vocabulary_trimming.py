@@ -29,7 +29,7 @@ from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer
 _ROUND = 0.6  # each round retains at least this share of the pieces
 _CHARACTER_COVERAGE = 0.9995  # share of the text, the default of SentencePiece
 
-Words = dict[str, float]  # by word (as the pre-tokenizer splits them): its share of all words
+Words = dict[str, float]  # by word (as the pre-tokenizer splits them): its shares of the languages' words, summed
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def trim_vocabulary(
 
 
 def word_shares(tokenizer: PreTrainedTokenizerBase, texts: Mapping[str, Iterable[str]]) -> Words:
-    """For each word, return its share of the words of a language, summed over the languages."""
+    """Return for each word the sum over the languages of its share of that language's words."""
     backend = tokenizer.backend_tokenizer
     normalizer, splitter = backend.normalizer, backend.pre_tokenizer
     shares: Words = {}
@@ -89,8 +89,9 @@ def word_shares(tokenizer: PreTrainedTokenizerBase, texts: Mapping[str, Iterable
             counts.update([text] if splitter is None else [word for word, _ in splitter.pre_tokenize_str(text)])
         if not counts:
             raise DataError(f"the corpus has no text of {language}: add some, or remove the language")
+        total = counts.total()
         for word, count in counts.items():
-            shares[word] = shares.get(word, 0.0) + count / counts.total()
+            shares[word] = shares.get(word, 0.0) + count / total
     return shares
 
 
@@ -145,7 +146,7 @@ def _most_used(table: PieceTable, shares: np.ndarray, required: set[int], size: 
 
 
 def _piece_shares(backend: Tokenizer, words: Words) -> np.ndarray:
-    """Return the usage of each piece, by id: the sum of the shares of its words, counted per occurrence in a word."""
+    """Return for each piece, by id, the sum over the words of the word's share times the piece's occurrences in it."""
     shares = np.zeros(backend.get_vocab_size(with_added_tokens=True))
     segment = backend.model.tokenize
     for word, share in Progress(words.items(), desc="segmenting", unit=" words"):

@@ -59,7 +59,7 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
         ([], "no bitext given"),
         (None, "bitext is a path, language=path, or pairs in memory, not None"),
         (3, "not 3"),
-        (["de=train/"], r"train/ is no data set .*: name its files, .*train/{language}-en\.tsv"),
+        (["de=train/"], r"train/ .*save_to_disk.*: name files, .*train/{language}-en\.tsv"),
     ],
 )
 def test_what_cannot_be_found_raises(folder: Path, data: object, message: str) -> None:

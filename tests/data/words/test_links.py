@@ -86,7 +86,7 @@ def test_links_of_words_between_spaces_hold_for_all_words_within() -> None:
         (["3-0", "", ""], "{links}:1: the link 3-0 is outside the source, which has 3 words (script)"),
         (["0-0", "0:0", ""], "{links}:2: links must be written like '0-0 1-2', not '0:0'"),
         (["0-0", "0-0-0", ""], "{links}:2: links must be written like '0-0 1-2', not '0-0-0'"),
-        (["0-0", ""], "{links} has 2 lines but {pairs} more pairs"),
+        (["0-0", ""], "{links} has only 2 lines, but {pairs} has more pairs"),
         (["0-0", "", "", "0-0"], "{links} has more lines than the 3 pairs of {pairs}"),
     ],
 )

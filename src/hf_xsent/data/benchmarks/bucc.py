@@ -30,7 +30,7 @@ TRAINING_SPLITS = ("training", "train")  # for choosing thresholds
 
 
 def find_bucc(source: str | PathLike[str], pairs: Iterable[str] | None = None) -> list[BuccSet]:
-    """Load the splits with gold pairs of the language ``pairs``, by default of all.
+    """Load the splits that have gold pairs, of the language pairs ``pairs`` (default: all).
 
     ``source`` is a folder of files as ``load_bucc`` reads them, or a data set on the Hub such as
     ``mteb/bucc-bitext-mining`` with configs such as ``de-en``. A config's split ``test``, the training set of

@@ -76,7 +76,7 @@ def read_po(source: BitextSource) -> Iterator[tuple[int, str, str] | DataError]:
 
 
 def _quoted(line: str) -> str | None:
-    """Return the text between the quotes that begin and end a line, None if there are others or none."""
+    """Return the text between the quotes that begin and end a line; None if one is missing or a third is between."""
     inside = line[1:-1]
     if len(line) < 2 or line[0] != '"' or line[-1] != '"':
         return None

@@ -1,4 +1,4 @@
-"""Recognise the header row of a table, choose its columns, and refuse columns without letters, and tables as text."""
+"""Recognise a table's header row and choose its columns; refuse columns without letters, and tables read as text."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def require_letters(rows: Iterator[Row | DataError], path: str) -> Iterator[Row 
         examples = ", ".join(repr(pair[place]) for pair in pairs[:_EXAMPLES])
         raise DataError(
             f"{path}: the {side} column has no letters in the first {len(pairs)} pairs ({examples}): "
-            "state the columns of the sentences, such as columns source target"
+            "state which columns have the sentences, for example --columns source target"
         )
     yield from first
     yield from rows

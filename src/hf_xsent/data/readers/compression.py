@@ -83,7 +83,7 @@ def _decoded(place: str, raw: bytes) -> str | DataError:
 
 
 def check_line_ends(path: Path, text: bytes) -> None:
-    r"""Raise a `DataError` if a text has carriage returns but no ``\n``, the line ends of old Macs."""
+    r"""Raise a `DataError` if a text has carriage returns, the line ends of old Macs, but no ``\n``."""
     if b"\n" not in text and b"\r" in text.rstrip(b"\r"):
         raise DataError(f"{path}:1: carriage returns alone end the lines; convert the file with mac2unix")
 

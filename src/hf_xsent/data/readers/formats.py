@@ -221,7 +221,7 @@ def _open_dataset(source: BitextSource) -> Any:
     if not is_local(source.path):
         return hub_rows(source.path, source.split, streaming=True)
     with hub_errors(f"{source.path}: split {source.split!r} of the data set cannot be opened"):
-        if not is_saved_dataset(source.path):  # but Parquet files
+        if not is_saved_dataset(source.path):  # then it has Parquet files
             return datasets.load_dataset(source.path, split=source.split, streaming=True)
         loaded = datasets.load_from_disk(source.path)
     if isinstance(loaded, datasets.DatasetDict):
@@ -261,7 +261,7 @@ def _choose_column(source: BitextSource, names: list[str], stated: int | str | N
 
 
 def _unclear_columns(place: str, names: list[str]) -> DataError:
-    cure = "state columns, the names of source and target"
+    cure = "state the two that have the sentences, for example --columns source target"
     return DataError(f"{place}: cannot choose among the columns {', '.join(names)}; {cure}")
 
 

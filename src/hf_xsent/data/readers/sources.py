@@ -119,8 +119,8 @@ def source_files(source: BitextSource) -> list[Path]:
         if not is_saved_dataset(source.path) and not any(path.suffix == ".parquet" for path in files):
             folder = source.path.rstrip("/")
             raise DataError(
-                f"the folder {source.path} is no data set of save_to_disk or Parquet files: name its files, those of "
-                f"one language as de={folder}/*.tsv, or those of several as {folder}/{{language}}-en.tsv"
+                f"the folder {source.path} was not written by save_to_disk and has no Parquet files: name files, "
+                f"de={folder}/*.tsv for one language, {folder}/{{language}}-en.tsv for several"
             )
         return files
     else:

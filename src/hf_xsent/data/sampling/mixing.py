@@ -34,8 +34,8 @@ class TemperatureSampler(Sampler[int]):
     An epoch has a fixed number of draws from each language, in random order, spread evenly over blocks of about
     ``CHUNK_ROWS`` rows. A language is reshuffled after each pass over its pairs; the next epoch continues the pass. The
     rows depend on seed and epoch only, so a resumed run draws the same ones, and any position is found in constant
-    time. Rows are drawn from a language ``group`` at a time, for batches of one language on all processes. An epoch of
-    at least one batch of ``batch`` rows ends with a complete batch; the remaining rows are in the next epoch.
+    time. ``group`` consecutive rows are of one language, for batches of one language on all processes. If an
+    epoch has at least ``batch`` rows, it ends with a complete batch, and the remaining rows come in the next epoch.
     """
 
     def __init__(

@@ -96,7 +96,9 @@ def with_links(rows: Iterable[Any], path: str, pairs: str) -> Iterator[Any]:
     for count, row in enumerate(rows, start=1):
         line = next(given, None)
         if line is None:
-            raise DataError(f"{path} has {count - 1} lines but {pairs} more pairs; give one line of links per pair")
+            raise DataError(
+                f"{path} has only {count - 1} lines, but {pairs} has more pairs; give one line of links per pair"
+            )
         yield row if isinstance(row, DataError) else (*row[:3], line, *row[4:])
     if next(given, None) is not None:
         raise DataError(f"{path} has more lines than the {count} pairs of {pairs}; give one line of links per pair")
