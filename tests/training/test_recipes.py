@@ -60,3 +60,27 @@ def test_conversational_pairs_and_the_others_go_to_files_of_their_own(
         "eu.tsv": talk + long_talk,
         "eu-ZZ.tsv": menu + title,
     }
+
+
+def test_similar_pairs_go_to_the_same_file(
+    tmp_path: Path,
+    encoder_folders: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    few = [(f"Satz {number}", f"sentence {number % 5}") for number in range(10)]
+    many = [(f"phrase {number}", f"sentence {number % 25}") for number in range(200)]
+    for language, pairs in {"de": few + few, "fr": many}.items():
+        lines = "".join(f"{source}\t{target}\n" for source, target in pairs)
+        (tmp_path / f"{language}.tsv").write_text(lines + f"{'w' * 201}\tlong\n", "utf-8")
+    command = f"script {tmp_path}/{{language}}.tsv --model {encoder_folders['bert']} --output {tmp_path}/similar"
+    monkeypatch.setattr("sys.argv", [*command.split(), *"--pairs 110 --clusters 3".split()])
+    runpy.run_path(str(ROOT / "trainer_scripts/similar_pairs.py"), run_name="__main__")
+    written = {path.name: path.read_text("utf-8").splitlines() for path in (tmp_path / "similar").iterdir()}
+    assert sorted(written) == ["und-AA.tsv", "und-AB.tsv", "und-AC.tsv"]
+    rows = [tuple(line.split("\t")) for lines in written.values() for line in lines]
+    assert len(rows) == len(set(rows)) == 110
+    assert {*few} < {*rows} < {*few, *many}  # all pairs of the smaller language, 100 of the larger
+    targets = [{line.split("\t")[1] for line in lines} for lines in written.values()]
+    assert sum(map(len, targets)) == len(set.union(*targets))  # equal targets are in one file
+    assert "110 pairs in 3 clusters" in capsys.readouterr().out
