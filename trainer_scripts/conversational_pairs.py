@@ -1,4 +1,4 @@
-"""Select conversational pairs from bitext with English, for recipes/xsent-small-2.yaml.
+"""Select conversational pairs from bitext with English, for recipes/xsent-small.yaml.
 
   python trainer_scripts/conversational_pairs.py "train/{language}-en.tsv.xz" --output selected --others eu sw
 
