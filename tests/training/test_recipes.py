@@ -74,7 +74,7 @@ def test_similar_pairs_go_to_the_same_file(
         lines = "".join(f"{source}\t{target}\n" for source, target in pairs)
         (tmp_path / f"{language}.tsv").write_text(lines + f"{'w' * 201}\tlong\n", "utf-8")
     command = f"script {tmp_path}/{{language}}.tsv --model {encoder_folders['bert']} --output {tmp_path}/similar"
-    monkeypatch.setattr("sys.argv", [*command.split(), *"--pairs 110 --clusters 3".split()])
+    monkeypatch.setattr("sys.argv", [*command.split(), "--pairs", "110", "--clusters", "3"])
     runpy.run_path(str(ROOT / "trainer_scripts/similar_pairs.py"), run_name="__main__")
     written = {path.name: path.read_text("utf-8").splitlines() for path in (tmp_path / "similar").iterdir()}
     assert sorted(written) == ["und-AA.tsv", "und-AB.tsv", "und-AC.tsv"]
