@@ -2,9 +2,9 @@
 
   python trainer_scripts/conversational_pairs.py "train/{language}-en.tsv.xz" --output selected --others eu sw
 
-A pair is conversational if its English side has a personal pronoun and no sign of a user interface. The pairs of
-language xx go to selected/xx.tsv; with --others xx, its other pairs go to selected/xx-ZZ.tsv, which training samples as
-one more language.
+A pair is conversational if its English side has "I", or another personal pronoun after the first word, and no sign of a
+user interface. The pairs of language xx go to selected/xx.tsv; with --others xx, its other pairs go to
+selected/xx-ZZ.tsv, which training samples as one more language.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INTERFACE = re.compile(r"[%&_<>{}\\=|$]|Libre|click|file|dialog|document|select"
 
 
 def is_conversational(english: str) -> bool:
-    """Return whether a sentence has a pronoun, and no markup and no word of user interfaces."""
+    """Return whether a sentence has "I" or a pronoun in lower case, and no markup and no word of user interfaces."""
     return PRONOUN.search(english) is not None and INTERFACE.search(english) is None
 
 
@@ -34,12 +34,16 @@ def write_tsv(path: Path, pairs: Iterable[tuple[str, str]]) -> None:
 def main() -> None:
     """Write the files of all languages, and print the numbers of pairs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", help="Pairs of all languages with English, such as train/{language}-en.tsv.xz.")
+    parser.add_argument(
+        "data", help="Pairs of all languages with English, English second, such as train/{language}-en.tsv.xz."
+    )
     parser.add_argument("--output", required=True, type=Path, help="Folder for the selected pairs.")
     parser.add_argument("--others", nargs="*", default=[], metavar="CODE", help="Also write the other pairs of these.")
     parser.add_argument("--max_characters", type=int, default=200, help="Longest side of a conversational pair.")
     parser.add_argument("--max_other_characters", type=int, default=150, help="Longest side of any other pair.")
     options = parser.parse_args()
+    if options.output.exists() and any(options.output.iterdir()):
+        parser.error(f"{options.output} is not empty: remove it, or choose another --output")
     options.output.mkdir(parents=True, exist_ok=True)
     for language, sources in resolve_sources(options.data).items():
         selected, others = [], []

@@ -4,7 +4,8 @@
 
 The targets are encoded and clustered by spherical k-means. Cluster 0 goes to similar/und-AA.tsv, cluster 1 to
 similar/und-AB.tsv, and so on. With one_language_batches, pretrain takes each file for a language, so that a batch has
-similar pairs of all languages: its other pairs are then hard negatives, at no cost.
+similar pairs of all languages: its other pairs are then hard negatives, at no cost per step. Choose --clusters so that
+each has several batches.
 """
 
 from __future__ import annotations
@@ -69,11 +70,15 @@ def main() -> None:
     parser.add_argument("--model", required=True, help="Encode the targets with this model.")
     parser.add_argument("--output", required=True, type=Path, help="Folder for the files.")
     parser.add_argument("--pairs", type=int, default=150_000, help="Number of pairs to draw from all languages.")
-    parser.add_argument("--alpha", type=float, default=0.4, help="Draw size ** alpha pairs of each language.")
+    parser.add_argument(
+        "--alpha", type=float, default=0.4, help="Draw pairs of each language in proportion to size ** alpha."
+    )
     parser.add_argument("--clusters", type=int, default=48, help=f"Number of clusters, at most {len(NAMES)}.")
     parser.add_argument("--max_characters", type=int, default=200, help="Longest side of a pair.")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    if options.output.exists() and any(options.output.iterdir()):
+        parser.error(f"{options.output} is not empty: remove it, or choose another --output")
     if not 1 <= options.clusters <= len(NAMES):
         parser.error(f"--clusters must be between 1 and {len(NAMES)}, not {options.clusters}")
     pairs = sample(options.data, options.pairs, options.alpha, options.max_characters, options.seed)

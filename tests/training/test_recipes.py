@@ -84,3 +84,15 @@ def test_similar_pairs_go_to_the_same_file(
     targets = [{line.split("\t")[1] for line in lines} for lines in written.values()]
     assert sum(map(len, targets)) == len(set.union(*targets))  # equal targets are in one file
     assert "110 pairs in 3 clusters" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("script", ["conversational_pairs", "similar_pairs --model none"])
+def test_files_of_an_earlier_selection_are_not_mixed_with_new_ones(
+    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "und-AA.tsv").write_text("earlier\tearlier\n", "utf-8")
+    name, *model = script.split()
+    monkeypatch.setattr("sys.argv", ["script", "{language}.tsv", *model, "--output", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        runpy.run_path(str(ROOT / f"trainer_scripts/{name}.py"), run_name="__main__")
+    assert f"{tmp_path} is not empty" in capsys.readouterr().err
