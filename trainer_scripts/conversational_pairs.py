@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from hf_xsent.data.bitext import read_pairs, resolve_sources
+from hf_xsent.errors import HfXsentError
 from hf_xsent.files import write_text
 
 PRONOUN = re.compile(r"\b(I|you|he|she|we|they|my|your|his|her|him|me|us|them)\b")
@@ -42,8 +44,8 @@ def main() -> None:
     parser.add_argument("--max_characters", type=int, default=200, help="Longest side of a conversational pair.")
     parser.add_argument("--max_other_characters", type=int, default=150, help="Longest side of any other pair.")
     options = parser.parse_args()
-    if options.output.exists() and any(options.output.iterdir()):
-        parser.error(f"{options.output} is not empty: remove it, or choose another --output")
+    if options.output.exists() and (options.output.is_file() or any(options.output.iterdir())):
+        parser.error(f"{options.output} is a file or not empty: remove it, or choose another --output")
     options.output.mkdir(parents=True, exist_ok=True)
     for language, sources in resolve_sources(options.data).items():
         selected, others = [], []
@@ -60,4 +62,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except HfXsentError as error:
+        sys.exit(f"conversational_pairs.py: {error}")

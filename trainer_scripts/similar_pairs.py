@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from string import ascii_uppercase
@@ -20,6 +21,7 @@ import numpy as np
 
 from hf_xsent import SentenceEmbedder
 from hf_xsent.data.bitext import read_pairs, resolve_sources
+from hf_xsent.errors import HfXsentError
 from hf_xsent.files import write_text
 from hf_xsent.mining.index import import_faiss
 
@@ -77,13 +79,17 @@ def main() -> None:
     parser.add_argument("--max_characters", type=int, default=200, help="Longest side of a pair.")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    if options.output.exists() and any(options.output.iterdir()):
-        parser.error(f"{options.output} is not empty: remove it, or choose another --output")
+    if options.output.exists() and (options.output.is_file() or any(options.output.iterdir())):
+        parser.error(f"{options.output} is a file or not empty: remove it, or choose another --output")
+    if options.pairs < 1:
+        parser.error(f"--pairs must be at least 1, not {options.pairs}")
     if not 1 <= options.clusters <= len(NAMES):
         parser.error(f"--clusters must be between 1 and {len(NAMES)}, not {options.clusters}")
     pairs = sample(options.data, options.pairs, options.alpha, options.max_characters, options.seed)
     model = SentenceEmbedder.from_pretrained(options.model, precision="auto", max_length=48)
     targets = {target: row for row, target in enumerate(dict.fromkeys(target for _, target in pairs))}
+    if len(targets) < options.clusters:
+        parser.error(f"{len(targets)} different targets are too few for {options.clusters} clusters: lower --clusters")
     embeddings = model.encode(list(targets), show_progress=True, normalize_embeddings=True)
     of_target = cluster(np.asarray(embeddings, dtype=np.float32), options.clusters, options.seed)
     members: list[list[str]] = [[] for _ in range(options.clusters)]
@@ -97,4 +103,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except HfXsentError as error:
+        sys.exit(f"similar_pairs.py: {error}")

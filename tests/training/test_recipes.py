@@ -95,4 +95,19 @@ def test_files_of_an_earlier_selection_are_not_mixed_with_new_ones(
     monkeypatch.setattr("sys.argv", ["script", "{language}.tsv", *model, "--output", str(tmp_path)])
     with pytest.raises(SystemExit):
         runpy.run_path(str(ROOT / f"trainer_scripts/{name}.py"), run_name="__main__")
-    assert f"{tmp_path} is not empty" in capsys.readouterr().err
+    assert f"{tmp_path} is a file or not empty" in capsys.readouterr().err
+
+
+def test_more_clusters_than_targets_end_in_one_sentence(
+    tmp_path: Path,
+    encoder_folders: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "de.tsv").write_text("Ein Hund.\tA dog.\nDer Hund.\tA dog.\n", "utf-8")
+    command = f"script {tmp_path}/{{language}}.tsv --model {encoder_folders['bert']} --output {tmp_path}/similar"
+    monkeypatch.setattr("sys.argv", [*command.split(), "--clusters", "2"])
+    with pytest.raises(SystemExit):
+        runpy.run_path(str(ROOT / "trainer_scripts/similar_pairs.py"), run_name="__main__")
+    assert "1 different targets are too few for 2 clusters" in capsys.readouterr().err
+    assert not (tmp_path / "similar").exists()
