@@ -46,8 +46,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.output.exists() and (options.output.is_file() or any(options.output.iterdir())):
         parser.error(f"{options.output} is a file or not empty: remove it, or choose another --output")
+    sources_of = resolve_sources(options.data)
     options.output.mkdir(parents=True, exist_ok=True)
-    for language, sources in resolve_sources(options.data).items():
+    for language, sources in sources_of.items():
         selected, others = [], []
         for pair in (pair for source in sources for pair in read_pairs(source)):
             longest = max(map(len, pair))
