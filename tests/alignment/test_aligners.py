@@ -9,7 +9,7 @@ import torch
 from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
 
 from hf_xsent.alignment.aligners import AlignerSettings
-from hf_xsent.alignment.embedding import EmbeddingAligner, mutual_links
+from hf_xsent.alignment.embedding import EmbeddingAligner, mutual_links, standardize
 from hf_xsent.alignment.span_prediction import SpanAligner
 from hf_xsent.alignment.statistical import StatisticalAligner, grow_diag_final_and
 from hf_xsent.data.words.splitting import Words, split_words
@@ -27,7 +27,7 @@ def _words(texts: list[str]) -> list[Words]:
 
 def _similarities_by_hand(aligner: Any, source: Words, target: Words) -> tuple[torch.Tensor, list[list[list[int]]]]:
     """With the encoder's own forward, one sentence at a time; and the words of each piece."""
-    states, of_pieces = [], []
+    states, of_pieces, kept = [], [], []
     for words in (source, target):
         encoded = aligner.tokenizer(words.text, return_offsets_mapping=True)
         ids = torch.tensor(encoded["input_ids"])[None]
@@ -38,9 +38,12 @@ def _similarities_by_hand(aligner: Any, source: Words, target: Words) -> tuple[t
             for start, end in encoded["offset_mapping"]
         ]
         keep = [place for place, some in enumerate(found) if some]
-        states.append(torch.nn.functional.normalize(hidden[keep], dim=1))
+        states.append(hidden - hidden.mean(0))
+        kept.append(keep)
         of_pieces.append([found[place] for place in keep])
-    return states[0] @ states[1].T, of_pieces
+    scale = torch.cat(states).square().mean(0).sqrt()
+    source, target = (torch.nn.functional.normalize(one[keep] / scale) for one, keep in zip(states, kept, strict=True))
+    return source @ target.T, of_pieces
 
 
 @pytest.mark.parametrize("method", ["argmax", "itermax"])
@@ -86,6 +89,25 @@ def test_a_sentence_without_words_has_no_links(encoder_folders: dict[str, Path])
     aligner = EmbeddingAligner.from_pretrained(str(encoder_folders["bert"]))
     assert aligner.align(_words(["", "Der Hund"]), _words(["dog", "The dog"]))[0] == []
     assert aligner.align([], []) == []
+
+
+def test_dimensions_of_large_values_do_not_decide_the_links() -> None:
+    """Two dimensions of large noise decide the cosines of raw states; the others tell which states belong together."""
+    generator = torch.Generator().manual_seed(0)
+    source = torch.randn(1, 6, 32, generator=generator)
+    target = source.flip(1) + 0.1 * torch.randn(1, 6, 32, generator=generator)
+    states = torch.cat([source, target])
+    states[..., :2] = 300 + 50 * torch.randn(2, 6, 2, generator=generator)
+    plain = torch.nn.functional.normalize(states, dim=-1)
+    backwards = list(range(5, -1, -1))
+    assert (plain[0] @ plain[1].T).argmax(1).tolist() != backwards
+    one, other = standardize(states, torch.ones(2, 6, dtype=torch.long))
+    assert (one @ other.T).argmax(1).tolist() == backwards
+
+
+def test_a_word_alone_keeps_a_finite_state() -> None:
+    mask = torch.tensor([[1, 0], [1, 0]])
+    assert torch.equal(standardize(torch.ones(2, 2, 3), mask), torch.zeros(2, 2, 3))
 
 
 def test_the_second_round_links_what_is_left() -> None:
