@@ -55,8 +55,8 @@ class WordAlignmentTask(EvaluationTask):
     name: ClassVar[str] = "word_alignment"
     title: ClassVar[str] = "Word alignment"
     protocol: ClassVar[str] = (
-        "alignment error rate (AER) of itermax links, measured twice: at the layer with the lowest AER on one set, and "
-        "at the last layer"
+        "alignment error rate (AER) of itermax links between standardized hidden states, measured twice: at the layer "
+        "with the lowest AER on one set, and at the last layer"
     )
     headings: ClassVar[Mapping[str, str]] = {
         "pairs": "pairs",
