@@ -34,7 +34,7 @@ def test_hubs_show_in_the_skewness_of_occurrences() -> None:
 
 @pytest.mark.parametrize(("sources", "targets"), [(1, 1), (3, 2)])
 def test_too_few_pairs_are_refused(sources: int, targets: int) -> None:
-    with pytest.raises(DataError, match=f"got {sources} source and {targets} target"):
+    with pytest.raises(DataError, match=f"got {sources} and {targets} vectors"):
         alignment_gap(np.ones((sources, 2)), np.ones((targets, 2)))
 
 

@@ -35,7 +35,7 @@ def test_equal_scores_for_all_are_worth_nothing() -> None:
 
 @pytest.mark.parametrize(("scores", "gold"), [([1, 2], [1]), ([1], [1]), ([], [])])
 def test_too_few_or_unequal_sides_are_refused(scores: list[float], gold: list[float]) -> None:
-    with pytest.raises(DataError, match=f"got {len(scores)} scores and {len(gold)} gold"):
+    with pytest.raises(DataError, match=f"got {len(scores)} and {len(gold)}"):
         spearman(scores, gold)
 
 

@@ -76,7 +76,7 @@ def test_an_interrupted_upload_resumes(exported: Path, hub: LocalHub, at_the_hub
     hub.fail_uploads_after = PART
     failed = at_the_hub(("publish", str(exported), "org/dap-xlmr"))
     assert failed.returncode == 2 and TOKEN not in failed.stdout + failed.stderr
-    assert failed.stderr.startswith("hf-xsent: org/dap-xlmr is not published: ")
+    assert failed.stderr.startswith("hf-xsent: org/dap-xlmr is not fully published: ")
     assert failed.stderr.rstrip().endswith("(the same command resumes)") and failed.stderr.count("\n") == 1
     assert hub.repositories["org/dap-xlmr"].files("main")[1] == {}
     arrived = {sha: len(blob) for sha, blob in hub.blobs.items()}
@@ -110,7 +110,7 @@ def test_missing_and_foreign_tokens_are_refused(exported: Path, hub: LocalHub, a
 def test_an_unreachable_hub_is_one_sentence(exported: Path, hub: LocalHub, at_the_hub) -> None:
     hub.__exit__()
     done = at_the_hub(("publish", str(exported), "org/dap-xlmr"))
-    assert done.returncode == 2 and "org/dap-xlmr is not published: " in done.stderr, done.stderr
+    assert done.returncode == 2 and "org/dap-xlmr is not fully published: " in done.stderr, done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -142,9 +142,9 @@ def test_an_incomplete_card_is_refused(exported: Path, field: str) -> None:
     card = ModelCard((exported / "README.md").read_text("utf-8"))
     card.data.pop(field)
     (exported / "README.md").write_text(str(card), "utf-8")
-    assert f"README.md states no {field}: write it with hf-xsent publish" in _refused(exported)
+    assert f"README.md states no {field}: run hf-xsent publish" in _refused(exported)
     (exported / "README.md").unlink()
-    assert "README.md is missing: write it with hf-xsent publish" in _refused(exported)
+    assert "README.md is missing: run hf-xsent publish" in _refused(exported)
     (exported / "README.md").write_text("---\nlicense: [\n---\n", "utf-8")
     assert "has unreadable metadata" in _refused(exported)
 

@@ -183,8 +183,8 @@ def test_a_checkpoint_has_the_facts_of_its_unfinished_run_and_its_own_steps(run_
     (run_folder / "config.json").unlink()
     best, other = (facts_of_run(run_folder / f"checkpoint-{step}") for step in (6, 4))
     assert best["recipe"] == of_run["recipe"] and best["pairs"] == of_run["pairs"] and best["name"] == "mine"
-    assert best["training"][0].startswith("It took 6 steps") and "the best on dev pairs" in best["training"][1]
-    assert other["training"] == ["It took 4 steps (1.00 epochs)."]
+    assert best["training"][0].startswith("Training took 6 steps") and "the best on dev pairs" in best["training"][1]
+    assert other["training"] == ["Training took 4 steps (1.00 epochs)."]
 
 
 def test_a_starting_folder_of_this_machine_is_no_base_model(run_folder: Path) -> None:

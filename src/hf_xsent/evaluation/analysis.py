@@ -43,7 +43,9 @@ class AlignmentGap:
 def alignment_gap(source: np.ndarray, target: np.ndarray) -> AlignmentGap:
     """Compare translations (``source[i]``, ``target[i]``) with all other pairs."""
     if len(source) != len(target) or len(source) < 2:
-        raise DataError(f"the gap needs at least two pairs: got {len(source)} source and {len(target)} target vectors")
+        raise DataError(
+            f"the similarity gap needs two or more translations: got {len(source)} and {len(target)} vectors"
+        )
     cosines = unit(source).astype(np.float64) @ unit(target).astype(np.float64).T
     count, translations = len(cosines), np.diag(cosines)
     others = (cosines.sum() - translations.sum()) / (count * (count - 1))
@@ -109,7 +111,10 @@ def sample_words(sentences: Iterable[str], count: int) -> list[str]:
 def word_vectors(
     embedder: SentenceEmbedder, sentences: Sequence[str], layer: int | None = None, pieces: bool = False
 ) -> WordVectors:
-    """Return hidden states after ``layer`` (by default the last), of each word (mean over its pieces) or piece."""
+    """Return a vector of each word: the mean of its pieces' hidden states after ``layer`` (by default the last).
+
+    With ``pieces``, return a vector of each word piece instead.
+    """
     encoded = embedder.tokenizer(
         list(sentences),
         truncation=True,

@@ -69,9 +69,9 @@ class Comparison:
             found = self.differences[name][group]
             if found.significant:
                 better, worse = (name, first) if found.value > 0 else (first, name)
-                yield f"{better} is better than {worse} by the mean of {group}: {found}"
+                yield f"{better} scores higher than {worse} in the mean of {group}; {name} - {first}: {found}"
             else:
-                yield f"no clear difference between {first} and {name} by the mean of {group}: {found}"
+                yield f"no clear difference in the mean of {group}; {name} - {first}: {found}"
 
     def content(self) -> dict[str, Any]:
         """Return the differences as data for JSON."""
@@ -96,9 +96,10 @@ def compare_models(
 ) -> Iterator[Comparison]:
     """Measure the models one after the other, then yield the comparison of each task.
 
-    ``open_model`` returns a model and its views: a list of one view, or None for its own view; ``dims`` has at most one
-    element. ``output`` is a JSON file, to which the reports and differences are written. A report in
-    this file is reused if ``OUTPUT.work`` has the report's results per item. Other models' reports stay in the file.
+    ``open_model`` returns a model and the view of it (layer and pooling) to measure, as a list of one, or None for the
+    model's own layer and pooling; ``dims`` is None or has one element. ``output`` is a JSON file, to which the reports
+    and differences are written. A report in this file is reused if ``OUTPUT.work`` has the report's results per item.
+    Other models' reports stay in the file.
     """
     names = short_names(models)
     store = None if output is None else _Store(Path(output))

@@ -28,8 +28,8 @@ class BuccTask(EvaluationTask):
     title: ClassVar[str] = "BUCC 2018"
     protocol: ClassVar[str] = (
         "F1 of pairs mined by ratio margin, k = 4; candidates of both directions are taken by descending score, each "
-        "sentence at most once; the threshold maximises F1 on the set that a result's name gives in brackets; if the "
-        "name has no brackets, on the measured set"
+        "sentence at most once; the threshold maximises F1 on the measured set or, if the result's name has brackets, "
+        "on the split or language pair that they name"
     )
     headings: ClassVar[Mapping[str, str]] = {"f1": "F1"} | {
         key: key for key in ("precision", "recall", "found", "gold", "threshold")
@@ -51,7 +51,7 @@ class BuccTask(EvaluationTask):
         return one.pair, one.split, *one.sources, *one.targets, *map(str, sorted(one.gold))
 
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
-        """Measure F1 of each set at its pair's threshold and, with several pairs, at those of the other pairs."""
+        """Measure F1 of each set at the best thresholds of its language pair and of each other one."""
         mined = [mine_bitext(encode(one.sources), encode(one.targets), _K) for one in self.sets]
         chosen = self._thresholds(mined)
         last = max((one.split for one in self.sets), key=split_order)

@@ -25,18 +25,16 @@ _SPLIT = "test"
 def mteb_task(task: EvaluationTask) -> Any:
     """Return mteb's task with the records of ``task``.
 
-    Its ``accuracy`` on Tatoeba equals ``forward`` here, its ``cosine_spearman`` × 100 equals ``spearman``. Track 4b of
-    STS 2017, which mteb does not have, is dropped. mteb's BUCC is a different task: for
-    each source that has a gold translation, retrieve the nearest target. The returned task then contains only the
-    first split of each language pair.
+    100 × its ``accuracy`` on Tatoeba equals ``forward`` of hf-xsent, 100 × its ``cosine_spearman`` equals ``spearman``.
+    Track 4b of STS 2017, which mteb does not have, is dropped. mteb's BUCC is a different task: for each source that
+    has a gold translation, retrieve the nearest target. For BUCC, the returned task has only the first split of each
+    language pair, in the order sample, dev, training, test.
     """
     try:
         import mteb
     except ImportError as error:
         raise MissingExtraError('this needs mteb: pip install "hf-xsent[mteb]"') from error
     subsets = _subsets(task)
-    if not subsets:
-        raise DataError(f"mteb's {_NAMES[task.name]} has none of these languages")
     theirs = mteb.get_task(_NAMES[task.name], hf_subsets=list(subsets))
     theirs.dataset = {name: {_SPLIT: columns} for name, columns in subsets.items()}
     theirs.data_loaded = True
@@ -63,4 +61,7 @@ def _subsets(task: EvaluationTask) -> dict[str, Any]:
         if name := STS17_TRACKS[one.pair].on_hub if one.pair in STS17_TRACKS else one.pair:
             columns = {"sentence1": one.first, "sentence2": one.second, "score": one.gold}
             subsets[name] = Dataset.from_dict(columns)
+    if not subsets:
+        names = ", ".join(one.pair for one in task.sets)
+        raise DataError(f"mteb's {_NAMES[task.name]} does not have {names}: choose other language pairs")
     return subsets

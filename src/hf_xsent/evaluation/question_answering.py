@@ -65,7 +65,10 @@ def mlqa_words(language: str) -> Normalize:
 
 
 def score_answers(questions: QuestionSet, answers: Mapping[str, str]) -> AnswerScores:
-    """Compare answers, by question id, with their best gold answers; a missing answer counts as wrong."""
+    """Score ``answers`` (question id to text); of several gold answers, the one with the highest score counts.
+
+    A question without an answer scores 0.
+    """
     words = mlqa_words(questions.context_language) if questions.benchmark == "mlqa" else squad_words
     f1, exact = 0.0, 0.0
     for one in questions.questions:

@@ -15,7 +15,10 @@ from hf_xsent.logs import Progress
 from hf_xsent.mining.neighbours import nearest_both_ways
 from hf_xsent.models.encode_interface import SupportsEncode
 
-PROTOCOL = "accuracy@1 by cosine, no margin; a hit is the same line number; ties go to the first line"
+PROTOCOL = (
+    "accuracy@1 by cosine, no margin; a query counts if its nearest sentence has the same line number; "
+    "ties go to the first line"
+)
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,10 @@ def retrieval_by_language(
     progress: bool = True,
     target_language: str | None = None,
 ) -> dict[str, RetrievalAccuracy]:
-    """Measure the (sources, targets) of each language; a model with language embeddings needs ``target_language``."""
+    """Measure accuracy@1 between the sources and targets of each language.
+
+    A model with language embeddings needs ``target_language``; the keys of ``pairs`` are the languages of the sources.
+    """
     bar = Progress(pairs.items(), desc="retrieval", unit=" languages", disable=None if progress else True)
     results = {}
     for language, (sources, targets) in bar:

@@ -18,7 +18,9 @@ from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, 
 def spearman(scores: Sequence[float] | np.ndarray, gold: Sequence[float] | np.ndarray) -> float:
     """Return the rank correlation × 100; ties share their mean rank, and constant scores give 0."""
     if len(scores) != len(gold) or len(gold) < 2:
-        raise DataError(f"a rank correlation needs at least two pairs: got {len(scores)} scores and {len(gold)} gold")
+        raise DataError(
+            f"a rank correlation needs at least two scores and their gold scores: got {len(scores)} and {len(gold)}"
+        )
     return float(_rank_correlation(np.asarray(scores), np.asarray(gold)))
 
 

@@ -93,7 +93,7 @@ class EvaluationTask(ABC):
     @staticmethod
     @abstractmethod
     def main_score(rows: np.ndarray) -> np.ndarray:
-        """Compute the main metric of a language from some of its outcomes (… × items × columns)."""
+        """Compute the main metric of a language from outcomes of (resampled) items (… × items × columns)."""
 
 
 def means(languages: Mapping[str, Metrics], groups: Mapping[str, Sequence[str]]) -> dict[str, Metrics]:

@@ -54,9 +54,9 @@ def best_threshold(mined: MinedPairs, gold: Gold, complete: bool = True) -> Mini
 def f1_at_threshold(mined: MinedPairs, gold: Gold, threshold: float, complete: bool = True) -> MiningF1:
     """Measure the F1 of the pairs whose score is at least ``threshold``.
 
-    If ``gold`` is ``complete``, each found pair that is not in it is an error. Otherwise only found pairs with a
-    sentence of a gold pair are judged: they are correct if they are gold pairs, else half an error for each of their
-    sentences in a gold pair. Other found pairs are ignored.
+    If ``gold`` is ``complete``, each found pair that is not in it is an error. Otherwise a found pair is judged only if
+    at least one of its sentences is in a gold pair: it is correct if it is a gold pair itself; if not, each of its
+    sentences that is in a gold pair adds half an error.
     """
     found = mined.above(threshold)
     right, wrong = _judge(found, gold, complete)
@@ -87,9 +87,10 @@ def read_gold(
 ) -> set[tuple[int, int]]:
     """Read a TSV of gold pairs and return them as pairs of rows (source, target).
 
-    The columns are texts, or line numbers of ``files`` if all cells are whole numbers. Repeated lines of a file have
-    the row of the first. The number of a line that was dropped as too long gets a negative row, so its pair counts as
-    not found; a text that is not among the sentences is an error.
+    The columns are texts, or line numbers of ``files`` if all cells are whole numbers. The number of a repeated
+    line stands for the row of its first occurrence. A line that was dropped as too long has no row: its number is
+    mapped to a negative one, so that the gold pair counts as not found. A text that is not among the sentences is an
+    error.
     """
     if not Path(path).is_file():
         raise DataError(f"no such file of gold pairs: {path}")
@@ -97,7 +98,7 @@ def read_gold(
     for number, line in lines(Path(path)):
         cells = line.split("\t")
         if len(cells) < 2:
-            raise DataError(f"{path}:{number}: no two columns: give two texts or two line numbers, separated by a tab")
+            raise DataError(f"{path}:{number}: fewer than two columns: separate two texts or two line numbers by a tab")
         pairs.append((cells[0].strip(), cells[1].strip()))
     if not pairs:
         raise DataError(f"{path} holds no gold pairs: give one pair per line")
@@ -112,9 +113,10 @@ def read_gold(
             rows.append(_rows_of_texts(side, wanted, description))
     gold = set()
     for number, pair in enumerate(pairs, start=1):
-        for cell, found in zip(pair, rows, strict=True):
+        for cell, found, file in zip(pair, rows, files, strict=True):
             if key(cell) not in found:
-                raise DataError(f"{path}:{number}: {cell!r} is not among the sentences; give gold pairs of these files")
+                what = f"sentence in line {cell}" if numbered else f"sentence {cell!r}"
+                raise DataError(f"{path}:{number}: {file} has no {what}: give gold pairs of the two mined files")
         gold.add((rows[0][key(pair[0])], rows[1][key(pair[1])]))
     if lost := sum(min(pair) < 0 for pair in gold):
         logger.warning(

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 _TRAINING_ROWS = 200_000
 _ROWS_PER_BLOCK = 1 << 16
 LOW_RECALL = 0.95
-_QUANTIZER = re.compile(r"PQ\d+(?:x(\d+))?")  # subvectors and, unless 8, bits per subvector
+_QUANTIZER = re.compile(r"PQ\d+(?:x(\d+))?")  # subvectors, then the bits of each (8 if omitted)
 
 
 def nearest_by_index(

@@ -65,17 +65,17 @@ def mine_bitext(
 ) -> MinedPairs:
     """Find translations among two sets of embeddings.
 
-    margin: the score of a pair (x, y). With a(x), the mean cosine of x with its ``k`` nearest neighbours on the other
-        side, it is cos / ((a(x) + a(y)) / 2) for ``ratio``, cos - (a(x) + a(y)) / 2 for ``distance``, and cos for
-        ``absolute``.
-    candidates: ``forward`` pairs each source with its best target, ``backward`` each target with its best source,
-        ``intersection`` takes the pairs in both. ``max`` takes the pairs in either by descending score, each sentence
-        at most once.
+    margin: how a pair (x, y) is scored. Let a(x) be the mean cosine of x with its ``k`` nearest neighbours on the other
+        side. The score is cos / ((a(x) + a(y)) / 2) for ``ratio``, cos - (a(x) + a(y)) / 2 for ``distance``, and cos
+        for ``absolute``.
+    candidates: ``forward`` takes each source with its best target, ``backward`` each target with its best source,
+        ``intersection`` the pairs that are in both lists. ``max`` takes the pairs of both lists by descending score,
+        and skips pairs with a sentence that is already used.
     index: a faiss factory string such as ``IVF4096,Flat``, to replace the exact search; its recall is logged.
     probes: cells of an IVF index to search per query.
     options: further arguments of the exact search, `nearest_both_ways`.
 
-    Ties go to the lower source row, then to the lower target row. Repeated sentences count separately.
+    Ties go to the lower source row, then to the lower target row. Equal rows are not merged.
     """
     check_choices(margin, candidates)
     if index is None:

@@ -76,7 +76,7 @@ class NegativeCounts:
     pairs: int
     source_negatives: int
     target_negatives: int
-    pairs_without_negatives: int  # on either side
+    pairs_without_negatives: int  # that have neither source nor target negatives
 
 
 def mine_negatives(
@@ -117,7 +117,7 @@ def mine_negatives(
         counts[language] = NegativeCounts(**tally)
         logger.info("%s: %s", language, ", ".join(f"{count:,} {name}" for name, count in tally.items()))
         if tally["pairs"] and tally["pairs"] == tally["pairs_without_negatives"]:
-            cause = "each near sentence is a translation or scores above %s times the score of its pair (max_share)"
+            cause = "each neighbour is a known translation or scores above %s (max_share) times the score of the pair"
             cure = "raise --max_share or --neighbours"
             logger.warning(f"%s: no pair has a negative: {cause}; {cure}", language, settings.max_share)
     return counts

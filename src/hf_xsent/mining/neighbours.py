@@ -1,7 +1,7 @@
 """Search the exact nearest neighbours of both sides in one pass over all cosines.
 
-Vectors are read in strips. Two strips are compared in tiles, blocks of cosines; each tile updates the neighbours of its
-rows (sources) and of its columns (targets).
+Vectors are read in strips of consecutive rows. A strip of sources and a strip of targets are compared tile by tile: a
+tile is a block of their cosines, and updates the neighbours of its rows (sources) and of its columns (targets).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def search_precision(device: str | torch.device = "cpu") -> str:
     if gain < _WORTHWHILE_GAIN:
         return "float32"
     logger.info(
-        "bfloat16 products are %.1f times as fast as float32: searching in bfloat16, confirming in float32", gain
+        "bfloat16 products are %.1f times as fast as float32: searching in bfloat16, rescoring in float32", gain
     )
     return "bfloat16"
 
@@ -80,7 +80,7 @@ def search_precision(device: str | torch.device = "cpu") -> str:
 def bfloat16_gain(width: int, device: str | torch.device = "cpu") -> float:
     """Measure how many times faster bfloat16 products are than float32; below 1 without hardware support."""
     seconds = []
-    rows = 1024 if torch.device(device).type == "cpu" else 16_384  # a GPU takes longer to start a small product
+    rows = 1024 if torch.device(device).type == "cpu" else 16_384  # on a GPU, the launch would dominate a small product
     for dtype in (torch.float32, torch.bfloat16):
         block = torch.ones(rows, width, device=device, dtype=dtype)
         times = []
@@ -204,7 +204,7 @@ def unit_vectors(
 
 
 def block_sizes(memory_mib: int, width: int, k: int) -> tuple[int, int]:
-    """Return the side of a tile and the length of a strip, in vectors, so that all blocks fit into ``memory_mib``."""
+    """Return the height of a (square) tile and of a strip, in vectors, so that all blocks fit into ``memory_mib``."""
     budget, tile = memory_mib << 20, GROUP
     while tile < _LARGEST_TILE and _tile_bytes(2 * tile, k) + _strip_bytes(2 * tile, width) <= budget:
         tile *= 2

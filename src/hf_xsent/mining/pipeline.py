@@ -141,9 +141,10 @@ def _calibrate(mined: MinedPairs, gold: Gold) -> float:
     """Choose the threshold on the sentences of the gold pairs; log its metrics and what they assume."""
     best = best_threshold(mined, gold, complete=False)
     logger.info(
-        "threshold %.4f: precision %.1f, recall %.1f, F1 %.1f, judged on the %d of %d pairs that have a sentence of "
-        "the gold pairs. This assumes that these sentences have no other translations in the files, and that they are "
-        "representative of all sentences. If there are no translations besides the gold pairs, precision is %.1f.",
+        "threshold %.4f: precision %.1f, recall %.1f, F1 %.1f, judged on %d of the %d pairs found, those that "
+        "contain a sentence of a gold pair. This assumes that these sentences have no other translations in the files, "
+        "and that they are representative of all sentences. If the gold pairs are all translations in the files, every "
+        "other pair is an error, and precision is %.1f.",
         best.threshold,
         best.precision,
         best.recall,

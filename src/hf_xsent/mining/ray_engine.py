@@ -53,7 +53,8 @@ class RayEngine:
         for shard in shards:
             if not shard.path.is_file():
                 raise OutputError(
-                    f"{shard.path} is missing after its shard ran: mount this folder on every machine of the cluster"
+                    f"{shard.path} is missing, although its task ended: mount {shard.path.parent} on every machine of "
+                    "the cluster"
                 )
 
     def _connect(self) -> Any:

@@ -34,10 +34,10 @@ def score_pairs(
 ) -> int:
     """Write ``score``, ``cosine`` and both texts of each pair of a file, in its order; return the number of pairs.
 
-    The score is the cosine. With ``pools`` (embeddings of other source and target sentences) it is the margin: each
-    sentence is compared with its ``k`` nearest in the pool of the other side, on ``device``. With ``accepts``, a
-    function of both texts and the score, only pairs for which it returns true are written. Memory does not grow with
-    the file.
+    Without ``pools``, the score is the cosine. With ``pools`` (embeddings of other source and target sentences), it is
+    the margin: each sentence is compared with its ``k`` nearest in the pool of the other side, on ``device``. With
+    ``accepts``, a function of both texts and the score, only pairs for which it returns true are written. Memory does
+    not grow with the file.
     """
     check_writable(output, source_files(source))
     check_source(source)

@@ -70,8 +70,8 @@ class TopK:
     def _bound(self, kth: Tensor, maxima: Tensor) -> Tensor:
         """Return what a candidate's cosine must exceed to enter the top k.
 
-        This is the k-th cosine so far or, if higher, the number just below the k-th largest of the maxima, so that ties
-        enter. At least k candidates of the tile reach that maximum, because the maxima are of different groups.
+        This is the k-th cosine so far or, if higher, the largest float below m, the k-th largest of the maxima, so that
+        ties with m enter. At least k candidates of the tile reach m, because the maxima are of different groups.
         """
         bound = kth.clone()
         crowded = ((maxima > kth[:, None]).sum(1) > self.k).nonzero().squeeze(1)
@@ -102,7 +102,7 @@ class TopK:
 
 
 def merge_neighbours(first: Neighbours, second: Neighbours, k: int) -> Neighbours:
-    """Return the k nearest candidates of both."""
+    """Return, for each sentence, the k nearest among the candidates of both."""
     cosines = torch.cat((first.cosines, second.cosines), 1)
     indices = torch.cat((first.indices, second.indices), 1)
     order = _nearest_first(cosines, indices)[:, :k]

@@ -1,4 +1,4 @@
-"""Write a model as a plain folder that AutoModel and every sentence-transformers version open without our code."""
+"""Write a model as a plain folder that AutoModel and sentence-transformers 3 to 6 open without our code."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from hf_xsent.errors import DataError
 
 @dataclass(frozen=True)
 class EvaluationTable:
-    """The results of one benchmark: a table, and the mean for the Hub; ``measured`` is false for a paper's results."""
+    """A table of one benchmark's results, and their means for the Hub; ``measured`` is false for a paper's results."""
 
     title: str
     header: list[str]

@@ -13,7 +13,7 @@ RUN_FACTS = "training.json"
 
 
 def is_export(folder: str | Path) -> bool:
-    """Return whether a folder holds an export: modules of sentence-transformers over a plain encoder, not a run."""
+    """Return whether a folder is an export (a plain encoder and modules of sentence-transformers) and not a run."""
     folder = Path(folder)
     if not (folder / "modules.json").is_file():
         return False

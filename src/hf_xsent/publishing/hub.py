@@ -1,4 +1,4 @@
-"""Upload an exported folder to the Hub, after all checks on this machine. Does not load torch."""
+"""Check an exported folder on this machine, then upload it to the Hub, without loading torch."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def plan_upload(folder: str | Path, repository: str) -> Upload:
 
 
 def check_repository(repository: str) -> None:
-    """Refuse a repository that is not a Hub id with its owner."""
+    """Refuse a name that is not an owner and a repository, such as org/name."""
     if repository.count("/") != 1 or not all(repository.split("/")):
         raise OutputError(f"{repository!r} has no owner: name the repository as org/name")
     try:
@@ -82,16 +82,16 @@ def check_repository(repository: str) -> None:
 
 def check_card(path: Path) -> None:
     """Refuse a model card that is missing, unreadable or incomplete."""
-    cure = f"write it with hf-xsent publish {path.parent} ORG/NAME"
+    cure = f"run hf-xsent publish {path.parent} ORG/NAME with"
     if not path.is_file():
-        raise OutputError(f"{path} is missing: {cure}")
+        raise OutputError(f"{path} is missing: {cure} --license")
     try:
         stated = ModelCard(path.read_text(encoding="utf-8")).data.to_dict()
     except Exception as error:  # whatever YAML or huggingface_hub raises
         raise OutputError(f"{path} has unreadable metadata: {' '.join(str(error).split())}") from error
     for field, flag in _CARD_FIELDS.items():
         if not stated.get(field):
-            raise OutputError(f"{path} states no {field}: {cure} {flag}".strip())
+            raise OutputError(f"{path} states no {field}: {cure} {flag}")
     if not re.fullmatch(r"[a-z0-9.-]+", license := str(stated["license"])):
         raise OutputError(f"{path}: {license!r} is no licence id of the Hub: use apache-2.0, mit, cc-by-4.0, other, …")
 
@@ -127,4 +127,4 @@ def _one_sentence(repository: str) -> Iterator[None]:
         raise OutputError(f"{repository} is not published: {reason}") from None
     except (OSError, RuntimeError, ValueError, HTTPError) as error:
         reason = " ".join(str(error).split())
-        raise OutputError(f"{repository} is not published: {reason} (the same command resumes)") from None
+        raise OutputError(f"{repository} is not fully published: {reason} (the same command resumes)") from None

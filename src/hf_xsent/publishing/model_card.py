@@ -1,4 +1,4 @@
-"""Write model cards from the files of a run (recipe, trainer state, counts) and from evaluation JSON."""
+"""Write model cards from the files of a run (recipe, trainer state, numbers of pairs) and of evaluations (JSON)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TAGS = ["feature-extraction", "sentence-similarity", "cross-lingual", "bitext-m
 
 @dataclass
 class CardFacts:
-    """The content of a card; ``trained_here`` is false if it reports a paper's results and has no weights."""
+    """The content of a card; ``trained_here`` is false for a model without weights, whose results are its paper's."""
 
     name: str
     base_model: str
@@ -149,7 +149,7 @@ def write_model_card(
 def _facts_of_export(
     folder: str | Path, run: str | Path | None, results: Sequence[str | Path], stated: Mapping[str, Any]
 ) -> CardFacts:
-    """Collect the facts of the run, of evaluations, and those stated."""
+    """Collect the facts of the run and of the evaluations; ``stated`` has those that the user gives."""
     check_export(folder)
     known = {"license": ""} | (read_run_facts(folder) if run is None else facts_of_run(run))
     names = ("name", "license", "base_model", "languages", "repository", "datasets")
@@ -160,7 +160,7 @@ def _facts_of_export(
 
 
 def portable_facts(run: str | Path) -> dict[str, Any]:
-    """Read the facts of a run without the paths of this machine."""
+    """Read the facts of a run, with the name instead of the path of each local folder and file."""
     facts = facts_of_run(run)
     return facts | {"recipe": _portable(facts["recipe"])}
 
@@ -208,7 +208,7 @@ def _training_sentences(run: Path, model: Path) -> list[str]:
     if not states:
         return []
     state = json.loads(states[-1].read_text(encoding="utf-8"))
-    sentences = [f"It took {state['global_step']:,} steps ({state['epoch']:.2f} epochs)."]
+    sentences = [f"Training took {state['global_step']:,} steps ({state['epoch']:.2f} epochs)."]
     if state.get("best_metric") is not None and (model == run or state["global_step"] == state.get("best_global_step")):
         step = state.get("best_global_step")
         best = f"{state['best_metric']:.2f}% retrieval accuracy@1, mean of both directions"

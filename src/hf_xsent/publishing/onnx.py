@@ -43,7 +43,7 @@ class OnnxEncoder:
         self.inputs = [one.name for one in self.session.get_inputs()]
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
-        """Return N × d float32 embeddings, row i of sentence i."""
+        """Return N × d float32 embeddings; row i is the embedding of sentence i."""
         rows: list[Any] = [None] * len(sentences)
         for some in batches_by_length([len(one) for one in sentences], _CHARACTERS_PER_BATCH):
             for i, vector in zip(some, self._embed([sentences[i] for i in some]), strict=True):
@@ -69,7 +69,7 @@ class OnnxEncoder:
 
 
 def export_onnx(folder: str | Path) -> Path:
-    """Write ``onnx/model.onnx`` into an export, for any batch and length; compare its hidden states with torch's.
+    """Write ``onnx/model.onnx`` into an export, with dynamic batch size and length; compare its states with torch's.
 
     ```python
     from hf_xsent import export_onnx

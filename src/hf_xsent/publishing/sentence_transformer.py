@@ -1,4 +1,4 @@
-"""Export a model to a plain folder that AutoModel and every sentence-transformers version open without our code."""
+"""Export a model to a plain folder that AutoModel and sentence-transformers 3 to 6 open without our code."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def export_sentence_transformer(
     verify: bool = True,
     dim: int | None = None,
 ) -> Path:
-    """Write a model to ``folder`` as plain encoder, tokenizer and modules.
+    """Write a model to ``folder`` as a plain encoder, its tokenizer, and modules of sentence-transformers.
 
     ``model`` is a loaded model, or the path of a run or checkpoint. After an error nothing is written.
     ``verify`` opens the folder with SentenceTransformer and compares embeddings. ``dim`` is the number of dimensions
@@ -67,7 +67,7 @@ def export_sentence_transformer(
         )
 
     if isinstance(embedder.model, DualPivotForSentenceEmbedding) or config.pooling == "max":
-        kind = "max pooling" if config.pooling == "max" else "a mix of layers"
+        kind = "max pooling" if config.pooling == "max" else "a weighted sum of layers"
         logger.warning("text-embeddings-inference and vLLM cannot serve %s: use sentence-transformers", kind)
     with writing(folder, folder=True) as part:
         write_plain_folder(embedder.model, embedder.tokenizer, part, dtype, embedder.width)
@@ -116,9 +116,11 @@ def _verify(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> Non
         ours, theirs = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in (ours, theirs))
     difference = _largest_difference(ours, theirs)
     if not difference <= _LARGEST_DIFFERENCE[dtype]:  # also if it is NaN, as with weights too large for float16
-        raise ModelError(f"embeddings of the export differ from the model's by {difference:.1e}: nothing was written")
+        raise ModelError(
+            f"embeddings of the export differ from the model's by {difference:.1e} (relative): nothing was written"
+        )
 
 
 def _largest_difference(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """Return the largest difference, relative to the length of the embeddings."""
+    """Return the largest difference of a dimension, divided by the mean length of the embeddings ``ours``."""
     return float(np.abs(ours - theirs).max() / max(np.linalg.norm(ours, axis=1).mean(), 1e-12))

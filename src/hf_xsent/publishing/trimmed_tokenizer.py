@@ -20,7 +20,9 @@ class PieceTable:
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
-            raise ModelError("this tokenizer has no tokenizer.json: save it once as a fast tokenizer")
+            raise ModelError(
+                "this tokenizer has no tokenizer.json: save a fast version of it (PreTrainedTokenizerFast)"
+            )
         self.content: dict[str, Any] = json.loads(backend.to_str())
         model = self.content["model"]
         self.kind: str = model["type"]
@@ -42,7 +44,7 @@ class PieceTable:
 
     @property
     def required(self) -> set[int]:
-        """Return the ids of special and added tokens, of the unknown token, and of bytes if the tokenizer has them."""
+        """Return the ids of special and added tokens, of the unknown token, and of pieces for single bytes, if any."""
         ids = {*self.added.values()} | (set() if self.unknown is None else {self.unknown})
         if self.content["model"].get("byte_fallback"):
             ids |= {number for piece, number in self.pieces.items() if len(piece) == 6 and piece.startswith("<0x")}
@@ -63,7 +65,7 @@ class PieceTable:
         return {number: piece for number, piece in bare.items() if len(piece) == 1}
 
     def with_parts(self, number: int) -> Iterator[int]:
-        """Yield the piece and, with BPE, all pieces that it is merged from."""
+        """Yield a piece and, for BPE, all pieces that merges made it of."""
         waiting = [number]
         while waiting:
             one = waiting.pop()
@@ -71,7 +73,7 @@ class PieceTable:
             waiting += self.parents.get(one, ())
 
     def trim(self, selected: Collection[int]) -> tuple[Tokenizer, list[int]]:
-        """Return the tokenizer with the selected and required pieces, and their old ids in the order of the new ids."""
+        """Return a tokenizer with the selected, their parts and the required pieces, and the old id of each new id."""
         old = sorted({*self.required, *(one for number in selected for one in self.with_parts(number))})
         new = {number: place for place, number in enumerate(old)}
         model = dict(self.content["model"])

@@ -29,12 +29,12 @@ from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer
 _ROUND = 0.6  # each round retains at least this share of the pieces
 _CHARACTER_COVERAGE = 0.9995  # share of the text, the default of SentencePiece
 
-Words = dict[str, float]  # by word (as the pre-tokenizer splits them): its shares of the languages' words, summed
+Words = dict[str, float]  # by word of the pre-tokenizer: sum over the languages of its share of the language's words
 
 
 @dataclass(frozen=True)
 class TrimReport:
-    """Sizes before and after trimming."""
+    """Numbers of pieces and weights, and pieces per word of the texts, before and after trimming."""
 
     pieces_before: int
     pieces_after: int
@@ -47,7 +47,7 @@ class TrimReport:
 def trim_vocabulary(
     model: str, folder: str | Path, texts: Mapping[str, Iterable[str]], size: int | None = None, overwrite: bool = False
 ) -> TrimReport:
-    """Export ``model`` with the pieces that ``texts`` (sentences by language) use, at most ``size`` of them.
+    """Export ``model`` with only the pieces that ``texts`` (sentences by language) use, at most ``size`` in total.
 
     ```python
     from hf_xsent import trim_vocabulary
@@ -96,10 +96,10 @@ def word_shares(tokenizer: PreTrainedTokenizerBase, texts: Mapping[str, Iterable
 
 
 def choose_pieces(table: PieceTable, words: Words, size: int | None = None) -> set[int]:
-    """Return the pieces in use and all characters; with ``size``, at most that many pieces.
+    """Return the pieces that occur in ``words`` and all characters; with ``size``, at most that many pieces.
 
-    With ``size``, the characters are those that cover 99.95% of the text (all, if the tokenizer has no unknown token),
-    and the other pieces are the most used ones.
+    These ``size`` pieces are special tokens, the most frequent characters that cover 99.95% of the text (all
+    characters, if the tokenizer has no unknown token), then the most used other pieces.
     """
     shares = _piece_shares(table.trim(range(len(table)))[0], words)
     characters = table.characters()
@@ -146,7 +146,7 @@ def _most_used(table: PieceTable, shares: np.ndarray, required: set[int], size: 
 
 
 def _piece_shares(backend: Tokenizer, words: Words) -> np.ndarray:
-    """Return for each piece, by id, the sum over the words of the word's share times the piece's occurrences in it."""
+    """Return for each piece, by id, its occurrences in each word times the word's share, summed over the words."""
     shares = np.zeros(backend.get_vocab_size(with_added_tokens=True))
     segment = backend.model.tokenize
     for word, share in Progress(words.items(), desc="segmenting", unit=" words"):
