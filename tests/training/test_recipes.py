@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 import runpy
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
+from safetensors.torch import load_file, save_file
 from transformers import XLMRobertaConfig
 
+from hf_xsent import SentenceEmbedder
 from hf_xsent.finetuning.arguments import MlqaSettings, XnliSettings
 from hf_xsent.finetuning.trainer import FineTuningArguments
 from hf_xsent.training.reading import read_dataclasses, read_recipe
@@ -84,6 +88,30 @@ def test_similar_pairs_go_to_the_same_file(
     targets = [{line.split("\t")[1] for line in lines} for lines in written.values()]
     assert sum(map(len, targets)) == len(set.union(*targets))  # equal targets are in one file
     assert "110 pairs in 3 clusters" in capsys.readouterr().out
+
+
+def test_the_average_of_models_is_an_export_with_the_mean_of_their_weights(
+    tmp_path: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = encoder_folders["bert"], tmp_path / "other"
+    shutil.copytree(one, other)
+    weights = load_file(one / "model.safetensors")
+    save_file({name: 4 * weight for name, weight in weights.items()}, other / "model.safetensors", {"format": "pt"})
+    command = ["script", str(one), str(one), str(other), "--output"]
+    monkeypatch.setattr("sys.argv", [*command, str(tmp_path / "mean")])
+    runpy.run_path(str(ROOT / "trainer_scripts/average_models.py"), run_name="__main__")
+    for name, weight in SentenceEmbedder.from_pretrained(str(tmp_path / "mean")).model.encoder.named_parameters():
+        torch.testing.assert_close(weight.detach(), 2 * weights[name.removeprefix("bert.")])
+
+
+def test_models_of_different_encoders_are_not_averaged(
+    tmp_path: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [str(encoder_folders[name]) for name in ("bert", "xlm-roberta")]
+    monkeypatch.setattr("sys.argv", ["script", *folders, "--output", str(tmp_path / "mean")])
+    with pytest.raises(SystemExit, match="different weights: average models of the same encoder"):
+        runpy.run_path(str(ROOT / "trainer_scripts/average_models.py"), run_name="__main__")
+    assert not (tmp_path / "mean").exists()
 
 
 @pytest.mark.parametrize("script", ["conversational_pairs", "similar_pairs --model none"])

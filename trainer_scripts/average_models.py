@@ -1,0 +1,56 @@
+"""Average the weights of several models that were trained from the same encoder (Wortsman et al., 2022).
+
+  python trainer_scripts/average_models.py runs/xsent-small-2 runs/xsent-small-2b --output xsent-small
+
+The output is an export: hf-xsent and sentence-transformers open it, and hf-xsent publish uploads it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from hf_xsent import SentenceEmbedder, export_sentence_transformer
+from hf_xsent.errors import HfXsentError, ModelError
+
+
+@torch.no_grad()
+def average(models: Sequence[str]) -> SentenceEmbedder:
+    """Load the first model, and set its weights to the mean of those of all models."""
+    first = SentenceEmbedder.from_pretrained(models[0], device="cpu")
+    weights = dict(first.model.named_parameters())
+    for count, name in enumerate(models[1:], start=2):
+        other = SentenceEmbedder.from_pretrained(name, device="cpu")
+        theirs = dict(other.model.named_parameters())
+        if {key: one.shape for key, one in theirs.items()} != {key: one.shape for key, one in weights.items()}:
+            raise ModelError(f"{name} and {models[0]} have different weights: average models of the same encoder")
+        if other.pooling != first.pooling or other.tokenizer.get_vocab() != first.tokenizer.get_vocab():
+            raise ModelError(
+                f"{name} and {models[0]} have different pooling or tokenizers: train them alike"
+            )
+        for key, weight in weights.items():
+            weight.lerp_(theirs[key], 1 / count)
+    return first
+
+
+def main() -> None:
+    """Write the average as an export."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", help="Runs, checkpoints or exports: two or more.")
+    parser.add_argument("--output", required=True, type=Path, help="Folder for the export.")
+    options = parser.parse_args()
+    if len(options.models) < 2:
+        parser.error("give at least two models")
+    mean = average(options.models)
+    export_sentence_transformer(mean.model, options.output, mean.tokenizer, dim=mean.width)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except HfXsentError as error:
+        sys.exit(f"average_models.py: {error}")
