@@ -22,12 +22,12 @@ logger = logging.getLogger(__name__)
 _EXPORT = ("modules.json", "config.json", "model.safetensors", "tokenizer_config.json")
 _PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib"}
 _NOT_UPLOADED = {".git", ".cache", ".huggingface"}  # folders that huggingface_hub skips, too
-_CARD_FIELDS = {  # what a card must state, and the flag that adds it
+_CARD_FIELDS = {  # what a card must state, and a flag with which publish writes it
     "license": "--license apache-2.0",
     "language": "--languages de sw en",
     "base_model": "--base_model FacebookAI/xlm-roberta-base",
-    "pipeline_tag": "",
-    "library_name": "",
+    "pipeline_tag": "--license apache-2.0",
+    "library_name": "--license apache-2.0",
 }
 _REFUSALS = {
     401: "the Hub does not accept your token: sign in with 'hf auth login'",
