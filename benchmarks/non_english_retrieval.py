@@ -1,6 +1,6 @@
 """Measure retrieval between pairs of languages that do not include English, on the 36 languages of Tatoeba.
 
-  python benchmarks/non_english_retrieval.py --tatoeba FOLDER start=ENCODER ours=runs/xsent-small
+  python benchmarks/non_english_retrieval.py --tatoeba FOLDER start=ENCODER ours=xsent-small
 
 Two sentences are translations if their English sides are equal but for case. Each such sentence of one language
 searches all sentences of the other by cosine; the figure is the share of the queries of all language pairs, in both

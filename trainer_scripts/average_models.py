@@ -1,6 +1,6 @@
 """Average the weights of several models that were trained from the same encoder (Wortsman et al., 2022).
 
-  python trainer_scripts/average_models.py runs/xsent-small-2 runs/xsent-small-2b --output xsent-small
+  python trainer_scripts/average_models.py runs/xsent-small-2-1 runs/xsent-small-2-2 --output xsent-small
 
 The output is an export: hf-xsent and sentence-transformers open it, and hf-xsent publish uploads it.
 """
@@ -29,9 +29,7 @@ def average(models: Sequence[str]) -> SentenceEmbedder:
         if {key: one.shape for key, one in theirs.items()} != {key: one.shape for key, one in weights.items()}:
             raise ModelError(f"{name} and {models[0]} have different weights: average models of the same encoder")
         if other.pooling != first.pooling or other.tokenizer.get_vocab() != first.tokenizer.get_vocab():
-            raise ModelError(
-                f"{name} and {models[0]} have different pooling or tokenizers: train them alike"
-            )
+            raise ModelError(f"{name} and {models[0]} have different pooling or tokenizers: train them alike")
         for key, weight in weights.items():
             weight.lerp_(theirs[key], 1 / count)
     return first

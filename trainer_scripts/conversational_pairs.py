@@ -2,8 +2,8 @@
 
   python trainer_scripts/conversational_pairs.py "train/{language}-en.tsv.xz" --output selected --others eu sw
 
-A pair is conversational if its English side has "I", or another personal pronoun after the first word, and no sign of a
-user interface. The pairs of language xx go to selected/xx.tsv; with --others xx, its other pairs go to
+A pair is conversational if its English side has "I", or another personal or possessive pronoun in lower case, and no
+sign of a user interface. The pairs of language xx go to selected/xx.tsv; with --others xx, its other pairs go to
 selected/xx-ZZ.tsv, which training samples as one more language.
 """
 

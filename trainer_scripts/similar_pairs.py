@@ -1,11 +1,11 @@
-"""Sort sentence pairs into files of similar pairs, for recipes/xsent-small-2.yaml.
+"""Sort sentence pairs into files of similar pairs, for recipes/xsent-small.yaml and xsent-small-2.yaml.
 
-  python trainer_scripts/similar_pairs.py "selected/{language}.tsv" --model runs/xsent-small --output similar
+  python trainer_scripts/similar_pairs.py "selected/{language}.tsv" --model runs/xsent-small-1 --output similar-1
 
-The targets are encoded and clustered by spherical k-means. Cluster 0 goes to similar/und-AA.tsv, cluster 1 to
-similar/und-AB.tsv, and so on. With one_language_batches, pretrain takes each file for a language, so that a batch has
-similar pairs of all languages: its other pairs are then hard negatives, at no cost per step. Choose --clusters so that
-each has several batches.
+The targets are encoded and clustered by spherical k-means. Cluster 0 goes to similar-1/und-AA.tsv, cluster 1 to
+similar-1/und-AB.tsv, and so on. With one_language_batches, pretrain takes each file for a language, so that a batch
+has similar pairs of all languages: its other pairs are then hard negatives, at no cost per step. Choose --clusters so
+that each has several batches.
 """
 
 from __future__ import annotations
