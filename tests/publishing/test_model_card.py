@@ -161,6 +161,14 @@ def test_every_task_of_evaluate_has_a_table(task: str, tmp_path: Path) -> None:
     assert "71.23" in str(render_card(card_facts(tables=[table])))
 
 
+def test_the_hub_gets_the_mean_of_those_tracks_of_sts17_that_mteb_has(tmp_path: Path) -> None:
+    groups = {"6 tracks, without es-en-wmt": {"spearman": 76.0}, "all": {"spearman": 67.0}}
+    report = Report("sts17", "protocol", {"model": "mine"}, "", {}, groups, {"ar-en": {"spearman": 70.0}})
+    write_json(tmp_path / "results.json", {"runs": [asdict(report)]})
+    ((result,),) = [table.results for table in read_tables(tmp_path / "results.json")]
+    assert (result.dataset_name, result.metric_value) == ("STS 2017 (6 tracks, without es-en-wmt)", 76.0)
+
+
 def test_an_incomplete_card_is_not_written(
     exported: Path, run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
