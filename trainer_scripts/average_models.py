@@ -2,7 +2,8 @@
 
   python trainer_scripts/average_models.py runs/xsent-small-2-1 runs/xsent-small-2-2 --output xsent-small
 
-The output is an export: hf-xsent and sentence-transformers open it, and hf-xsent publish uploads it.
+The output is an export: hf-xsent and sentence-transformers open it. The other settings (length, prompts) are those of
+the first model. hf-xsent publish --run RUN describes the training by one of the runs.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ def main() -> None:
     options = parser.parse_args()
     if len(options.models) < 2:
         parser.error("give at least two models")
+    if options.output.exists() and (options.output.is_file() or any(options.output.iterdir())):
+        parser.error(f"{options.output} is a file or not empty: remove it, or choose another --output")
     mean = average(options.models)
     export_sentence_transformer(mean.model, options.output, mean.tokenizer, dim=mean.width)
 

@@ -47,6 +47,8 @@ def main() -> None:
     if options.output.exists() and (options.output.is_file() or any(options.output.iterdir())):
         parser.error(f"{options.output} is a file or not empty: remove it, or choose another --output")
     sources_of = resolve_sources(options.data)
+    if unknown := [code for code in options.others if code not in sources_of]:
+        parser.error(f"--others {unknown[0]}: {options.data} has no such language; it has {', '.join(sources_of)}")
     options.output.mkdir(parents=True, exist_ok=True)
     for language, sources in sources_of.items():
         selected, others = [], []

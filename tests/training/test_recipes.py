@@ -114,7 +114,7 @@ def test_models_of_different_encoders_are_not_averaged(
     assert not (tmp_path / "mean").exists()
 
 
-@pytest.mark.parametrize("script", ["conversational_pairs", "similar_pairs --model none"])
+@pytest.mark.parametrize("script", ["conversational_pairs", "similar_pairs --model none", "average_models none"])
 def test_files_of_an_earlier_selection_are_not_mixed_with_new_ones(
     script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,6 +124,17 @@ def test_files_of_an_earlier_selection_are_not_mixed_with_new_ones(
     with pytest.raises(SystemExit):
         runpy.run_path(str(ROOT / f"trainer_scripts/{name}.py"), run_name="__main__")
     assert f"{tmp_path} is a file or not empty" in capsys.readouterr().err
+
+
+def test_others_of_a_language_without_pairs_end_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "de.tsv").write_text("Ich.\tI.\n", "utf-8")
+    command = f"script {tmp_path}/{{language}}.tsv --output {tmp_path}/selected --others de xx"
+    monkeypatch.setattr("sys.argv", command.split())
+    with pytest.raises(SystemExit):
+        runpy.run_path(str(ROOT / "trainer_scripts/conversational_pairs.py"), run_name="__main__")
+    assert "--others xx" in capsys.readouterr().err and not (tmp_path / "selected").exists()
 
 
 def test_more_clusters_than_targets_end_in_one_sentence(
