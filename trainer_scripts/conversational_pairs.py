@@ -1,10 +1,11 @@
 """Select conversational pairs from bitext with English, for recipes/xsent-small.yaml.
 
-  python trainer_scripts/conversational_pairs.py "train/{language}-en.tsv.xz" --output selected --others eu sw
+  python trainer_scripts/conversational_pairs.py "train/{language}-en.tsv.xz" --output selected
 
-A pair is conversational if its English side has "I", or another personal or possessive pronoun in lower case, and no
-sign of a user interface. The pairs of language xx go to selected/xx.tsv; with --others xx, its other pairs go to
-selected/xx-ZZ.tsv, which training samples as one more language.
+A pair is conversational if its English side has a personal or possessive pronoun, such as "I" or "she". "You" and "my"
+count in lower case only, because user interfaces begin with them. The pairs of language xx go to selected/xx.tsv. A
+language with fewer than --at_least conversational pairs is filled up with other pairs, whole sentences first. Pairs
+with a sign of a user interface are never selected.
 """
 
 from __future__ import annotations
@@ -19,18 +20,30 @@ from hf_xsent.data.bitext import read_pairs, resolve_sources
 from hf_xsent.errors import HfXsentError
 from hf_xsent.files import write_text
 
-PRONOUN = re.compile(r"\b(I|you|he|she|we|they|my|your|his|her|him|me|us|them)\b")
+PRONOUN = re.compile(r"\b(I|[Hh]e|[Ss]he|[Ww]e|[Tt]hey|[Hh]is|[Hh]er|[Tt]heir|him|me|us|them|you|my|your)\b")
 INTERFACE = re.compile(r"[%&_<>{}\\=|$]|Libre|click|file|dialog|document|select", re.IGNORECASE)
+SENTENCE = re.compile(r"[.!?][\"'”’)]?$")
 
 
-def is_conversational(english: str) -> bool:
-    """Return whether a sentence has "I" or a pronoun in lower case, and no markup and no word of user interfaces."""
-    return PRONOUN.search(english) is not None and INTERFACE.search(english) is None
+def select(pairs: Iterable[tuple[str, str]], at_least: int, max_characters: int) -> tuple[list[tuple[str, str]], int]:
+    """Return the selected pairs of a language, and how many of them are conversational.
 
-
-def write_tsv(path: Path, pairs: Iterable[tuple[str, str]]) -> None:
-    """Write pairs as TSV."""
-    write_text(path, ("\t".join(" ".join(side.split()) for side in pair) + "\n" for pair in pairs))
+    >>> pairs = [("Datei öffnen", "Open file"), ("Norden", "North"), ("Es regnet.", "It rains."), ("Ja.", "I agree.")]
+    >>> select(pairs, at_least=2, max_characters=100)
+    ([('Ja.', 'I agree.'), ('Es regnet.', 'It rains.')], 1)
+    """
+    conversational, sentences, phrases = [], [], []
+    for pair in pairs:
+        if max(map(len, pair)) > max_characters or INTERFACE.search(pair[1]):
+            continue
+        if PRONOUN.search(pair[1]):
+            conversational.append(pair)
+        elif SENTENCE.search(pair[1]):
+            sentences.append(pair)
+        else:
+            phrases.append(pair)
+    missing = max(0, at_least - len(conversational))
+    return conversational + (sentences + phrases)[:missing], len(conversational)
 
 
 def main() -> None:
@@ -40,28 +53,21 @@ def main() -> None:
         "data", help="Pairs of all languages with English, English second, such as train/{language}-en.tsv.xz."
     )
     parser.add_argument("--output", required=True, type=Path, help="Folder for the selected pairs.")
-    parser.add_argument("--others", nargs="*", default=[], metavar="CODE", help="Also write the other pairs of these.")
-    parser.add_argument("--max_characters", type=int, default=200, help="Longest side of a conversational pair.")
-    parser.add_argument("--max_other_characters", type=int, default=150, help="Longest side of any other pair.")
+    parser.add_argument(
+        "--at_least", type=int, default=10_000, help="Fill up each language with other pairs to this number."
+    )
+    parser.add_argument("--max_characters", type=int, default=200, help="Longest side of a pair.")
     options = parser.parse_args()
     if options.output.exists() and (options.output.is_file() or any(options.output.iterdir())):
         parser.error(f"{options.output} is a file or not empty: remove it, or choose another --output")
     sources_of = resolve_sources(options.data)
-    if unknown := [code for code in options.others if code not in sources_of]:
-        parser.error(f"--others {unknown[0]}: {options.data} has no such language; it has {', '.join(sources_of)}")
     options.output.mkdir(parents=True, exist_ok=True)
     for language, sources in sources_of.items():
-        selected, others = [], []
-        for pair in (pair for source in sources for pair in read_pairs(source)):
-            longest = max(map(len, pair))
-            if is_conversational(pair[1]) and longest <= options.max_characters:
-                selected.append(pair)
-            elif longest <= options.max_other_characters:
-                others.append(pair)
-        write_tsv(options.output / f"{language}.tsv", selected)
-        if language in options.others:
-            write_tsv(options.output / f"{language}-ZZ.tsv", others)
-        print(f"{language}: {len(selected)} conversational pairs, {len(others)} others", flush=True)
+        read = (pair for source in sources for pair in read_pairs(source))
+        pairs, conversational = select(read, options.at_least, options.max_characters)
+        lines = ("\t".join(" ".join(side.split()) for side in pair) + "\n" for pair in pairs)
+        write_text(options.output / f"{language}.tsv", lines)
+        print(f"{language}: {conversational} conversational pairs, {len(pairs) - conversational} others", flush=True)
 
 
 if __name__ == "__main__":

@@ -66,8 +66,8 @@ def test_the_table_marks_clear_differences_and_names_no_winner_within_the_noise(
     assert lines[0].split("  ")[0] == "Tatoeba, mean" and "model 0" in lines[0] and "95% interval" in lines[0]
     (mean,) = (line for line in lines if line.startswith("mean of all"))
     assert mean.count("*") == 1
-    assert "model 1 scores higher than model 0 in the mean of all; model 1 - model 0: +" in text
-    assert "no clear difference in the mean of all; model 2 - model 0: " in text
+    assert "model 1 scores higher than model 0 (mean over group all); model 1 - model 0: +" in text
+    assert "no clear difference (mean over group all); model 2 - model 0: " in text
 
 
 def test_an_interval_is_as_wide_as_theory_says() -> None:

@@ -250,7 +250,7 @@ def test_nothing_stays_behind(
 def test_tasks_and_languages_that_are_no_mapping_are_refused():
     with pytest.raises(RecipeError, match=r"tasks maps names to folders, such as {'tatoeba': 'data/tatoeba'}"):
         evaluate("runs/mine", "data/tatoeba")  # type: ignore[arg-type]
-    with pytest.raises(RecipeError, match=r"languages maps tasks to codes, such as {'tatoeba': \['de'\]}"):
+    with pytest.raises(RecipeError, match=r"languages must be a dict .* {'tatoeba': \['de'\]}"):
         evaluate("runs/mine", {"tatoeba": "data/tatoeba"}, ["de"])  # type: ignore[arg-type]
 
 

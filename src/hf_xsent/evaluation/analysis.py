@@ -33,7 +33,7 @@ class AlignmentGap:
     gap: float  # translations - others
     accuracy: float  # retrieval by cosine, mean of both directions
     margin_accuracy: float  # by ratio margin, which corrects for hubs
-    hubness: float  # skewness of the 10-occurrences across languages, mean of both directions; near 0: no hubs
+    hubness: float  # skewness of 10-occurrence in the other language, mean of both directions; near 0: no hubs
 
     def to_dict(self) -> dict[str, float]:
         """Return rounded values for JSON."""

@@ -42,7 +42,7 @@ class Comparison:
         return cls(task, reports, found)
 
     def table(self) -> str:
-        """Format the scores of each language and group, and one verdict per model."""
+        """Format the scores of each language and group, and a verdict for each model after the first."""
         first, *others = self.reports
         rows = []
         for label, name, figures in _metrics(self.reports[first]):
@@ -62,16 +62,16 @@ class Comparison:
         return f"{table}\n{notes}\n{verdicts}\n{self.task.protocol}"
 
     def verdicts(self) -> Iterator[str]:
-        """Yield a sentence per other model: whether it is better than the first by the overall mean."""
+        """Yield a sentence for each model after the first: whether it is better than the first by the overall mean."""
         first, *others = self.reports
         for name in others:
             group = "all" if "all" in self.differences[name] else list(self.differences[name])[-1]
             found = self.differences[name][group]
             if found.significant:
                 better, worse = (name, first) if found.value > 0 else (first, name)
-                yield f"{better} scores higher than {worse} in the mean of {group}; {name} - {first}: {found}"
+                yield f"{better} scores higher than {worse} (mean over group {group}); {name} - {first}: {found}"
             else:
-                yield f"no clear difference in the mean of {group}; {name} - {first}: {found}"
+                yield f"no clear difference (mean over group {group}); {name} - {first}: {found}"
 
     def content(self) -> dict[str, Any]:
         """Return the differences as data for JSON."""
@@ -96,8 +96,8 @@ def compare_models(
 ) -> Iterator[Comparison]:
     """Measure the models one after the other, then yield the comparison of each task.
 
-    ``open_model`` returns a model and the view of it (layer and pooling) to measure, as a list of one, or None for the
-    model's own layer and pooling; ``dims`` is None or has one element. ``output`` is a JSON file, to which the reports
+    ``open_model`` returns a model and its views: a list of one view (layer and pooling), or None for the model's own.
+    ``dims`` is None or a list of one dimension. ``output`` is a JSON file, to which the reports
     and differences are written. A report in this file is reused if ``OUTPUT.work`` has the report's results per item.
     Other models' reports stay in the file.
     """

@@ -33,9 +33,9 @@ def document_alignment_scores(
 ) -> DocumentAlignmentScores:
     """Score the alignments of several documents together (Sennrich and Volk, 2011).
 
-    A bead is strictly correct if it is in the gold alignment, and laxly correct if at least one of its links between
-    a source and a target sentence is also in a gold bead. Precision counts beads with an empty side (skipped
-    sentences), recall does not. Beads that are empty on both sides are ignored.
+    A bead is strictly correct if it is in the gold alignment. It is laxly correct if it is strictly correct, or if at
+    least one of its links between a source and a target sentence is also in a gold bead. Precision counts beads with an
+    empty side (skipped sentences), recall does not. Beads that are empty on both sides are ignored.
 
     >>> gold = [[((0,), (0,)), ((1, 2), (1,)), ((3,), ())]]
     >>> found = [[((0,), (0,)), ((1,), (1,)), ((2,), ()), ((3,), ())]]

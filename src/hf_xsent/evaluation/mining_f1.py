@@ -47,11 +47,11 @@ class BuccTask(EvaluationTask):
                 raise DataError(f"BUCC {one.pair}, {one.split}: mining needs at least {_K} sentences per side")
 
     def texts(self, one: BuccSet) -> Iterable[str]:
-        """Return sentences and gold pairs."""
+        """Return language pair, split, sentences and gold pairs."""
         return one.pair, one.split, *one.sources, *one.targets, *map(str, sorted(one.gold))
 
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
-        """Measure F1 of each set at the best thresholds of its language pair and of each other one."""
+        """Measure F1 of each set at the best threshold of its own language pair, and at that of every other pair."""
         mined = [mine_bitext(encode(one.sources), encode(one.targets), _K) for one in self.sets]
         chosen = self._thresholds(mined)
         last = max((one.split for one in self.sets), key=split_order)

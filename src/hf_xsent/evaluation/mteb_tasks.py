@@ -25,10 +25,11 @@ _SPLIT = "test"
 def mteb_task(task: EvaluationTask) -> Any:
     """Return mteb's task with the records of ``task``.
 
-    100 × its ``accuracy`` on Tatoeba equals ``forward`` of hf-xsent, 100 × its ``cosine_spearman`` equals ``spearman``.
-    Track 4b of STS 2017, which mteb does not have, is dropped. mteb's BUCC is a different task: for each source that
-    has a gold translation, retrieve the nearest target. For BUCC, the returned task has only the first split of each
-    language pair, in the order sample, dev, training, test.
+    On Tatoeba, mteb's ``accuracy`` × 100 equals our ``forward``, except for ties of repeated sentences. On STS, mteb's
+    ``cosine_spearman`` × 100 equals our ``spearman``, except if all cosines are equal (0 here, NaN in mteb). Track 4b
+    of STS 2017, which mteb does not have, is dropped. mteb's BUCC is a different task: for each source that has a gold
+    translation, retrieve the nearest target. For BUCC, the returned task has one split of each language
+    pair: the first that exists of sample, dev, training and test.
     """
     try:
         import mteb

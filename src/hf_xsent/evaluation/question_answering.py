@@ -13,7 +13,8 @@ from functools import cache
 
 from hf_xsent.data.benchmarks.questions import QuestionSet
 
-# As in MLQA's script, whose Arabic rule removes the article's letters anywhere, since its first branch never matches.
+# As in MLQA's script. The first alternative of its Arabic pattern never matches, so the second removes these letters
+# anywhere, even inside words.
 _MLQA_ARTICLES = {
     "en": r"\b(a|an|the)\b",
     "es": r"\b(un|una|unos|unas|el|la|los|las)\b",
@@ -38,7 +39,7 @@ class AnswerScores:
 
 
 def squad_words(text: str) -> list[str]:
-    """Split into words as SQuAD 1.1 and XQuAD do in every language: without ASCII punctuation and English articles.
+    """Split into lower-case words without ASCII punctuation and English articles: SQuAD's rule, in XQuAD too.
 
     >>> squad_words("The U.S. — an island")
     ['us', '—', 'island']

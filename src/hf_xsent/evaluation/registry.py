@@ -26,7 +26,10 @@ def load_tasks(
 ) -> list[EvaluationTask]:
     """Load each task from a folder or the Hub; ``languages`` restricts a task to some languages or pairs."""
     if not isinstance(languages or {}, Mapping):
-        raise RecipeError(f"languages maps tasks to codes, such as {{'tatoeba': ['de']}}, not {shortened(languages)}")
+        raise RecipeError(
+            "languages must be a dict from task to language codes, such as {'tatoeba': ['de']}, not "
+            f"{shortened(languages)}"
+        )
     for name in sources:
         check_task(name)
     return [TASKS[name].load(source, (languages or {}).get(name)) for name, source in sources.items()]

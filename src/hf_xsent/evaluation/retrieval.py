@@ -16,7 +16,7 @@ from hf_xsent.mining.neighbours import nearest_both_ways
 from hf_xsent.models.encode_interface import SupportsEncode
 
 PROTOCOL = (
-    "accuracy@1 by cosine, no margin; a query counts if its nearest sentence has the same line number; "
+    "accuracy@1 by cosine, no margin; a query is correct if its nearest sentence has the same line number; "
     "ties go to the first line"
 )
 
@@ -63,7 +63,7 @@ def retrieval_hits(source: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 def _first_equal(vectors: np.ndarray) -> np.ndarray:
-    """Return for each line the first one with the same vector, so that rounding does not decide ties."""
+    """Return for each row the index of the first equal row, so that rounding does not decide ties."""
     first: dict[bytes, int] = {}
     return np.array([first.setdefault(vector.tobytes(), line) for line, vector in enumerate(vectors)])
 

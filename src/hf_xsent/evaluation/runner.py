@@ -46,7 +46,8 @@ def evaluate_tasks(
     """Yield each task with its reports, one per view and dimension, as soon as it is measured.
 
     ``settings`` describe the model (``describe``). ``output`` is a JSON file of one model, written after each task.
-    Tasks whose reports it holds, with equal settings, data and versions, are not measured again; other reports stay.
+    A task is skipped if the file has all its reports with the same settings, data and versions. A new report replaces
+    the old one of the same settings and data; all others stay.
     ``outcomes`` is filled with the outcomes of each measured task, in the last view and dimension.
     """
     measured = settings_of_views(embedder, settings, views, dims)
@@ -148,13 +149,13 @@ def _known(output: str | Path, settings: Mapping[str, Any]) -> list[Report]:
 
 
 def _check(embedder: SentenceEmbedder, views: Sequence[View], dims: Sequence[int]) -> None:
-    """Raise an error for views and dimensions that the model does not have."""
+    """Raise an error if the model lacks a view or a dimension, or has language embeddings."""
     embedder.check_views(views)
     for dim in dims:
         if not 1 <= dim <= embedder.width:
             raise ModelError(f"dim {dim} does not exist: the embeddings of this model have {embedder.width} dimensions")
     if embedder.model.config.languages:
         raise ModelError(
-            "evaluate does not support models with language embeddings (languages in the config): in Python, "
-            "retrieval_by_language measures their retrieval"
+            "evaluate does not support models with language embeddings (their config has languages): use "
+            "retrieval_by_language in Python instead"
         )

@@ -31,9 +31,9 @@ class Scores:
 
 @dataclass(frozen=True)
 class Outcomes:
-    """The outcome of each test item, by language: a row of numbers, from which a task computes its main metric.
+    """The outcomes of test items by language: an array with a row per item, from which a task computes its main metric.
 
-    Items are in the order of the records, so that rows of two models can be compared. ``groups`` maps
+    Rows are in the order of the records, so that rows of two models can be compared. ``groups`` maps
     the name of each mean to the languages that it averages.
     """
 
@@ -45,7 +45,7 @@ class Outcomes:
 class EvaluationTask(ABC):
     """A benchmark with its records; ``Task.load(folder).score(model.encode)`` measures a model."""
 
-    sets: Sequence[Any]  # one per language or pair
+    sets: Sequence[Any]  # one per language or language pair; BUCC: per language pair and split
 
     name: ClassVar[str]  # on the command line
     title: ClassVar[str]
@@ -93,7 +93,7 @@ class EvaluationTask(ABC):
     @staticmethod
     @abstractmethod
     def main_score(rows: np.ndarray) -> np.ndarray:
-        """Compute the main metric of a language from outcomes of (resampled) items (… × items × columns)."""
+        """Compute the main metric of a language from rows of items, … × items × columns; … are bootstrap samples."""
 
 
 def means(languages: Mapping[str, Metrics], groups: Mapping[str, Sequence[str]]) -> dict[str, Metrics]:

@@ -95,7 +95,7 @@ class Adversarial(SentenceObjective):
 
 
 def score_difference(source: Tensor, target: Tensor, critic: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return the mean of d over the sources minus its mean over the targets, of all processes."""
+    """Return mean d(source) - mean d(target); both are means over all processes."""
     return mean_over_rows(critic(source).sum() - critic(target).sum(), source)
 
 

@@ -1,6 +1,6 @@
 """Define the interface of objectives: their needs, their inputs, and the parts to build them from.
 
-One file per objective has the paper's equation, settings, needs, weights and loss; ``registry.py`` lists it. Sentence
+The file of an objective has the paper's equation, settings, needs, weights and loss; ``registry.py`` lists it. Sentence
 objectives compare the sentence embeddings of the batch over all processes. Token objectives are sums over pairs, so
 that a batch can be split into chunks. Gradients averaged over processes equal those of one process with all pairs.
 """
@@ -30,7 +30,7 @@ class Needs:
     pairs: bool = True  # rows are translations of each other
     links: bool = False  # word alignments of the pairs
     teacher: bool = False  # another model's embeddings of the targets
-    mask_token: bool = False  # the tokenizer's special ids, and the checkpoint's MLM head if any
+    mask_token: bool = False  # the tokenizer's mask and other special ids, and the checkpoint's MLM head if any
     momentum_encoder: bool = False  # a moving average of the encoder
     frozen_encoder: bool = False  # only for a layer mix and linear map over a frozen encoder (dual pivot)
 
@@ -51,8 +51,8 @@ class Parts:
     unknown_token_id: int | None
     special_token_ids: Sequence[int]
     encoder: Callable[[], nn.Module]  # another encoder of this config
-    last_layers: Callable[..., Any]  # builds ``models.last_layers.LastLayers``; takes its arguments except the config
-    mlm_head: Callable[..., Any]  # builds ``MLMHead``; takes its arguments except the config
+    last_layers: Callable[..., Any]  # ``models.last_layers.LastLayers`` with the config filled in
+    mlm_head: Callable[..., Any]  # ``MLMHead`` with the config filled in
     random_input_shuffling: bool  # source and target of a pair may be swapped
     linear_map: Callable[[int], nn.Module]  # from sentence embeddings to vectors of this width
 
@@ -107,7 +107,7 @@ class Objective(nn.Module):
 
     @classmethod
     def continues(cls, settings: Any, earlier: Any) -> bool:
-        """Return whether weights that an earlier stage trained with other settings can be loaded."""
+        """Return whether this objective can load the weights of an earlier stage with the settings ``earlier``."""
         return True
 
     @property

@@ -32,7 +32,7 @@ class DistillationSettings(ObjectiveSettings):
     """The settings of distillation."""
 
     teacher: str | None = setting(
-        None, "Model whose target embeddings both sides learn: a Hub id or a folder.", saved=False
+        None, "Teacher: a Hub id or a folder. Both sides learn its embedding of the target sentence.", saved=False
     )
 
 

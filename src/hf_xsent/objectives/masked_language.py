@@ -60,7 +60,7 @@ class Masking:
     probability: float = 0.15
 
     def __call__(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the masked ids, and a mask of the T tokens to predict."""
+        """Return the T ids after masking, and for each token whether to predict it."""
         special = torch.tensor(self.special_ids, device=input_ids.device)
         predicted = torch.rand(input_ids.shape, device=input_ids.device) < self.probability
         predicted &= ~torch.isin(input_ids, special)
@@ -124,7 +124,7 @@ class MaskedLanguageModeling(TokenObjective):
         return loss
 
     def rows(self, pairs: PairTokens) -> tuple[PackedSentences, Tensor]:
-        """Return the sentences to mask, and the index of each token in the batch."""
+        """Return the rows to mask and, for each of their tokens, its index in the batch."""
         packed = pairs.packed
         return packed, torch.arange(len(packed.input_ids), device=packed.input_ids.device)
 

@@ -33,7 +33,7 @@ from hf_xsent.settings.declaring import setting
 from hf_xsent.tensors.chunked_softmax import chunked_cross_entropy
 from hf_xsent.tensors.gathering import gather_rows, mean_over_rows
 
-EPS = 1e-8  # the authors' code adds it to norms, to differences and to distances
+EPS = 1e-8  # lower bound of norms, added to differences and distances, as in the authors' code
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class MexmaSettings(ObjectiveSettings):
 
 
 def koleo_loss(vectors: Tensor) -> Tensor:
-    """Compute the mean of -log of the distance to the nearest other vector of the batch, of all processes."""
+    """Compute the mean of -log(distance to the nearest other vector in the batch of all processes)."""
     vectors = F.normalize(vectors, dim=-1, eps=EPS)
     everywhere, first = gather_rows(vectors)
     own = torch.arange(first, first + len(vectors), device=vectors.device)

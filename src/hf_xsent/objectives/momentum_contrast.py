@@ -1,4 +1,4 @@
-"""Momentum contrast (MoCo): contrast each translation's key with a queue of negatives (PPA, section 2.1).
+"""Momentum contrast (MoCo): match a source with its translation's key, against a queue of keys (PPA, section 2.1).
 
     θ_k ← m θ_k + (1 - m) θ_q                                                                 (eq. 1)
     f(x) = W2 ReLU(W1 x), scaled to length 1                                                  (eq. 2)
@@ -36,7 +36,7 @@ class MomentumContrastSettings(ObjectiveSettings):
 
     temperature: float = setting(0.05, "Divide cosines by this; a lower value weights hard negatives more.", above=0)
     queue_size: int = setting(
-        32_000, "Number of keys of earlier batches in the queue, the negatives (K in the paper).", at_least=1
+        32_000, "Size of the queue: how many keys of earlier batches serve as negatives (K in the paper).", at_least=1
     )
     momentum: float = setting(
         0.999,
@@ -45,13 +45,13 @@ class MomentumContrastSettings(ObjectiveSettings):
         below=1,
     )
     projection: int = setting(300, "Width of queries and keys, the output of the projection head.", at_least=1)
-    mask_repeated: bool = setting(True, "Exclude copies of a pair's own sentences from its negatives.")
+    mask_repeated: bool = setting(True, "Pairs that share a sentence are not negatives of each other.")
 
 
 def momentum_contrast_loss(
     queries: Tensor, keys: Tensor, queue: Tensor, temperature: float = 0.05, repeated: Tensor | None = None
 ) -> Tensor:
-    """Compute InfoNCE (eq. 3), the mean over the rows; all three hold vectors of length 1.
+    """Compute InfoNCE (eq. 3), averaged over the queries; queries, keys and queue are vectors of length 1.
 
     ``repeated`` (N × K) marks keys of the queue that are not negatives of a query.
     """
@@ -96,7 +96,7 @@ class MomentumContrast(SentenceObjective):
         for key in ("languages", "lora_rank", "training_mlp"):
             if getattr(config, key):
                 raise RecipeError(
-                    f"momentum_contrast does not support {key}, because its momentum encoder has none: remove {key}"
+                    f"momentum_contrast does not support {key} in its momentum encoder: remove the setting {key}"
                 )
 
     @classmethod

@@ -17,12 +17,12 @@ class Encode(Protocol):
     """Another pass through the encoder, for objectives that change its input."""
 
     def __call__(self, packed: PackedSentences, tokens: Tensor | None, language_ids: Tensor | None) -> Tensor:
-        """Return the M × d last hidden states of ``tokens`` (None: of all); ``language_ids`` holds one per token."""
+        """Return the M × d last hidden states of ``tokens`` (None: all); ``language_ids`` has one per packed token."""
 
 
 @dataclass(frozen=True)
 class SentencePairs:
-    """N pairs of sentence embeddings; row i of ``target`` is the translation of row i of ``source``."""
+    """N pairs of sentence embeddings; unless unpaired, row i of ``target`` translates row i of ``source``."""
 
     source: Tensor  # N × d
     target: Tensor  # N × d
@@ -79,7 +79,7 @@ class PairTokens:
 
 @dataclass(frozen=True)
 class TokenStates:
-    """Last hidden states of the tokens that objectives read, embeddings, and access to the encoder."""
+    """What token objectives read: last hidden states, embeddings, and a function that runs the encoder again."""
 
     packed: PackedSentences
     states: Tensor  # M × d

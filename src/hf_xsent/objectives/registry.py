@@ -1,4 +1,4 @@
-"""List all objectives by name and read their settings, without torch: an objective's file is imported when used."""
+"""List all objectives by name and read their settings; the file of an objective, and torch, are imported when used."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def objective_class(name: str) -> type[Objective]:
 def read_objectives(stated: Mapping[str, Any], preset: Mapping[str, Any] | None = None) -> dict[str, ObjectiveSettings]:
     """Build the settings of each objective from ``{name: {setting: value}}`` or ``{name: weight}``.
 
-    Other settings come from the ``preset`` of a method if it has the objective, or else from the objective's defaults.
+    Settings that are not given come from the method's ``preset`` if they are there, otherwise from the defaults.
     """
     if not isinstance(stated, Mapping):
         raise RecipeError(f"objectives takes a mapping such as {{translation_ranking: 1.0}}, not {stated!r}")

@@ -50,8 +50,8 @@ class RepresentationTranslationSettings(VocabularySettings):
     )
     direction: str = setting(
         "source_to_target",
-        "Predict targets from sources (source_to_target), sources from targets (target_to_source), or one direction "
-        "per pair, each for about half of the pairs (both).",
+        "Predict targets from sources (source_to_target), sources from targets (target_to_source), or (both) draw one "
+        "of these two for each pair.",
         choices=("source_to_target", "target_to_source", "both"),
     )
     masked_share: float = setting(
@@ -93,7 +93,7 @@ class RepresentationTranslationSettings(VocabularySettings):
 class TranslationRows:
     """The input of the head (eq. 4), as packed rows: each has the states of a known sentence, then predicted tokens."""
 
-    packed: PackedSentences  # T tokens with the head's positions; those of predicted tokens start at ``start``
+    packed: PackedSentences  # T tokens with the head's positions
     masked: Tensor  # T: whether the head sees [MASK] here, not the encoder's hidden state
     visible: Tensor  # indices in the batch of the tokens that are not masked
     own_positions: Tensor  # of the masked tokens: their positions in their own sentence
@@ -104,11 +104,11 @@ class TranslationRows:
 def translation_rows(
     pairs: PairTokens, known: Tensor, predicted: Tensor, start: int, share: float = 1.0, masked: Tensor | None = None
 ) -> TranslationRows:
-    """Build rows that predict sentence ``predicted[i]`` from ``known[i]``, indices into sources + targets.
+    """Build rows that predict sentence ``predicted[i]`` from sentence ``known[i]``.
 
-    Positions of predicted sentences start at ``start``. ``masked`` has a flag per token of the batch: a token
-    is masked if its flag is true and its sentence is predicted. Without flags, each token of a predicted sentence is
-    masked with probability ``share``.
+    Both index the batch: all sources, then all targets. The position of a predicted token is ``start`` + its position
+    in its own sentence. ``masked`` has a flag per token of the batch: a token is masked if its flag is true and its
+    sentence is predicted. Without flags, each token of a predicted sentence is masked with probability ``share``.
     """
     rows = join(pairs.packed, known, predicted, skip=(1, 1))
     own = pairs.packed.positions[rows.origin]

@@ -25,6 +25,6 @@ class VocabularySettings(ObjectiveSettings):
 
     sampled_pieces: int | None = setting(
         None,
-        "Compute the softmax over the batch's target tokens and about this many random others; without it, over all.",
+        "Compute the softmax over the batch's target tokens and about this many random ones (default: all).",
         at_least=1,
     )

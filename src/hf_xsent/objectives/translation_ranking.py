@@ -42,7 +42,7 @@ class TranslationRankingSettings(ObjectiveSettings):
         "as LaBSE's 0.3, give 0.3 / temperature.",
     )
     symmetric: bool = setting(False, "Average the losses of both directions, source to target and target to source.")
-    mask_repeated: bool = setting(True, "Exclude copies of a pair's own sentences from its negatives.")
+    mask_repeated: bool = setting(True, "Pairs that share a sentence are not negatives of each other.")
     hard_negatives: int = setting(
         0,
         "Add the first N negatives of each pair, which hf-xsent mine-negatives finds, to the candidates of all pairs; "
@@ -130,7 +130,7 @@ class TranslationRanking(SentenceObjective):
 
     @classmethod
     def check(cls, settings: Any, config: Any) -> None:
-        """Raise an error if the model does not encode mined negatives."""
+        """Raise an error if hard_negatives do not fit the model's other settings."""
         if settings.hard_negatives and config.freezes_encoder:
             raise RecipeError("hard_negatives need an encoder that trains, and this method freezes it: remove them")
         if settings.hard_negatives and config.random_input_shuffling:

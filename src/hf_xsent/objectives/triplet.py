@@ -4,8 +4,8 @@
 
 ``sim`` is the cosine. Of the n negatives of each direction one is the hardest of the batch, the others are random. The
 loss is the mean cost of all negatives of all pairs in both directions, as in the authors' code: the mean of h over the
-pairs, divided by 2n. So the scale of the loss, and with it a weight such as λ of the unsupervised loss, does not
-depend on n.
+pairs, divided by 2n. So the scale of the loss does not depend on n, and a weight such as λ of the unsupervised loss
+has the same effect for any n.
 
 In the authors' code a cost is sim(a_n, b) - sim(a, b), not clamped at 0 (``hinge=False``); the margin only drops
 random negatives whose cost is below -α.
@@ -50,8 +50,8 @@ class TripletRankingSettings(ObjectiveSettings):
     )
     hinge: bool = setting(
         True,
-        "Cost of a negative: max(0, margin + its cosine - the pair's). False: its cosine - the pair's, not clamped at "
-        "0, as in the authors' code.",
+        "Cost of a negative: max(0, margin + cos(negative) - cos(pair)). False: cos(negative) - cos(pair), not clamped "
+        "at 0, as in the authors' code.",
     )
     random_negatives: str = setting(
         "exact",
@@ -59,7 +59,7 @@ class TripletRankingSettings(ObjectiveSettings):
         "(negatives - 1) / (batch - 1), as in the authors' code (bernoulli).",
         choices=("exact", "bernoulli"),
     )
-    mask_repeated: bool = setting(True, "Exclude copies of a pair's own sentences from its negatives.")
+    mask_repeated: bool = setting(True, "Pairs that share a sentence are not negatives of each other.")
 
 
 def triplet_ranking_loss(
@@ -103,14 +103,14 @@ def triplet_ranking_loss(
 
 
 def draw_exactly(others: Tensor, count: int) -> Tensor:
-    """Draw ``count`` of the others of each row, or all if there are fewer; return a mask."""
+    """Draw ``count`` of the candidates marked in each row of ``others``, or all if there are fewer; return a mask."""
     lots = torch.rand(others.shape, device=others.device).masked_fill(~others, -1.0)
     drawn = lots.topk(min(count, lots.shape[1])).indices
     return torch.zeros_like(others).scatter(1, drawn, True) & others
 
 
 def draw_bernoulli(others: Tensor, count: int) -> Tensor:
-    """Draw each candidate independently, with the probability that gives ``count`` per row on average."""
+    """Draw each candidate with probability count / (batch - 1); the caller drops those that are not negatives."""
     return torch.rand(others.shape, device=others.device) < count / max(1, others.shape[1] - 1)
 
 
@@ -125,7 +125,7 @@ class TripletRanking(SentenceObjective):
 
 
 def ranking_loss(settings: TripletRankingSettings, source: Tensor, target: Tensor, *identities: Tensor) -> Tensor:
-    """Compute the loss with these settings; rows with the same identity are not negatives of each other."""
+    """Compute the loss with these settings; with mask_repeated, equal sentences are not negatives of each other."""
     return triplet_ranking_loss(
         source,
         target,

@@ -52,7 +52,7 @@ class AlignedWordPredictionSettings(VocabularySettings):
     )
     word_share: float = setting(
         1.0,
-        "Fraction of the linked words of these sentences that are masked together; the others remain as context.",
+        "Mask this fraction of the linked words of a sentence that masked_share selects; the others remain as context.",
         above=0,
         at_most=1,
     )
@@ -75,8 +75,8 @@ class AlignedWordPrediction(TokenObjective):
     """AWP: mask linked words and predict the pieces of each one's translation in its place.
 
     With a ``masked_share`` below 1, each sentence is masked with that probability; the expected loss is the same. With
-    a ``word_share`` below 1, only this share of its linked words is masked, so that the other words remain as context;
-    eq. 4 masks a single word, which needs a pass per word. The loss is divided by both shares.
+    a ``word_share`` below 1, only this share of its linked words is masked, and the others remain as context. The
+    paper's eq. 4 masks one word at a time, which would take a pass per word. The loss is divided by both shares.
     """
 
     Settings = AlignedWordPredictionSettings
