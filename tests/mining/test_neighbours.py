@@ -95,6 +95,36 @@ def test_bfloat16_products_find_the_same_neighbours(spread: float) -> None:
         torch.testing.assert_close(exact.cosines, found.cosines, rtol=0, atol=1e-6)
 
 
+def test_bfloat16_finds_a_candidate_all_of_whose_components_are_rounded_down() -> None:
+    """The cosine of the nearest candidate loses 0.0076, so that another one, 0.0007 further away, seems nearer."""
+    component = 0.0625 * (1 + 2**-8) * (1 - 1e-6)  # just below the middle of two bfloat16 numbers
+    last = (1 - 254 * component**2) ** 0.5
+    source, target = (np.zeros((count, 512), np.float32) for count in (4096, 8192))
+    for seed, side in enumerate((source, target)):
+        side[:, 384:500] = _vectors(seed, len(side), 116)
+    source[0] = 0
+    source[0, :254], source[0, 511] = component, last
+    target[[3, 5000]] = 0
+    target[3], target[3, 509] = 0.9835 * source[0], (1 - 0.9835**2) ** 0.5
+    target[5000, :250], target[5000, 300:304], target[5000, 510] = component, component, last
+    for dtype in (torch.float32, torch.bfloat16):
+        found, _ = nearest_both_ways(source, target, k=1, dtype=dtype)
+        assert found.indices[0].item() == 5000
+        assert found.cosines[0].item() == pytest.approx(250 * component**2, abs=1e-4)
+
+
+@pytest.mark.parametrize("width", [3, 24, 254, 384])
+def test_the_error_of_a_rounded_cosine_is_below_its_bound(width: int) -> None:
+    constant = torch.full((1, width), width**-0.5)
+    random = torch.from_numpy(_vectors(1, 200, width)).float()
+    sides = [torch.cat((constant, random / random.norm(dim=1, keepdim=True))) for _ in range(2)]
+    rounded = [side.bfloat16() for side in sides]
+    error = (rounded[0] @ rounded[1].T).double() - sides[0].double() @ sides[1].double().T
+    bound = neighbours.cosine_error(*zip(sides, rounded, strict=True))
+    assert error.abs().max() <= bound < 0.02
+    assert neighbours.cosine_error(*zip(sides, sides, strict=True)) == 0
+
+
 def test_only_candidates_near_the_best_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = []
     multiply = neighbours._multiply

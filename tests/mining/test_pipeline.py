@@ -201,7 +201,7 @@ def test_the_memory_a_run_takes_is_estimated(files: tuple[Path, Path], tmp_path:
 
 def test_fewer_sentences_than_neighbours_raise(files: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("b1\nb2\n")
-    with pytest.raises(DataError, match="holds 2 sentences, fewer than k = 4"):
+    with pytest.raises(DataError, match="has 2 different sentences, fewer than k = 4"):
         mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work")
 
 
@@ -223,7 +223,7 @@ def test_some_gold_pairs_choose_the_threshold_and_the_log_states_what_is_assumed
         mined = mine_files(*files, tmp_path / "out.tsv", Words(), IDENTITY, tmp_path / "work", settings)
     (message,) = (one.message for one in caplog.records if "threshold" in one.message)
     assert mined is not None and 15 <= len(mined) <= 20
-    assert "precision 100.0, recall 100.0, F1 100.0, judged on 5 of the" in message and "assumes" in message
+    assert "precision 100.0, recall 100.0, F1 100.0, from 5 of the" in message and "assumes" in message
 
 
 def test_numbered_gold_may_name_lines_that_were_omitted(

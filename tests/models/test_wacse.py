@@ -68,12 +68,22 @@ def _directions(batch: Batch) -> list[tuple[int, str, str, dict[int, int], dict[
     return found
 
 
-def _encode(model: Any, batch: Batch, side: str, number: int, ids: Tensor | None = None, language: int = 0) -> Tensor:
+def _encode(
+    model: Any,
+    batch: Batch,
+    side: str,
+    number: int,
+    ids: Tensor | None = None,
+    language: int = 0,
+    layer: int | None = None,
+) -> Tensor:
     length = int(batch[f"{side}_attention_mask"][number].sum())
     ids = (batch[f"{side}_input_ids"][number] if ids is None else ids)[:length]
     words = model.encoder.get_input_embeddings()(ids)
     if model.config.languages:
         words = words + model.language_embeddings.weight[language]
+    if layer is not None:
+        return model.encoder(inputs_embeds=words[None], output_hidden_states=True).hidden_states[layer][0]
     return model.encoder(inputs_embeds=words[None]).last_hidden_state[0]
 
 
@@ -94,11 +104,11 @@ def _awp(model: Any, batch: Batch, together: bool = True) -> Tensor:
     return total / (2 * len(batch["links"]))
 
 
-def _wtr(model: Any, batch: Batch, temperature: float) -> Tensor:
+def _wtr(model: Any, batch: Batch, temperature: float, layer: int | None = None) -> Tensor:
     total = torch.zeros(())
     for number, side, other, links, words, theirs in _directions(batch):
-        own = _encode(model, batch, side, number, language=int(side == "target"))
-        answers = _encode(model, batch, other, number, language=int(other == "target"))
+        own = _encode(model, batch, side, number, language=int(side == "target"), layer=layer)
+        answers = _encode(model, batch, other, number, language=int(other == "target"), layer=layer)
 
         def similarity(word: int, translation: int) -> Tensor:
             pieces = [
@@ -151,6 +161,37 @@ def test_wtr_is_equations_6_to_8(tiny_encoders: Path, temperature: float) -> Non
     model = _model(tiny_encoders, objectives={WTR: {"weight": 1.0, "temperature": temperature}})
     batch = _batch()
     _assert_same(model, WTR, _wtr(model, batch, temperature), batch)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_wtr_of_a_middle_layer_trains_that_layer_and_those_below(
+    encoder_folders: dict[str, Path], pooling: str
+) -> None:
+    model = _model(
+        encoder_folders["bert"], pooling=pooling, objectives={WTR: {"weight": 1.0, "temperature": 0.1, "layer": 1}}
+    )
+    batch = _batch()
+    _assert_same(model, WTR, _wtr(model, batch, 0.1, layer=1), batch)
+    norms = {name: one.grad.norm() for name, one in model.named_parameters() if "pooler" not in name}
+    above = {name for name in norms if "encoder.encoder.layer.1." in name}
+    assert above and all(norms[name] == 0 for name in above)
+    assert all(norm > 0 for name, norm in norms.items() if "layer.0.attention.output" in name)
+
+
+def test_wtr_of_a_middle_layer_leaves_the_ranking_of_sentences_as_it_is(encoder_folders: dict[str, Path]) -> None:
+    objectives: dict[str, Any] = {"translation_ranking": {"symmetric": True}}
+    alone = _model(encoder_folders["bert"], objectives=objectives)
+    both = WacseForPreTraining.from_backbone(
+        str(encoder_folders["bert"]), max_length=64, objectives=objectives | {WTR: {"layer": 1}}
+    ).eval()
+    both.load_state_dict(alone.state_dict())
+    losses = both(**_batch()).losses
+    torch.testing.assert_close(losses["translation_ranking"], alone(**_batch()).losses["translation_ranking"])
+
+
+def test_wtr_of_a_layer_that_the_encoder_lacks_is_refused(encoder_folders: dict[str, Path]) -> None:
+    with pytest.raises(RecipeError, match="layer 4 does not exist: this encoder has 3 layers"):
+        _model(encoder_folders["bert"], objectives={WTR: {"layer": 4}})
 
 
 def test_languages_are_added_in_both_passes(tiny_encoders: Path) -> None:

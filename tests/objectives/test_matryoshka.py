@@ -68,7 +68,7 @@ def test_the_settings_of_translation_ranking_apply_at_every_width() -> None:
     ("dims", "error"),
     [
         (None, r"^objectives\.matryoshka\.dims is missing: list the widths, such as \[384, 256, 128\]$"),
-        ([8, 9], r"^objectives\.matryoshka\.dims has 9, but this encoder's embeddings have 8$"),
+        ([8, 9], r"^objectives\.matryoshka\.dims has 9, but this encoder's embeddings have 8 dimensions$"),
     ],
 )
 def test_widths_that_do_not_exist_are_an_error(dims: list[int] | None, error: str) -> None:

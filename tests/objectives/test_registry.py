@@ -56,7 +56,7 @@ OTHER_VALUES: dict[str, dict[str, Any]] = {  # of each setting, one that is not 
     },
     "masked_language_modeling": {"sampled_pieces": 9, "masked_share": 0.2, "untied_embeddings": True},
     "aligned_word_prediction": {"sampled_pieces": 9, "masked_share": 0.5, "word_share": 0.4},
-    "word_translation_ranking": {"temperature": 0.1},
+    "word_translation_ranking": {"temperature": 0.1, "layer": 1},
     "distillation": {"teacher": "some/model"},
     "mexma": {
         "masked_share": 0.2,

@@ -375,7 +375,7 @@ def test_a_sampled_softmax_trains_the_head(encoder_folders: dict[str, Path], pai
         ),
         (
             {"direction": "both", "predicted_languages": ["de"], "languages": ["de", "en"]},
-            "predicted_languages must be the same list as languages, where both are given",
+            "the settings languages and predicted_languages differ",
         ),
     ],
 )

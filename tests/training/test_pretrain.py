@@ -198,7 +198,7 @@ def test_languages_get_their_embeddings(run: Run) -> None:
         (
             {"objectives": {"distillation": {"teacher": "x"}}, "training_mlp": True},
             RecipeError,
-            "training_mlp changes embeddings in training only",
+            "training_mlp cannot be used with distillation",
         ),
         ({"lora_alpha": 4}, RecipeError, "set lora_rank too"),
         ({"frozen_layers": 4}, RecipeError, "frozen_layers 4 does not fit: this encoder has 3 layers"),

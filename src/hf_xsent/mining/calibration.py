@@ -70,9 +70,9 @@ def f1_at_threshold(mined: MinedPairs, gold: Gold, threshold: float, complete: b
 def _judge(mined: MinedPairs, gold: Gold, complete: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return for each pair whether it is correct, and its weight as an error.
 
-    If ``gold`` is a sample of the true pairs, only pairs with a sentence in it are judged. A correct pair is judged if
-    it was sampled itself; a wrong pair is judged if the true pair of either of its two sentences was sampled, which is
-    about twice as likely. Therefore a wrong pair counts half for each of its sentences that is in ``gold``.
+    If ``gold`` is a sample of the true pairs, only pairs with a sentence in it are judged. A correct pair has one
+    chance to be judged: that it was sampled. A wrong pair has two: its source or its target may be in a sampled pair.
+    So each sentence of a wrong pair that is in ``gold`` counts as half an error.
     """
     correct = np.array([pair in gold for pair in mined.rows("source", "target")], dtype=bool)
     if complete:
@@ -88,9 +88,8 @@ def read_gold(
     """Read a TSV of gold pairs and return them as pairs of rows (source, target).
 
     The columns are texts, or line numbers of ``files`` if all cells are whole numbers. The number of a repeated
-    line stands for the row of its first occurrence. A line that was dropped as too long has no row: its number is
-    mapped to a negative one, so that the gold pair counts as not found. A text that is not among the sentences is an
-    error.
+    line stands for the row of its first occurrence. A line that was dropped as too long has no row: it gets minus its
+    line number instead, so that the gold pair counts as not found. A text that is not among the sentences is an error.
     """
     if not Path(path).is_file():
         raise DataError(f"no such file of gold pairs: {path}")

@@ -75,7 +75,7 @@ def mine_bitext(
     probes: cells of an IVF index to search per query.
     options: further arguments of the exact search, `nearest_both_ways`.
 
-    Ties go to the lower source row, then to the lower target row. Equal rows are not merged.
+    Ties go to the lower source row, then to the lower target row. Duplicate embeddings are not merged.
     """
     check_choices(margin, candidates)
     if index is None:

@@ -90,8 +90,9 @@ def mine_negatives(
 ) -> dict[str, NegativeCounts]:
     """Write ``output/LANGUAGE.jsonl``: each pair with its source negatives and target negatives, best first.
 
-    Target negatives are near the source, source negatives near the target, by the margin (`margin_score`). Other
-    translations in the bitext are excluded; so are sentences that score above ``max_share`` times the pair's score.
+    Target negatives are targets near the pair's source, source negatives are sources near its target; nearness is the
+    margin (`margin_score`). Other translations in the bitext are excluded; so are sentences that score above
+    ``max_share`` times the pair's score.
     ``identity`` is everything that determines an embedding besides the sentence. Only rank 0 writes and returns counts.
     """
     settings, work, output, runner = settings or NegativeSettings(), Path(work), Path(output), runner or ProcessRunner()
@@ -188,7 +189,7 @@ class _Chooser:
         return self._nearest(1, rows, limits), self._nearest(0, rows, limits)
 
     def _nearest(self, side: int, rows: Sequence[Tensor], limits: Tensor) -> list[list[str]]:
-        """Return the sentences of the other side that are nearest to each pair's sentence of ``side``, best first."""
+        """Return each pair's negatives for its sentence on ``side``, from the other side, highest score first."""
         queries, other = rows[side], self.sides[1 - side]
         found = self.neighbours[side].indices[queries]
         averages = self.averages[side][queries][:, None], self.averages[1 - side][found]
@@ -204,7 +205,7 @@ class _Chooser:
 
 
 def _rows_of_lines(file: Path, sentences: Sentences) -> npt.NDArray[np.int64]:
-    """Return the row of each line of a file among the distinct sentences; -1 for a line that is too long."""
+    """Map each line of a file to its row in the deduplicated sentences; -1 for a line that is too long."""
     hashes = np.concatenate([_hashes(sentences.batch(number)) for number in range(sentences.batch_count)])
     order = np.argsort(hashes)
     hashes, rows = hashes[order], []

@@ -24,8 +24,6 @@ logger = logging.getLogger(__name__)
 Vectors = np.ndarray | Tensor | ShardedVectors
 _LARGEST_TILE = 4096
 _TILES_IN_STRIP = 8
-# Upper bound on the error of a bfloat16 cosine: rounding changes both vectors and the result by 2^-9 each.
-_BFLOAT16_ERROR = 0.006
 # Use bfloat16 if its products are this many times as fast: the gain must pay for recomputing, in float32, the cosines
 # near the k-th best.
 _WORTHWHILE_GAIN = 1.5
@@ -67,7 +65,7 @@ def nearest_one_way(
 
 
 def search_precision(device: str | torch.device = "cpu") -> str:
-    """Return the precision in which this device searches faster; the neighbours are the same in both."""
+    """Return the precision in which this device searches faster; neighbours are the same up to float32 rounding."""
     gain = bfloat16_gain(512, device)
     if gain < _WORTHWHILE_GAIN:
         return "float32"
@@ -126,13 +124,13 @@ def _compare(
     """Compute all cosines tile by tile, and update the neighbours of ``rows`` and of ``columns``."""
     tile, strip = block_sizes(memory_mib, source.shape[1], rows.k)
     buffer = torch.empty(tile * tile, device=device, dtype=dtype)
-    error = 0.0 if dtype is torch.float32 else _BFLOAT16_ERROR
     total = len(source) * len(target)
     with Progress(total=total, desc="comparing", unit=" cosines", unit_scale=True, delay=2) as bar:
         for left, sources in _strips(source, strip, device, names[0]):
             rounded_sources = sources.to(dtype)
             for right, targets in _strips(target, strip, device, names[1]):
                 rounded_targets = targets.to(dtype)
+                error = cosine_error((sources, rounded_sources), (targets, rounded_targets))
                 for i in range(0, len(sources), tile):
                     for j in range(0, len(targets), tile):
                         block = slice(i, i + tile), slice(j, j + tile)
@@ -142,6 +140,18 @@ def _compare(
                         if columns is not None:
                             _update(columns, right + j, left + i, cosines[:, : len(vectors[1])].T, vectors[::-1], error)
                     bar.update(len(sources[i : i + tile]) * len(targets))
+
+
+def cosine_error(*sides: tuple[Tensor, Tensor]) -> float:
+    """Return an upper bound on the error of a cosine that is computed from rounded unit vectors.
+
+    |a'·b' - a·b| ≤ |a' - a| |b'| + |b' - b| |a| for the rounded vectors a' and b'. Rounding the product, which is below
+    2, to bfloat16 adds at most 2^-8, and adding up d products in float32 at most d 2^-23.
+    """
+    if all(rounded.dtype is torch.float32 for _, rounded in sides):
+        return 0.0
+    first, second = (float((rounded - exact).norm(dim=1).max()) for exact, rounded in sides)
+    return first * (1 + second) + second + 2**-8 + sides[0][0].shape[1] * 2**-23
 
 
 def _update(
@@ -165,7 +175,7 @@ def _update(
 
 
 def _maxima(tile: Tensor) -> Tensor:
-    """Return the maxima of a tile's groups, rows × groups."""
+    """Return the maximum of each group of candidates (`top_k`), rows × groups."""
     if tile.stride(1) == 1:
         return tile.unflatten(1, (GROUP, -1)).amax(1)
     # The tile is a transposed view: undo this to read memory in order (10 times as fast), and transpose the maxima.

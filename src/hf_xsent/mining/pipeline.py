@@ -59,14 +59,15 @@ class MiningSettings:
             raise DataError(f"top is {self.top}: keep at least 1 pair, or omit top to keep all")
         if self.threshold is not None and self.calibrate is not None:
             raise DataError(
-                f"threshold is {self.threshold}, but calibrate would choose another by {self.calibrate}: set only one"
+                f"threshold is {self.threshold}, but calibrate would choose one from {self.calibrate}: set only one of "
+                "them"
             )
         if self.index is not None:
             import_faiss()
 
     @cached_property
     def search(self) -> SearchOptions:
-        """Return the settings of the exact search, in the precision in which the device is faster."""
+        """Return the settings of the exact search, with the precision that is faster on this device."""
         return SearchOptions(self.k, self.memory_mib, search_precision(self.device), self.device)
 
 
@@ -112,7 +113,7 @@ def mine_files(
     for path, side in zip((source, target), sides, strict=True):
         logger.info("%s: %s", path, ", ".join(f"{count:,} {name}" for name, count in asdict(side.counts).items()))
         if len(side) < settings.k:
-            raise DataError(f"{path} holds {len(side)} sentences, fewer than k = {settings.k}: reduce k")
+            raise DataError(f"{path} has {len(side)} different sentences, fewer than k = {settings.k}: reduce k")
     gold = None if settings.calibrate is None else read_gold(settings.calibrate, sides[0], sides[1], (source, target))
     stores = [VectorStore.open(work, side, identity, settings.vector_dtype) for side in sides]
     _check_resources(model, stores, work, settings)
@@ -141,10 +142,10 @@ def _calibrate(mined: MinedPairs, gold: Gold) -> float:
     """Choose the threshold on the sentences of the gold pairs; log its metrics and what they assume."""
     best = best_threshold(mined, gold, complete=False)
     logger.info(
-        "threshold %.4f: precision %.1f, recall %.1f, F1 %.1f, judged on %d of the %d pairs found, those that "
-        "contain a sentence of a gold pair. This assumes that these sentences have no other translations in the files, "
-        "and that they are representative of all sentences. If the gold pairs are all translations in the files, every "
-        "other pair is an error, and precision is %.1f.",
+        "threshold %.4f: precision %.1f, recall %.1f, F1 %.1f, from %d of the %d pairs found: those with a sentence of "
+        "a gold pair. This assumes that these sentences have no other translations in the files, and that they are "
+        "representative of all sentences. If the gold pairs are complete, every other pair is an error, and precision "
+        "is %.1f.",
         best.threshold,
         best.precision,
         best.recall,

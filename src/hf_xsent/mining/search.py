@@ -21,7 +21,7 @@ _ARRAYS = ("source_cosines", "source_numbers", "target_cosines", "target_numbers
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """Settings of the exact search; the precision changes its time, not its result."""
+    """Settings of the exact search; the precision changes its time, and the result only by float32 rounding."""
 
     k: int = 4
     memory_mib: int = 512
@@ -83,7 +83,7 @@ def search_shards(work: Path, source: VectorStore, target: VectorStore, options:
 def search(
     work: Path, source: VectorStore, target: VectorStore, options: SearchOptions, runner: Runner | None = None
 ) -> tuple[Neighbours, Neighbours]:
-    """Return the exact neighbours of both sides; ``runner`` searches the shards that have no file yet."""
+    """Return the exact neighbours of both sides; ``runner`` searches the shards that have no file."""
     check_vectors(ShardedVectors(source.paths), ShardedVectors(target.paths), options.k)
     shards = search_shards(work, source, target, options)
     stamp = {f"source {key}": value for key, value in source.stamp.items()}

@@ -1,4 +1,4 @@
-"""Run work in shards; each writes one file, so that an interrupted run resumes at the first missing file."""
+"""Run work in shards; each writes one file, so that a resumed run computes only missing or damaged files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class Shard(Protocol):
         """Compute and write the file."""
 
 
-Runner = Callable[[Sequence[Shard], str, "SupportsEncode | None"], None]  # runs shards; the text is for progress
+Runner = Callable[
+    [Sequence[Shard], str, "SupportsEncode | None"], None
+]  # gets the shards, a label for progress, and the model
 
 
 @dataclass(frozen=True)

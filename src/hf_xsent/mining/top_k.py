@@ -1,8 +1,8 @@
 """Update the k nearest candidates of every sentence, one block of cosines at a time.
 
 A tile is a block of the matrix of cosines, sentences by candidates. The candidates of a tile are divided into n groups
-of ``GROUP``: group i has the columns i, i + n, i + 2n, …. So the maxima of all groups are the elementwise maximum of
-``GROUP`` contiguous slices of n columns, which is fast.
+of ``GROUP``: group i has the columns i, i + n, i + 2n, …. So if the tile is cut into ``GROUP`` contiguous slices of n
+columns, their elementwise maximum has the maxima of all n groups at once, which is fast.
 """
 
 from __future__ import annotations
@@ -70,8 +70,9 @@ class TopK:
     def _bound(self, kth: Tensor, maxima: Tensor) -> Tensor:
         """Return what a candidate's cosine must exceed to enter the top k.
 
-        This is the k-th cosine so far or, if higher, the largest float below m, the k-th largest of the maxima, so that
-        ties with m enter. At least k candidates of the tile reach m, because the maxima are of different groups.
+        Let m be the k-th largest maximum of a group. The maxima are of different candidates, so at least k candidates
+        of the tile reach m. The bound is the k-th cosine so far or, if higher, the largest float below m, so that
+        candidates equal to m enter.
         """
         bound = kth.clone()
         crowded = ((maxima > kth[:, None]).sum(1) > self.k).nonzero().squeeze(1)
@@ -116,10 +117,9 @@ def _nearest_first(cosines: Tensor, indices: Tensor) -> Tensor:
 
 
 def _ranks(sentences: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the distinct sentences of a sorted list, and two positions of each entry, counted from 0.
+    """Return the distinct numbers of a sorted list, and two indices of each entry, counted from 0.
 
-    The first is the position of its sentence among the distinct sentences, the second its position among the entries
-    of that sentence.
+    The first is the index of its number among the distinct ones, the second its index within the run of equal numbers.
     """
     distinct, row, counts = sentences.unique_consecutive(return_inverse=True, return_counts=True)
     rank = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]

@@ -6,7 +6,7 @@ The layers are the encoder's modules, called as its forward calls them; only att
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, ClassVar
@@ -108,6 +108,13 @@ class Backbone(ABC):
         ``extra_embeddings`` (T × d), such as language embeddings, are added to the token embeddings.
         """
         yield from self._states(self._token_embeddings(packed, extra_embeddings), packed)
+
+    def encode_layers(
+        self, packed: PackedSentences, layers: Collection[int], extra_embeddings: Tensor | None = None
+    ) -> dict[int, Tensor]:
+        """Return the T × d hidden states after each of these layers; 0 is the embeddings."""
+        states = islice(self.hidden_states(packed, extra_embeddings), max(layers) + 1)
+        return {number: hidden for number, hidden in enumerate(states) if number in layers}
 
     def encode(
         self,

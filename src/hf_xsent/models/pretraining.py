@@ -255,8 +255,14 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         tokens = None
         if self.config.pooling == "cls" and not sides <= states_read:
             tokens = _tokens_read(part, states_read)
-        hidden = self.backbone.encode(part, None, tokens, extra)
-        states = TokenStates(part, hidden, tokens, self._encode, words, hidden[:0])
+        layers = frozenset[int]().union(*(one.layers_read for one in objectives))
+        if layers:
+            depth = len(self.backbone.layers)
+            of_layers, tokens = self.backbone.encode_layers(part, layers | {depth}, extra), None
+            hidden = of_layers[depth]
+        else:
+            hidden, of_layers = self.backbone.encode(part, None, tokens, extra), {}
+        states = TokenStates(part, hidden, tokens, self._encode, words, hidden[:0], of_layers)
         vectors = self._sentence_vectors(states)
         if part is packed:
             return replace(states, embeddings=vectors), vectors

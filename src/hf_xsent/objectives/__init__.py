@@ -1,1 +1,1 @@
-"""Losses over tensors: one file per objective, or two related ones, independent of models, files and trainers."""
+"""Losses over tensors, independent of models, files and trainers; each file has one objective or two related ones."""

@@ -3,9 +3,9 @@
     L_disc = d(y_s) - d(y_t), d linear (Wasserstein);    L_adv = -L_disc                          (section 3.2)
     L_cycle = h(y_s, G(F(y_s))) + h(F(G(y_t)), y_t), h the triplet ranking;    L = L_adv + λ L_cycle
 
-The sentences of the two languages are unpaired: row i of one side is unrelated to row i of the other. h is the loss
-of ``triplet.py``, a mean cost; λ weights L_cycle, the sum of two such means. d, F and G are linear maps; in the
-variant ``authors``, they have biases, and dropout on their outputs.
+The loss does not use the order of rows: sentences may be unpaired. h is the loss that ``triplet.py`` computes, a mean
+cost instead of the paper's sum; L_cycle is the sum of two such means, and λ its weight. d, F and G are linear maps; in
+the variant ``authors``, they have biases, and dropout on their outputs.
 
 >>> source, target, d = torch.eye(2), torch.ones(2, 2), torch.tensor([0.5, 1.0])
 >>> score_difference(source, target, lambda vectors: vectors @ d).item()  # mean of 0.5 and 1.0, minus mean of 1.5, 1.5
@@ -51,13 +51,14 @@ class CycleConsistencySettings(TripletRankingSettings):
     )
     margin: float = setting(
         0.0,
-        "Margin (α in the paper): the cosine of a sentence and its round trip must exceed a negative's by this much; "
-        "with hinge false, drop random negatives whose cosine is lower than the round trip's by more than this.",
+        "Margin (α in the paper). A round trip is a sentence mapped to the other language and back. With hinge: "
+        "cos(round trip) must exceed cos(negative) by this much. Without: drop random negatives with cos(negative) < "
+        "cos(round trip) - margin.",
     )
 
 
 class Adversarial(SentenceObjective):
-    """Train dual pivot's mix of layers and linear map so that a critic cannot distinguish two languages (L_adv).
+    """Train dual pivot's layer weights and linear map so that a critic cannot distinguish two languages (L_adv).
 
     A separate optimizer trains the critic d by ``critic_loss``.
     """

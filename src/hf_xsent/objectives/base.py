@@ -1,8 +1,9 @@
 """Define the interface of objectives: their needs, their inputs, and the parts to build them from.
 
 The file of an objective has the paper's equation, settings, needs, weights and loss; ``registry.py`` lists it. Sentence
-objectives compare the sentence embeddings of the batch over all processes. Token objectives are sums over pairs, so
-that a batch can be split into chunks. Gradients averaged over processes equal those of one process with all pairs.
+objectives compare the sentence embeddings of the batch of all processes. Token objectives return sums, which are
+divided by counts of the whole batch, so that a batch can be split into chunks. Gradients averaged over processes equal
+those of one process with all pairs.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Needs:
     teacher: bool = False  # another model's embeddings of the targets
     mask_token: bool = False  # the tokenizer's mask and other special ids, and the checkpoint's MLM head if any
     momentum_encoder: bool = False  # a moving average of the encoder
-    frozen_encoder: bool = False  # only for a layer mix and linear map over a frozen encoder (dual pivot)
+    frozen_encoder: bool = False  # a frozen encoder with a trained layer mix and linear map (dual pivot)
 
     def __or__(self, other: Needs) -> Needs:
         """Return the combined needs of two objectives."""
@@ -46,7 +47,7 @@ class Parts:
 
     encoder_config: Any
     max_length: int
-    languages: list[str] | None  # with a language embedding in the encoder
+    languages: list[str] | None  # the languages for which the encoder has an embedding
     tokenizer_mask_id: int | None
     unknown_token_id: int | None
     special_token_ids: Sequence[int]
@@ -60,7 +61,7 @@ class Parts:
     def mask_token_id(self) -> int:
         """The tokenizer's mask token id, or an error if the config has none."""
         if self.tokenizer_mask_id is None:
-            raise RecipeError("the config has no mask_token_id, which masking needs: set it to the tokenizer's")
+            raise RecipeError("masking needs mask_token_id in the config: set it to tokenizer.mask_token_id")
         return self.tokenizer_mask_id
 
 
@@ -107,7 +108,7 @@ class Objective(nn.Module):
 
     @classmethod
     def continues(cls, settings: Any, earlier: Any) -> bool:
-        """Return whether this objective can load the weights of an earlier stage with the settings ``earlier``."""
+        """Return whether this objective can load weights that an earlier stage trained with settings ``earlier``."""
         return True
 
     @property
@@ -115,11 +116,16 @@ class Objective(nn.Module):
         """The sides whose last hidden states are read."""
         return self.needs.states
 
+    @property
+    def layers_read(self) -> frozenset[int]:
+        """The layers whose hidden states are read besides the last."""
+        return frozenset()
+
     def start(self, start: Start) -> None:
         """Initialize new weights from pretrained ones."""
 
     def initial_tensors(self) -> Mapping[str, Tensor]:
-        """Return initial values of weights and buffers that transformers cannot initialize."""
+        """Return initial values of weights and buffers that the library transformers does not initialize."""
         return {}
 
     def freeze(self) -> None:
@@ -155,7 +161,7 @@ class TokenObjective(Objective, ABC):
 
     @abstractmethod
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
-        """Make all random choices, so that gradient caching can repeat them; return one item per part."""
+        """Make all random choices here, so that both passes of gradient caching share them; return an item per part."""
 
     @abstractmethod
     def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:

@@ -37,7 +37,7 @@ class DistillationSettings(ObjectiveSettings):
 
 
 def distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
-    """Compute the mean squared distance of the student's 2N embeddings from the teacher's of the N targets."""
+    """Compute the mean squared error between embeddings of both sides (2N) and the teacher's of the targets (N)."""
     distances = (student - teacher.repeat(2, 1)).square().mean(1)
     return mean_over_rows(distances.sum(), distances)
 
@@ -53,8 +53,8 @@ class Distillation(SentenceObjective):
         """Raise an error if training_mlp would change the trained embeddings."""
         if config.training_mlp:
             raise RecipeError(
-                "training_mlp changes embeddings in training only, but distillation trains those of the final model: "
-                "use only one of the two"
+                "training_mlp cannot be used with distillation: the final model has no such MLP, so that its "
+                "embeddings would not match the teacher's; remove one of the two"
             )
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:

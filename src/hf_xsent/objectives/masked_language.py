@@ -72,7 +72,7 @@ class Masking:
 
 @dataclass(frozen=True)
 class MaskedRows:
-    """The masked sentences of another pass through the encoder."""
+    """Masked sentences, the input of a second pass through the encoder."""
 
     packed: PackedSentences
     predicted: Tensor  # ascending indices of the packed tokens to predict
@@ -132,8 +132,8 @@ class MaskedLanguageModeling(TokenObjective):
 class TranslationLanguageModeling(MaskedLanguageModeling):
     """TLM: concatenate source and translation, so that each helps to predict the other's masked tokens.
 
-    With ``reset_positions``, positions of the translation start at 0 again. Without, they continue, and the row is
-    [CLS] source [SEP] translation [SEP].
+    With ``reset_positions``, the row is [CLS] source [SEP] [CLS] translation [SEP], and positions restart at the
+    second [CLS]. Without, the second [CLS] is dropped, and positions continue.
     """
 
     Settings = TranslationLanguageModelingSettings

@@ -53,14 +53,16 @@ class Matryoshka(TranslationRanking):
 
     @classmethod
     def check(cls, settings: Any, config: Any) -> None:
-        """Raise an error if a width does not exist."""
+        """Raise an error if dims are missing or have more dimensions than the embeddings."""
         super().check(settings, config)
         width = config.encoder_config.hidden_size
         if not settings.dims:
             raise RecipeError("objectives.matryoshka.dims is missing: list the widths, such as [384, 256, 128]")
         for dim in settings.dims:
             if dim > width:
-                raise RecipeError(f"objectives.matryoshka.dims has {dim}, but this encoder's embeddings have {width}")
+                raise RecipeError(
+                    f"objectives.matryoshka.dims has {dim}, but this encoder's embeddings have {width} dimensions"
+                )
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:
         """Compute the mean of L_TR over the widths."""

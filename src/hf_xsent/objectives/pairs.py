@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 import torch
@@ -50,7 +50,7 @@ class SentencePairs:
         return replace(self, **embeddings)
 
     def trained(self) -> dict[str, Tensor]:
-        """Return the embeddings with gradients, by the names of their fields."""
+        """Return the embeddings that receive gradients, by field name."""
         names = ("source", "target", "source_negatives", "target_negatives")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
@@ -83,13 +83,16 @@ class TokenStates:
 
     packed: PackedSentences
     states: Tensor  # M × d
-    tokens: Tensor | None  # M: ascending packed indices of these tokens; None: all tokens
+    tokens: Tensor | None  # M: ascending packed indices of the tokens of ``states``; None: all tokens
     encode: Encode
     word_embeddings: Tensor  # V × d: the encoder's table, for heads that share it
     embeddings: Tensor  # 2N × d: the sentence embeddings, all sources, then all targets
+    of_layers: Mapping[int, Tensor] = field(default_factory=dict)  # T × d of each layer in an objective's layers_read
 
-    def at(self, tokens: Tensor) -> Tensor:
-        """Return the hidden states of these tokens, given by packed indices."""
+    def at(self, tokens: Tensor, layer: int | None = None) -> Tensor:
+        """Return the hidden states of these tokens, given by packed indices, in a layer (default: the last)."""
+        if layer is not None:
+            return self.of_layers[layer][tokens]
         return self.states[tokens if self.tokens is None else torch.searchsorted(self.tokens, tokens)]
 
 
@@ -98,4 +101,4 @@ class SampledTargets:
     """The tokens that a token objective sampled before encoding."""
 
     rows: Any
-    count: Tensor  # number of predicted tokens (WACSE: sentences); the loss is divided by its sum over processes
+    count: Tensor  # predicted tokens (WACSE: sentences × shares); the loss is divided by the sum of counts

@@ -49,7 +49,7 @@ def objective_class(name: str) -> type[Objective]:
 def read_objectives(stated: Mapping[str, Any], preset: Mapping[str, Any] | None = None) -> dict[str, ObjectiveSettings]:
     """Build the settings of each objective from ``{name: {setting: value}}`` or ``{name: weight}``.
 
-    Settings that are not given come from the method's ``preset`` if they are there, otherwise from the defaults.
+    A setting that ``stated`` lacks comes from the method's ``preset``, or else from the default.
     """
     if not isinstance(stated, Mapping):
         raise RecipeError(f"objectives takes a mapping such as {{translation_ranking: 1.0}}, not {stated!r}")
@@ -70,7 +70,7 @@ def _stated(value: Any) -> dict[str, Any]:
 
 
 def write_objectives(objectives: Mapping[str, Any], recipe: bool = False) -> dict[str, dict[str, Any]]:
-    """Return the settings as plain data: those that config.json holds, or those that a recipe states."""
+    """Return the settings as plain data: those of config.json or, with ``recipe``, those of a recipe except None."""
     return {
         name: {
             one.name: getattr(settings, one.name)
@@ -110,7 +110,7 @@ def declared_settings(name: str) -> type[ObjectiveSettings]:
 def _settings_classes(module: str) -> dict[str, Any]:
     """Run only the settings classes of a file and the torch-free imports that they need."""
     path = Path(__file__).with_name(f"{module}.py")
-    names: dict[str, Any] = {"__name__": ObjectiveSettings.__module__}  # dataclasses look their module up
+    names: dict[str, Any] = {"__name__": ObjectiveSettings.__module__}  # @dataclass looks it up in sys.modules
     run: list[ast.stmt] = []
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom):

@@ -7,8 +7,9 @@ g is K transformer layers and a vocabulary projection. [CLS] of both sides is ex
 attends to all source tokens and all [MASK]s; all targets are predicted at once. Gradients reach the encoder through
 enc(x).
 
-enc(x) and m pass through a copy of the encoder's embedding module (positions, type, LayerNorm) before the layers, as in
-the authors' code; n counts the predicted tokens of the whole batch. The rows of one pair, [CLS] being token 0:
+As in the authors' code, a copy of the encoder's embedding module adds position and type embeddings to enc(x) and m and
+applies LayerNorm, before the layers. n is the number of predicted tokens of the whole batch. The head's input for one
+pair, where [CLS] has the id 0:
 
 >>> x, y = torch.tensor([[0, 5, 2]]), torch.tensor([[0, 7, 8, 2]])
 >>> packed = pack([x, y], [torch.ones_like(x), torch.ones_like(y)])
@@ -50,33 +51,34 @@ class RepresentationTranslationSettings(VocabularySettings):
     )
     direction: str = setting(
         "source_to_target",
-        "Predict targets from sources (source_to_target), sources from targets (target_to_source), or (both) draw one "
-        "of these two for each pair.",
+        "Predict targets from sources (source_to_target), sources from targets (target_to_source), or (both) one of "
+        "these two for each pair, chosen by a hash of its target.",
         choices=("source_to_target", "target_to_source", "both"),
     )
     masked_share: float = setting(
         1.0,
-        "Fraction of the predicted sentence's tokens that are [MASK] in the head's input; others are hidden states.",
+        "Fraction of the predicted sentence's tokens that the head sees as [MASK] and predicts; of the others it sees "
+        "the encoder's hidden states.",
         above=0,
         at_most=1,
     )
     positions: str = setting(
         "fixed",
-        "First position of the predicted sentence: max_length (fixed), or the padded length of the batch (padded, as "
-        "in DAP's authors' code).",
+        "Offset of the positions of the predicted sentence: max_length (fixed), or the padded length of the batch "
+        "(padded, as in DAP's authors' code).",
         choices=("fixed", "padded"),
     )
     predicted_languages: list[str] | None = setting(
         None,
-        "Languages for which the head has an embedding; when it predicts a source, the embedding of its language is "
-        "added to each [MASK] token. Default: all languages of the data.",
+        "Languages with an embedding in the head, which is added to each [MASK] of a predicted sentence that may be in "
+        "several languages. Default: the encoder's languages, or all of the data.",
     )
     restrict_vocabulary: bool = setting(
         True,
         "Predict only word pieces that occur on the predicted side of the training data, not the full vocabulary.",
     )
     vocabulary_size: int | None = derived()  # of a restricted vocabulary; None: all tokens
-    vocabulary_ids: tuple[int, ...] | None = derived(saved=False)  # its ids; the head's buffer saves them
+    vocabulary_ids: tuple[int, ...] | None = derived(saved=False)  # its ids; a buffer of the head, not in config.json
 
     @property
     def predicts_sources(self) -> bool:
@@ -106,9 +108,10 @@ def translation_rows(
 ) -> TranslationRows:
     """Build rows that predict sentence ``predicted[i]`` from sentence ``known[i]``.
 
-    Both index the batch: all sources, then all targets. The position of a predicted token is ``start`` + its position
-    in its own sentence. ``masked`` has a flag per token of the batch: a token is masked if its flag is true and its
-    sentence is predicted. Without flags, each token of a predicted sentence is masked with probability ``share``.
+    Both are indices of sentences in the batch, which has all sources before all targets. The position of a
+    predicted token is ``start`` + its position in its own sentence. ``masked`` has a flag per token of the batch: a
+    token is masked if its flag is true and its sentence is predicted. Without flags, each token of a predicted sentence
+    is masked with probability ``share``.
     """
     rows = join(pairs.packed, known, predicted, skip=(1, 1))
     own = pairs.packed.positions[rows.origin]
@@ -179,7 +182,9 @@ class RepresentationTranslation(TokenObjective):
                 "random_input_shuffling: false or direction: both"
             )
         if config.languages and settings.predicted_languages and config.languages != settings.predicted_languages:
-            raise RecipeError("predicted_languages must be the same list as languages, where both are given")
+            raise RecipeError(
+                "the settings languages and predicted_languages differ: give both the same list, or remove one"
+            )
         depth, longest = config.encoder_config.num_hidden_layers, config.max_positions // 2
         if settings.head_layers > depth:
             raise RecipeError(
@@ -229,7 +234,8 @@ class RepresentationTranslation(TokenObjective):
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
         """Build the head's rows; with both directions, a hash of the target sentence chooses one."""
         source, target = torch.arange(len(pairs.packed.lengths), device=pairs.packed.lengths.device).chunk(2)
-        parts = [(source, target, self.shuffled)]  # targets are all in one language, unless the sides are shuffled
+        # Known and predicted sentences, and whether the predicted ones may be in several languages.
+        parts = [(source, target, self.shuffled)]
         if self.settings.direction == "both":
             forward = pairs.target_identity % 2 == 0
             parts = [

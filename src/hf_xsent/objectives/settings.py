@@ -1,4 +1,4 @@
-"""Declare the settings that several objectives share, without torch."""
+"""Declare settings that several objectives share. This file does not import torch."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class VocabularySettings(ObjectiveSettings):
 
     sampled_pieces: int | None = setting(
         None,
-        "Compute the softmax over the batch's target tokens and about this many random ones (default: all).",
+        "Compute the softmax over the batch's label tokens and about this many random ones (default: the full "
+        "vocabulary).",
         at_least=1,
     )

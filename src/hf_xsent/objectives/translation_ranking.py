@@ -45,8 +45,8 @@ class TranslationRankingSettings(ObjectiveSettings):
     mask_repeated: bool = setting(True, "Pairs that share a sentence are not negatives of each other.")
     hard_negatives: int = setting(
         0,
-        "Add the first N negatives of each pair, which hf-xsent mine-negatives finds, to the candidates of all pairs; "
-        "each step encodes them, too.",
+        "Number of mined negatives per pair (hf-xsent mine-negatives). They are candidates for all pairs of the batch, "
+        "and are encoded in each step.",
         at_least=0,
     )
 
@@ -66,8 +66,8 @@ def translation_ranking_loss(
 
     The margin is subtracted after the division by the temperature, as in the authors' code. ``symmetric`` averages both
     directions. With identities, a pair that repeats the source or the target of pair i is not a negative of i. Mined
-    negatives of all pairs are further candidates of each query, except copies of its translation. Logits are float32,
-    also under autocast. Each process ranks its own queries against the candidates of all processes.
+    negatives of all pairs are further candidates of each query, except copies of its translation. Logits are at
+    least float32, also under autocast. Each process ranks its own queries against the candidates of all processes.
     """
     identities = [one for one in (source_identity, target_identity) if one is not None]
     loss = _ranking(source, target, identities, temperature, margin, target_negatives, target_identity)

@@ -4,14 +4,13 @@
 
 ``sim`` is the cosine. Of the n negatives of each direction one is the hardest of the batch, the others are random. The
 loss is the mean cost of all negatives of all pairs in both directions, as in the authors' code: the mean of h over the
-pairs, divided by 2n. So the scale of the loss does not depend on n, and a weight such as λ of the unsupervised loss
-has the same effect for any n.
+pairs, divided by 2n. So neither the scale of the loss nor the effect of its weight depends on n.
 
-In the authors' code a cost is sim(a_n, b) - sim(a, b), not clamped at 0 (``hinge=False``); the margin only drops
-random negatives whose cost is below -α.
+With ``hinge=False``, as in the authors' code, a cost is sim(a_n, b) - sim(a, b), without clamping. The margin is then
+only a filter: random negatives with a cost below -α are dropped.
 
 >>> a, b = torch.eye(2), torch.tensor([[0.6, 0.8], [0.0, 1.0]])
->>> sim = F.cosine_similarity(a[:, None], b, dim=-1)  # of two pairs, each the other's only negative
+>>> sim = F.cosine_similarity(a[:, None], b, dim=-1)  # two pairs: the only negative of each is the other
 >>> costs = torch.stack([sim[j, k] - sim[i, i] for i in (0, 1) for j, k in ((1 - i, i), (i, 1 - i))])
 >>> torch.allclose(triplet_ranking_loss(a, b, margin=0.2), (0.2 + costs).clamp_min(0).mean())
 True
@@ -40,8 +39,8 @@ class TripletRankingSettings(ObjectiveSettings):
 
     margin: float = setting(
         0.0,
-        "Margin (α in the paper): a pair's cosine must exceed a negative's by this much; with hinge false, drop random "
-        "negatives whose cosine is lower than the pair's by more than this.",
+        "Margin (α in the paper). With hinge: cos(pair) must exceed cos(negative) by this much. Without: drop random "
+        "negatives with cos(negative) < cos(pair) - margin.",
     )
     negatives: int = setting(
         1,
@@ -55,8 +54,8 @@ class TripletRankingSettings(ObjectiveSettings):
     )
     random_negatives: str = setting(
         "exact",
-        "Draw exactly negatives - 1 random negatives per sentence (exact), or draw each candidate with probability "
-        "(negatives - 1) / (batch - 1), as in the authors' code (bernoulli).",
+        "How to draw random negatives, where n is the setting negatives. exact: n - 1 per sentence. bernoulli: each "
+        "candidate with probability (n - 1) / (batch - 1), as in the authors' code.",
         choices=("exact", "bernoulli"),
     )
     mask_repeated: bool = setting(True, "Pairs that share a sentence are not negatives of each other.")

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from hf_xsent.errors import RecipeError
 from hf_xsent.objectives.base import SIDES, Needs, Parts, Start, TokenObjective
 from hf_xsent.objectives.masked_language import MaskedRows
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, TokenStates
@@ -52,7 +53,8 @@ class AlignedWordPredictionSettings(VocabularySettings):
     )
     word_share: float = setting(
         1.0,
-        "Mask this fraction of the linked words of a sentence that masked_share selects; the others remain as context.",
+        "In each sentence that masked_share selects, mask this fraction of the linked words; the others remain as "
+        "context.",
         above=0,
         at_most=1,
     )
@@ -63,6 +65,9 @@ class WordTranslationRankingSettings(ObjectiveSettings):
     """The settings of word translation ranking."""
 
     temperature: float = setting(1.0, "Divide cosines of words by this; the paper states no temperature.", above=0)
+    layer: int | None = setting(
+        None, "Compare words by the hidden states of this layer (default: the last, as in the paper).", at_least=1
+    )
 
 
 def _words_and_links(pairs: PairTokens) -> tuple[BatchWords, LinkedWords]:
@@ -72,11 +77,12 @@ def _words_and_links(pairs: PairTokens) -> tuple[BatchWords, LinkedWords]:
 
 
 class AlignedWordPrediction(TokenObjective):
-    """AWP: mask linked words and predict the pieces of each one's translation in its place.
+    """AWP: mask linked words; at the position of each, predict the pieces of its translation.
 
-    With a ``masked_share`` below 1, each sentence is masked with that probability; the expected loss is the same. With
-    a ``word_share`` below 1, only this share of its linked words is masked, and the others remain as context. The
-    paper's eq. 4 masks one word at a time, which would take a pass per word. The loss is divided by both shares.
+    With a ``masked_share`` below 1, linked words of a sentence are masked with that probability. With a ``word_share``
+    below 1, only this share of its linked words is masked, and the others remain as context. The loss is divided by
+    both shares, so that its expectation stays the same. The paper's eq. 4 masks one word at a time, which would take a
+    pass per word.
     """
 
     Settings = AlignedWordPredictionSettings
@@ -142,10 +148,28 @@ def word_ranking_loss(pieces: Tensor, words: BatchWords, links: LinkedWords, tem
 
 
 class WordTranslationRanking(TokenObjective):
-    """WTR: rank the translation of each linked word among all words of the other sentence."""
+    """WTR: rank the translation of each linked word among all words of the other sentence.
+
+    In a middle ``layer``, the words of a sentence are separated there, and the last layer, of which the sentence
+    embedding is made, remains free.
+    """
 
     Settings = WordTranslationRankingSettings
     needs = Needs(states=SIDES, links=True)
+
+    @classmethod
+    def check(cls, settings: Any, config: Any) -> None:
+        """Raise an error if the encoder does not have the layer."""
+        depth = config.encoder_config.num_hidden_layers
+        if settings.layer is not None and settings.layer > depth:
+            raise RecipeError(
+                f"word_translation_ranking.layer {settings.layer} does not exist: this encoder has {depth} layers"
+            )
+
+    @property
+    def layers_read(self) -> frozenset[int]:
+        """The layer whose words are compared, if it is stated."""
+        return frozenset() if self.settings.layer is None else frozenset({self.settings.layer})
 
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
         """Find the linked words, without random choices."""
@@ -155,7 +179,9 @@ class WordTranslationRanking(TokenObjective):
     def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:
         """Sum the cross entropy over the linked words of both sides."""
         words, links = sampled.rows
+        nothing = states.states.sum() * 0  # a gradient, zero, for the layers above a middle one
         if not len(links.words):
-            return states.states.sum() * 0
+            return nothing
         with torch.autocast(states.states.device.type, enabled=False):
-            return word_ranking_loss(states.at(words.pieces), words, links, self.settings.temperature)
+            pieces = states.at(words.pieces, self.settings.layer)
+            return nothing + word_ranking_loss(pieces, words, links, self.settings.temperature)
