@@ -9,7 +9,7 @@ import torch
 from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
 
 from hf_xsent.alignment.aligners import AlignerSettings
-from hf_xsent.alignment.embedding import EmbeddingAligner, mutual_links, standardize
+from hf_xsent.alignment.embedding import EmbeddingAligner, mutual_links
 from hf_xsent.alignment.span_prediction import SpanAligner
 from hf_xsent.alignment.statistical import StatisticalAligner, grow_diag_final_and
 from hf_xsent.data.words.splitting import Words, split_words
@@ -89,25 +89,6 @@ def test_a_sentence_without_words_has_no_links(encoder_folders: dict[str, Path])
     aligner = EmbeddingAligner.from_pretrained(str(encoder_folders["bert"]))
     assert aligner.align(_words(["", "Der Hund"]), _words(["dog", "The dog"]))[0] == []
     assert aligner.align([], []) == []
-
-
-def test_dimensions_of_large_values_do_not_decide_the_links() -> None:
-    """Two dimensions of large noise decide the cosines of raw states; the others tell which states belong together."""
-    generator = torch.Generator().manual_seed(0)
-    source = torch.randn(1, 6, 32, generator=generator)
-    target = source.flip(1) + 0.1 * torch.randn(1, 6, 32, generator=generator)
-    states = torch.cat([source, target])
-    states[..., :2] = 300 + 50 * torch.randn(2, 6, 2, generator=generator)
-    plain = torch.nn.functional.normalize(states, dim=-1)
-    backwards = list(range(5, -1, -1))
-    assert (plain[0] @ plain[1].T).argmax(1).tolist() != backwards
-    one, other = standardize(states, torch.ones(2, 6, dtype=torch.long))
-    assert (one @ other.T).argmax(1).tolist() == backwards
-
-
-def test_a_word_alone_keeps_a_finite_state() -> None:
-    mask = torch.tensor([[1, 0], [1, 0]])
-    assert torch.equal(standardize(torch.ones(2, 2, 3), mask), torch.zeros(2, 2, 3))
 
 
 def test_the_second_round_links_what_is_left() -> None:

@@ -109,6 +109,10 @@ def _wtr(model: Any, batch: Batch, temperature: float, layer: int | None = None)
     for number, side, other, links, words, theirs in _directions(batch):
         own = _encode(model, batch, side, number, language=int(side == "target"), layer=layer)
         answers = _encode(model, batch, other, number, language=int(other == "target"), layer=layer)
+        if layer is not None:
+            own, answers = own - own.mean(0), answers - answers.mean(0)
+            scale = torch.cat((own, answers)).square().mean(0).sqrt()
+            own, answers = own / scale, answers / scale
 
         def similarity(word: int, translation: int) -> Tensor:
             pieces = [

@@ -18,6 +18,7 @@ from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.families import family
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.tensors.packing import pack, unpack
+from hf_xsent.tensors.word_grid import standardize_pairs
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -100,8 +101,8 @@ class EmbeddingAligner:
         (padded, mask), (in_word, _) = pad_rows(ids), pad_rows(of_words)
         padded, mask, in_word = (one.to(self.model.device) for one in (padded, mask.long(), in_word.bool()))
         packed = pack([padded], [mask])
-        states = unpack(self.model.backbone.encode(packed, self.layer).float(), packed, mask)
-        source, target = standardize(states, mask).chunk(2)
+        states = standardize_pairs(self.model.backbone.encode(packed, self.layer), packed)
+        source, target = unpack(F.normalize(states, dim=-1), packed, mask).chunk(2)
         return source @ target.transpose(1, 2), in_word[: len(rows), :, None] & in_word[len(rows) :, None]
 
 
@@ -115,21 +116,6 @@ class _Pieces:
         self.words = [
             words_of_pieces(words, offsets) for words, offsets in zip(sentences, encoded["offset_mapping"], strict=True)
         ]
-
-
-def standardize(states: Tensor, mask: Tensor) -> Tensor:
-    """Return unit vectors of 2N × L × d states, the sources of N pairs before their targets.
-
-    The mean state of each sentence is subtracted, and each dimension is divided by its root mean square over the pair:
-    otherwise the cosines depend mostly on the few dimensions of large values that all states share.
-    """
-    present = mask.unsqueeze(-1).to(states.dtype)
-    lengths = present.sum(1, keepdim=True)
-    centred = (states - (states * present).sum(1, keepdim=True) / lengths) * present
-    squares = centred.square().sum(1, keepdim=True)
-    mean_squares = squares.unflatten(0, (2, -1)).sum(0) / lengths.unflatten(0, (2, -1)).sum(0)
-    scale = mean_squares.sqrt().clamp(min=torch.finfo(states.dtype).tiny).repeat(2, 1, 1)
-    return F.normalize(centred / scale, dim=-1)
 
 
 def mutual_links(similarities: Tensor, is_pair: Tensor, rounds: int) -> Tensor:

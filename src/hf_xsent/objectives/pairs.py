@@ -89,10 +89,8 @@ class TokenStates:
     embeddings: Tensor  # 2N × d: the sentence embeddings, all sources, then all targets
     of_layers: Mapping[int, Tensor] = field(default_factory=dict)  # T × d of each layer in an objective's layers_read
 
-    def at(self, tokens: Tensor, layer: int | None = None) -> Tensor:
-        """Return the hidden states of these tokens, given by packed indices, in a layer (default: the last)."""
-        if layer is not None:
-            return self.of_layers[layer][tokens]
+    def at(self, tokens: Tensor) -> Tensor:
+        """Return the hidden states of these tokens, given by packed indices."""
         return self.states[tokens if self.tokens is None else torch.searchsorted(self.tokens, tokens)]
 
 

@@ -40,6 +40,7 @@ from hf_xsent.tensors.word_grid import (
     linked_words,
     mean_directions,
     ranking_logits,
+    standardize_pairs,
     translated_pieces,
 )
 
@@ -66,7 +67,10 @@ class WordTranslationRankingSettings(ObjectiveSettings):
 
     temperature: float = setting(1.0, "Divide cosines of words by this; the paper states no temperature.", above=0)
     layer: int | None = setting(
-        None, "Compare words by the hidden states of this layer (default: the last, as in the paper).", at_least=1
+        None,
+        "Compare words by the standardized hidden states of this layer, as align-words does (default: by the last "
+        "hidden states, as in the paper).",
+        at_least=1,
     )
 
 
@@ -150,8 +154,8 @@ def word_ranking_loss(pieces: Tensor, words: BatchWords, links: LinkedWords, tem
 class WordTranslationRanking(TokenObjective):
     """WTR: rank the translation of each linked word among all words of the other sentence.
 
-    In a middle ``layer``, the words of a sentence are separated there, and the last layer, of which the sentence
-    embedding is made, remains free.
+    With a middle ``layer``, the words of a sentence are separated there, and the last layer, from which the sentence
+    embedding is computed, is free of this loss.
     """
 
     Settings = WordTranslationRankingSettings
@@ -183,5 +187,8 @@ class WordTranslationRanking(TokenObjective):
         if not len(links.words):
             return nothing
         with torch.autocast(states.states.device.type, enabled=False):
-            pieces = states.at(words.pieces, self.settings.layer)
+            if self.settings.layer is None:
+                pieces = states.at(words.pieces)
+            else:
+                pieces = standardize_pairs(states.of_layers[self.settings.layer], pairs.packed)[words.pieces]
             return nothing + word_ranking_loss(pieces, words, links, self.settings.temperature)

@@ -84,6 +84,23 @@ def translated_pieces(words: BatchWords, linked: Tensor, translations: Tensor) -
     return place, translation
 
 
+def standardize_pairs(states: Tensor, packed: PackedSentences) -> Tensor:
+    """Subtract each sentence's mean state, and divide each dimension by its root mean square over the pair (T × d).
+
+    The packed sentences are the N sources, then the N targets. Otherwise the cosines of words depend mostly on the few
+    dimensions of large values that all states share.
+    """
+    states = states if states.dtype == torch.float64 else states.float()
+    count = len(packed.lengths)
+    sentence = torch.repeat_interleave(packed.restore.argsort(), packed.lengths)
+    lengths = packed.lengths[packed.restore].to(states.dtype)[:, None]
+    centred = states - (states.new_zeros(count, states.shape[1]).index_add(0, sentence, states) / lengths)[sentence]
+    pair = sentence % (count // 2)
+    squares = states.new_zeros(count // 2, states.shape[1]).index_add(0, pair, centred.square())
+    mean_squares = squares / lengths.view(2, -1, 1).sum(0)
+    return centred / mean_squares.clamp(min=torch.finfo(states.dtype).tiny).sqrt()[pair]
+
+
 def mean_directions(pieces: Tensor, words: BatchWords) -> Tensor:
     """Return W × d means of normalized pieces of each word, whose products are mean cosines over pairs of pieces."""
     pieces = F.normalize(pieces if pieces.dtype == torch.float64 else pieces.float(), dim=-1)
