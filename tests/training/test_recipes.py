@@ -46,24 +46,27 @@ def test_a_recipe_says_how_it_is_run(path: Path, monkeypatch: pytest.MonkeyPatch
         assert "method" in yaml.safe_load(path.read_text("utf-8"))
 
 
-def test_conversational_pairs_and_the_others_go_to_files_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_conversational_pairs_are_selected_and_filled_up_with_sentences_before_phrases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    talk, long_talk = "Sie kennt mich.\tShe knows me.\n", f"Ich {'s' * 160}.\tI {'s' * 160}.\n"
-    menu, long_menu = "Wählen Sie eine Datei.\tYou select a file.\n", f"{'D' * 160}\t{'F' * 160}\n"
-    title = "Nordwinter\tNorthern Winter\n"
-    for language in ("de", "eu"):
-        (tmp_path / f"{language}-en.tsv").write_text(talk + menu + long_talk + long_menu + title, "utf-8")
+    talk, she = "Sie kennt mich.\tYou know me.\n", "Sie ging.\tShe left.\n"
+    phrase, sentence, other = "Nordwinter\tNorthern Winter\n", "Es regnet.\tIt rains.\n", "Ja!\t“Yes!”\n"
+    menu, your = "Wählen Sie eine Datei.\tYou select a file.\n", "Ihr Ordner\tYour folder\n"
+    long = f"Ich {'s' * 200}.\tI agree.\n"
+    for language, lines in {
+        "de": [phrase, menu, sentence, talk, long, other, she],
+        "eu": [your, talk, she, sentence],
+    }.items():
+        (tmp_path / f"{language}-en.tsv").write_text("".join(lines), "utf-8")
     output = tmp_path / "selected"
-    monkeypatch.setattr(
-        "sys.argv", ["script", str(tmp_path / "{language}-en.tsv"), "--output", str(output), "--others", "eu"]
-    )
+    command = f"script {tmp_path}/{{language}}-en.tsv --output {output} --at_least 4"
+    monkeypatch.setattr("sys.argv", command.split())
     runpy.run_path(str(ROOT / "trainer_scripts/conversational_pairs.py"), run_name="__main__")
     assert {path.name: path.read_text("utf-8") for path in output.iterdir()} == {
-        "de.tsv": talk + long_talk,
-        "eu.tsv": talk + long_talk,
-        "eu-ZZ.tsv": menu + title,
+        "de.tsv": talk + she + sentence + other,
+        "eu.tsv": talk + she + sentence + your,
     }
+    assert "de: 2 conversational pairs, 2 others" in capsys.readouterr().out
 
 
 def test_similar_pairs_go_to_the_same_file(
@@ -124,17 +127,6 @@ def test_files_of_an_earlier_selection_are_not_mixed_with_new_ones(
     with pytest.raises(SystemExit):
         runpy.run_path(str(ROOT / f"trainer_scripts/{name}.py"), run_name="__main__")
     assert f"{tmp_path} is a file or not empty" in capsys.readouterr().err
-
-
-def test_others_of_a_language_without_pairs_end_in_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "de.tsv").write_text("Ich.\tI.\n", "utf-8")
-    command = f"script {tmp_path}/{{language}}.tsv --output {tmp_path}/selected --others de xx"
-    monkeypatch.setattr("sys.argv", command.split())
-    with pytest.raises(SystemExit):
-        runpy.run_path(str(ROOT / "trainer_scripts/conversational_pairs.py"), run_name="__main__")
-    assert "--others xx" in capsys.readouterr().err and not (tmp_path / "selected").exists()
 
 
 def test_more_clusters_than_targets_end_in_one_sentence(

@@ -51,9 +51,9 @@ class CycleConsistencySettings(TripletRankingSettings):
     )
     margin: float = setting(
         0.0,
-        "Margin (α in the paper). A round trip is a sentence mapped to the other language and back. With hinge: "
-        "cos(round trip) must exceed cos(negative) by this much. Without: drop random negatives with cos(negative) < "
-        "cos(round trip) - margin.",
+        "Margin (α in the paper). A round trip is a sentence mapped to the other language and back; cos(x) is the "
+        "cosine of a sentence and x. With hinge: cos(round trip) must exceed cos(negative) by this much. Without: drop "
+        "random negatives with cos(negative) < cos(round trip) - margin.",
     )
 
 

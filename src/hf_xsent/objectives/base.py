@@ -1,4 +1,4 @@
-"""Define the interface of objectives: their needs, their inputs, and the parts to build them from.
+"""Define the interface of objectives: their needs, and the parts to build them from.
 
 The file of an objective has the paper's equation, settings, needs, weights and loss; ``registry.py`` lists it. Sentence
 objectives compare the sentence embeddings of the batch of all processes. Token objectives return sums, which are
@@ -125,7 +125,7 @@ class Objective(nn.Module):
         """Initialize new weights from pretrained ones."""
 
     def initial_tensors(self) -> Mapping[str, Tensor]:
-        """Return initial values of weights and buffers that the library transformers does not initialize."""
+        """Return initial values of weights and buffers that Hugging Face's initialization does not set."""
         return {}
 
     def freeze(self) -> None:

@@ -37,7 +37,7 @@ class DistillationSettings(ObjectiveSettings):
 
 
 def distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
-    """Compute the mean squared error between embeddings of both sides (2N) and the teacher's of the targets (N)."""
+    """Compute the mean squared error between 2N embeddings (both sides) and the teacher's N target embeddings."""
     distances = (student - teacher.repeat(2, 1)).square().mean(1)
     return mean_over_rows(distances.sum(), distances)
 

@@ -53,7 +53,7 @@ class Matryoshka(TranslationRanking):
 
     @classmethod
     def check(cls, settings: Any, config: Any) -> None:
-        """Raise an error if dims are missing or have more dimensions than the embeddings."""
+        """Raise an error if dims is missing or contains a width above that of the embeddings."""
         super().check(settings, config)
         width = config.encoder_config.hidden_size
         if not settings.dims:

@@ -33,7 +33,7 @@ from hf_xsent.settings.declaring import setting
 from hf_xsent.tensors.chunked_softmax import chunked_cross_entropy
 from hf_xsent.tensors.gathering import gather_rows, mean_over_rows
 
-EPS = 1e-8  # norms are at least this; as in the authors' code, it is also added to differences and to distances
+EPS = 1e-8  # in KoLeo, as in the authors' code: the least norm; added to differences of vectors and to distances
 
 
 @dataclass(frozen=True)

@@ -99,4 +99,6 @@ class SampledTargets:
     """The tokens that a token objective sampled before encoding."""
 
     rows: Any
-    count: Tensor  # predicted tokens (WACSE: sentences × shares); the loss is divided by the sum of counts
+    # The loss is divided by the sum of this over processes: predicted tokens; of WTR sentences, of AWP sentences ×
+    # masked_share × word_share.
+    count: Tensor

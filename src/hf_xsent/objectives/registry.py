@@ -70,7 +70,10 @@ def _stated(value: Any) -> dict[str, Any]:
 
 
 def write_objectives(objectives: Mapping[str, Any], recipe: bool = False) -> dict[str, dict[str, Any]]:
-    """Return the settings as plain data: those of config.json or, with ``recipe``, those of a recipe except None."""
+    """Return the settings as plain data: those saved in config.json or, with ``recipe``, those that a recipe can set.
+
+    A recipe does not list settings that are None.
+    """
     return {
         name: {
             one.name: getattr(settings, one.name)
@@ -100,7 +103,7 @@ def _settings(name: str, stated: Any, preset: Any) -> ObjectiveSettings:
 
 
 def declared_settings(name: str) -> type[ObjectiveSettings]:
-    """Return an objective's settings class, compiled from its source, so that help texts need no import of torch."""
+    """Return an objective's settings class without importing its file, and with it torch; help texts need only this."""
     module, _, owner = OBJECTIVES[name].partition(":")
     kind: type[ObjectiveSettings] = _settings_classes(module)[f"{owner}Settings"]
     return kind

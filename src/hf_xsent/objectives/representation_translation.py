@@ -7,9 +7,10 @@ g is K transformer layers and a vocabulary projection. [CLS] of both sides is ex
 attends to all source tokens and all [MASK]s; all targets are predicted at once. Gradients reach the encoder through
 enc(x).
 
-As in the authors' code, a copy of the encoder's embedding module adds position and type embeddings to enc(x) and m and
-applies LayerNorm, before the layers. n is the number of predicted tokens of the whole batch. The head's input for one
-pair, where [CLS] has the id 0:
+As in the authors' code, enc(x) and m pass through a copy of the encoder's embedding module before the layers. It adds
+position and type embeddings and applies LayerNorm, so m gets two positions: j above, and that in the row. In eq. 6, n
+is the number of predicted tokens of the whole batch, in one direction. The head's input for one pair, where [CLS] has
+the id 0:
 
 >>> x, y = torch.tensor([[0, 5, 2]]), torch.tensor([[0, 7, 8, 2]])
 >>> packed = pack([x, y], [torch.ones_like(x), torch.ones_like(y)])
@@ -51,8 +52,8 @@ class RepresentationTranslationSettings(VocabularySettings):
     )
     direction: str = setting(
         "source_to_target",
-        "Predict targets from sources (source_to_target), sources from targets (target_to_source), or (both) one of "
-        "these two for each pair, chosen by a hash of its target.",
+        "source_to_target: predict targets from sources. target_to_source: predict sources from targets. both: one "
+        "direction per pair, chosen by a hash of its target.",
         choices=("source_to_target", "target_to_source", "both"),
     )
     masked_share: float = setting(
@@ -70,8 +71,9 @@ class RepresentationTranslationSettings(VocabularySettings):
     )
     predicted_languages: list[str] | None = setting(
         None,
-        "Languages with an embedding in the head, which is added to each [MASK] of a predicted sentence that may be in "
-        "several languages. Default: the encoder's languages, or all of the data.",
+        "Languages for which the head has an embedding. If the predicted side has several languages, the head adds "
+        "that of the sentence's language to each [MASK]. Default: the encoder's languages or, if it has none, all "
+        "languages of the data.",
     )
     restrict_vocabulary: bool = setting(
         True,

@@ -54,8 +54,8 @@ class TripletRankingSettings(ObjectiveSettings):
     )
     random_negatives: str = setting(
         "exact",
-        "How to draw random negatives, where n is the setting negatives. exact: n - 1 per sentence. bernoulli: each "
-        "candidate with probability (n - 1) / (batch - 1), as in the authors' code.",
+        "How to draw random negatives. exact: n - 1 per sentence. bernoulli: each candidate with probability "
+        "(n - 1) / (batch - 1), as in the authors' code. n is the value of negatives.",
         choices=("exact", "bernoulli"),
     )
     mask_repeated: bool = setting(True, "Pairs that share a sentence are not negatives of each other.")

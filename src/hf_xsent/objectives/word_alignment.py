@@ -83,10 +83,10 @@ def _words_and_links(pairs: PairTokens) -> tuple[BatchWords, LinkedWords]:
 class AlignedWordPrediction(TokenObjective):
     """AWP: mask linked words; at the position of each, predict the pieces of its translation.
 
-    With a ``masked_share`` below 1, linked words of a sentence are masked with that probability. With a ``word_share``
-    below 1, only this share of its linked words is masked, and the others remain as context. The loss is divided by
-    both shares, so that its expectation stays the same. The paper's eq. 4 masks one word at a time, which would take a
-    pass per word.
+    With ``masked_share`` below 1, each sentence is selected with that probability, and words are masked in selected
+    sentences only. With ``word_share`` below 1, each linked word of a selected sentence is masked with that
+    probability, and the others remain as context. The loss is divided by both shares, so that its scale does not depend
+    on them. The paper's eq. 4 masks one word at a time, which would take a pass per word.
     """
 
     Settings = AlignedWordPredictionSettings
@@ -154,8 +154,8 @@ def word_ranking_loss(pieces: Tensor, words: BatchWords, links: LinkedWords, tem
 class WordTranslationRanking(TokenObjective):
     """WTR: rank the translation of each linked word among all words of the other sentence.
 
-    With a middle ``layer``, the words of a sentence are separated there, and the last layer, from which the sentence
-    embedding is computed, is free of this loss.
+    With a middle ``layer``, words are compared by the hidden states of that layer. The layers above it, whose last
+    gives the sentence embedding, get no gradient from this loss.
     """
 
     Settings = WordTranslationRankingSettings
@@ -183,7 +183,7 @@ class WordTranslationRanking(TokenObjective):
     def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:
         """Sum the cross entropy over the linked words of both sides."""
         words, links = sampled.rows
-        nothing = states.states.sum() * 0  # a gradient, zero, for the layers above a middle one
+        nothing = states.states.sum() * 0  # gives the layers above ``layer`` a gradient, which is zero
         if not len(links.words):
             return nothing
         with torch.autocast(states.states.device.type, enabled=False):
