@@ -1,7 +1,7 @@
 """Define the interface of objectives: their needs, and the parts to build them from.
 
 The file of an objective has the paper's equation, settings, needs, weights and loss; ``registry.py`` lists it. Sentence
-objectives compare the sentence embeddings of the batch of all processes. Token objectives return sums, which are
+objectives compare the sentence embeddings of the global batch (all processes). Token objectives return sums, which are
 divided by counts of the whole batch, so that a batch can be split into chunks. Gradients averaged over processes equal
 those of one process with all pairs.
 """
@@ -47,7 +47,7 @@ class Parts:
 
     encoder_config: Any
     max_length: int
-    languages: list[str] | None  # the languages for which the encoder has an embedding
+    languages: list[str] | None  # the languages that have a language embedding in the encoder
     tokenizer_mask_id: int | None
     unknown_token_id: int | None
     special_token_ids: Sequence[int]
@@ -118,7 +118,7 @@ class Objective(nn.Module):
 
     @property
     def layers_read(self) -> frozenset[int]:
-        """The layers whose hidden states are read besides the last."""
+        """The layers, other than the last, whose hidden states the loss needs."""
         return frozenset()
 
     def start(self, start: Start) -> None:
@@ -151,8 +151,8 @@ class SentenceObjective(Objective, ABC):
 class TokenObjective(Objective, ABC):
     """A loss over sampled tokens, in one or more parts, such as one per direction or side.
 
-    The loss of a part is the sum over its tokens divided by its ``SampledTargets.count``, both summed over all
-    processes; the objective's loss is the mean over its parts.
+    For each part, the sum of the token losses over all processes is divided by the sum of ``SampledTargets.count`` over
+    all processes. The objective's loss is the mean over its parts.
 
     A part may be empty, such as in a batch without word links. Its loss is 0, but it still runs the encoder and the
     head. Each process must call the same layers and have a gradient (possibly zero) for each trained weight, because

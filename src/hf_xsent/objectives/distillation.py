@@ -50,10 +50,10 @@ class Distillation(SentenceObjective):
 
     @classmethod
     def check(cls, settings: Any, config: Any) -> None:
-        """Raise an error if training_mlp would change the trained embeddings."""
+        """Raise an error if training_mlp is set."""
         if config.training_mlp:
             raise RecipeError(
-                "training_mlp cannot be used with distillation: the final model has no such MLP, so that its "
+                "training_mlp cannot be used with distillation: the MLP is removed after training, so the final "
                 "embeddings would not match the teacher's; remove one of the two"
             )
 

@@ -76,7 +76,7 @@ class MaskedRows:
 
     packed: PackedSentences
     predicted: Tensor  # ascending indices of the packed tokens to predict
-    labels: Tensor  # their original ids
+    labels: Tensor  # the ids to predict: the original ones, or those of a translation (AWP)
     language_ids: Tensor | None  # one per token
 
     @classmethod

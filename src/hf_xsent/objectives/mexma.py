@@ -44,7 +44,7 @@ class MexmaSettings(ObjectiveSettings):
     head_layers: int = setting(6, "Layers of the head, copied from the encoder's last layers.", at_least=1)
     mlm_weight: float = setting(1.0, "Weight of masked language modelling (L_mlm).", at_least=0)
     alignment_weight: float = setting(
-        1.0, "Weight of the squared distance between the embeddings of a pair (L_align).", at_least=0
+        1.0, "Weight of the mean squared error between the embeddings of a pair (L_align).", at_least=0
     )
     koleo_weight: float = setting(
         0.01, "Weight of KoLeo, which spreads the embeddings of a batch (L_koleo).", at_least=0

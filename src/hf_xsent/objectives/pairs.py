@@ -22,7 +22,7 @@ class Encode(Protocol):
 
 @dataclass(frozen=True)
 class SentencePairs:
-    """N pairs of sentence embeddings; unless unpaired, row i of ``target`` translates row i of ``source``."""
+    """N source and N target embeddings; with paired data, row i of ``target`` translates row i of ``source``."""
 
     source: Tensor  # N × d
     target: Tensor  # N × d
@@ -83,7 +83,7 @@ class TokenStates:
 
     packed: PackedSentences
     states: Tensor  # M × d
-    tokens: Tensor | None  # M: ascending packed indices of the tokens of ``states``; None: all tokens
+    tokens: Tensor | None  # M: the packed tokens that the rows of ``states`` belong to, ascending; None: all tokens
     encode: Encode
     word_embeddings: Tensor  # V × d: the encoder's table, for heads that share it
     embeddings: Tensor  # 2N × d: the sentence embeddings, all sources, then all targets

@@ -1,4 +1,4 @@
-"""List all objectives by name and read their settings; the file of an objective, and torch, are imported when used."""
+"""List all objectives by name and read their settings; import an objective's file, and with it torch, on first use."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def declared_settings(name: str) -> type[ObjectiveSettings]:
 
 @cache
 def _settings_classes(module: str) -> dict[str, Any]:
-    """Run only the settings classes of a file and the torch-free imports that they need."""
+    """Execute only a file's definitions of settings classes and the imports they need, none of which imports torch."""
     path = Path(__file__).with_name(f"{module}.py")
     names: dict[str, Any] = {"__name__": ObjectiveSettings.__module__}  # @dataclass looks it up in sys.modules
     run: list[ast.stmt] = []

@@ -3,8 +3,8 @@
     g([enc(x); m_1 … m_n]) → p(y_j | x),    m_j = [MASK] embedding + position j                (eq. 4)
     L_RTL = -1/n Σ_j log p(y_j | x)                                                            (eq. 6)
 
-g is K transformer layers and a vocabulary projection. [CLS] of both sides is excluded; [SEP] is a target. Each position
-attends to all source tokens and all [MASK]s; all targets are predicted at once. Gradients reach the encoder through
+g is K transformer layers and a vocabulary projection. [CLS] of both sentences is excluded; [SEP] of y is predicted. Each position
+attends to all source tokens and all [MASK]s; all tokens of y are predicted in parallel. Gradients reach the encoder through
 enc(x).
 
 As in the authors' code, enc(x) and m pass through a copy of the encoder's embedding module before the layers. It adds
@@ -58,8 +58,8 @@ class RepresentationTranslationSettings(VocabularySettings):
     )
     masked_share: float = setting(
         1.0,
-        "Fraction of the predicted sentence's tokens that the head sees as [MASK] and predicts; of the others it sees "
-        "the encoder's hidden states.",
+        "Fraction of the predicted sentence's tokens that are replaced by [MASK] and predicted. For the other tokens, "
+        "the head gets the encoder's hidden states.",
         above=0,
         at_most=1,
     )
@@ -234,7 +234,7 @@ class RepresentationTranslation(TokenObjective):
             logger.info("the RTL head predicts all word pieces; config.fit(bitext, tokenizer) restricts it to fewer")
 
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
-        """Build the head's rows; with both directions, a hash of the target sentence chooses one."""
+        """Build the head's rows; with direction both, a hash of the target sentence chooses each pair's direction."""
         source, target = torch.arange(len(pairs.packed.lengths), device=pairs.packed.lengths.device).chunk(2)
         # Known and predicted sentences, and whether the predicted ones may be in several languages.
         parts = [(source, target, self.shuffled)]

@@ -95,7 +95,7 @@ def triplet_ranking_loss(
                 draw = draw_bernoulli if random_negatives == "bernoulli" else draw_exactly
                 drawn = draw(negative & ~chosen, negatives - 1)
                 chosen |= drawn if hinge else drawn & (costs + margin >= 0)
-            chosen &= negative  # no negatives for a query if all candidates repeat it
+            chosen &= negative  # drop drawn candidates that are not negatives, and the hardest of a row without any
             costs = (margin + costs).clamp_min(0) if hinge else costs
             total, count = total + costs.masked_fill(~chosen, 0.0).sum(), count + chosen.sum()
     return mean_over_processes(total, sum_over_processes(count))

@@ -172,7 +172,7 @@ class WordTranslationRanking(TokenObjective):
 
     @property
     def layers_read(self) -> frozenset[int]:
-        """The layer whose words are compared, if it is stated."""
+        """The setting ``layer``, if given."""
         return frozenset() if self.settings.layer is None else frozenset({self.settings.layer})
 
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
