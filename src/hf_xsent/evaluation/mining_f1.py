@@ -51,7 +51,7 @@ class BuccTask(EvaluationTask):
         return one.pair, one.split, *one.sources, *one.targets, *map(str, sorted(one.gold))
 
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
-        """Measure F1 of each set at the best threshold of its own language pair, and at that of every other pair."""
+        """Measure F1 of each set at the best threshold of its language pair, and at that of every other pair."""
         mined = [mine_bitext(encode(one.sources), encode(one.targets), _K) for one in self.sets]
         chosen = self._thresholds(mined)
         last = max((one.split for one in self.sets), key=split_order)

@@ -3,9 +3,9 @@
     g([enc(x); m_1 … m_n]) → p(y_j | x),    m_j = [MASK] embedding + position j                (eq. 4)
     L_RTL = -1/n Σ_j log p(y_j | x)                                                            (eq. 6)
 
-g is K transformer layers and a vocabulary projection. [CLS] of both sentences is excluded; [SEP] of y is predicted. Each position
-attends to all source tokens and all [MASK]s; all tokens of y are predicted in parallel. Gradients reach the encoder through
-enc(x).
+g is K transformer layers and a vocabulary projection. [CLS] of both sentences is excluded, [SEP] of y predicted. Each
+position attends to all source tokens and all [MASK]s; all tokens of y are predicted in parallel. Gradients reach the
+encoder through enc(x).
 
 As in the authors' code, enc(x) and m pass through a copy of the encoder's embedding module before the layers. It adds
 position and type embeddings and applies LayerNorm, so m gets two positions: j above, and that in the row. In eq. 6, n
@@ -52,8 +52,8 @@ class RepresentationTranslationSettings(VocabularySettings):
     )
     direction: str = setting(
         "source_to_target",
-        "source_to_target: predict targets from sources. target_to_source: predict sources from targets. both: one "
-        "direction per pair, chosen by a hash of its target.",
+        "Which side to predict. source_to_target: targets from sources. target_to_source: sources from targets. both: "
+        "one direction per pair, chosen by a hash of its target.",
         choices=("source_to_target", "target_to_source", "both"),
     )
     masked_share: float = setting(
