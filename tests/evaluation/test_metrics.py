@@ -42,6 +42,13 @@ def test_mined_pairs_are_measured_at_the_best_or_a_given_threshold() -> None:
     assert strict == {"f1": pytest.approx(200 / 3), "precision": 100, "recall": 50, "threshold": 1.45}
 
 
+def test_a_repeated_prediction_counts_once() -> None:
+    mined = {"source": [0, 0, 1], "target": [0, 0, 1], "score": [1.2, 1.5, 1.4]}
+    gold = {"source": [0, 1], "target": [0, 1]}
+    best = load_metric("bitext_mining_f1").compute(predictions=[mined], references=[gold])
+    assert (best["f1"], best["precision"], best["recall"]) == (100, 100, 100)
+
+
 def test_ties_share_ranks() -> None:
     found = load_metric("rank_correlation").compute(predictions=[1, 2, 2, 3], references=[1, 2, 3, 4])
     assert found["spearman"] == pytest.approx(100 * 4.5 / np.sqrt(4.5 * 5))

@@ -86,6 +86,11 @@ def test_a_sweep_encodes_each_distinct_sentence_once(
     assert {name: len(reports) for name, reports in found.items()} == {"tatoeba": 16, "bucc": 16, "sts17": 16}
 
 
+def test_two_tasks_of_one_name_are_refused(embedder: SentenceEmbedder, tasks: list[EvaluationTask]) -> None:
+    with pytest.raises(RecipeError, match="the task tatoeba is given twice"):
+        list(evaluate_tasks(embedder, [*tasks, tasks[0]], {}))
+
+
 def test_each_view_gives_what_it_gives_alone(tiny_encoders: Path, tasks: list[EvaluationTask]):
     """Layers, poolings and cuts of one encoding, beside an embedder of each."""
     whole = SentenceEmbedder.from_pretrained(str(tiny_encoders), device="cpu")

@@ -13,7 +13,7 @@ from training_run import Pairs, Run
 
 from hf_xsent.cli.main import main
 from hf_xsent.data.bitext import load_bitext, resolve_sources
-from hf_xsent.errors import DataError, RecipeError
+from hf_xsent.errors import DataError, OutputError, RecipeError
 from hf_xsent.mining.negatives import NegativeCounts, NegativeSettings, mine_negatives
 
 IDENTITY = {"model": "words"}
@@ -122,6 +122,15 @@ def test_damaged_vectors_are_encoded_again(data: dict[str, Path], tmp_path: Path
         path.write_bytes(content[: len(content) // 2])
     _mine(data, tmp_path)
     assert [_records(tmp_path, language) for language in data] == whole
+
+
+def test_the_input_is_not_overwritten(tmp_path: Path) -> None:
+    file = tmp_path / "out" / "de.jsonl"
+    file.parent.mkdir()
+    file.write_text('{"source": "a1", "target": "b1", "note": "mine"}\n', "utf-8")
+    with pytest.raises(OutputError, match=r"de\.jsonl would overwrite an input"):
+        _mine({"de": file}, tmp_path)
+    assert "mine" in file.read_text("utf-8")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from hf_xsent import (
     export_sentence_transformer,
 )
 from hf_xsent.cli.main import main
-from hf_xsent.errors import DataError, ModelError
+from hf_xsent.errors import DataError, ModelError, OutputError
 from hf_xsent.publishing.hub import plan_upload
 from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
 from sentence_transformers import SentenceTransformer
@@ -131,6 +132,39 @@ def test_plain_arguments_keep_their_values(tmp_path: Path) -> None:
     assert ours.train_batch_size == 3 and not ours.remove_unused_columns and ours.pairs_per_chunk is None
     assert AlignmentTrainingArguments.of(ours) is ours
     assert AlignmentTrainingArguments.of(None).output_dir == "trainer_output"
+
+
+def test_checkpoints_of_an_earlier_run_are_neither_deleted_nor_resumed(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    folder = encoder_folders["bert"]
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+
+    def trainer(steps: int) -> AlignmentTrainer:
+        model = XlmrWithRTLHead.from_pretrained(str(folder), objectives=RANKING)
+        arguments = TrainingArguments(
+            str(tmp_path), max_steps=steps, save_steps=2, per_device_train_batch_size=4, use_cpu=True
+        )
+        return AlignmentTrainer(model, arguments, pairs, processing_class=tokenizer)
+
+    trainer(4).train()
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(OutputError, match="checkpoint-4 is of an earlier run"):
+        trainer(2).train()
+    with pytest.raises(OutputError, match="checkpoint-4 is newer than checkpoint-2, which is resumed"):
+        trainer(4).train(str(tmp_path / "checkpoint-2"))
+    assert trainer(6).train(resume_from_checkpoint=True).global_step == 6
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_an_error_in_training_restores_the_signal_handlers(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)]
+    monkeypatch.setattr(AlignmentTrainer, "compute_loss", lambda *_, **__: pytest.fail("an error"))
+    with pytest.raises(pytest.fail.Exception):
+        _train(encoder_folders["bert"], tmp_path / "out", pairs)
+    assert [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)] == before
 
 
 def test_nothing_is_saved_where_the_strategy_is_no(

@@ -102,3 +102,10 @@ def test_a_prompt_precedes_each_sentence_and_has_no_words(wordpiece_tokenizer: P
     assert (batch["target_words"][:, 1 : pieces + 1] == -1).all()
     assert torch.equal(batch["target_words"][:, pieces + 1 :], plain["target_words"][:, 1:])
     assert torch.equal(batch["links"], plain["links"])
+
+
+def test_a_prompt_precedes_mined_negatives(wordpiece_tokenizer: PreTrainedTokenizerFast) -> None:
+    examples = [one | {"target_negatives": ["a chair"]} for one in EXAMPLES]
+    batch = PairCollator(wordpiece_tokenizer, 32, negatives={"target": 1}, prompt="the ")(examples)
+    expected = wordpiece_tokenizer(["the a chair"] * len(examples), return_tensors="pt")
+    assert torch.equal(batch["target_negative_input_ids"], expected["input_ids"])

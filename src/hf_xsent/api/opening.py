@@ -19,7 +19,8 @@ from hf_xsent.mining.shards import ProcessRunner, default_device
 from hf_xsent.mining.vectors import identify_model
 from hf_xsent.models.embedder import SentenceEmbedder
 
-_PROBES = ("A dog runs.", "Ein zweiter Satz.", "第三句话。")
+# The last one is longer than the maximum length of most models, so that a changed one changes its embedding.
+_PROBES = ("A dog runs.", "Ein zweiter Satz.", "第三句话。", " ".join(map(str, range(600))))
 
 
 def open_encoder(model: Any, options: Mapping[str, Any], open_named: Any = None) -> tuple[Any, dict[str, str]]:

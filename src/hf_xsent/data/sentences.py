@@ -26,7 +26,7 @@ from hf_xsent.logs import Progress
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 2  # increase it when stored sentences or counts change
+FORMAT_VERSION = 3  # increase it when stored sentences or counts change
 ROWS_PER_BATCH = 1 << 16
 _HASHES_PER_CHUNK = 4096
 
@@ -133,9 +133,10 @@ def _write(path: Path, table: Path, max_characters: int) -> SentenceCounts:
 
     refuse_table(path, (line for _, line in lines(path)))
     with closing(RepeatFinder(table.parent)) as finder:
-        texts = (text for _, text in _lines(path, "reading"))
-        while chunk := list(islice(texts, _HASHES_PER_CHUNK)):
-            finder.add([hash_texts(text) for text in chunk])
+        numbered = _lines(path, "reading")
+        while chunk := list(islice(numbered, _HASHES_PER_CHUNK)):
+            # The hash of a line that is too long includes its number, so that no other line counts as its repetition.
+            finder.add([hash_texts(*(() if len(text) <= max_characters else (str(n),)), text) for n, text in chunk])
         counts = dict.fromkeys(("empty", "too_long", "repeated", "retained"), 0)
         retained = _retained(path, finder.first_rows(), max_characters, counts)
         schema = pa.schema([("text", pa.string()), ("line", pa.int64())])

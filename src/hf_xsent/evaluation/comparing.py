@@ -16,7 +16,7 @@ from hf_xsent.errors import RecipeError
 from hf_xsent.evaluation.report import Report, read_reports, render_table
 from hf_xsent.evaluation.runner import describe, evaluate_tasks, settings_of_views
 from hf_xsent.evaluation.significance import Difference, paired_differences
-from hf_xsent.evaluation.task import EvaluationTask, Outcomes
+from hf_xsent.evaluation.task import EvaluationTask, Outcomes, check_distinct
 from hf_xsent.files import check_writable, digest, write_json, writing
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ def compare_models(
     and differences are written. A report in this file is reused if ``OUTPUT.work`` has the report's results per item.
     Other models' reports stay in the file.
     """
+    check_distinct(tasks)
     names = short_names(models)
     store = None if output is None else _Store(Path(output))
     reports: dict[str, dict[str, Report]] = {task.name: {} for task in tasks}

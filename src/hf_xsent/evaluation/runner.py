@@ -13,7 +13,7 @@ import numpy as np
 
 from hf_xsent.errors import ModelError, OutputError
 from hf_xsent.evaluation.report import Report, read_reports
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes, check_distinct
 from hf_xsent.files import check_free_space, check_writable, write_json
 from hf_xsent.logs import Progress
 from hf_xsent.models.encode_interface import check_finite
@@ -50,6 +50,7 @@ def evaluate_tasks(
     the old one of the same settings and data; all others stay.
     ``outcomes`` is filled with the outcomes of each measured task, in the last view and dimension.
     """
+    check_distinct(tasks)
     measured = settings_of_views(embedder, settings, views, dims)
     views = list(dict.fromkeys(view for view, *_ in measured))
     if output is not None:

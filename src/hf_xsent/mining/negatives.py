@@ -96,7 +96,9 @@ def mine_negatives(
     ``identity`` is everything that determines an embedding besides the sentence. Only rank 0 writes and returns counts.
     """
     settings, work, output, runner = settings or NegativeSettings(), Path(work), Path(output), runner or ProcessRunner()
-    check_writable(output / "lock")
+    inputs = [path for some in sources.values() for source in some for path in source_files(source)]
+    for language in sources:
+        check_writable(output / f"{language}.jsonl", inputs)
     check_writable(work / "sentences" / "lock")
     texts = {language: _write_texts(work, language, found) for language, found in sources.items()}
     pooled = _write_pool(work, [files[1] for files in texts.values()]) if settings.all_targets else None

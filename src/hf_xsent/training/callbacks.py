@@ -154,6 +154,10 @@ class StopOnSignal(TrainerCallback):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Restore the earlier signal handlers."""
+        self.restore()
+
+    def restore(self) -> None:
+        """Restore the earlier signal handlers, if they are not restored yet; also called after an error."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous = {}

@@ -28,6 +28,7 @@ from hf_xsent.training.resuming import (
     UNFINISHED,
     WEIGHTS_FILE,
     check_fits,
+    check_no_newer_checkpoint,
     clean_up_checkpoints,
     delete_surplus_checkpoints,
     moved_checkpoint,
@@ -165,12 +166,16 @@ class SavingTrainer(Trainer):
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> TrainOutput:
         """Train, or resume from a checkpoint of this model; True: the newest complete one in the output folder."""
         checkpoint = self.checkpoint_to_resume(resume_from_checkpoint)
+        check_no_newer_checkpoint(str(self.args.output_dir), checkpoint)
         self._resumed = None
         if checkpoint is not None:
             model: Any = self.model
             check_fits(checkpoint, model)
             self._resumed = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE_NAME))
-        return super().train(checkpoint, *args, **kwargs)
+        try:
+            return super().train(checkpoint, *args, **kwargs)
+        finally:
+            self._stop.restore()
 
     def checkpoint_to_resume(self, given: str | Path | bool | None) -> str | None:
         """Return the checkpoint that an argument of ``train`` names; rename damaged ones if it is True."""

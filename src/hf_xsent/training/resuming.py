@@ -45,6 +45,22 @@ def newest_complete_checkpoint(folder: str | Path) -> Path | None:
     return None
 
 
+def check_no_newer_checkpoint(folder: str | Path, resumed: str | Path | None) -> None:
+    """Raise an error if a checkpoint is of a later step than the resumed one, or of any step if none is resumed.
+
+    It is of another run. Counted by step, it would be the newest: new checkpoints would be deleted in its place, and it
+    would be resumed or averaged.
+    """
+    step = -1 if resumed is None else checkpoint_step(Path(resumed))
+    newest = next(iter(checkpoints_of(folder)), None)
+    if newest is None or step is None or (checkpoint_step(newest) or 0) <= step:
+        return
+    cause = "of an earlier run" if resumed is None else f"newer than {Path(resumed).name}, which is resumed"
+    raise OutputError(
+        f"{newest} is {cause}: choose another output_dir, resume_from_checkpoint=True, or remove the checkpoints"
+    )
+
+
 def clean_up_checkpoints(folder: str | Path, resumed: str | Path, limit: int | None) -> None:
     """Rename damaged checkpoints, so that no later step averages, loads or counts them; delete what a kill left.
 

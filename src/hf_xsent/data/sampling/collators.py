@@ -79,7 +79,7 @@ class PairCollator:
         if not found:
             nothing = torch.zeros(0, 1, dtype=torch.long)
             return {f"{prefix}input_ids": nothing, f"{prefix}attention_mask": nothing, f"{prefix}rows": rows}
-        texts = [one for _, one in found]
+        texts = [self.prompt + one for _, one in found]
         encoded = self.tokenizer(texts, max_length=self.max_length, truncation=True, padding=True, return_tensors="pt")
         return {f"{prefix}{what}": encoded[what] for what in ("input_ids", "attention_mask")} | {f"{prefix}rows": rows}
 

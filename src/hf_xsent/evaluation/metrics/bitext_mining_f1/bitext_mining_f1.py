@@ -40,8 +40,10 @@ class BitextMiningF1(evaluate.Metric):
 
 
 def _mined(one: dict[str, list[Any]]) -> MinedPairs:
-    """Sort pairs by score; ties go to the lower indices."""
+    """Sort pairs by score; ties go to the lower indices. Of a repeated pair, retain the best score."""
     source, target, score = (np.asarray(one[name]) for name in ("source", "target", "score"))
     order = np.lexsort((target, source, -score))
+    _, first = np.unique(np.stack((source[order], target[order])), axis=1, return_index=True)
+    order = order[np.sort(first)]
     unknown = np.zeros(len(order), dtype=np.int64)
     return MinedPairs(source[order], target[order], score[order], score[order], unknown, unknown)
