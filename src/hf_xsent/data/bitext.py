@@ -308,7 +308,7 @@ class Bitext:
             hashes = chosen[language]
             hashes.setdefault(hash_texts(str(seed), target), row)
             if len(hashes) > max(2 * dev_pairs, _HASHES_PER_LANGUAGE):
-                chosen[language] = dict(sorted(hashes.items())[:dev_pairs])
+                chosen[language] = dict(sorted(hashes.items())[: dev_pairs + 1])
         for language, hashes in chosen.items():
             if len(hashes) <= sizes[language]:
                 raise DataError(f"{language} has {len(hashes)} different targets, too few to hold out "

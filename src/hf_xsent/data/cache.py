@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +26,7 @@ from hf_xsent.locks import lock
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 6  # increase it when cached pairs or their counts change
+FORMAT_VERSION = 7  # increase it when cached pairs or their counts change
 BATCH_ROWS = 10_000
 _LARGEST_HASHED = 1 << 28  # bytes; hashing larger files would delay each start by seconds
 
@@ -134,11 +134,13 @@ def _passing_pairs(entry: CacheEntry, counts: CleaningCounts) -> Iterator[Linked
     """Yield the pairs that pass the rules; count pairs read, removed and bad."""
     from hf_xsent.logs import Progress
 
-    first_broken_rule = None
-    if entry.cleaning is not None:
-        first_broken_rule = entry.cleaning.pair_checker(entry.language, entry.sources[0].target_language)
-    items = chain.from_iterable(map(read_linked_pairs, entry.sources))
-    for item in Progress(items, desc=f"reading {entry.language}", unit=" pairs", unit_scale=True, delay=2):
+    checkers = {
+        target: None if entry.cleaning is None else entry.cleaning.pair_checker(entry.language, target)
+        for target in {source.target_language for source in entry.sources}
+    }
+    items = ((checkers[source.target_language], item) for source in entry.sources for item in read_linked_pairs(source))
+    bar = Progress(items, desc=f"reading {entry.language}", unit=" pairs", unit_scale=True, delay=2)
+    for first_broken_rule, item in bar:
         counts.read += 1
         if isinstance(item, DataError):
             if entry.on_error == "raise":

@@ -73,8 +73,7 @@ def _write(
                 find_language(code)
                 paths[code] = folder / f"{len(paths)}.jsonl"
                 writers[code] = paths[code].open("w", encoding="utf-8", errors="surrogatepass")
-            text = {name: value for name, value in record.items() if name != "language"}
-            writers[code].write(json.dumps(text, ensure_ascii=False) + "\n")
+            writers[code].write(json.dumps(record, ensure_ascii=False, default=str) + "\n")
     finally:
         for writer in writers.values():
             writer.close()
@@ -82,14 +81,14 @@ def _write(
 
 
 def _records(data: Any, split: str) -> Iterator[dict[str, Any]]:
-    """Yield each pair as a record of its text columns."""
+    """Yield each pair as a record of all its columns."""
     if isinstance(data, Mapping):  # DatasetDict
         if split not in data:
             raise DataError(f"the data set has no split {split!r}, only {', '.join(map(str, data))}: give split")
         data = data[split]
     for number, item in enumerate(data, start=1):
         if isinstance(item, Mapping):
-            yield {str(name): value for name, value in item.items() if isinstance(value, str | Mapping)}
+            yield {str(name): value for name, value in item.items()}
         elif isinstance(item, list | tuple) and len(item) == 2:
             yield {"source": item[0], "target": item[1]}
         else:
@@ -103,7 +102,7 @@ def _language_of_columns(record: Mapping[str, Any], target_language: str) -> str
     names = nested if isinstance(nested, Mapping) else record
     if _NAMED & {*names}:
         return "und"
-    codes = [name for name in names if name != target_language and _is_code(name)]
+    codes = [name for name in names if name not in (target_language, "id") and _is_code(name)]
     return codes[0] if len(codes) == 1 and target_language in names else "und"
 
 

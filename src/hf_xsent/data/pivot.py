@@ -60,6 +60,9 @@ class PivotBitext:
     def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
         """Return many pairs; torch's DataLoader calls this for a batch."""
         rows = np.asarray(indices, dtype=np.int64)
+        rows = np.where(rows < 0, rows + len(self), rows)
+        if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
+            raise IndexError(f"pair index out of range: the bitext has {len(self)} pairs")
         through = rows >= len(self.bitext)
         two = self._pairs[rows[through] - len(self.bitext)]
         plain = iter(self.bitext.__getitems__(rows[~through].tolist()))

@@ -135,7 +135,11 @@ class TextSides:
     def __getitems__(self, rows: Sequence[int]) -> list[Pair]:
         """Return many rows; torch's DataLoader calls this for a batch."""
         found: list[Pair] = [{} for _ in rows]
-        for language, positions, both in self.side_rows(np.asarray(rows, dtype=np.int64)):
+        numbers = np.asarray(rows, dtype=np.int64)
+        numbers = np.where(numbers < 0, numbers + len(self), numbers)
+        if numbers.size and (numbers.min() < 0 or numbers.max() >= len(self)):
+            raise IndexError(f"row index out of range: there are {len(self)} rows")
+        for language, positions, both in self.side_rows(numbers):
             source, target = self.texts[language]
             for position, row, other in zip(positions.tolist(), *(side.tolist() for side in both), strict=True):
                 found[position] = {"source": source[row], "target": target[other], "language": language}

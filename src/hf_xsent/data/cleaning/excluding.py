@@ -17,7 +17,7 @@ def excluded_files(paths: Sequence[str]) -> list[Path]:
     """Expand files, folders and globs to files; raise a `DataError` if one matches no file."""
     found: set[Path] = set()
     for path in paths:
-        files = {one for name in glob(path) for one in _files_in(Path(name))}
+        files = {one for name in glob(path, recursive=True) for one in _files_in(Path(name))}
         if not files:
             raise DataError(f"cleaning rule exclude: no file matches {path}")
         found |= files

@@ -60,6 +60,8 @@ def read_po(source: BitextSource) -> Iterator[tuple[int, str, str] | DataError]:
             message, key = _Message(), None
         if line.startswith("#"):
             message.fuzzy |= line.startswith("#,") and "fuzzy" in line
+            if line.startswith("#~"):  # flags before an obsolete message belong to it
+                message, key = _Message(), None
         elif line:
             text = _quoted(keyword[2] if keyword else line)
             key = keyword[1].replace("[0]", "") if keyword else key

@@ -55,11 +55,20 @@ def guess_columns(names: Sequence[str], language: str, target_language: str) -> 
     (1, 2)
     """
     words = [_words(name) for name in names]
+    if (plain := source_and_target(names)) is not None:
+        return plain
     ours, theirs = ({one.code, one.iso3, one.name.lower()} for one in map(find_language, (language, target_language)))
     target = _place(words, theirs, _TARGET, _SECOND)
     if language == "und":
-        ours = {name for some in words for name in some} & (_language_names() - theirs)
+        ours = {name for some in words for name in some} & (_language_names() - theirs - _OTHER)
     return _place(words, ours, _SOURCE, _FIRST), target
+
+
+def source_and_target(names: Sequence[str]) -> tuple[int, int] | None:
+    """Return the columns named exactly source and target; None unless there is one of each."""
+    plain = [name.strip().lower() for name in names]
+    both = plain.count("source") == plain.count("target") == 1
+    return (plain.index("source"), plain.index("target")) if both else None
 
 
 def _place(names: Sequence[Sequence[str]], *kinds: set[str]) -> int | None:

@@ -125,7 +125,7 @@ def _header_columns(source: BitextSource, place: str, names: list[str]) -> list[
         )
     usual = guess_columns(names, source.language, source.target_language)
     if len(names) == 2 and None in usual:
-        usual = (0, 1)
+        usual = (1, 0) if usual[0] == 1 or usual[1] == 0 else (0, 1)
     if any(column is None and found is None for column, found in zip(stated, usual, strict=True)):
         raise _unclear_columns(place, names)
     chosen = (found if column is None else column for column, found in zip(stated, usual, strict=True))
@@ -237,6 +237,8 @@ def _choose_columns(source: BitextSource, names: list[str]) -> tuple[str, str]:
     Columns that are not stated are found by name: the language code (``de``), the code as in OPUS (``translation.de``),
     or ``source`` and ``target``.
     """
+    if (source.source_column, source.target_column) == (None, None) and {"source", "target"} <= {*names}:
+        return "source", "target"
     return (
         _choose_column(source, names, source.source_column, source.language, "source"),
         _choose_column(source, names, source.target_column, source.target_language, "target"),
@@ -253,7 +255,7 @@ def _choose_column(source: BitextSource, names: list[str], stated: int | str | N
         reason = count if isinstance(stated, int) else " was requested, but there are only "
         raise DataError(f"{source.path}: column {stated!r}{reason}{', '.join(names)}{did_you_mean(str(stated), names)}")
     language = find_language(code)
-    usual = [prefix + name for prefix in ("", "translation.") for name in (code, language.code, language.iso3)]
+    usual = [prefix + name for prefix in ("translation.", "") for name in (code, language.code, language.iso3)]
     found = next((name for name in [*usual, side] if name in names), None)
     if found is None:
         raise _unclear_columns(source.path, names)

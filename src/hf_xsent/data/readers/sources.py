@@ -210,6 +210,10 @@ def _named_sources(data: Bitexts, template: BitextSource) -> Iterable[BitextSour
         return
     for item in [data] if isinstance(data, (str, PathLike)) else data:
         if isinstance(item, BitextSource):
+            if (item.source_column, item.target_column) == (None, None):
+                item = replace(  # noqa: PLW2901
+                    item, source_column=template.source_column, target_column=template.target_column
+                )
             yield item
             continue
         path = fspath(item)

@@ -109,8 +109,10 @@ class _Units:
         The exact tag takes precedence, then the first tag of the language (``de-AT`` for ``de``). ``und`` matches any
         tag but ``other_than``.
         """
-        if language in self.segments:
-            return language
+        tags = {variant.replace("_", "-").casefold(): variant for variant in reversed(self.segments)}
+        exact = tags.get(language.replace("_", "-").casefold())
+        if exact is not None and exact != other_than:
+            return exact
         wanted = find_language(language).code
         variants = [variant for variant in self.segments if variant != other_than]
         return next((variant for variant in variants if wanted in ("und", _code(variant))), None)
