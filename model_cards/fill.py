@@ -5,7 +5,6 @@ python model_cards/fill.py
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +52,6 @@ def filled(name: str, published: dict[str, Any]) -> str:
 def measured(name: str, trained: dict[str, Any]) -> str:
     """Render the card of a model that was trained here: its recipe and its measured results."""
     recipe = yaml.safe_load((RECIPES / trained["recipe"]).read_text("utf-8"))
-    results = RESULTS / trained["results"]
-    runs = json.loads(results.read_text("utf-8"))["runs"]
     facts = CardFacts(
         name=name,
         **{key: trained[key] for key in ("base_model", "license", "languages", "dimensions", "training")},
@@ -62,11 +59,7 @@ def measured(name: str, trained: dict[str, Any]) -> str:
         max_length=recipe["max_length"],
         recipe=recipe,
         repository=f"org/{name}",
-        tables=[
-            table
-            for run, table in zip(runs, read_tables(results), strict=True)
-            if run["settings"]["model"] == trained["model"]
-        ],
+        tables=read_tables(RESULTS / trained["results"], trained["model"]),
     )
     return str(render_card(facts))
 

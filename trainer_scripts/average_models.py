@@ -23,9 +23,11 @@ from hf_xsent.errors import HfXsentError, ModelError
 def average(models: Sequence[str]) -> SentenceEmbedder:
     """Load the first model, and set its weights to the mean of those of all models."""
     first = SentenceEmbedder.from_pretrained(models[0], device="cpu")
+    first.model.merge_adapters()  # the mean of products is not the product of means
     weights = dict(first.model.named_parameters())
     for count, name in enumerate(models[1:], start=2):
         other = SentenceEmbedder.from_pretrained(name, device="cpu")
+        other.model.merge_adapters()
         theirs = dict(other.model.named_parameters())
         if {key: one.shape for key, one in theirs.items()} != {key: one.shape for key, one in weights.items()}:
             raise ModelError(f"{name} and {models[0]} have different weights: average models of the same encoder")

@@ -379,6 +379,13 @@ def test_a_hub_id_states_its_pooling_as_a_folder_does(encoder_folders: dict[str,
     np.testing.assert_array_equal(embedder.encode(sentences), expected)
 
 
+def test_a_model_that_converts_to_lower_case_is_refused(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = _sentence_transformer(encoder_folders["bert"], tmp_path / "st", _version_6, "mean")
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"do_lower_case": True}))
+    with pytest.raises(ModelError, match="converts its input to lower case"):
+        SentenceEmbedder.from_pretrained(str(folder), device="cpu")
+
+
 def test_a_models_own_prompt_stands_before_each_sentence(
     encoder_folders: dict[str, Path], sentences: list[str], tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ from hf_xsent.evaluation.report import Report
 from hf_xsent.files import write_json
 from hf_xsent.publishing.evaluation_tables import read_tables
 from hf_xsent.publishing.hub import check_card
-from hf_xsent.publishing.model_card import facts_of_run, render_card
+from hf_xsent.publishing.model_card import facts_of_run, render_card, write_model_card
 
 ROOT = Path(__file__).parents[2]
 CARDS = sorted(path for path in (ROOT / "model_cards").glob("*.md") if path.name != "template.md")
@@ -193,6 +193,45 @@ def test_a_checkpoint_has_the_facts_of_its_unfinished_run_and_its_own_steps(run_
     assert best["recipe"] == of_run["recipe"] and best["pairs"] == of_run["pairs"] and best["name"] == "mine"
     assert best["training"][0].startswith("Training took 6 steps") and "the best on dev pairs" in best["training"][1]
     assert other["training"] == ["Training took 4 steps (1.00 epochs)."]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"load_best_model_at_end": False},
+        {"average_checkpoints": 2},
+        {"share_of_start": 0.5},
+        {"ema_decay": 0.99},
+        {"metric_for_best_model": "loss"},
+    ],
+)
+def test_weights_that_are_not_those_of_the_best_step_are_not_called_the_best(
+    run_folder: Path, changed: dict[str, Any]
+) -> None:
+    recipe = yaml.safe_load((run_folder / "recipe.yaml").read_text("utf-8"))
+    assert "the best on dev pairs" in facts_of_run(run_folder)["training"][1]
+    (run_folder / "recipe.yaml").write_text(yaml.safe_dump(recipe | changed), "utf-8")
+    assert facts_of_run(run_folder)["training"] == ["Training took 8 steps (1.50 epochs)."]
+
+
+def test_a_card_without_results_removes_the_earlier_ones_and_states_truncated_dimensions(
+    exported: Path, run_folder: Path, results: Path
+) -> None:
+    write_model_card(exported, run=run_folder, results=[results], license="mit")
+    assert (exported / ".eval_results" / "hf-xsent.yaml").is_file()
+    stated = json.loads((exported / "config_sentence_transformers.json").read_text("utf-8"))
+    (exported / "config_sentence_transformers.json").write_text(json.dumps(stated | {"truncate_dim": 16}), "utf-8")
+    write_model_card(exported, run=run_folder, license="mit")
+    assert not (exported / ".eval_results" / "hf-xsent.yaml").exists()
+    assert "(16 dimensions)" in (exported / "README.md").read_text("utf-8")
+
+
+def test_results_of_several_models_are_refused(results: Path) -> None:
+    run = json.loads(results.read_text("utf-8"))["runs"][0]
+    runs = [run | {"settings": run["settings"] | {"model_fingerprint": name}} for name in ("a", "b")]
+    results.write_text(json.dumps({"runs": runs}), "utf-8")
+    with pytest.raises(DataError, match="has results of several models"):
+        read_tables(results)
 
 
 def test_a_starting_folder_of_this_machine_is_no_base_model(run_folder: Path) -> None:

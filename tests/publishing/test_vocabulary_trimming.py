@@ -19,9 +19,10 @@ from transformers import (
     RobertaModel,
 )
 
-from hf_xsent import SentenceEmbedder
+from hf_xsent import SentenceEmbedder, export_sentence_transformer
 from hf_xsent.cli.main import main
 from hf_xsent.errors import DataError, ModelError
+from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
 from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer
 from hf_xsent.publishing.vocabulary_trimming import choose_pieces, trim_vocabulary, word_shares
 
@@ -200,3 +201,23 @@ def test_a_tokenizer_of_another_kind_is_refused(wordpiece_tokenizer: PreTrainedT
     words = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"a": 0}, unk_token="a")))
     with pytest.raises(ModelError, match="cannot trim a WordLevel tokenizer: use WordPiece, Unigram or BPE"):
         PieceTable(words)
+
+
+@pytest.mark.parametrize("size", [None, 40])
+def test_the_pieces_of_the_prompt_are_kept(encoder_folders: dict[str, Path], tmp_path: Path, size: int | None) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(encoder_folders["bert"])
+    model = AlignmentForSentenceEmbedding.from_backbone(
+        str(encoder_folders["bert"]),
+        pooling="mean",
+        max_length=32,
+        prompts={"query": "the dog "},
+        default_prompt_name="query",
+    )
+    folder = export_sentence_transformer(model.eval(), tmp_path / "exported", tokenizer)
+    texts = {"de": ["ein"], "en": ["a"]}
+    trim_vocabulary(str(folder), tmp_path / "trimmed", texts, size)
+    before, after = (
+        SentenceEmbedder.from_pretrained(str(tmp_path / name), device="cpu").encode(["a"])
+        for name in ("exported", "trimmed")
+    )
+    np.testing.assert_allclose(after, before, atol=1e-5)

@@ -12,11 +12,12 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file, save_file
-from transformers import XLMRobertaConfig
+from transformers import AutoTokenizer, XLMRobertaConfig
 
 from hf_xsent import SentenceEmbedder
 from hf_xsent.finetuning.arguments import MlqaSettings, XnliSettings
 from hf_xsent.finetuning.trainer import FineTuningArguments
+from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
 from hf_xsent.training.reading import read_dataclasses, read_recipe
 
 ROOT = Path(__file__).parents[2]
@@ -105,6 +106,30 @@ def test_the_average_of_models_is_an_export_with_the_mean_of_their_weights(
     runpy.run_path(str(ROOT / "trainer_scripts/average_models.py"), run_name="__main__")
     for name, weight in SentenceEmbedder.from_pretrained(str(tmp_path / "mean")).model.encoder.named_parameters():
         torch.testing.assert_close(weight.detach(), 2 * weights[name.removeprefix("bert.")])
+
+
+def test_adapters_are_merged_before_models_are_averaged(
+    tmp_path: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(encoder_folders["bert"])
+    merged = []
+    for name in ("one", "other"):
+        model = AlignmentForSentenceEmbedding.from_backbone(
+            str(encoder_folders["bert"]), pooling="mean", max_length=16, lora_rank=2
+        )
+        with torch.no_grad():
+            for key, weight in model.named_parameters():
+                weight.add_(0.3 * torch.randn_like(weight) * ("lora" in key))
+        model.save_pretrained(tmp_path / name)
+        tokenizer.save_pretrained(tmp_path / name)
+        model.merge_adapters()
+        merged.append(dict(model.named_parameters()))
+    command = f"script {tmp_path}/one {tmp_path}/other --output {tmp_path}/mean"
+    monkeypatch.setattr("sys.argv", command.split())
+    runpy.run_path(str(ROOT / "trainer_scripts/average_models.py"), run_name="__main__")
+    mean = dict(SentenceEmbedder.from_pretrained(str(tmp_path / "mean")).model.named_parameters())
+    for key, weight in merged[0].items():
+        torch.testing.assert_close(mean[key], (weight + merged[1][key]) / 2, atol=1e-6, rtol=0)
 
 
 def test_models_of_different_encoders_are_not_averaged(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
@@ -81,6 +82,8 @@ def _arguments(recipe: str | PathLike[str] | None, settings: Mapping[str, Any]) 
     for name, value in settings.items():
         if name == "objectives" and isinstance(value, Mapping):
             arguments += _objectives(value)
+        elif isinstance(value, Mapping) and (name == "prompts" or name.endswith("_kwargs")):
+            arguments += [f"--{name}", json.dumps(value)]
         elif value is not None:
             arguments += [f"--{name}", *_values(name, value)]
     return arguments

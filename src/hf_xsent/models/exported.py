@@ -98,8 +98,12 @@ def sentence_transformer_settings(name_or_path: str) -> dict[str, Any]:
             raise ModelError(
                 f"{name_or_path!r} has a module {kind}: open it with sentence_transformers.SentenceTransformer"
             )
-    length = _read_json(name_or_path, "sentence_bert_config.json").get("max_seq_length")  # before version 6
-    length = length or _read_json(name_or_path, "tokenizer_config.json").get("model_max_length")
+    older = _read_json(name_or_path, "sentence_bert_config.json")  # before version 6
+    if older.get("do_lower_case"):
+        raise ModelError(
+            f"{name_or_path!r} converts its input to lower case: open it with sentence_transformers.SentenceTransformer"
+        )
+    length = older.get("max_seq_length") or _read_json(name_or_path, "tokenizer_config.json").get("model_max_length")
     found = {"max_length": length, "dim": common.get("truncate_dim")}
     return settings | {setting: int(value) for setting, value in found.items() if value}
 

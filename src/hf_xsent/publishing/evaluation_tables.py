@@ -56,15 +56,20 @@ _BENCHMARKS = {
 _HEADINGS = {"forward": "xx→en", "backward": "en→xx", "f1": "F1"}
 
 
-def read_tables(path: str | Path) -> list[EvaluationTable]:
-    """Return a table for each benchmark in a results file."""
+def read_tables(path: str | Path, model: str | None = None) -> list[EvaluationTable]:
+    """Return a table for each benchmark in a results file of one model, or of ``model``, by its name in the file."""
     try:
         runs = json.loads(Path(path).read_text(encoding="utf-8"))["runs"]
-        return [_table(run, _BENCHMARKS[run["task"]]) for run in runs]
+        runs = [run for run in runs if model in (None, run["settings"].get("model"))]
+        models = {run["settings"].get("model_fingerprint") for run in runs}
+        tables = [_table(run, _BENCHMARKS[run["task"]]) for run in runs]
     except OSError as error:
         raise DataError(f"cannot read the results {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
         raise DataError(f"{path} is not a results file: write one with hf-xsent evaluate --output") from error
+    if len(models) > 1:
+        raise DataError(f"{path} has results of several models: evaluate this model with an --output of its own")
+    return tables
 
 
 def _table(run: Mapping[str, Any], benchmark: _Benchmark) -> EvaluationTable:

@@ -15,6 +15,7 @@ from huggingface_hub import EvalResultEntry, ModelCard, ModelCardData, eval_resu
 
 from hf_xsent.errors import ModelError, OutputError, shortened
 from hf_xsent.files import is_local, write_text
+from hf_xsent.models.exported import sentence_transformer_settings
 from hf_xsent.pages.html import markdown_text
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_tables
 from hf_xsent.publishing.export_folder import check_export, read_run_facts
@@ -143,6 +144,8 @@ def write_model_card(
     if entries:
         text = yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False, allow_unicode=True)
         write_text(folder / ".eval_results" / "hf-xsent.yaml", text)
+    else:
+        (folder / ".eval_results" / "hf-xsent.yaml").unlink(missing_ok=True)
     return folder / "README.md"
 
 
@@ -152,6 +155,8 @@ def _facts_of_export(
     """Collect the facts of the run and of the evaluations; ``stated`` has those that the user gives."""
     check_export(folder)
     known = {"license": ""} | (read_run_facts(folder) if run is None else facts_of_run(run))
+    if dim := sentence_transformer_settings(str(folder)).get("dim"):
+        known["dimensions"] = dim
     names = ("name", "license", "base_model", "languages", "repository", "datasets")
     if wrong := [name for name in stated if name not in names]:
         raise OutputError(f"a model card has no field {wrong[0]!r}: use some of {', '.join(names)}")
@@ -197,11 +202,11 @@ def _facts(run: Path, model: Path) -> dict[str, Any]:
         "normalize": bool(config["normalize"]),
         "recipe": recipe,
         "pairs": pairs,
-        "training": _training_sentences(run, model),
+        "training": _training_sentences(run, model, recipe),
     }
 
 
-def _training_sentences(run: Path, model: Path) -> list[str]:
+def _training_sentences(run: Path, model: Path, recipe: Mapping[str, Any]) -> list[str]:
     states = sorted(run.glob("checkpoint-*/trainer_state.json"), key=lambda path: int(path.parent.name.split("-")[1]))
     if model != run:
         states = list(model.glob("trainer_state.json"))
@@ -209,7 +214,11 @@ def _training_sentences(run: Path, model: Path) -> list[str]:
         return []
     state = json.loads(states[-1].read_text(encoding="utf-8"))
     sentences = [f"Training took {state['global_step']:,} steps ({state['epoch']:.2f} epochs)."]
-    if state.get("best_metric") is not None and (model == run or state["global_step"] == state.get("best_global_step")):
+    changed = recipe.get("average_checkpoints") or recipe.get("share_of_start") or recipe.get("ema_decay")
+    best_at_end = recipe.get("load_best_model_at_end", True) and not changed
+    is_best = best_at_end if model == run else state["global_step"] == state.get("best_global_step")
+    by_accuracy = recipe.get("metric_for_best_model", "accuracy") in ("accuracy", "eval_accuracy")
+    if state.get("best_metric") is not None and is_best and by_accuracy:
         step = state.get("best_global_step")
         best = f"{state['best_metric']:.2f}% retrieval accuracy@1, mean of both directions"
         sentences.append(f"The weights are those of step {step:,}, the best on dev pairs: {best}.")

@@ -40,6 +40,7 @@ class OnnxEncoder:
         self.session = load_onnxruntime().InferenceSession(str(Path(folder) / file), providers=["CPUExecutionProvider"])
         self.settings = sentence_transformer_settings(str(folder))
         self.tokenizer = load_tokenizer(str(folder))
+        self.prompt = self.settings.get("prompts", {}).get(self.settings.get("default_prompt_name")) or ""
         self.inputs = [one.name for one in self.session.get_inputs()]
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
@@ -51,8 +52,9 @@ class OnnxEncoder:
         return np.stack(rows)
 
     def _embed(self, sentences: list[str]) -> np.ndarray:
+        texts = [self.prompt + one for one in sentences]
         batch = self.tokenizer(
-            sentences, padding=True, truncation=True, max_length=self.settings["max_length"], return_tensors="np"
+            texts, padding=True, truncation=True, max_length=self.settings["max_length"], return_tensors="np"
         )
         (states,) = self.session.run(["last_hidden_state"], {name: batch[name] for name in self.inputs})
         mask, pooling = batch["attention_mask"][..., None], self.settings["pooling"]
@@ -62,10 +64,9 @@ class OnnxEncoder:
             vectors = (states * mask).sum(1) / mask.sum(1)
         else:
             vectors = np.where(mask == 1, states, -np.inf).max(1)
-        vectors = vectors[:, : self.settings.get("dim")]
         if self.settings.get("normalize"):
             vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.asarray(vectors, dtype=np.float32)
+        return np.asarray(vectors[:, : self.settings.get("dim")], dtype=np.float32)
 
 
 def export_onnx(folder: str | Path) -> Path:

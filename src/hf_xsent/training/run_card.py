@@ -17,13 +17,17 @@ from hf_xsent.publishing.model_card import CardFacts, facts_of_run, render_card
 RECIPE_FILE = "recipe.yaml"
 
 
+_MAPPINGS = ("lr_scheduler_kwargs", "gradient_checkpointing_kwargs")  # settings of TrainingArguments
+
+
 def write_recipe(folder: str | Path, command: str, options: Mapping[str, Any], training: TrainingArguments) -> None:
     """Write all settings of this run, except Hub tokens, as a recipe that repeats it."""
     stated = {key: value for key, value in options.items() if value is not None}
     for field in fields(training):
         value = getattr(training, field.name, None)
         public = field.init and not field.name.endswith("_token")  # the folder may be pushed to the Hub
-        if public and value != field.default and isinstance(value, str | int | float):
+        plain = isinstance(value, str | int | float) or (value and field.name in _MAPPINGS)
+        if public and value != field.default and plain:
             stated[field.name] = getattr(value, "value", value)
     text = f"# hf-xsent {command} {RECIPE_FILE}\n{yaml.safe_dump(stated, sort_keys=False)}"
     write_text(Path(folder) / RECIPE_FILE, text)
