@@ -3,9 +3,10 @@
     L_disc = d(y_s) - d(y_t), d linear (Wasserstein);    L_adv = -L_disc                          (section 3.2)
     L_cycle = h(y_s, G(F(y_s))) + h(F(G(y_t)), y_t), h the triplet ranking;    L = L_adv + λ L_cycle
 
-The loss does not use the order of rows: sentences may be unpaired. h is the loss that ``triplet.py`` computes, a mean
-cost instead of the paper's sum; L_cycle is the sum of two such means, and λ its weight. d, F and G are linear maps; in
-the variant ``authors``, they have biases, and dropout on their outputs.
+y_s and y_t are embeddings of source and target sentences, which may be unpaired: the loss does not use the order of
+rows. h is the loss that ``triplet.py`` computes, a mean of costs instead of the paper's sum; L_cycle is the sum of two
+such means, and λ is its weight. d, F and G are linear maps; in the variant ``authors``, they have biases, and dropout
+on their outputs.
 
 >>> source, target, d = torch.eye(2), torch.ones(2, 2), torch.tensor([0.5, 1.0])
 >>> score_difference(source, target, lambda vectors: vectors @ d).item()  # mean of 0.5 and 1.0, minus mean of 1.5, 1.5
@@ -51,14 +52,14 @@ class CycleConsistencySettings(TripletRankingSettings):
     )
     margin: float = setting(
         0.0,
-        "Margin (α in the paper). A round trip is a sentence mapped to the other language and back; cos(x) is the "
-        "cosine of a sentence and x. With hinge: cos(round trip) must exceed cos(negative) by this much. Without: drop "
-        "random negatives with cos(negative) < cos(round trip) - margin.",
+        "Margin (α in the paper). The positive of a sentence is its round trip: the sentence mapped to the other "
+        "language and back. With hinge: the cosine to the positive must exceed the cosine to a negative by this much. "
+        "Without: drop random negatives whose cosine is lower than the positive's by more than this.",
     )
 
 
 class Adversarial(SentenceObjective):
-    """Train dual pivot's layer weights and linear map so that a critic cannot distinguish two languages (L_adv).
+    """Train dual pivot's sum of layers and linear map so that a critic cannot distinguish two languages (L_adv).
 
     A separate optimizer trains the critic d by ``critic_loss``.
     """

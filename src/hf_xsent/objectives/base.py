@@ -33,7 +33,7 @@ class Needs:
     teacher: bool = False  # another model's embeddings of the targets
     mask_token: bool = False  # the tokenizer's mask and other special ids, and the checkpoint's MLM head if any
     momentum_encoder: bool = False  # a moving average of the encoder
-    frozen_encoder: bool = False  # a frozen encoder with a trained layer mix and linear map (dual pivot)
+    frozen_encoder: bool = False  # a frozen encoder, then a learned weighted sum of its layers and a linear map
 
     def __or__(self, other: Needs) -> Needs:
         """Return the combined needs of two objectives."""
@@ -118,7 +118,7 @@ class Objective(nn.Module):
 
     @property
     def layers_read(self) -> frozenset[int]:
-        """The layers, other than the last, whose hidden states the loss needs."""
+        """The layers whose hidden states the loss needs, in addition to ``states_read``."""
         return frozenset()
 
     def start(self, start: Start) -> None:

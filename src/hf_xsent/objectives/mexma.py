@@ -5,8 +5,8 @@
     L_koleo = ½ Σ_sides -1/N Σ_i log ‖s_i - s_nearest(i)‖, of embeddings scaled to length 1
     L       = L_mlm + L_align + 0.01 L_koleo
 
-s is the sentence embedding of a clean pass. The head reads the hidden states of the masked side, with the first one
-replaced by the other side's s. It consists of K transformer layers and a projection onto the token embeddings.
+s is the sentence embedding of a clean pass. The head reads the hidden states of the masked side, in which that of [CLS]
+is replaced by the other side's s. It consists of K transformer layers and a projection onto the token embeddings.
 Gradients reach the encoder through the masked side's states and through s.
 
 >>> x = F.normalize(torch.tensor([[1.0, 0], [0, 1], [0.6, 0.8]]), dim=1)
@@ -33,7 +33,7 @@ from hf_xsent.settings.declaring import setting
 from hf_xsent.tensors.chunked_softmax import chunked_cross_entropy
 from hf_xsent.tensors.gathering import gather_rows, mean_over_rows
 
-EPS = 1e-8  # in KoLeo, as in the authors' code: the least norm; added to differences of vectors and to distances
+EPS = 1e-8  # KoLeo's, as in the authors' code: the minimum norm; also added to vector differences and to distances
 
 
 @dataclass(frozen=True)

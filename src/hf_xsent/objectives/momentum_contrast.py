@@ -66,8 +66,8 @@ def momentum_contrast_loss(
 class MomentumContrast(SentenceObjective):
     """Contrast each translation pair with a queue of K keys from a momentum encoder (MoCo, PPA).
 
-    Queries are projected embeddings of the sources. Keys are projected embeddings of the targets; the momentum encoder
-    computes these embeddings (``pairs.keys``, not yet projected). After each step, the keys of all processes enter the
+    Queries are projected embeddings of the sources. The momentum encoder embeds the targets (``pairs.keys``); its
+    projection maps these embeddings to the keys. After each step, the keys of all processes enter the
     queue, so all processes have the same queue. It is initialized at random.
     """
 

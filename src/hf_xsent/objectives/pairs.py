@@ -99,6 +99,6 @@ class SampledTargets:
     """The tokens that a token objective sampled before encoding."""
 
     rows: Any
-    # The loss is divided by the sum of this over processes: predicted tokens; of WTR sentences, of AWP sentences ×
-    # masked_share × word_share.
+    # The loss is divided by this, summed over processes: the number of predicted tokens; for WTR, the number of
+    # sentences; for AWP, the number of sentences × masked_share × word_share.
     count: Tensor

@@ -103,7 +103,7 @@ def _settings(name: str, stated: Any, preset: Any) -> ObjectiveSettings:
 
 
 def declared_settings(name: str) -> type[ObjectiveSettings]:
-    """Return an objective's settings class without importing its file, and with it torch; help texts need only this."""
+    """Return an objective's settings class without importing the objective's file, which would import torch."""
     module, _, owner = OBJECTIVES[name].partition(":")
     kind: type[ObjectiveSettings] = _settings_classes(module)[f"{owner}Settings"]
     return kind
@@ -113,7 +113,9 @@ def declared_settings(name: str) -> type[ObjectiveSettings]:
 def _settings_classes(module: str) -> dict[str, Any]:
     """Execute only a file's definitions of settings classes and the imports they need, none of which imports torch."""
     path = Path(__file__).with_name(f"{module}.py")
-    names: dict[str, Any] = {"__name__": ObjectiveSettings.__module__}  # @dataclass looks it up in sys.modules
+    names: dict[str, Any] = {
+        "__name__": ObjectiveSettings.__module__
+    }  # @dataclass looks up sys.modules[__name__]: name an imported module
     run: list[ast.stmt] = []
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom):

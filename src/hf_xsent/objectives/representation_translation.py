@@ -3,14 +3,14 @@
     g([enc(x); m_1 … m_n]) → p(y_j | x),    m_j = [MASK] embedding + position j                (eq. 4)
     L_RTL = -1/n Σ_j log p(y_j | x)                                                            (eq. 6)
 
-g is K transformer layers and a vocabulary projection. [CLS] of both sentences is excluded, [SEP] of y predicted. Each
+g is K transformer layers and a vocabulary projection. [CLS] of both is left out, [SEP] of y is predicted. Each
 position attends to all source tokens and all [MASK]s; all tokens of y are predicted in parallel. Gradients reach the
 encoder through enc(x).
 
 As in the authors' code, enc(x) and m pass through a copy of the encoder's embedding module before the layers. It adds
-position and type embeddings and applies LayerNorm, so m gets two positions: j above, and that in the row. In eq. 6, n
-is the number of predicted tokens of the whole batch, in one direction. The head's input for one pair, where [CLS] has
-the id 0:
+position and type embeddings and applies LayerNorm. So m_j gets two position embeddings: j (eq. 4), and start + j, its
+position in the head's input. Eq. 6 is averaged over all predicted tokens of the batch; with direction both, over each
+direction separately. The head's input for one pair, where [CLS] has the id 0:
 
 >>> x, y = torch.tensor([[0, 5, 2]]), torch.tensor([[0, 7, 8, 2]])
 >>> packed = pack([x, y], [torch.ones_like(x), torch.ones_like(y)])
@@ -71,9 +71,9 @@ class RepresentationTranslationSettings(VocabularySettings):
     )
     predicted_languages: list[str] | None = setting(
         None,
-        "Languages for which the head has an embedding. If the predicted side has several languages, the head adds "
-        "that of the sentence's language to each [MASK]. Default: the encoder's languages or, if it has none, all "
-        "languages of the data.",
+        "Languages for which the head has an embedding. Where it predicts sources (or, with random_input_shuffling, "
+        "either side), it adds the embedding of the sentence's language to each [MASK]. Default: the encoder's "
+        "languages or, if it has none, all languages of the data.",
     )
     restrict_vocabulary: bool = setting(
         True,

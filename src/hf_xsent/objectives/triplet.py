@@ -2,9 +2,10 @@
 
     h(a, b) = Σ_n max(0, α - sim(a, b) + sim(a_n, b)) + max(0, α - sim(a, b) + sim(a, b_n))      (section 3.1)
 
-``sim`` is the cosine. Of the n negatives of each direction one is the hardest of the batch, the others are random. The
-loss is the mean cost of all negatives of all pairs in both directions, as in the authors' code: the mean of h over the
-pairs, divided by 2n. So neither the scale of the loss nor the effect of its weight depends on n.
+``sim`` is the cosine, and each max(…) the cost of a negative. Of the n negatives of each direction one is the hardest of
+the batch, the others are random. The loss is the mean of all costs, as in the authors' code; with n negatives per
+direction, that is the mean of h over the pairs, divided by 2n. So neither the scale of the loss nor the effect of its
+weight depends on n.
 
 With ``hinge=False``, as in the authors' code, a cost is sim(a_n, b) - sim(a, b), without clamping. The margin is then
 only a filter: random negatives with a cost below -α are dropped.
@@ -95,7 +96,9 @@ def triplet_ranking_loss(
                 draw = draw_bernoulli if random_negatives == "bernoulli" else draw_exactly
                 drawn = draw(negative & ~chosen, negatives - 1)
                 chosen |= drawn if hinge else drawn & (costs + margin >= 0)
-            chosen &= negative  # drop drawn candidates that are not negatives, and the hardest of a row without any
+            chosen &= (
+                negative  # drop drawn candidates that are not negatives and, in a row without negatives, the argmax
+            )
             costs = (margin + costs).clamp_min(0) if hinge else costs
             total, count = total + costs.masked_fill(~chosen, 0.0).sum(), count + chosen.sum()
     return mean_over_processes(total, sum_over_processes(count))

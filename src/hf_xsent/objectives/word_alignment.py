@@ -154,8 +154,8 @@ def word_ranking_loss(pieces: Tensor, words: BatchWords, links: LinkedWords, tem
 class WordTranslationRanking(TokenObjective):
     """WTR: rank the translation of each linked word among all words of the other sentence.
 
-    With a middle ``layer``, words are compared by the hidden states of that layer. The layers above it, whose last
-    gives the sentence embedding, get no gradient from this loss.
+    With a middle ``layer``, words are compared by the hidden states of that layer. This loss does not train the layers
+    above it (their gradient is zero); the sentence embedding comes from the last of them.
     """
 
     Settings = WordTranslationRankingSettings
