@@ -4,7 +4,7 @@
 
 The targets are encoded and clustered by spherical k-means. Cluster 0 goes to similar-1/und-AA.tsv, cluster 1 to
 similar-1/und-AB.tsv, and so on. With one_language_batches, pretrain takes each file for a language, so that a batch
-has similar pairs of all languages: its other pairs are then hard negatives, at no cost per step. Choose --clusters so
+comes from one cluster: its other pairs are harder negatives than random ones, at no cost per step. Choose --clusters so
 that each has several batches.
 """
 

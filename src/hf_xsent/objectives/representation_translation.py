@@ -3,7 +3,7 @@
     g([enc(x); m_1 … m_n]) → p(y_j | x),    m_j = [MASK] embedding + position j                (eq. 4)
     L_RTL = -1/n Σ_j log p(y_j | x)                                                            (eq. 6)
 
-g is K transformer layers and a vocabulary projection. [CLS] of both is left out, [SEP] of y is predicted. Each
+g is K transformer layers and a vocabulary projection. [CLS] of both is excluded; [SEP] of y is predicted. Each
 position attends to all source tokens and all [MASK]s; all tokens of y are predicted in parallel. Gradients reach the
 encoder through enc(x).
 

@@ -2,8 +2,8 @@
 
     h(a, b) = Σ_n max(0, α - sim(a, b) + sim(a_n, b)) + max(0, α - sim(a, b) + sim(a, b_n))      (section 3.1)
 
-``sim`` is the cosine, and each max(…) the cost of a negative. Of the n negatives of each direction one is the hardest of
-the batch, the others are random. The loss is the mean of all costs, as in the authors' code; with n negatives per
+``sim`` is the cosine, and each max(…) the cost of a negative. Of the n negatives of each direction, one is the hardest
+of the batch, the others are random. The loss is the mean of all costs, as in the authors' code; with n negatives per
 direction, that is the mean of h over the pairs, divided by 2n. So neither the scale of the loss nor the effect of its
 weight depends on n.
 

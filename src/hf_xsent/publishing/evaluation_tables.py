@@ -68,7 +68,7 @@ def read_tables(path: str | Path, model: str | None = None) -> list[EvaluationTa
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
         raise DataError(f"{path} is not a results file: write one with hf-xsent evaluate --output") from error
     if len(models) > 1:
-        raise DataError(f"{path} has results of several models: evaluate this model with an --output of its own")
+        raise DataError(f"{path} has results of several models: evaluate this model alone, with another --output")
     return tables
 
 

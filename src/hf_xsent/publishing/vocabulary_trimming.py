@@ -61,9 +61,11 @@ def trim_vocabulary(
     embedder = SentenceEmbedder.from_pretrained(model, device="cpu")
     table = PieceTable(embedder.tokenizer)
     words = word_shares(embedder.tokenizer, texts)
-    prompts = [embedder.prompt, *(embedder.model.config.prompts or {}).values()]
-    kept = {piece for one in prompts if one for piece in embedder.tokenizer(one, add_special_tokens=False)["input_ids"]}
-    tokenizer, old = trim_tokenizer(embedder.tokenizer, choose_pieces(table, words, size, kept))
+    prompts = [one for one in (embedder.prompt, *(embedder.model.config.prompts or {}).values()) if one]
+    prompt_pieces = {
+        piece for one in prompts for piece in embedder.tokenizer(one, add_special_tokens=False)["input_ids"]
+    }
+    tokenizer, old = trim_tokenizer(embedder.tokenizer, choose_pieces(table, words, size, prompt_pieces))
     weights = sum(weight.numel() for weight in embedder.model.encoder.parameters())
     before = _piece_shares(table.trim(range(len(table)))[0], words).sum()
     after = _piece_shares(tokenizer.backend_tokenizer, words).sum()
@@ -97,18 +99,20 @@ def word_shares(tokenizer: PreTrainedTokenizerBase, texts: Mapping[str, Iterable
     return shares
 
 
-def choose_pieces(table: PieceTable, words: Words, size: int | None = None, kept: Collection[int] = ()) -> set[int]:
+def choose_pieces(
+    table: PieceTable, words: Words, size: int | None = None, prompt_pieces: Collection[int] = ()
+) -> set[int]:
     """Return the pieces that occur in ``words`` and all characters; with ``size``, at most that many pieces.
 
-    These ``size`` pieces are special tokens, those of ``kept`` (the model's prompts), the most frequent characters that
-    cover 99.95% of the text (all characters, if the tokenizer has no unknown token), then the most used other pieces.
+    These ``size`` pieces are special tokens, ``prompt_pieces``, the most frequent characters that cover 99.95% of the
+    text (all characters, if the tokenizer has no unknown token), then the most used other pieces.
     """
     shares = _piece_shares(table.trim(range(len(table)))[0], words)
     characters = table.characters()
     if size is not None and table.unknown is not None:
         covering = _covering_characters(words)
         characters = {number: one for number, one in characters.items() if one in covering}
-    required = table.required | {one for number in {*characters, *kept} for one in table.with_parts(number)}
+    required = table.required | {one for number in {*characters, *prompt_pieces} for one in table.with_parts(number)}
     in_use = required | {one for number in np.flatnonzero(shares) for one in table.with_parts(int(number))}
     if size is None or len(in_use) <= size:
         return in_use
