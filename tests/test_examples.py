@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from huggingface_hub import ModelCard
 from transformers import AutoModel
 
+from hf_xsent.errors import OutputError
 from sentence_transformers import SentenceTransformer
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -49,7 +51,24 @@ def test_training_and_publishing(
     encoder = encoder_folders["bert"]
     _run("train.py", "--model", encoder, "--data", "sw=pairs.tsv", "--output", "run", "--steps", 2, "--dev_pairs", 2)
     assert "accuracy@1 on dev" in capsys.readouterr().out
-    _run("train.py", "--model", encoder, "--data", "sw=pairs.tsv", "--output", "run", "--steps", 1, "--dev_pairs", 2)
+    again = (
+        "train.py",
+        "--model",
+        encoder,
+        "--data",
+        "sw=pairs.tsv",
+        "--output",
+        "run",
+        "--steps",
+        1,
+        "--dev_pairs",
+        2,
+    )
+    with pytest.raises(OutputError, match="checkpoint-2 is of an earlier run"):
+        _run(*again)
+    for checkpoint in Path("run").glob("checkpoint-*"):
+        shutil.rmtree(checkpoint)
+    _run(*again)
     assert type(AutoModel.from_pretrained("run")).__name__ == "DapForSentenceEmbedding"
     options = ["--tatoeba", "tatoeba", "--languages", "sw", "--base_model", "org/encoder", "--output", "exported"]
     _run("evaluate_and_publish.py", "run", *options)

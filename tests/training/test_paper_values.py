@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[2]
 RECIPES = {path.stem: path for path in sorted((ROOT / "trainer_scripts/recipes").glob("*.yaml"))}
 OURS = {
     "tr-small",
+    "tr-wtr-small",
     "mlm-small",
     "dap-small",
     "rtl-head-small",
