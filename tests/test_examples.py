@@ -65,10 +65,10 @@ def test_training_and_publishing(
         2,
     )
     with pytest.raises(OutputError, match="checkpoint-2 is of an earlier run"):
-        _run(*again)
+        _run(*train, 1)
     for checkpoint in Path("run").glob("checkpoint-*"):
         shutil.rmtree(checkpoint)
-    _run(*again)
+    _run(*train, 1)
     assert type(AutoModel.from_pretrained("run")).__name__ == "DapForSentenceEmbedding"
     options = ["--tatoeba", "tatoeba", "--languages", "sw", "--base_model", "org/encoder", "--output", "exported"]
     _run("evaluate_and_publish.py", "run", *options)
