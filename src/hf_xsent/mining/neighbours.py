@@ -145,13 +145,14 @@ def _compare(
 def cosine_error(*sides: tuple[Tensor, Tensor]) -> float:
     """Return an upper bound on the error of a cosine that is computed from rounded unit vectors.
 
-    |a'·b' - a·b| ≤ |a' - a| |b'| + |b' - b| |a| for the rounded vectors a' and b'. Rounding the product, which is below
-    2, to bfloat16 adds at most 2^-8, and adding up d products in float32 at most d 2^-23.
+    |a'·b' - a·b| ≤ |a' - a| |b'| + |b' - b| |a| for the rounded vectors a' and b'. Rounding a product below 1 to
+    bfloat16 adds at most 2^-9, and adding up d products in float32 at most d 2^-23. The bound also holds for larger
+    products if they are then set to 1, since no cosine is above 1.
     """
     if all(rounded.dtype is torch.float32 for _, rounded in sides):
         return 0.0
     first, second = (float((rounded - exact).norm(dim=1).max()) for exact, rounded in sides)
-    return first * (1 + second) + second + 2**-8 + sides[0][0].shape[1] * 2**-23
+    return first * (1 + second) + second + 2**-9 + sides[0][0].shape[1] * 2**-23
 
 
 def _update(

@@ -50,6 +50,8 @@ class TopK:
         """
         groups = tile.unflatten(1, (GROUP, -1))
         maxima = maxima.float().contiguous()
+        if error:
+            maxima = maxima.clamp(max=1.0)  # a rounded cosine above 1 has an error above the bound
         bound = self._bound(self.cosines[start : start + len(tile), -1], maxima - error if error else maxima)
         lowest = bound - error
         hits = (maxima > lowest[:, None]).nonzero()
