@@ -67,8 +67,8 @@ class MomentumContrast(SentenceObjective):
     """Contrast each translation pair with a queue of K keys from a momentum encoder (MoCo, PPA).
 
     Queries are projected embeddings of the sources. The momentum encoder embeds the targets (``pairs.keys``); its
-    projection maps these embeddings to the keys. After each step, the keys of all processes enter the
-    queue, so all processes have the same queue. It is initialized at random.
+    projection maps these embeddings to the keys. After each step, the keys of all processes enter the queue, so all
+    processes have the same queue. It is initialized at random.
     """
 
     Settings = MomentumContrastSettings
