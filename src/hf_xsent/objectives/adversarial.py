@@ -59,7 +59,7 @@ class CycleConsistencySettings(TripletRankingSettings):
 
 
 class Adversarial(SentenceObjective):
-    """Train dual pivot's sum of layers and linear map so that a critic cannot distinguish two languages (L_adv).
+    """Train dual pivot's layer weights and its linear map so that a critic cannot distinguish two languages (L_adv).
 
     A separate optimizer trains the critic d by ``critic_loss``.
     """

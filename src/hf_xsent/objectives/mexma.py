@@ -33,7 +33,9 @@ from hf_xsent.settings.declaring import setting
 from hf_xsent.tensors.chunked_softmax import chunked_cross_entropy
 from hf_xsent.tensors.gathering import gather_rows, mean_over_rows
 
-EPS = 1e-8  # KoLeo's, as in the authors' code: the minimum norm; also added to vector differences and to distances
+# KoLeo's epsilon, as in the authors' code: the smallest divisor when a vector is normalized; also added to each
+# component of vector differences, and to distances before the logarithm.
+EPS = 1e-8
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,6 @@ class SampledTargets:
     """The tokens that a token objective sampled before encoding."""
 
     rows: Any
-    # The loss is divided by this, summed over processes: the number of predicted tokens; for WTR, the number of
-    # sentences; for AWP, the number of sentences × masked_share × word_share.
+    # The loss summed over all processes is divided by this count, summed likewise: the number of predicted tokens; for
+    # WTR, the number of sentences; for AWP, the number of sentences × masked_share × word_share.
     count: Tensor

@@ -113,7 +113,7 @@ def declared_settings(name: str) -> type[ObjectiveSettings]:
 def _settings_classes(module: str) -> dict[str, Any]:
     """Execute only a file's definitions of settings classes and the imports they need, none of which imports torch."""
     path = Path(__file__).with_name(f"{module}.py")
-    # @dataclass looks up sys.modules[__name__], so this names an imported module.
+    # @dataclass looks up sys.modules[__name__], so __name__ must be the name of an imported module.
     names: dict[str, Any] = {"__name__": ObjectiveSettings.__module__}
     run: list[ast.stmt] = []
     for node in ast.parse(path.read_text(encoding="utf-8")).body:

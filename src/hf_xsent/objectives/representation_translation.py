@@ -3,14 +3,15 @@
     g([enc(x); m_1 … m_n]) → p(y_j | x),    m_j = [MASK] embedding + position j                (eq. 4)
     L_RTL = -1/n Σ_j log p(y_j | x)                                                            (eq. 6)
 
-g is K transformer layers and a vocabulary projection. [CLS] of both is excluded; [SEP] of y is predicted. Each
-position attends to all source tokens and all [MASK]s; all tokens of y are predicted in parallel. Gradients reach the
-encoder through enc(x).
+g is K transformer layers and a vocabulary projection. Its input has no [CLS], of x or of y; [SEP] of y is predicted.
+Each position attends to all source tokens and all [MASK]s; all tokens of y are predicted in parallel. Gradients reach
+the encoder through enc(x).
 
 As in the authors' code, enc(x) and m pass through a copy of the encoder's embedding module before the layers. It adds
-position and type embeddings and applies LayerNorm. So m_j gets two position embeddings: j (eq. 4), and start + j, its
-position in the head's input. Eq. 6 is averaged over all predicted tokens of the batch; with direction both, over each
-direction separately. The head's input for one pair, where [CLS] has the id 0:
+position and type embeddings and applies LayerNorm. So m_j gets two position embeddings: j (eq. 4), and j plus an
+offset, the setting ``positions``, which does not depend on the length of x. Eq. 6 is averaged over all predicted tokens
+of the batch. With ``direction: both``, each pair has one of the two directions, and each direction has its own average;
+the loss is the mean of the two. The head's input for one pair, where [CLS] has the id 0:
 
 >>> x, y = torch.tensor([[0, 5, 2]]), torch.tensor([[0, 7, 8, 2]])
 >>> packed = pack([x, y], [torch.ones_like(x), torch.ones_like(y)])
@@ -71,9 +72,9 @@ class RepresentationTranslationSettings(VocabularySettings):
     )
     predicted_languages: list[str] | None = setting(
         None,
-        "Languages for which the head has an embedding. Where it predicts sources (or, with random_input_shuffling, "
-        "either side), it adds the embedding of the sentence's language to each [MASK]. Default: the encoder's "
-        "languages or, if it has none, all languages of the data.",
+        "Languages for which the head has an embedding. Where it predicts sources (with random_input_shuffling: "
+        "sources or targets), it adds the embedding of the predicted sentence's language to each [MASK]. "
+        "Default: the encoder's languages or, if it has none, all languages of the data.",
     )
     restrict_vocabulary: bool = setting(
         True,
@@ -99,7 +100,7 @@ class TranslationRows:
 
     packed: PackedSentences  # T tokens with the head's positions
     masked: Tensor  # T: whether the head sees [MASK] here, not the encoder's hidden state
-    visible: Tensor  # indices in the batch of the tokens that are not masked
+    visible: Tensor  # of the tokens that are not masked: their indices in the batch
     own_positions: Tensor  # of the masked tokens: their positions in their own sentence
     languages: Tensor | None  # of the masked tokens; None without language embeddings
     labels: Tensor  # of the masked tokens: their word pieces
@@ -231,7 +232,10 @@ class RepresentationTranslation(TokenObjective):
         vocabulary = None if ids is None else torch.tensor(ids)
         self.prediction.start_from(start.mlm_head, start.word_embeddings, vocabulary)
         if ids is None and self.settings.restrict_vocabulary:
-            logger.info("the RTL head predicts all word pieces; config.fit(bitext, tokenizer) restricts it to fewer")
+            logger.info(
+                "the RTL head predicts the full vocabulary; config.fit(bitext, tokenizer) restricts it to the data's word "
+                "pieces"
+            )
 
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
         """Build the head's rows; with direction both, a hash of the target sentence chooses each pair's direction."""

@@ -56,7 +56,7 @@ class TripletRankingSettings(ObjectiveSettings):
     random_negatives: str = setting(
         "exact",
         "How to draw random negatives. exact: n - 1 per sentence. bernoulli: each candidate with probability "
-        "(n - 1) / (batch - 1), as in the authors' code. n is the value of negatives.",
+        "(n - 1) / (batch - 1), as in the authors' code. n is the setting negatives.",
         choices=("exact", "bernoulli"),
     )
     mask_repeated: bool = setting(True, "Pairs that share a sentence are not negatives of each other.")
@@ -96,9 +96,8 @@ def triplet_ranking_loss(
                 draw = draw_bernoulli if random_negatives == "bernoulli" else draw_exactly
                 drawn = draw(negative & ~chosen, negatives - 1)
                 chosen |= drawn if hinge else drawn & (costs + margin >= 0)
-            chosen &= (
-                negative  # drop drawn candidates that are not negatives and, in a row without negatives, the argmax
-            )
+            # Drop candidates drawn by draw_bernoulli that are not negatives, and the argmax of a row without negatives.
+            chosen &= negative
             costs = (margin + costs).clamp_min(0) if hinge else costs
             total, count = total + costs.masked_fill(~chosen, 0.0).sum(), count + chosen.sum()
     return mean_over_processes(total, sum_over_processes(count))
