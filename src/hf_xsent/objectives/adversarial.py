@@ -59,9 +59,10 @@ class CycleConsistencySettings(TripletRankingSettings):
 
 
 class Adversarial(SentenceObjective):
-    """Train dual pivot's layer weights and its linear map so that a critic cannot distinguish two languages (L_adv).
+    """Train dual pivot's embeddings so that a critic cannot distinguish two languages (L_adv).
 
-    A separate optimizer trains the critic d by ``critic_loss``.
+    The encoder is frozen; the weights of the sum over its layers, and the linear map after it, are trained. A separate
+    optimizer trains the critic d by ``critic_loss``.
     """
 
     Settings = AdversarialSettings

@@ -9,7 +9,7 @@ the encoder through enc(x).
 
 As in the authors' code, enc(x) and m pass through a copy of the encoder's embedding module before the layers. It adds
 position and type embeddings and applies LayerNorm. So m_j gets two position embeddings: j (eq. 4), and j plus an
-offset, the setting ``positions``, which does not depend on the length of x. Eq. 6 is averaged over all predicted tokens
+offset. The offset does not depend on the length of x; the setting ``positions`` selects it. Eq. 6 is averaged over all predicted tokens
 of the batch. With ``direction: both``, each pair has one of the two directions, and each direction has its own average;
 the loss is the mean of the two. The head's input for one pair, where [CLS] has the id 0:
 
@@ -72,9 +72,9 @@ class RepresentationTranslationSettings(VocabularySettings):
     )
     predicted_languages: list[str] | None = setting(
         None,
-        "Languages for which the head has an embedding. Where it predicts sources (with random_input_shuffling: "
-        "sources or targets), it adds the embedding of the predicted sentence's language to each [MASK]. "
-        "Default: the encoder's languages or, if it has none, all languages of the data.",
+        "Languages for which the head has an embedding. Where it predicts sources, it adds the embedding of the "
+        "predicted sentence's language to each [MASK]; with random_input_shuffling, also where it predicts targets. "
+        "Default: the languages that have an embedding in the encoder or, if there are none, all languages of the data.",
     )
     restrict_vocabulary: bool = setting(
         True,
@@ -214,7 +214,7 @@ class RepresentationTranslation(TokenObjective):
 
     @classmethod
     def continues(cls, settings: Any, earlier: Any) -> bool:
-        """Return whether both heads have the same number of layers and the same languages."""
+        """Return whether the earlier stage's RTL head has the same number of layers and the same languages."""
         keys = ("head_layers", "predicted_languages")
         return all(getattr(settings, key) == getattr(earlier, key) for key in keys)
 

@@ -45,7 +45,7 @@ class TripletRankingSettings(ObjectiveSettings):
     )
     negatives: int = setting(
         1,
-        "Negatives of a sentence in each direction (n in the paper): the hardest of the batch, and n - 1 random ones.",
+        "Negatives of each query (n in the paper): the hardest of the batch, and n - 1 random ones.",
         at_least=1,
     )
     hinge: bool = setting(
@@ -56,7 +56,7 @@ class TripletRankingSettings(ObjectiveSettings):
     random_negatives: str = setting(
         "exact",
         "How to draw random negatives. exact: n - 1 per sentence. bernoulli: each candidate with probability "
-        "(n - 1) / (batch - 1), as in the authors' code. n is the setting negatives.",
+        "(n - 1) / (batch - 1), as in the authors' code. n is the value of the setting `negatives`.",
         choices=("exact", "bernoulli"),
     )
     mask_repeated: bool = setting(True, "Pairs that share a sentence are not negatives of each other.")
