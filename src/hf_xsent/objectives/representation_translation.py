@@ -9,9 +9,9 @@ the encoder through enc(x).
 
 As in the authors' code, enc(x) and m pass through a copy of the encoder's embedding module before the layers. It adds
 position and type embeddings and applies LayerNorm. So m_j gets two position embeddings: j (eq. 4), and j plus an
-offset. The offset does not depend on the length of x; the setting ``positions`` selects it. Eq. 6 is averaged over all predicted tokens
-of the batch. With ``direction: both``, each pair has one of the two directions, and each direction has its own average;
-the loss is the mean of the two. The head's input for one pair, where [CLS] has the id 0:
+offset. The offset does not depend on the length of x; the setting ``positions`` selects it. Eq. 6 is averaged over all
+predicted tokens of the batch. With ``direction: both``, each pair has one of the two directions, and each direction has
+its own average; the loss is the mean of the two. The head's input for one pair, where [CLS] has the id 0:
 
 >>> x, y = torch.tensor([[0, 5, 2]]), torch.tensor([[0, 7, 8, 2]])
 >>> packed = pack([x, y], [torch.ones_like(x), torch.ones_like(y)])
@@ -74,7 +74,7 @@ class RepresentationTranslationSettings(VocabularySettings):
         None,
         "Languages for which the head has an embedding. Where it predicts sources, it adds the embedding of the "
         "predicted sentence's language to each [MASK]; with random_input_shuffling, also where it predicts targets. "
-        "Default: the languages that have an embedding in the encoder or, if there are none, all languages of the data.",
+        "Default: the languages that have an embedding in the encoder or, if none has, all languages of the data.",
     )
     restrict_vocabulary: bool = setting(
         True,
