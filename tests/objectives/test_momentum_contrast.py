@@ -36,7 +36,7 @@ def _pairs(first: int, count: int, same: tuple[int, int] | None = None) -> Sente
     if same is not None:
         numbers[same[0], same[1]] = 1
     vectors = torch.randn(3, count, 4)
-    return SentencePairs(vectors[0].requires_grad_(), vectors[1], *numbers.T, keys=vectors[2])
+    return SentencePairs(vectors[0].requires_grad_(), vectors[1], *numbers.T, momentum_target=vectors[2])
 
 
 def test_the_loss_is_infonce_over_own_key_and_queue() -> None:
@@ -68,7 +68,7 @@ def test_a_pair_that_shares_a_sentence_with_a_queued_one_is_found(mask: bool, si
     objective.end_step(nn.Linear(4, 4))
     pairs = _pairs(11, 3, same=(1, side))
     query = F.normalize(objective.projection(pairs.source), dim=1)
-    key = F.normalize(objective.key_projection(pairs.keys), dim=1)
+    key = F.normalize(objective.key_projection(pairs.momentum_target), dim=1)
     repeated = torch.zeros(3, 5, dtype=torch.bool)
     repeated[1, 0] = mask
     expected = momentum_contrast_loss(query, key, objective.queue, repeated=repeated)
@@ -102,7 +102,7 @@ def test_the_queue_holds_the_last_keys_whatever_the_batches(size: int, batches: 
     place = 0
     for number, count in enumerate(batches):
         pairs = _pairs(100 * number, count)
-        keys = F.normalize(objective.key_projection(pairs.keys), dim=1).detach()
+        keys = F.normalize(objective.key_projection(pairs.momentum_target), dim=1).detach()
         objective.sentence_loss(pairs)
         torch.testing.assert_close(objective.queue, torch.stack([key for key, _ in slow]))  # not before the step ends
         objective.end_step(nn.Linear(4, 4))
@@ -123,8 +123,12 @@ def test_accumulated_batches_are_one_batch() -> None:
     parts = []
     for rows in (slice(0, 2), slice(2, 4)):
         some = (pairs.source, pairs.target, pairs.source_identity, pairs.target_identity)
-        assert pairs.keys is not None
-        parts.append(halves.sentence_loss(SentencePairs(*(one[rows] for one in some), keys=pairs.keys[rows])))
+        assert pairs.momentum_target is not None
+        parts.append(
+            halves.sentence_loss(
+                SentencePairs(*(one[rows] for one in some), momentum_target=pairs.momentum_target[rows])
+            )
+        )
     halves.end_step(nn.Linear(4, 4))
     torch.testing.assert_close(torch.stack(parts).mean(), loss)
     torch.testing.assert_close(halves.queue, whole.queue)

@@ -229,7 +229,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
             source_identity,
             target_identity,
             batch.get("teacher_vectors"),
-            self._keys(packed),
+            self._momentum_target(packed),
             **self._negatives(batch, source[:0]),
         )
         return EncodedPairs(sentences, pairs, states, sampled)
@@ -294,7 +294,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         return found
 
     @torch.no_grad()
-    def _keys(self, packed: PackedSentences) -> Tensor | None:
+    def _momentum_target(self, packed: PackedSentences) -> Tensor | None:
         """Embed the targets by the momentum encoder; None if no objective has one."""
         objective = next((one for one in self.objectives.values() if one.needs.momentum_encoder), None)
         if objective is None:

@@ -66,7 +66,7 @@ def momentum_contrast_loss(
 class MomentumContrast(SentenceObjective):
     """Contrast each translation pair with a queue of K keys from a momentum encoder (MoCo, PPA).
 
-    Queries are projected embeddings of the sources. The momentum encoder embeds the targets (``pairs.keys``); its
+    Queries are projected embeddings of the sources. The momentum encoder embeds the targets, and its
     projection maps these embeddings to the keys. After each step, the keys of all processes enter the queue, so all
     processes have the same queue. It is initialized at random.
     """
@@ -96,7 +96,7 @@ class MomentumContrast(SentenceObjective):
         for key in ("languages", "lora_rank", "training_mlp"):
             if getattr(config, key):
                 raise RecipeError(
-                    f"momentum_contrast does not support {key} in its momentum encoder: remove the setting {key}"
+                    f"momentum_contrast does not support the setting {key} in its momentum encoder: remove {key}"
                 )
 
     @classmethod
@@ -129,7 +129,7 @@ class MomentumContrast(SentenceObjective):
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:
         """Compute the loss of the batch; in training, collect its keys for the end of the step."""
-        if pairs.keys is None:
+        if pairs.momentum_target is None:
             raise ModelError(
                 "momentum contrast needs the momentum encoder's embeddings of the targets: pass them as keys"
             )
@@ -137,7 +137,7 @@ class MomentumContrast(SentenceObjective):
             kind = torch.promote_types(pairs.source.dtype, torch.float32)
             queries = F.normalize(self.projection(pairs.source.to(kind)), dim=1)  # eq. 2
             with torch.no_grad():
-                keys = F.normalize(self.key_projection(pairs.keys.to(kind)), dim=1)
+                keys = F.normalize(self.key_projection(pairs.momentum_target.to(kind)), dim=1)
             identities = torch.stack((pairs.source_identity, pairs.target_identity), 1)
             repeated = self._repeated(identities) if self.settings.mask_repeated else None
             loss = momentum_contrast_loss(queries, keys, self.queue.to(kind), self.settings.temperature, repeated)

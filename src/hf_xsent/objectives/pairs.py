@@ -29,7 +29,7 @@ class SentencePairs:
     source_identity: Tensor  # N: hashes of the sentences
     target_identity: Tensor  # N
     teacher: Tensor | None = None  # N × d: another model's embeddings of the targets
-    keys: Tensor | None = None  # N × d: a momentum encoder's embeddings of the targets, without gradient
+    momentum_target: Tensor | None = None  # N × d: the momentum encoder's embeddings of the targets, without gradient
     source_negatives: Tensor | None = None  # S × d: mined negatives of all N pairs, in the sources' languages
     target_negatives: Tensor | None = None  # T × d
     source_negative_identity: Tensor | None = None  # S

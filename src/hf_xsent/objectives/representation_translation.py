@@ -9,9 +9,10 @@ the encoder through enc(x).
 
 As in the authors' code, enc(x) and m pass through a copy of the encoder's embedding module before the layers. It adds
 position and type embeddings and applies LayerNorm. So m_j gets two position embeddings: j (eq. 4), and j plus an
-offset. The offset does not depend on the length of x; the setting ``positions`` selects it. Eq. 6 is averaged over all
-predicted tokens of the batch. With ``direction: both``, each pair has one of the two directions, and each direction has
-its own average; the loss is the mean of the two. The head's input for one pair, where [CLS] has the id 0:
+offset. All pairs of a batch have the same offset: max_length, or the padded length of the batch (setting
+``positions``). Eq. 6 is averaged over all predicted tokens of the batch. With ``direction: both``, each pair has one of
+the two directions, and each direction has its own average; the loss is the mean of the two. The head's input for one
+pair, where [CLS] has the id 0:
 
 >>> x, y = torch.tensor([[0, 5, 2]]), torch.tensor([[0, 7, 8, 2]])
 >>> packed = pack([x, y], [torch.ones_like(x), torch.ones_like(y)])
@@ -186,7 +187,8 @@ class RepresentationTranslation(TokenObjective):
             )
         if config.languages and settings.predicted_languages and config.languages != settings.predicted_languages:
             raise RecipeError(
-                "the settings languages and predicted_languages differ: give both the same list, or remove one"
+                "the lists of the settings languages and predicted_languages differ: give both the same list, or "
+                "remove one of the two"
             )
         depth, longest = config.encoder_config.num_hidden_layers, config.max_positions // 2
         if settings.head_layers > depth:
@@ -259,7 +261,7 @@ class RepresentationTranslation(TokenObjective):
             some = pairs if several else unnamed
             if len(known):
                 rows.append(translation_rows(some, known, predicted, start, share))
-            else:  # predict nothing, so that each process runs the head equally often
+            else:  # run the head on a pair without predictions, so that all processes run it equally often
                 rows.append(translation_rows(some, source[:1], target[:1], start, share=0))
         return [SampledTargets(one, torch.tensor(len(one.labels), device=source.device)) for one in rows]
 

@@ -1,13 +1,13 @@
 """Triplet ranking: separate a translation by a margin from the hardest and from random negatives (dual pivot).
 
-    h(a, b) = Σ_n max(0, α - sim(a, b) + sim(a_n, b)) + max(0, α - sim(a, b) + sim(a, b_n))      (section 3.1)
+    h(a, b) = Σ_k max(0, α - sim(a, b) + sim(a_k, b)) + max(0, α - sim(a, b) + sim(a, b_k))      (section 3.1)
 
-``sim`` is the cosine, and each max(…) the cost of a negative. Of the n negatives of each direction, one is the hardest
-of the batch, the others are random. The loss is the mean of all costs, as in the authors' code; with n negatives per
-direction, that is the mean of h over the pairs, divided by 2n. So neither the scale of the loss nor the effect of its
-weight depends on n.
+``sim`` is the cosine, and each max(…) the cost of a negative. Each direction has n negatives, k = 1 … n (setting
+``negatives``): the hardest of the batch and n - 1 random ones. The loss is the mean of all costs, as in the authors'
+code; with n negatives per direction, that is the mean of h over the pairs, divided by 2n. So neither the scale of the
+loss nor the effect of its weight depends on n.
 
-With ``hinge=False``, as in the authors' code, a cost is sim(a_n, b) - sim(a, b), without clamping. The margin is then
+With ``hinge=False``, as in the authors' code, a cost is sim(a_k, b) - sim(a, b), without clamping. The margin is then
 only a filter: random negatives with a cost below -α are dropped.
 
 >>> a, b = torch.eye(2), torch.tensor([[0.6, 0.8], [0.0, 1.0]])
