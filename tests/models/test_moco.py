@@ -290,9 +290,9 @@ def test_the_preset_is_the_papers() -> None:
             "objectives.momentum_contrast.momentum 1.0 is not at least 0 and below 1",
         ),
         ({"objectives": {MOCO: {"projection": 0}}}, "objectives.momentum_contrast.projection 0 is not at least 1"),
-        ({"training_mlp": True}, "momentum_contrast does not support training_mlp"),
-        ({"lora_rank": 4}, "momentum_contrast does not support lora_rank"),
-        ({"languages": ["de", "en"]}, "momentum_contrast does not support languages"),
+        ({"training_mlp": True}, "momentum_contrast does not support the setting training_mlp"),
+        ({"lora_rank": 4}, "momentum_contrast does not support the setting lora_rank"),
+        ({"languages": ["de", "en"]}, "momentum_contrast does not support the setting languages"),
         ({"max_length": 200}, "max_length 200 leaves too few positions for both sentences .* at most 128"),
         (
             {"objectives": {"representation_translation": 1.0}},
