@@ -375,7 +375,7 @@ def test_a_sampled_softmax_trains_the_head(encoder_folders: dict[str, Path], pai
         ),
         (
             {"direction": "both", "predicted_languages": ["de"], "languages": ["de", "en"]},
-            "the lists of the settings languages and predicted_languages differ",
+            "languages and predicted_languages are different lists",
         ),
     ],
 )

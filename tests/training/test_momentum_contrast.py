@@ -176,7 +176,7 @@ def test_the_best_checkpoint_brings_its_own_queue(ppa: Run) -> None:
     ("changes", "told"),
     [
         ({"pairs_per_chunk": 2}, "momentum contrast takes its negatives from a queue.*gradient_accumulation_steps"),
-        ({"lora_rank": 2}, "momentum_contrast does not support lora_rank"),
+        ({"lora_rank": 2}, "momentum_contrast does not support the setting lora_rank"),
     ],
 )
 def test_what_does_not_go_with_a_queue_is_refused_before_anything_is_read(

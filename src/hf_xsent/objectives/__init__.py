@@ -1,1 +1,1 @@
-"""Losses over tensors, independent of models, files and trainers; one file per objective or two related ones."""
+"""Losses over tensors, independent of models, files and trainers; each file has one objective, or two related objectives."""

@@ -131,7 +131,8 @@ class MomentumContrast(SentenceObjective):
         """Compute the loss of the batch; in training, collect its keys for the end of the step."""
         if pairs.momentum_target is None:
             raise ModelError(
-                "momentum contrast needs the momentum encoder's embeddings of the targets: pass them as keys"
+                "momentum contrast needs the momentum encoder's embeddings of the targets, before projection: pass "
+                "momentum_target"
             )
         with torch.autocast(pairs.source.device.type, enabled=False):
             kind = torch.promote_types(pairs.source.dtype, torch.float32)

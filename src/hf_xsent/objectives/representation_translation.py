@@ -187,8 +187,8 @@ class RepresentationTranslation(TokenObjective):
             )
         if config.languages and settings.predicted_languages and config.languages != settings.predicted_languages:
             raise RecipeError(
-                "the lists of the settings languages and predicted_languages differ: give both the same list, or "
-                "remove one of the two"
+                "languages and predicted_languages are different lists: give both settings the same list, or remove "
+                "one of them"
             )
         depth, longest = config.encoder_config.num_hidden_layers, config.max_positions // 2
         if settings.head_layers > depth:

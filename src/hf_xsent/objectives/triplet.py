@@ -126,7 +126,7 @@ class TripletRanking(SentenceObjective):
 
 
 def ranking_loss(settings: TripletRankingSettings, source: Tensor, target: Tensor, *identities: Tensor) -> Tensor:
-    """Compute the loss with these settings; with mask_repeated, equal sentences are not negatives of each other."""
+    """Compute the loss with these settings; with mask_repeated, pairs that share a sentence are not negatives."""
     return triplet_ranking_loss(
         source,
         target,
