@@ -9,7 +9,7 @@ BERT's rule: 15% of the word pieces are in M; of these, 80% become [MASK], 10% a
 >>> masked, predicted = masking(ids)
 >>> bool((masked[~predicted] == ids[~predicted]).all()), bool(torch.isin(ids[predicted], torch.tensor([0, 1])).any())
 (True, False)
->>> round(float((masked[predicted] == 9).float().mean()), 1)  # 80% become [MASK] (id 9), and some others have id 9 by chance
+>>> round(float((masked[predicted] == 9).float().mean()), 1)  # 80%, and some that have id 9 by chance
 0.8
 """
 
