@@ -1,1 +1,1 @@
-"""Losses over tensors, independent of models, files and trainers; a file has one objective or two related objectives."""
+"""Losses over tensors, independent of models, files and trainers; each file has one loss or two related losses."""
