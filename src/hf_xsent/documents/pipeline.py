@@ -30,7 +30,7 @@ from hf_xsent.stored_lines import read_with_checksum, write_with_checksum
 
 COLUMNS = ("score", "document", "source_numbers", "target_numbers", "source", "target")
 _TEXTS_PER_FILE = 4096
-_VERSION = 1  # of the files in the work folder
+_VERSION = 2  # of the files in the work folder
 
 
 @dataclass(frozen=True)
