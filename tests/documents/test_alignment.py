@@ -94,6 +94,20 @@ def test_paragraphs_attract_the_ends_of_spans(model: Any) -> None:
     assert ends == [[((0,), (0, 1)), ((1,), (2,))], [((0,), (0,)), ((1,), (1, 2))]]
 
 
+@pytest.mark.parametrize("numbers", [[0, 5, 5], [9, 2, 2], [2**31, 7, 7]])
+def test_only_changes_of_paragraph_numbers_matter(model: Any, numbers: list[int]) -> None:
+    meanings = [words(0) + words(7, 2), words(7, 2) + words(1)], [words(0), words(7, 2), words(1)]
+    texts = sentences("de", *meanings[0]), sentences("fr", *meanings[1])
+    found = align_documents(*texts, model, source_paragraphs=[3, 1], target_paragraphs=numbers)
+    assert found == align_documents(*texts, model, source_paragraphs=[0, 1], target_paragraphs=[0, 1, 1])
+
+
+def test_paragraph_numbers_of_another_number_of_sentences_are_refused(model: Any) -> None:
+    texts = sentences("de", words(0), words(1)), sentences("fr", words(0), words(1))
+    with pytest.raises(DataError, match="target_paragraphs has 3 numbers for 2 sentences: give the number"):
+        align_documents(*texts, model, target_paragraphs=[0, 0, 1])
+
+
 def test_a_text_in_place_of_a_list_of_sentences_is_refused(model: Any) -> None:
     with pytest.raises(DataError, match="the target document is a string: pass the list of its sentences"):
         align_documents(["Guten Tag."], "Bonjour.", model)
