@@ -54,12 +54,13 @@ def test_every_sentence_is_in_one_result_and_in_order(model: Any) -> None:
     assert max(len(side) for one in found for side in (one.source, one.target)) <= LONGEST_SPAN
 
 
-def test_a_long_insertion_is_skipped(model: Any) -> None:
+@pytest.mark.parametrize(("place", "count"), [(20, 400), (20, 2500), (0, 2500), (40, 2500)])
+def test_a_long_insertion_is_skipped(model: Any, place: int, count: int) -> None:
     source = [words(number) for number in range(40)]
-    target = source[:20] + [words(number) for number in range(1000, 1400)] + source[20:]
+    target = source[:place] + [words(number) for number in range(1000, 1000 + count)] + source[place:]
     found = align_documents(sentences("de", *source), sentences("fr", *target), model)
     assert [one for one in links(found) if all(one)] == [
-        ((number,), (number + (400 if number >= 20 else 0),)) for number in range(40)
+        ((number,), (number + (count if number >= place else 0),)) for number in range(40)
     ]
 
 
