@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import tracemalloc
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.pre_tokenizers import Split
 
 from hf_xsent.data import cache
 from hf_xsent.data.bitext import Bitext, load_bitext
@@ -148,6 +151,20 @@ def test_sentences_of_test_sets_are_excluded_and_counted(tmp_path: Path) -> None
     assert found.report.languages["de"].removed == {"exclude": 2}
     (tests / "de-en.test.en").write_text("en-01\tsentence 8\nen-02\tsentence 9\n", encoding="utf-8")
     assert len(load_bitext({"de": str(tmp_path / "de.tsv")}, **options)) == 47, "a changed test set is read again"
+
+
+def test_pairs_are_cleaned_again_when_the_tokenizer_of_a_rule_changes(
+    tmp_path: Path, encoder_folders: dict[str, Path]
+) -> None:
+    _write(tmp_path / "de.tsv", [("Die Katze trinkt Milch.", "She lives in"), ("Die Katze", "The cat")])
+    folder = shutil.copytree(encoder_folders["bert"], tmp_path / "tokenizer")
+    rules = CleaningRules(min_pieces=3, tokenizer=str(folder))
+    options = {"cache_dir": tmp_path / "cache", "cleaning": rules}
+    assert len(load_bitext({"de": str(tmp_path / "de.tsv")}, **options)) == 1
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.pre_tokenizer = Split("", "isolated")  # each character is a piece
+    tokenizer.save(str(folder / "tokenizer.json"))
+    assert len(load_bitext({"de": str(tmp_path / "de.tsv")}, **options)) == 2
 
 
 def test_the_cache_is_used_until_something_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,12 +54,13 @@ def test_every_sentence_is_in_one_result_and_in_order(model: Any) -> None:
     assert max(len(side) for one in found for side in (one.source, one.target)) <= LONGEST_SPAN
 
 
-def test_a_long_insertion_is_skipped(model: Any) -> None:
+@pytest.mark.parametrize(("place", "count"), [(20, 400), (20, 2500), (0, 2500), (40, 2500)])
+def test_a_long_insertion_is_skipped(model: Any, place: int, count: int) -> None:
     source = [words(number) for number in range(40)]
-    target = source[:20] + [words(number) for number in range(1000, 1400)] + source[20:]
+    target = source[:place] + [words(number) for number in range(1000, 1000 + count)] + source[place:]
     found = align_documents(sentences("de", *source), sentences("fr", *target), model)
     assert [one for one in links(found) if all(one)] == [
-        ((number,), (number + (400 if number >= 20 else 0),)) for number in range(40)
+        ((number,), (number + (count if number >= place else 0),)) for number in range(40)
     ]
 
 
@@ -92,6 +93,20 @@ def test_paragraphs_attract_the_ends_of_spans(model: Any) -> None:
         for paragraphs in ([0, 0, 1], [0, 1, 1])
     ]
     assert ends == [[((0,), (0, 1)), ((1,), (2,))], [((0,), (0,)), ((1,), (1, 2))]]
+
+
+@pytest.mark.parametrize("numbers", [[0, 5, 5], [9, 2, 2], [2**31, 7, 7]])
+def test_only_changes_of_paragraph_numbers_matter(model: Any, numbers: list[int]) -> None:
+    meanings = [words(0) + words(7, 2), words(7, 2) + words(1)], [words(0), words(7, 2), words(1)]
+    texts = sentences("de", *meanings[0]), sentences("fr", *meanings[1])
+    found = align_documents(*texts, model, source_paragraphs=[3, 1], target_paragraphs=numbers)
+    assert found == align_documents(*texts, model, source_paragraphs=[0, 1], target_paragraphs=[0, 1, 1])
+
+
+def test_paragraph_numbers_of_another_number_of_sentences_are_refused(model: Any) -> None:
+    texts = sentences("de", words(0), words(1)), sentences("fr", words(0), words(1))
+    with pytest.raises(DataError, match="target_paragraphs has 3 numbers for 2 sentences: give the number"):
+        align_documents(*texts, model, target_paragraphs=[0, 0, 1])
 
 
 def test_a_text_in_place_of_a_list_of_sentences_is_refused(model: Any) -> None:
@@ -155,19 +170,11 @@ def test_blocks_of_rows_change_nothing(model: Any, monkeypatch: pytest.MonkeyPat
     assert search(*sides, anchors, Weights()) == whole
 
 
-@pytest.mark.parametrize("skip", [-2.0, 0.5, 1.5])
-def test_the_search_finds_the_alignment_with_the_best_score(model: Any, skip: float) -> None:
-    """Against a direct recursion over the last step: a bead, or a skipped sentence of one side."""
-    weights = Weights(skip=skip, skip_next=1.0)
-    source = [words(number) for number in (0, 1, 2, 40, 41, 3, 4, 5)]
-    target = [words(number) for number in (50, 51, 52, 0, 1, 2, 3, 4, 60, 61, 5)]
-    texts = sentences("de", *source), sentences("fr", *target)
-    sides = (
-        EncodedDocument.from_sentences(texts[0], model.encode(texts[0])),
-        EncodedDocument.from_sentences(texts[1], model.encode(texts[1])),
-    )
+def assert_best(sides: tuple[EncodedDocument, EncodedDocument], weights: Weights) -> None:
+    """Compare the search with a direct recursion over the last step: a bead, or a skipped sentence of one side."""
     anchors = find_anchors(*sides)
-    features = bead_features(*sides, anchors.scale, (0, len(source) + 1), (0, len(target) + 1))
+    ends = len(sides[0]), len(sides[1])
+    features = bead_features(*sides, anchors.scale, (0, ends[0] + 1), (0, ends[1] + 1))
     scores = {size: np.tensordot(weights.of_beads(), features[size], 1) for size in SIZES}
     skips = skip_scores(sides[0], weights, anchors.scale.length_ratio), skip_scores(sides[1], weights)
 
@@ -194,4 +201,32 @@ def test_the_search_finds_the_alignment_with_the_best_score(model: Any, skip: fl
             numbers, side = (one, 0) if one else (other, 1)
             total += skips[side][step == before][numbers.start]
         before = step
-    assert total == pytest.approx(best(len(source), len(target), ""), abs=1e-4)
+    assert total == pytest.approx(best(*ends, ""), abs=1e-4)
+
+
+@pytest.mark.parametrize("skip", [-2.0, 0.5, 1.5])
+def test_the_search_finds_the_alignment_with_the_best_score(model: Any, skip: float) -> None:
+    source = [words(number) for number in (0, 1, 2, 40, 41, 3, 4, 5)]
+    target = [words(number) for number in (50, 51, 52, 0, 1, 2, 3, 4, 60, 61, 5)]
+    texts = sentences("de", *source), sentences("fr", *target)
+    source_side, target_side = (EncodedDocument.from_sentences(side, model.encode(side)) for side in texts)
+    assert_best((source_side, target_side), Weights(skip=skip, skip_next=1.0))
+
+
+@pytest.mark.parametrize("untranslated", [0, 1])
+def test_the_search_finds_the_best_score_where_one_side_starts_and_ends_with_other_text(untranslated: int) -> None:
+    """Random documents, for which skipping the first sentences is often nearly as good as aligning them."""
+    random = np.random.default_rng(untranslated)
+    for _ in range(40):
+        meanings = random.standard_normal((12, 16))
+        first, last = sorted(random.choice(13, 2, replace=False))
+        sides = [meanings, meanings[first:last]] if untranslated == 0 else [meanings[first:last], meanings]
+        source, target = (
+            EncodedDocument(
+                (side + 0.6 * random.standard_normal(side.shape) + 0.3).astype(np.float32),
+                random.integers(5, 90, len(side)).astype(np.float32),
+                np.cumsum(random.random(len(side)) < 0.3),
+            )
+            for side in sides
+        )
+        assert_best((source, target), Weights(skip=random.uniform(-4, 1), skip_next=random.uniform(0, 3)))

@@ -94,6 +94,17 @@ def test_a_second_run_encodes_nothing_that_is_cached(folders: Path, model: Any) 
     assert not any("1001 2001" in one for one in model.encoded[encoded:])  # only the document that changed
 
 
+def test_a_document_that_changes_while_it_is_aligned_is_aligned_again(folders: Path, model: Any) -> None:
+    class Editor(type(model)):  # type: ignore[misc]
+        def encode(self, sentences: list[str]) -> Any:
+            (folders / "fr" / "b.txt").write_text(text("fr", *range(20, 25)))
+            return super().encode(sentences)
+
+    with pytest.raises(DataError, match="b.txt or .*fr/b.txt changed while they were aligned: run the command again"):
+        align(folders, Editor())
+    assert align(folders, model) == 12 + 5
+
+
 def test_damaged_work_files_are_computed_again(folders: Path, model: Any, caplog: pytest.LogCaptureFixture) -> None:
     align(folders, model)
     whole, works = (folders / "out.tsv").read_bytes(), sorted((folders / "work" / "aligned").glob("*.lines"))
@@ -195,6 +206,18 @@ def test_documents_that_cannot_be_aligned_are_skipped_and_reported(
         align(folders, model)
     (folders / "fr" / "c.txt").write_text(text("fr", *range(100, 160)))
     assert align(folders, model) == 12 + 10 + 60
+
+
+def test_the_reason_to_skip_a_document_names_its_own_files(
+    folders: Path, model: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("c.txt", "d.txt"):
+        for language in ("de", "fr"):
+            (folders / language / name).write_text("")
+    with caplog.at_level(logging.WARNING):
+        align(folders, model, on_error="skip")
+    for name in ("c.txt", "d.txt"):
+        assert f"skipped {name}: {folders}/de/{name} is empty" in caplog.text
 
 
 def test_a_run_without_any_good_document_is_an_error(folders: Path, model: Any) -> None:

@@ -16,6 +16,7 @@ from hf_xsent.errors import DataError
         (b" \n\n", "a.txt is empty"),
         (b"%PDF\x00\x01", "a.txt is a binary file: convert it to plain text"),
         (b"one\ntw\xf6\n", "a.txt:2: not UTF-8"),
+        (b"\xef\xbb\xbfone\n\xf6\n", "a.txt:2: not UTF-8"),
         (b"Hallo\tHello\n" * 3, "a.txt seems to be a table"),
     ],
 )
@@ -52,6 +53,18 @@ def test_globs_are_paired_by_their_wildcards(tmp_path: Path) -> None:
     assert [(name, one.name, other.name) for name, one, other in pairs] == [
         ("1", "1.de.txt", "1.fr.txt"), ("2", "2.de.txt", "2.fr.txt"),
     ]  # fmt: skip
+
+
+def test_two_files_of_one_document_are_refused(tmp_path: Path) -> None:
+    _files(tmp_path, "de/a.txt", "de/a.txt.gz", "fr/a.txt")
+    with pytest.raises(DataError, match="de/a.txt and .*de/a.txt.gz are both the document a.txt: remove one of them"):
+        pair_documents(str(tmp_path / "de"), str(tmp_path / "fr"), "skip")
+
+
+def test_a_glob_has_no_wildcards_but_stars_and_matches_no_folders(tmp_path: Path) -> None:
+    _files(tmp_path, "x [1]/1.de", "x [1]/1.fr", "x [1]/folder.de/a", "x [1]/folder.fr/a")
+    pairs = pair_documents(str(tmp_path / "x [1]/*.de"), str(tmp_path / "x [1]/*.fr"))
+    assert [name for name, _, _ in pairs] == ["1"]
 
 
 def test_a_file_without_partner_is_reported(tmp_path: Path) -> None:

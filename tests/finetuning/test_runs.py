@@ -289,6 +289,20 @@ def test_a_model_measured_again_keeps_the_setting_it_was_trained_in(
     assert report.setting == "translate-train"
 
 
+@pytest.mark.parametrize("flag", ["--overwrite", "--resume", "--resume_with_changes"])
+def test_a_model_is_not_measured_into_the_folder_of_a_run(
+    data: Path, encoder_folders: dict[str, Path], flag: str
+) -> None:
+    xnli(_flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", max_steps=1))
+    before = {path: path.stat().st_mtime_ns for path in (data / "out").rglob("*")}
+    with pytest.raises(OutputError, match="out holds a model, whose recipe .* give another --output for the results"):
+        xnli(_flags(data, data / "out", f"--xnli={data}", flag))
+    assert before == {path: path.stat().st_mtime_ns for path in (data / "out").rglob("*")}
+    xnli(_flags(data, data / "out", f"--xnli={data}", "--languages=de", output_dir=data / "again"))
+    (report,) = xnli(_flags(data, data / "out", f"--xnli={data}", "--overwrite", output_dir=data / "again"))
+    assert set(report.scores) == {"de", "en"}
+
+
 @pytest.mark.parametrize(("task", "data_set", "score"), [(xnli, "tsv", "accuracy"), (mlqa, "json", "f1")])
 def test_dev_data_is_measured_each_epoch_and_chooses_the_best_model(
     data: Path, encoder_folders: dict[str, Path], task: Any, data_set: str, score: str

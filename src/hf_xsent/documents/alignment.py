@@ -56,8 +56,8 @@ def align_documents(
 
     A sentence without a translation at its place is paired with one elsewhere if both are confident mutual nearest
     neighbours, else skipped. Every sentence is in exactly one result. ``model`` is an embedder, a folder or a Hub id.
-    ``source_paragraphs`` and ``target_paragraphs`` give the number of the paragraph of each sentence; aligned
-    spans preferably end where a paragraph ends.
+    ``source_paragraphs`` and ``target_paragraphs`` give the number of the paragraph of each sentence; a paragraph ends
+    where it changes. Aligned spans preferably end where a paragraph ends.
 
     ```python
     from hf_xsent import align_documents
@@ -66,11 +66,19 @@ def align_documents(
         print(spans.source, spans.target, spans.score)
     ```
     """
-    for name, sentences in (("source", source_sentences), ("target", target_sentences)):
+    for name, sentences, paragraphs in (
+        ("source", source_sentences, source_paragraphs),
+        ("target", target_sentences, target_paragraphs),
+    ):
         if isinstance(sentences, str):
             raise DataError(f"the {name} document is a string: pass the list of its sentences")
         if not len(sentences):
             raise DataError(f"the {name} document is empty: a document to align needs at least one sentence")
+        if paragraphs is not None and len(paragraphs) != len(sentences):
+            raise DataError(
+                f"{name}_paragraphs has {len(paragraphs)} numbers for {len(sentences)} sentences: give the number of "
+                "the paragraph of each sentence"
+            )
     encoder = open_model(fspath(model)) if isinstance(model, (str, PathLike)) else model
     source = EncodedDocument.from_sentences(source_sentences, encoder.encode(list(source_sentences)), source_paragraphs)
     target = EncodedDocument.from_sentences(target_sentences, encoder.encode(list(target_sentences)), target_paragraphs)

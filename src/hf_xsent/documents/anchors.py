@@ -64,18 +64,19 @@ def band(anchors: Anchors, source_length: int, target_length: int) -> tuple[np.n
     """Return the first and last target boundary of the band, for each boundary between source sentences.
 
     Its limits at a boundary are the third anchor before and the third after, not counting anchors within 12 sentences,
-    so that one wrong anchor does not exclude the right path. Its distance from the line through the anchors is limited,
-    so memory is linear.
+    so that one wrong anchor does not exclude the right path. Its distance from the line through the anchors, from the
+    boundary before to the one after, is limited, so memory is linear.
     """
     path_rows = np.concatenate(([-1], anchors.source[anchors.in_order], [source_length])) + 0.5
     path_columns = np.concatenate(([-1], anchors.target[anchors.in_order], [target_length])) + 0.5
     positions = np.arange(source_length + 1)
     behind = np.searchsorted(path_rows, positions - _BAND_MARGIN)
     ahead = np.searchsorted(path_rows, positions + _BAND_MARGIN, side="right") - 1
-    line = np.interp(positions, path_rows, path_columns)
-    lowest = np.maximum(path_columns[np.clip(behind - _ANCHORS_IN_BAND, 0, None)] - _BAND_MARGIN, line - _MAX_BAND / 2)
+    line = np.interp(np.arange(-1, source_length + 2), path_rows, path_columns)
+    lowest = path_columns[np.clip(behind - _ANCHORS_IN_BAND, 0, None)] - _BAND_MARGIN
+    lowest = np.maximum(lowest, line[:-2] - _MAX_BAND / 2)
     highest = path_columns[np.clip(ahead + _ANCHORS_IN_BAND, None, len(path_columns) - 1)] + _BAND_MARGIN
-    highest = np.minimum(highest, line + _MAX_BAND / 2)
+    highest = np.minimum(highest, line[2:] + _MAX_BAND / 2)
     low = np.clip(np.floor(np.minimum.accumulate(lowest[::-1])[::-1]), 0, target_length).astype(np.int64)
     high = np.clip(np.ceil(np.maximum.accumulate(highest)), 0, target_length).astype(np.int64)
     low[0], high[-1] = 0, target_length

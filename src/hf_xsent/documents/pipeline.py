@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from hf_xsent.stored_lines import read_with_checksum, write_with_checksum
 
 COLUMNS = ("score", "document", "source_numbers", "target_numbers", "source", "target")
 _TEXTS_PER_FILE = 4096
-_VERSION = 1  # of the files in the work folder
+_VERSION = 2  # of the files in the work folder
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,14 @@ class AlignmentShard:
     identity: dict[str, str]
     work: Path
 
-    @property
+    @cached_property
     def path(self) -> Path:
-        """Return the file of aligned sentences; its name hashes everything that determines it."""
-        stated = [self.settings.split, self.settings.languages]
-        decisive = [_VERSION, self.identity, stated, file_digest(self.source), file_digest(self.target)]
+        """Return the file of aligned sentences; its name hashes everything that determines it.
+
+        It is computed once, so that it is of the content before alignment. Errors name the documents.
+        """
+        names, stated = [str(self.source), str(self.target)], [self.settings.split, self.settings.languages]
+        decisive = [_VERSION, self.identity, stated, names, file_digest(self.source), file_digest(self.target)]
         return self.work / "aligned" / f"{digest(decisive)}.lines"
 
     def is_complete(self) -> bool:
@@ -85,6 +88,8 @@ class AlignmentShard:
             if self.settings.on_error == "raise":
                 raise
             rows = [json.dumps({"error": str(error)}, ensure_ascii=False)]
+        if replace(self).path != self.path:
+            raise DataError(f"{self.source} or {self.target} changed while they were aligned: run the command again")
         write_with_checksum(self.path, rows)
 
     def _align(self, model: SupportsEncode) -> list[str]:

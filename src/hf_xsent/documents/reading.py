@@ -36,7 +36,7 @@ def read_document(path: Path, split: str = "lines", language: str | None = None)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
+        line = error.object.count(b"\n", 0, error.start) + 1  # without the byte order mark
         raise DataError(f"{path}:{line}: not UTF-8; convert the file with iconv -t UTF-8") from error
     refuse_table(path, text.split("\n"))
     if split == "text":
@@ -89,14 +89,20 @@ def _is_several(path: str) -> bool:
 
 def _named_files(path: str) -> dict[str, Path]:
     """Name the files of a folder by their path in it, those of a glob by the text that its wildcards match."""
-    if Path(path).is_dir():
-        found = sorted(one for one in Path(path).rglob("*") if one.is_file() and not one.name.startswith("."))
-        return {strip_compression(one.relative_to(path).as_posix()): one for one in found}
-    pattern = re.compile("([^/]*)".join(map(re.escape, path.split("*"))))
     names: dict[str, Path] = {}
-    for match in map(pattern.fullmatch, sorted(glob.glob(path))):
-        if match is not None:
-            names["/".join(match.groups())] = Path(match.group())
+    if Path(path).is_dir():
+        for file in sorted(Path(path).rglob("*")):
+            if file.is_file() and not file.name.startswith("."):
+                name = strip_compression(file.relative_to(path).as_posix())
+                if name in names:
+                    raise DataError(f"{names[name]} and {file} are both the document {name}: remove one of them")
+                names[name] = file
+        return names
+    parts = path.split("*")
+    pattern = re.compile("([^/]*)".join(map(re.escape, parts)))
+    for found in sorted(glob.glob("*".join(map(glob.escape, parts)))):
+        if (match := pattern.fullmatch(found)) and Path(found).is_file():
+            names["/".join(match.groups())] = Path(found)
     if not names:
         raise DataError(f"no file matches {path}")
     return names

@@ -39,14 +39,14 @@ def search(source: EncodedDocument, target: EncodedDocument, anchors: Anchors, w
     for row, scores in _rows(source, target, anchors, weights.of_beads(), low, high):
         left, right = int(low[row]), int(high[row]) + 1
         best, following = np.full((2, right - left), _IMPOSSIBLE)
-        if row == 0:
-            best[0] = 0
-        else:
+        if row:
             _overlay(best, left, recent[-1] + source_first[row - 1], int(low[row - 1]))
             _overlay(following, left, skipped + source_next[row - 1], int(low[row - 1]))
         choice = np.where(following > best, _FOLLOWS[_SKIP_SOURCE], 0).astype(np.uint8)
-        best = skipped = np.maximum(best, following)
-        best = best.copy()
+        skipped = np.maximum(best, following)
+        best = skipped.copy()
+        if row == 0:
+            best[0] = 0  # the start, which no skipped sentence precedes
         step = np.full(right - left, _SKIP_SOURCE, np.uint8)
         for number, (a, b) in enumerate(SIZES):
             if a > row:

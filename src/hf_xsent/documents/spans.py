@@ -18,7 +18,7 @@ class EncodedDocument:
 
     vectors: np.ndarray  # N × width
     lengths: np.ndarray  # characters, N
-    paragraphs: np.ndarray  # paragraph numbers, N
+    paragraphs: np.ndarray  # paragraph numbers, N; each paragraph has the number after that of the one before
     encoded: np.ndarray | None = None  # unit vectors of spans encoded as one text
     places: np.ndarray | None = None  # their rows in ``encoded`` by size and end; -1 for other spans
 
@@ -26,8 +26,11 @@ class EncodedDocument:
     def from_sentences(
         cls, sentences: Sequence[str], vectors: np.ndarray, paragraphs: Sequence[int] | None = None
     ) -> EncodedDocument:
-        """Build a document from its sentences and their embeddings."""
-        numbers = np.zeros(len(sentences), np.int64) if paragraphs is None else np.array(paragraphs)
+        """Build a document from its sentences and their embeddings; a paragraph ends where its number changes."""
+        numbers = np.zeros(len(sentences), np.int64)
+        if paragraphs is not None:
+            given = np.asarray(paragraphs)
+            numbers[1:] = np.cumsum(given[1:] != given[:-1])
         return cls(np.asarray(vectors), np.array([len(one) for one in sentences], np.float32), numbers)
 
     def __len__(self) -> int:

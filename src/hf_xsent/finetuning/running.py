@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import yaml
 from transformers import PreTrainedTokenizerBase, set_seed
 
-from hf_xsent.errors import DataError, ModelError, RecipeError, did_you_mean
+from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError, did_you_mean
 from hf_xsent.files import digest, file_digest, is_local
 from hf_xsent.finetuning.report import RESULTS, TABLE, FineTuningReport, read_reports, write_reports
 from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments, FineTuningTask
@@ -20,6 +20,7 @@ from hf_xsent.locks import lock_folder
 from hf_xsent.logs import configure_logging
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer, quiet_loading
+from hf_xsent.models.run_folder import RUN_STATE_FILE, checkpoints_of
 from hf_xsent.models.task_model import task_model, without_padding
 from hf_xsent.training.checkpoints import check_space, choose_checkpoint, output_folder
 from hf_xsent.training.identity import identify_name, identify_training, plain
@@ -119,9 +120,9 @@ def run(
 
     Of several processes, only the one that writes the reports returns them.
     """
-    if not train and not tests:
-        raise RecipeError("nothing to do: give --train, or test sets for a fine-tuned model")
     folder = Path(str(training.output_dir))
+    if not train:
+        _check_measurement(tests, folder)
     checkpoint = choose_checkpoint(training, options.resumes, options.overwrite)
     identity = _identify(options, training)
     state = resumed_state(folder, checkpoint, identity, options.resumes, options.resume_with_changes)
@@ -160,6 +161,17 @@ def run(
                 replace(state, finished_at_step=tuner.state.global_step).write(folder)
                 logger.info("the fine-tuned model is in %s", folder)
         return _measure(tuner, tests, _setting(options), measured | {"steps": tuner.state.global_step})
+
+
+def _check_measurement(tests: Sets, folder: Path) -> None:
+    """Check a run that only measures: it needs test sets, and an output folder that holds no model or its training."""
+    if not tests:
+        raise RecipeError("nothing to do: give --train, or test sets for a fine-tuned model")
+    if checkpoints_of(folder) or any((folder / name).exists() for name in ("config.json", RUN_STATE_FILE)):
+        raise OutputError(
+            f"{folder} holds a model, whose recipe and state would be replaced, although nothing is trained: give "
+            "another --output for the results, or repeat the command that trained the model, with --resume"
+        )
 
 
 def _measure(tuner: FineTuner, tests: Sets, setting: str, settings: Mapping[str, Any]) -> list[FineTuningReport]:

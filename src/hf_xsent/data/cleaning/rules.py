@@ -89,8 +89,11 @@ class CleaningRules:
         return replace(cls() if clean else cls.none(), **changed)
 
     def files(self) -> list[Path]:
-        """Return the files of sentences to exclude."""
-        return excluded_files(self.exclude or [])
+        """Return the files that the rules read: those of sentences to exclude, and those of a tokenizer's folder."""
+        found = excluded_files(self.exclude or [])
+        if self.tokenizer is not None and Path(self.tokenizer).is_dir():
+            found += sorted(one for one in Path(self.tokenizer).iterdir() if one.is_file())
+        return found
 
     def pair_checker(self, language: str, target_language: str = "en") -> Callable[[str, str], str | None]:
         """Return a function from a pair to the name of the first rule that removes it, or None.
@@ -102,7 +105,9 @@ class CleaningRules:
         latin = "Latn" in source_language.scripts or not source_language.scripts
         broken_piece_rule = self._piece_checker()
         excluded = (
-            _excluded_sentences(tuple((file, *file_stamp(file)) for file in self.files())) if self.exclude else ()
+            _excluded_sentences(tuple((file, *file_stamp(file)) for file in excluded_files(self.exclude)))
+            if self.exclude
+            else ()
         )
 
         def first_broken_rule(source: str, sentence: str) -> str | None:
