@@ -44,7 +44,7 @@ def alignment_gap(source: np.ndarray, target: np.ndarray) -> AlignmentGap:
     """Compare translations (``source[i]``, ``target[i]``) with all other pairs."""
     if len(source) != len(target) or len(source) < 2:
         raise DataError(
-            f"the similarity gap needs two or more translations: got {len(source)} and {len(target)} vectors"
+            f"the alignment gap needs two or more pairs of vectors: got {len(source)} and {len(target)} vectors"
         )
     cosines = unit(source).astype(np.float64) @ unit(target).astype(np.float64).T
     count, translations = len(cosines), np.diag(cosines)

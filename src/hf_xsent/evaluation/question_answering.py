@@ -13,8 +13,8 @@ from functools import cache
 
 from hf_xsent.data.benchmarks.questions import QuestionSet
 
-# As in MLQA's script. The first alternative of its Arabic pattern never matches, so the second removes these letters
-# anywhere, even inside words.
+# As in MLQA's script. The first alternative of its Arabic pattern never matches because of ^; the second removes the
+# article's letters anywhere, even inside words.
 _MLQA_ARTICLES = {
     "en": r"\b(a|an|the)\b",
     "es": r"\b(un|una|unos|unas|el|la|los|las)\b",

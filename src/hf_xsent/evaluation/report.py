@@ -47,7 +47,7 @@ class Report:
 
     @property
     def subject(self) -> str:
-        """Return a key of task, settings and data: `evaluate_tasks` replaces a stored report with the same key."""
+        """Return a key of task, settings and data; a new report replaces the stored report with the same key."""
         return json.dumps([self.task, self.settings, self.data_fingerprint], sort_keys=True)
 
     def table(self, task: EvaluationTask) -> str:

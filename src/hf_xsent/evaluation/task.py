@@ -93,7 +93,7 @@ class EvaluationTask(ABC):
     @staticmethod
     @abstractmethod
     def main_score(rows: np.ndarray) -> np.ndarray:
-        """Compute the main metric of a language from rows of items, … × items × columns; … are bootstrap samples."""
+        """Compute the main metric of a language from (bootstrap samples ×) items × columns of their results."""
 
 
 def check_distinct(tasks: Sequence[EvaluationTask]) -> None:

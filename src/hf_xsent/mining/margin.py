@@ -134,7 +134,7 @@ def _best(of: Neighbours, averages: Tensor, other_averages: Tensor, margin: str)
 def _sort(
     of_source: Neighbours, of_target: Neighbours, source: Tensor, target: Tensor, score: Tensor, cosine: Tensor
 ) -> MinedPairs:
-    """Sort pairs by score and add their ranks."""
+    """Sort pairs by score, and add the rank of each sentence among the neighbours of the other."""
     order = torch.as_tensor(np.lexsort((target.numpy(), source.numpy(), -score.numpy())))
     source, target = source[order], target[order]
     ranks = _rank(of_source.indices[source], target), _rank(of_target.indices[target], source)

@@ -88,7 +88,7 @@ def mine_negatives(
     settings: NegativeSettings | None = None,
     runner: Runner | None = None,
 ) -> dict[str, NegativeCounts]:
-    """Write ``output/LANGUAGE.jsonl``: each pair with its source negatives and target negatives, best first.
+    """Write ``output/LANGUAGE.jsonl``: the pairs in their order, each with its negatives, the highest score first.
 
     Target negatives are targets near the pair's source, source negatives are sources near its target; nearness is the
     margin (`margin_score`). Other translations in the bitext are excluded; so are sentences that score above

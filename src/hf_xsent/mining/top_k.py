@@ -51,7 +51,7 @@ class TopK:
         groups = tile.unflatten(1, (GROUP, -1))
         maxima = maxima.float().contiguous()
         if error:
-            maxima = maxima.clamp(max=1.0)  # a rounded cosine above 1 has an error above the bound
+            maxima = maxima.clamp(max=1.0)  # above 1, the error may exceed the bound (cosine_error)
         bound = self._bound(self.cosines[start : start + len(tile), -1], maxima - error if error else maxima)
         lowest = bound - error
         hits = (maxima > lowest[:, None]).nonzero()
@@ -72,7 +72,7 @@ class TopK:
     def _bound(self, kth: Tensor, maxima: Tensor) -> Tensor:
         """Return what a candidate's cosine must exceed to enter the top k.
 
-        Let m be the k-th largest maximum of a group. The maxima are of different candidates, so at least k candidates
+        Let m be the k-th largest of the groups' maxima. The maxima are of different candidates, so at least k candidates
         of the tile reach m. The bound is the k-th cosine so far or, if higher, the largest float below m, so that
         candidates equal to m enter.
         """
