@@ -145,8 +145,8 @@ def _compare(
 def cosine_error(*sides: tuple[Tensor, Tensor]) -> float:
     """Return an upper bound on the error of a cosine that is computed from rounded unit vectors.
 
-    |a'·b' - a·b| ≤ |a' - a| |b'| + |b' - b| |a| for the rounded vectors a' and b'. Rounding a dot product below 1
-    to bfloat16 adds at most 2^-9, and summing its d terms in float32 at most d 2^-23. The bound also holds for larger dot
+    |a'·b' - a·b| ≤ |a' - a| |b'| + |b' - b| |a| for the rounded vectors a' and b'. Rounding a dot product below 1 to
+    bfloat16 adds at most 2^-9, and summing its d terms in float32 at most d 2^-23. The bound also holds for larger dot
     products if they are then set to 1, since no cosine is above 1.
     """
     if all(rounded.dtype is torch.float32 for _, rounded in sides):

@@ -142,8 +142,8 @@ def _calibrate(mined: MinedPairs, gold: Gold) -> float:
     """Choose the threshold on the sentences of the gold pairs; log its metrics and what they assume."""
     best = best_threshold(mined, gold, complete=False)
     logger.info(
-        "threshold %.4f: precision %.1f, recall %.1f, F1 %.1f, from %d of the %d pairs above it: those with a sentence of "
-        "a gold pair. This assumes that these sentences have no other translations in the files, and that they are "
+        "threshold %.4f: precision %.1f, recall %.1f, F1 %.1f, from %d of the %d pairs above it: those with a sentence "
+        "of a gold pair. This assumes that these sentences have no other translations in the files, and that they are "
         "representative of all sentences. If the gold pairs are complete, every other pair is an error, and precision "
         "is %.1f.",
         best.threshold,

@@ -72,9 +72,9 @@ class TopK:
     def _bound(self, kth: Tensor, maxima: Tensor) -> Tensor:
         """Return what a candidate's cosine must exceed to enter the top k.
 
-        Let m be the k-th largest of the groups' maxima. The maxima are of different candidates, so at least k candidates
-        of the tile reach m. The bound is the k-th cosine so far or, if higher, the largest float below m, so that
-        candidates equal to m enter.
+        Let m be the k-th largest of the groups' maxima. The maxima are of different candidates, so at least k
+        candidates of the tile reach m. The bound is the k-th cosine so far or, if higher, the largest float below m, so
+        that candidates equal to m enter.
         """
         bound = kth.clone()
         crowded = ((maxima > kth[:, None]).sum(1) > self.k).nonzero().squeeze(1)

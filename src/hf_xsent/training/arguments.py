@@ -190,12 +190,12 @@ def _check_sharding(arguments: AlignmentTrainingArguments) -> None:
                 f"accelerate launch enables {flag}, but the script does not: also pass --{flag} to the script"
             )
     if arguments.deepspeed:
-        if not is_deepspeed_available():  # a folder named deepspeed beside the script can be imported, too
+        if not is_deepspeed_available():  # import deepspeed may find trainer_scripts/deepspeed
             raise MissingExtraError("--deepspeed needs DeepSpeed: DS_BUILD_OPS=0 pip install 'hf-xsent[deepspeed]'")
         if int(_read_settings(arguments.deepspeed).get("zero_optimization", {}).get("stage", 0)) == 3:
             raise RecipeError(
-                "ZeRO-3 shards weights while the model is built, but heads are copied from full layers: "
-                "use stage 2, trainer_scripts/deepspeed/zero2.json"
+                "ZeRO-3 shards weights while the model is built, but the objectives' heads are copied from whole "
+                "layers: use stage 2, trainer_scripts/deepspeed/zero2.json"
             )
     if arguments.fsdp:
         for flag in ("share_of_start", "ema_decay", "average_checkpoints"):

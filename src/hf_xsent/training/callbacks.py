@@ -68,7 +68,7 @@ class MetricsFile(TrainerCallback):
 
 
 class StartOfEpoch(TrainerCallback):
-    """Set the epoch, and how many batches a resumed run skips, which the Trainer's loop would do otherwise."""
+    """Set the epoch, and how many batches a resumed run skips, instead of the Trainer's loop."""
 
     batches: ProcessBatches | None = None
 

@@ -223,7 +223,7 @@ class SavingTrainer(Trainer):
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Save into ``output_dir``; without it, save the final model and move it into place when complete."""
         if (backend := getattr(self.processing_class, "backend_tokenizer", None)) is not None:
-            backend.no_padding()  # state of the last call, which would differ after --resume
+            backend.no_padding()  # a tokenizer saves the padding of its last call, which --resume would change
             backend.no_truncation()
         if output_dir is not None:
             return super().save_model(output_dir, _internal_call)

@@ -61,7 +61,7 @@ class GradientNorms:
 
 
 def _losses(model: SentenceEncoderForPreTraining, batch: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Compute each unweighted loss with its gradient, as ``forward`` does."""
+    """Compute each unweighted loss, as ``forward`` does, so that it can be differentiated."""
     encoded = model.encode_pairs({name: one for name, one in batch.items() if one is not None})
     losses: dict[str, Tensor] = {}
     for name, objective in model.objectives.items():

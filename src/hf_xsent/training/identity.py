@@ -92,7 +92,8 @@ def _shown(value: Any) -> str:
 def identify(recipe: Recipe, train: Bitext | PivotBitext | TextSides, dev: Bitext | None) -> dict[str, Any]:
     """Return everything that determines the results of a run, as plain values by name.
 
-    The number of processes and of accumulated batches may change if the pairs per step do not.
+    The number of processes may change if the batch over all processes does not; with a momentum encoder, also the
+    number of accumulated batches if the pairs per step do not.
     """
     training, start, data = recipe.training, recipe.start, recipe.data
     identity: dict[str, Any] = {"model": identify_name(str(start.model)), "method": start.method}

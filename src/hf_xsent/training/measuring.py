@@ -86,7 +86,8 @@ def training_cost(
 ) -> list[TrainingCost]:
     """Measure each method on the same batch of pairs: medians over ``repeats`` steps after one warm-up step.
 
-    ``corpus`` is the bitext whose word pieces the RTL head predicts, as in training; without it, the head predicts all.
+    ``corpus`` is a bitext; the RTL head predicts only the word pieces that occur in it, as in training. Without it, the
+    head predicts the full vocabulary.
     """
     check_methods(methods)
     check_pairs(methods, pairs)

@@ -113,7 +113,9 @@ def _check_kind_of_data(data: DataSettings, config: AlignmentConfig) -> None:
     if config.freezes_encoder and not config.caches_features and data.features not in (None, "none"):
         raise RecipeError(NO_FEATURES)
     if data.pivot and (data.unpaired or config.freezes_encoder):
-        raise RecipeError("dual pivot reads its files as they are and adds no pairs of two languages: drop --pivot")
+        raise RecipeError(
+            "dual pivot reads its files as they are, and cannot add pairs of two source languages: drop --pivot"
+        )
 
 
 @dataclass(frozen=True)

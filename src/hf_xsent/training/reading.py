@@ -114,7 +114,7 @@ def _fields(kind: Any) -> list[Field[Any]]:
 
 
 def _objectives(config_class: Any, stated: Any, flags: Flags, where: str) -> tuple[dict[str, Any], Flags]:
-    """Merge the objectives of the method, the recipe and ``--objectives``: later ones win; then apply single flags.
+    """Merge the objectives of the method, the recipe and ``--objectives``: later ones win; then flags of one setting.
 
     Return ``{"objectives": …}``, empty if neither recipe nor flags name any, and the other flags.
     """

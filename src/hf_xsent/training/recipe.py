@@ -66,7 +66,7 @@ class DataSettings:
     )
     link_words: str = setting(
         "script",
-        "How --links number words: as align-words splits them (script), or as strings between spaces (spaces).",
+        "How --links number words. script: as align-words splits text, by its writing system. spaces: as strings between spaces.",
         choices=("script", "spaces"),
     )
     alpha: float = setting(
@@ -100,7 +100,7 @@ class DataSettings:
     features: str | None = setting(
         None,
         "Dual pivot: cache the frozen encoder's layer sums in this folder, which runs may share; without it, "
-        'OUTPUT_DIR/features. "none" disables the cache: the encoder runs in every step, as with variant authors.',
+        'OUTPUT_DIR/features. "none" disables the cache: the encoder runs in every step, as always with --variant authors.',
     )
 
 
@@ -201,7 +201,7 @@ class TrainingSettings:
 
 @dataclass(frozen=True)
 class CommonArguments:
-    """Common fields of transformers' TrainingArguments with its defaults, which help lists."""
+    """The fields of transformers' TrainingArguments that ``--help`` lists, with its defaults."""
 
     output_dir: str | None = setting(
         None, "Write checkpoints, metrics and the final model into this folder; required.", metavar="FOLDER"

@@ -48,8 +48,8 @@ def newest_complete_checkpoint(folder: str | Path) -> Path | None:
 def check_no_newer_checkpoint(folder: str | Path, resumed: str | Path | None) -> None:
     """Raise an error if a checkpoint is of a later step than the resumed one, or of any step if none is resumed.
 
-    It is of another run. Counted by step, it would be the newest: new checkpoints would be deleted in its place, and it
-    would be resumed or averaged.
+    Such a checkpoint is of another run. Because checkpoints are sorted by step, this run's checkpoints would be deleted
+    instead of it, and it would be resumed or averaged.
     """
     step = -1 if resumed is None else checkpoint_step(Path(resumed))
     newest = next(iter(checkpoints_of(folder)), None)
@@ -62,7 +62,7 @@ def check_no_newer_checkpoint(folder: str | Path, resumed: str | Path | None) ->
 
 
 def clean_up_checkpoints(folder: str | Path, resumed: str | Path, limit: int | None) -> None:
-    """Rename damaged checkpoints, so that no later step averages, loads or counts them; delete what a kill left.
+    """Rename damaged checkpoints, so that the run does not average, load or count them; delete half-deleted ones.
 
     A checkpoint beyond ``limit`` may be half deleted, because the process that was deleting it was killed.
     """

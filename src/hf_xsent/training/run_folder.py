@@ -45,7 +45,7 @@ class RunTrainer(SavingTrainer):
     def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:
         """Upload the model as a plain encoder, with card, recipe and metrics of the run.
 
-        A plain encoder cannot have language embeddings; a model with them is uploaded as it is saved.
+        A plain encoder cannot have language embeddings; a model with them is uploaded in the form in which it is saved.
         """
         model, tokenizer = self.accelerator.unwrap_model(self.model), cast(Any, self.processing_class)
         self.save_model(_internal_call=True)

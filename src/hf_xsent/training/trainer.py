@@ -49,8 +49,8 @@ class AlignmentTrainer(RunTrainer):
     ``eval_accuracy``, their mean, and the same mean per language, such as ``eval_accuracy_de``. Without dev, the run
     ends with its last weights. ``teacher`` computes the target embeddings of objectives that need them.
 
-    A dataset is what ``load_bitext`` returns, or anything that it reads, such as a Dataset or a list of pairs; they are
-    not cleaned. ``args`` may be plain TrainingArguments. At the end of ``train``, the output folder has the
+    A dataset is what ``load_bitext`` returns, or anything that it reads, such as a Dataset or a list of pairs; the
+    latter are not cleaned. ``args`` may be plain TrainingArguments. At the end of ``train``, the output folder has the
     model, which AutoModel and SentenceTransformer open, its tokenizer, recipe.yaml, metrics.jsonl and the model card.
     ``save_strategy="no"`` writes only the metrics.
 

@@ -1,6 +1,6 @@
 """Cache the layer sums of a frozen encoder, memory-mapped, so that each sentence is encoded once.
 
-The layer sums of a sentence are, for the embedding layer and each of the L layers, the sum of its hidden states.
+The layer sums of a sentence are L + 1 vectors: for the embeddings and each layer, the sum of hidden states over tokens.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ logger = logging.getLogger(__name__)
 
 DTYPES = ("float16", "float32")
 NO_FEATURES = (
-    "features hold sums over tokens, but this extraction reads each token (layer_norm, dropout of the mix, or mean "
-    "pooling): drop --features, so that the encoder runs in every step, or use variant paper"
+    "features are sums over tokens, but layer_norm, dropout on the mix of layers and mean pooling need each token: "
+    "drop --features, so that the encoder runs in every step, or set --variant paper"
 )
 _BLOCK = 2048  # sentences; a killed run encodes at most this many again
 

@@ -1,4 +1,4 @@
-"""Train dual pivot's extraction over a frozen encoder; the critic has a separate optimizer."""
+"""Train dual pivot's extraction, the layers that compute an embedding from a frozen encoder's hidden states."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CRITIC_FILE = "critic_optimizer.pt"
 class Critic:
     """The critic with its Adam optimizer: κ steps per training step, on that step's sentences.
 
-    DDP does not see its weights, which do not require gradients; this class averages their gradients over processes.
+    Its weights have requires_grad False, so DDP ignores them; ``step`` averages their gradients over processes.
     """
 
     def __init__(self, objective: Any, steps: int, learning_rate: float) -> None:
