@@ -66,7 +66,8 @@ class DataSettings:
     )
     link_words: str = setting(
         "script",
-        "How --links number words. script: as align-words splits text, by its writing system. spaces: as strings between spaces.",
+        "How --links number words. script: as align-words splits text, by its writing system. spaces: as strings "
+        "between spaces.",
         choices=("script", "spaces"),
     )
     alpha: float = setting(
@@ -100,7 +101,8 @@ class DataSettings:
     features: str | None = setting(
         None,
         "Dual pivot: cache the frozen encoder's layer sums in this folder, which runs may share; without it, "
-        'OUTPUT_DIR/features. "none" disables the cache: the encoder runs in every step, as always with --variant authors.',
+        'OUTPUT_DIR/features. "none" disables the cache: the encoder runs in every step, as always with --variant '
+        "authors.",
     )
 
 
