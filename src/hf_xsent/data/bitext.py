@@ -17,8 +17,7 @@ from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.cleaning.rules import CleaningReport, CleaningRules
 from hf_xsent.data.in_memory import is_in_memory, write_sources
 from hf_xsent.data.readers.columns import Columns
-from hf_xsent.data.readers.formats import OnError, check_source, read_pairs
-from hf_xsent.data.readers.negatives import parse_negatives
+from hf_xsent.data.readers.formats import OnError, check_source, pair_record, read_pairs
 from hf_xsent.data.readers.sources import Bitexts, BitextSource, resolve_sources
 from hf_xsent.data.swapped_columns import warn_of_swapped_columns
 from hf_xsent.errors import DataError
@@ -247,13 +246,8 @@ class Bitext:
         numbers = np.searchsorted(self._starts, rows, side="right") - 1
         pairs = []
         for number, row in zip(numbers.tolist(), (rows - self._starts[numbers]).tolist(), strict=True):
-            sources, targets, links, negatives, language = self._batches[number]
-            pair: Pair = {"source": sources[row].as_py(), "target": targets[row].as_py(), "language": language}
-            if links[row].is_valid:
-                pair["links"] = links[row].as_py()
-            if negatives[row].is_valid:
-                pair |= parse_negatives(negatives[row].as_py())
-            pairs.append(pair)
+            *columns, language = self._batches[number]
+            pairs.append(pair_record(*(column[row].as_py() for column in columns)) | {"language": language})
         return pairs
 
     def _file_rows(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

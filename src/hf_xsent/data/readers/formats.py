@@ -17,7 +17,7 @@ from hf_xsent.data.readers.catalogs import read_mo, read_po
 from hf_xsent.data.readers.columns import guess_columns, is_header, require_letters
 from hf_xsent.data.readers.compression import lines_or_errors, parse_json
 from hf_xsent.data.readers.hub import hub_errors, hub_rows
-from hf_xsent.data.readers.negatives import check_negatives, negatives_of
+from hf_xsent.data.readers.negatives import check_negatives, negatives_of, parse_negatives
 from hf_xsent.data.readers.sources import BitextSource, is_saved_dataset, source_files, source_format
 from hf_xsent.data.readers.tmx import read_tmx
 from hf_xsent.data.words.links import LinkLine, check_links, with_links
@@ -36,10 +36,15 @@ _DEEPEST_COLUMN = 8  # nested objects in a dotted name
 
 def read_pairs(source: BitextSource, on_error: OnError = "raise") -> Iterator[tuple[str, str]]:
     """Stream the pairs of a source; raise an error for a bad row, or skip and count it (``on_error="skip"``)."""
+    yield from (pair[:2] for pair in read_valid_pairs(source, on_error))
+
+
+def read_valid_pairs(source: BitextSource, on_error: OnError = "raise") -> Iterator[LinkedPair]:
+    """Stream pairs with their word links and negatives; raise an error for a bad row, or skip and count it."""
     bad = 0
     for pair in read_linked_pairs(source):
         if not isinstance(pair, DataError):
-            yield pair[:2]
+            yield pair
         elif on_error == "raise":
             raise pair
         else:
@@ -47,6 +52,16 @@ def read_pairs(source: BitextSource, on_error: OnError = "raise") -> Iterator[tu
             logger.debug("%s", pair)
     if bad:
         logger.warning("%s: %d bad rows were skipped", source.path, bad)
+
+
+def pair_record(source: str, target: str, links: str | None, negatives: str | None) -> dict[str, Any]:
+    """Return the fields of a pair as JSONL has them.
+
+    >>> pair_record("ein Hund", "a dog", "0-0 1-1", None)
+    {'source': 'ein Hund', 'target': 'a dog', 'links': '0-0 1-1'}
+    """
+    record = {"source": source, "target": target} | ({} if links is None else {"links": links})
+    return record | ({} if negatives is None else parse_negatives(negatives))
 
 
 def check_source(source: BitextSource, on_error: OnError = "raise") -> None:
