@@ -17,7 +17,7 @@ from hf_xsent.data.readers.catalogs import read_mo, read_po
 from hf_xsent.data.readers.columns import guess_columns, is_header, require_letters
 from hf_xsent.data.readers.compression import lines_or_errors, parse_json
 from hf_xsent.data.readers.hub import hub_errors, hub_rows
-from hf_xsent.data.readers.negatives import check_negatives, negatives_of, parse_negatives
+from hf_xsent.data.readers.negatives import NEGATIVES, check_negatives, negatives_of, parse_negatives
 from hf_xsent.data.readers.sources import BitextSource, is_saved_dataset, source_files, source_format
 from hf_xsent.data.readers.tmx import read_tmx
 from hf_xsent.data.words.links import LinkLine, check_links, with_links
@@ -183,8 +183,7 @@ def _read_jsonl(source: BitextSource) -> Iterator[RawRow | DataError]:
             yield DataError(f"{source.path}:{number}: expected a JSON object, not {type(record).__name__}")
             continue
         columns = columns or _choose_columns(source, _record_names(record))
-        sides = (_record_value(record, column) for column in columns)
-        yield (number, *sides, record.get("links"), negatives_of(record))
+        yield _record_row(number, record, columns)
 
 
 def _read_parquet(source: BitextSource) -> Iterator[RawRow | DataError]:
@@ -193,14 +192,14 @@ def _read_parquet(source: BitextSource) -> Iterator[RawRow | DataError]:
 
     try:
         with pq.ParquetFile(source.path) as file:
-            names = _choose_columns(source, [file.schema.column(number).path for number in range(len(file.schema))])
-            batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=list(names))
+            columns = _choose_columns(source, [file.schema.column(number).path for number in range(len(file.schema))])
+            batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=[*columns, "links", *NEGATIVES])
             records = (record for batch in batches for record in _records(batch))
             for number, record in enumerate(records, start=1):
                 if isinstance(record, ValueError):
                     yield DataError(f"{source.path}:{number}: not UTF-8 ({record}); fix the row or skip bad rows")
                 else:
-                    yield number, _record_value(record, names[0]), _record_value(record, names[1])
+                    yield _record_row(number, record, columns)
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         reason = str(error) or type(error).__name__
         raise DataError(f"{source.path}: not a readable Parquet file ({reason}); download it again") from error
@@ -227,7 +226,7 @@ def _read_datasets(source: BitextSource) -> Iterator[RawRow | DataError]:
         )
         for number, record in enumerate(rows, start=1):
             columns = columns or _choose_columns(source, _record_names(record))
-            yield number, _record_value(record, columns[0]), _record_value(record, columns[1])
+            yield _record_row(number, record, columns)
 
 
 def _open_dataset(source: BitextSource) -> Any:
@@ -280,6 +279,11 @@ def _choose_column(source: BitextSource, names: list[str], stated: int | str | N
 def _unclear_columns(place: str, names: list[str]) -> DataError:
     cure = "state the two that have the sentences, for example --columns source target"
     return DataError(f"{place}: cannot choose among the columns {', '.join(names)}; {cure}")
+
+
+def _record_row(number: int, record: dict[str, Any], columns: tuple[str, str]) -> RawRow:
+    sides = (_record_value(record, column) for column in columns)
+    return (number, *sides, record.get("links"), negatives_of(record))
 
 
 def _record_names(record: dict[str, Any], prefix: str = "") -> list[str]:
