@@ -12,7 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from hf_xsent.data.languages import find_language
+from hf_xsent.data.languages import matching_tags
 from hf_xsent.data.readers.catalogs import read_mo, read_po
 from hf_xsent.data.readers.columns import guess_columns, is_header, require_letters
 from hf_xsent.data.readers.compression import lines_or_errors, parse_json
@@ -118,7 +118,7 @@ def _read_tsv(source: BitextSource) -> Iterator[RawRow | DataError]:
             yield line
             continue
         cells = line.split("\t")
-        if number == 1 and (named or is_header(cells)):
+        if number == 1 and (named or is_header(cells, source.language, source.target_language)):
             columns = _header_columns(source, f"{path}:{number}", [cell.strip() for cell in cells])
             named = False
             continue
@@ -248,8 +248,8 @@ def _open_dataset(source: BitextSource) -> Any:
 def _choose_columns(source: BitextSource, names: list[str]) -> tuple[str, str]:
     """Return the source and target columns.
 
-    Columns that are not stated are found by name: the language code (``de``), the code as in OPUS (``translation.de``),
-    or ``source`` and ``target``.
+    Columns that are not stated are found by name: the language code as in OPUS (``translation.de``), the code (``de``;
+    see `matching_tags`), or ``source`` and ``target``.
     """
     if (source.source_column, source.target_column) == (None, None) and {"source", "target"} <= {*names}:
         return "source", "target"
@@ -268,12 +268,13 @@ def _choose_column(source: BitextSource, names: list[str], stated: int | str | N
         count = f" (counted from 0) was requested, but there are {len(names)}: "
         reason = count if isinstance(stated, int) else " was requested, but there are only "
         raise DataError(f"{source.path}: column {stated!r}{reason}{', '.join(names)}{did_you_mean(str(stated), names)}")
-    language = find_language(code)
-    usual = [prefix + name for prefix in ("translation.", "") for name in (code, language.code, language.iso3)]
-    found = next((name for name in [*usual, side] if name in names), None)
-    if found is None:
+    for prefix in ("translation.", ""):
+        found = matching_tags((name.removeprefix(prefix) for name in names if name.startswith(prefix)), code)
+        if len(found) == 1:
+            return prefix + found[0]
+    if side not in names:
         raise _unclear_columns(source.path, names)
-    return found
+    return side
 
 
 def _unclear_columns(place: str, names: list[str]) -> DataError:

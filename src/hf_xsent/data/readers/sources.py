@@ -10,7 +10,7 @@ from os import PathLike, fspath
 from os.path import exists, isdir, isfile, islink  # unlike Path's, they do not raise for names that are too long
 from pathlib import Path
 
-from hf_xsent.data.languages import find_language
+from hf_xsent.data.languages import CODE, find_language, matching_tags
 from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.compression import strip_compression
 from hf_xsent.data.words.splitting import SPLITTERS
@@ -91,15 +91,13 @@ def moses_files(source: BitextSource) -> tuple[Path, Path] | None:
     prefix = Path(source.path)
     sides: list[Path] = []
     for code in (source.language, source.target_language):
-        language = find_language(code)
         found: dict[str, Path] = {}
         for path in sorted(prefix.parent.glob(glob.escape(prefix.name) + ".*")):
             found.setdefault(strip_compression(path.name)[len(prefix.name) + 1 :], path)
-        names = (code, language.code, language.iso3)
-        match = next((found[name] for name in names if name in found), None)
-        if match is None:
+        match = matching_tags(found, code)
+        if len(match) != 1:
             return None
-        sides.append(match)
+        sides.append(found[match[0]])
     return sides[0], sides[1]
 
 
@@ -217,7 +215,7 @@ def _named_sources(data: Bitexts, template: BitextSource) -> Iterable[BitextSour
             yield item
             continue
         path = fspath(item)
-        named = re.fullmatch(r"([A-Za-z]{2,3}(?:[-_@][A-Za-z0-9]+)*)=(.+)", path)
+        named = re.fullmatch(rf"({CODE})=(.+)", path)
         if named:
             yield from _expand(named[2], replace(template, language=named[1]))
         else:
@@ -245,9 +243,9 @@ def _expand_languages(path: str, template: BitextSource) -> Iterable[BitextSourc
     if "," in path:
         raise DataError(f"{path}: {{language}} cannot be used in two joined paths; name the language, as in de={path}")
     names = sorted(glob.glob(path.replace("{language}", "*"), recursive=True))
-    code = r"(?P<language>[A-Za-z]{2,3}(?:[-_@][A-Za-z0-9]+)*)"
     pattern = re.escape(path).replace(r"\*", ".*").replace(r"\?", ".")
-    pattern = pattern.replace(re.escape("{language}"), code, 1).replace(re.escape("{language}"), "(?P=language)")
+    place = re.escape("{language}")
+    pattern = pattern.replace(place, f"(?P<language>{CODE})", 1).replace(place, "(?P=language)")
     found = [(match["language"], name) for name in names if (match := re.fullmatch(pattern, name))]
     if not found:
         raise DataError(f"no file matches {path}, where {{language}} is a code such as de")
