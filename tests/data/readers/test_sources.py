@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hf_xsent.data.readers.columns import parse_columns
-from hf_xsent.data.readers.formats import check_source
+from hf_xsent.data.readers.formats import check_source, read_pairs
 from hf_xsent.data.readers.sources import BitextSource, resolve_sources
 from hf_xsent.errors import DataError, RecipeError
 
@@ -55,7 +55,7 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
         ({"qq": "de-en.tsv"}, "unknown language code 'qq'"),
         (["qq=de-en.tsv"], "unknown language code 'qq'"),
         ({"de": "de-en.tsv,none.tsv"}, "no such file: none.tsv"),
-        ({"de": "a,b,c"}, "two files joined by one comma, not 3"),
+        ({"de": "a,b,c"}, "a,b,c: neither a file nor two files joined by a comma"),
         ([], "no bitext given"),
         (None, "bitext is a path, language=path, or pairs in memory, not None"),
         (3, "not 3"),
@@ -65,6 +65,27 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
 def test_what_cannot_be_found_raises(folder: Path, data: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         _paths(data)
+
+
+@pytest.mark.parametrize("name", ["a,b.tsv", "a,b,c.tsv"])
+def test_a_file_with_commas_in_its_name_is_one_file(folder: Path, name: str) -> None:
+    (folder / name).write_text("a\tb\n", encoding="utf-8")
+    (folder / f"de-{name}").write_text("a\tb\n", encoding="utf-8")
+    assert list(read_pairs(BitextSource("de", name))) == [("a", "b")]
+    assert _paths(f"{{language}}-{name}") == {"de": [f"de-{name}"]}
+
+
+@pytest.mark.parametrize("given", ["x,y/p.de,x,y/p.en", "x,y/p.de, x,y/p.en", "x,y/p"])
+def test_a_moses_pair_in_a_folder_with_a_comma(folder: Path, given: str) -> None:
+    (folder / "x,y").mkdir()
+    for code, text in (("de", "a\n"), ("en", "b\n")):
+        (folder / "x,y" / f"p.{code}").write_text(text, encoding="utf-8")
+    assert list(read_pairs(BitextSource("de", given))) == [("a", "b")]
+
+
+def test_a_language_in_two_joined_paths_says_what_to_do(folder: Path) -> None:
+    with pytest.raises(DataError, match="joined paths: name the language, as in de=p"):
+        _paths("p.{language},p.en")
 
 
 def test_a_name_that_is_neither_file_nor_data_set_raises(folder: Path) -> None:

@@ -61,8 +61,6 @@ def source_format(source: BitextSource) -> str:
     path = Path(source.path)
     if isdir(path):
         return "datasets"
-    if "," in source.path:
-        return "moses"
     if isfile(path):
         suffix = Path(strip_compression(path.name)).suffix.lower()
         if suffix not in _SUFFIX_FORMATS:
@@ -81,13 +79,19 @@ def source_format(source: BitextSource) -> str:
 def moses_files(source: BitextSource) -> tuple[Path, Path] | None:
     """Return the two files of a Moses pair, None if a prefix such as ``OPUS.de-en`` has no such files.
 
-    The two paths of ``a,b`` are returned unchecked.
+    Two paths joined by a comma may have commas, too. The two paths of ``a,b`` are returned unchecked.
     """
-    if "," in source.path:
-        paths = [Path(part.strip()) for part in source.path.split(",")]
-        if len(paths) != 2:
-            raise DataError(f"{source.path}: a Moses pair is two files joined by one comma, not {len(paths)}")
-        return paths[0], paths[1]
+    parts = [part.strip() for part in source.path.split(",")]
+    joined = [(Path(",".join(parts[:place])), Path(",".join(parts[place:]))) for place in range(1, len(parts))]
+    for pair in joined:
+        if all(map(isfile, pair)):
+            return pair
+    if (found := _files_of_prefix(source)) is None and len(joined) > 1:
+        raise DataError(f"{source.path}: neither a file nor two files joined by a comma, a Moses pair")
+    return found or next(iter(joined), None)
+
+
+def _files_of_prefix(source: BitextSource) -> tuple[Path, Path] | None:
     prefix = Path(source.path)
     sides: list[Path] = []
     for code in (source.language, source.target_language):
@@ -240,13 +244,12 @@ def _expand(path: str, template: BitextSource) -> Iterable[BitextSource]:
 
 def _expand_languages(path: str, template: BitextSource) -> Iterable[BitextSource]:
     """Yield a source for each file that matches a path such as ``train/{language}-en.tsv.xz`` with any code."""
-    if "," in path:
-        raise DataError(f"{path}: {{language}} cannot be used in two joined paths; name the language, as in de={path}")
     names = sorted(glob.glob(path.replace("{language}", "*"), recursive=True))
     pattern = re.escape(path).replace(r"\*", ".*").replace(r"\?", ".")
     place = re.escape("{language}")
     pattern = pattern.replace(place, f"(?P<language>{CODE})", 1).replace(place, "(?P=language)")
     found = [(match["language"], name) for name in names if (match := re.fullmatch(pattern, name))]
     if not found:
-        raise DataError(f"no file matches {path}, where {{language}} is a code such as de")
+        joined = "; it cannot be used in two joined paths: name the language, as in de=" + path if "," in path else ""
+        raise DataError(f"no file matches {path}, where {{language}} is a code such as de{joined}")
     yield from (replace(template, language=language, path=name) for language, name in found)
