@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hf_xsent.data.identification import identify_language
 from hf_xsent.data.readers.columns import refuse_table
-from hf_xsent.data.readers.compression import check_line_ends, read_bytes, strip_compression
+from hf_xsent.data.readers.compression import check_line_ends, files_by_name, read_bytes, strip_compression
 from hf_xsent.data.readers.formats import OnError
 from hf_xsent.documents.splitting import Document, split_lines, split_text
 from hf_xsent.errors import DataError, did_you_mean
@@ -91,7 +91,7 @@ def _named_files(path: str) -> dict[str, Path]:
     """Name the files of a folder by their path in it, those of a glob by the text that its wildcards match."""
     if Path(path).is_dir():
         found = sorted(one for one in Path(path).rglob("*") if one.is_file() and not one.name.startswith("."))
-        return {strip_compression(one.relative_to(path).as_posix()): one for one in found}
+        return files_by_name((strip_compression(one.relative_to(path).as_posix()), one) for one in found)
     pattern = re.compile("([^/]*)".join(map(re.escape, path.split("*"))))
     names: dict[str, Path] = {}
     for match in map(pattern.fullmatch, sorted(glob.glob(path))):

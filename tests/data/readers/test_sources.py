@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,35 @@ def test_a_moses_pair_in_a_folder_with_a_comma(folder: Path, given: str) -> None
     for code, text in (("de", "a\n"), ("en", "b\n")):
         (folder / "x,y" / f"p.{code}").write_text(text, encoding="utf-8")
     assert list(read_pairs(BitextSource("de", given))) == [("a", "b")]
+
+
+@pytest.mark.parametrize("data", ["*-en.tsv*", "{language}-en.tsv*", {"de": ["de-en.tsv", "de-en.tsv.gz"]}])
+def test_a_file_beside_its_compressed_copy_is_refused(folder: Path, data: object) -> None:
+    (folder / "de-en.tsv.gz").write_bytes(gzip.compress(b"a\tb\n"))
+    with pytest.raises(DataError, match=r"de-en\.tsv and de-en\.tsv\.gz seem to be the same file: give only one"):
+        _paths(data)
+
+
+def test_a_moses_side_beside_its_compressed_copy_is_refused(folder: Path) -> None:
+    for name in ("p.de", "p.en", "p.en.gz", "p.scores", "p.scores.gz"):
+        (folder / name).write_text("a\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"p\.en and p\.en\.gz seem to be the same file"):
+        _paths({"de": "p"})
+
+
+def test_a_file_is_given_once_per_language_and_columns(folder: Path) -> None:
+    with pytest.raises(DataError, match=r"de-en\.tsv is given twice"):
+        _paths({"de": ["de-en.tsv", "./de-*.tsv"]})
+    columns = [BitextSource("de", "de-en.tsv", source_column=number, target_column=1) for number in (0, 2)]
+    assert _paths(columns) == {"de": ["de-en.tsv"] * 2}
+    assert _paths({"de": "de-en.tsv", "fr": "de-en.tsv"}) == {"de": ["de-en.tsv"], "fr": ["de-en.tsv"]}
+
+
+def test_two_codes_of_one_language_are_refused(folder: Path) -> None:
+    (folder / "deu-en.tsv").write_text("a\tb\n", encoding="utf-8")
+    with pytest.raises(DataError, match="de and deu are both German: give all its files the code de"):
+        _paths("{language}-en.tsv")
+    assert [*_paths({"pt": "de-en.tsv", "pt-BR": "fr-en.tsv"})] == ["pt", "pt-BR"]
 
 
 def test_a_language_in_two_joined_paths_says_what_to_do(folder: Path) -> None:

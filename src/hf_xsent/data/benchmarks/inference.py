@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.readers.compression import is_jsonl, json_lines, lines, strip_compression
+from hf_xsent.data.readers.compression import files_by_name, is_jsonl, json_lines, lines, strip_compression
 from hf_xsent.data.readers.hub import hub_rows, require_hub_id, select_names
 from hf_xsent.errors import DataError, did_you_mean
 
@@ -60,15 +60,15 @@ def load_xnli(
     """Load XNLI by language: a folder of ``xnli.test.tsv`` (as published) or ``test-de.tsv``, or ``facebook/xnli``."""
     folder = Path(source)
     if folder.is_dir():
-        paths = {
-            strip_compression(path.name).removeprefix(f"{split}-").removesuffix(".tsv"): str(path)
-            for path in sorted(folder.glob(f"{split}-*.tsv*"))
-        }
-        published = sorted(folder.glob(f"xnli.{split}.tsv*"))
+        files, published = (
+            files_by_name((strip_compression(path.name), path) for path in sorted(folder.glob(f"{name}.tsv*")))
+            for name in (f"{split}-*", f"xnli.{split}")
+        )
+        paths = {name.removeprefix(f"{split}-").removesuffix(".tsv"): str(path) for name, path in files.items()}
         if not paths and not published:
             raise DataError(f"{folder} is not an XNLI folder: no xnli.{split}.tsv, and no files such as {split}-de.tsv")
         if not paths:
-            found = _pairs_by_language(str(published[0]), split)
+            found = _pairs_by_language(str(next(iter(published.values()))), split)
             return {language: found[language] for language in select_names(source, found, languages)}
     else:
         repo = require_hub_id(source, "the folder of XNLI's files")

@@ -9,11 +9,11 @@ import io
 import json
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from hf_xsent.errors import DataError, MissingExtraError
 
@@ -22,6 +22,7 @@ LONGEST_LINE = 1 << 24  # bytes
 _ENCODINGS = (
     "utf-8", "utf-16", "ascii", "iso8859", "cp", "koi8", "gb", "euc", "big5", "shift", "johab", "tis", "mac",
 )  # fmt: skip
+Name = TypeVar("Name", bound=Hashable)
 _CHUNK_BYTES = 1 << 11  # compressed: 2 KiB of zstd are at most 64 MiB of text
 
 
@@ -129,6 +130,16 @@ def text_encoding(declared: str) -> str | None:
 def strip_compression(name: str) -> str:
     """Remove the compression suffix of a file name."""
     return next((name[: -len(suffix)] for suffix in _OPENERS if name.lower().endswith(suffix)), name)
+
+
+def files_by_name(named: Iterable[tuple[Name, Path]]) -> dict[Name, Path]:
+    """Map names to files; raise a `DataError` if two files have the same name, such as ``a.txt`` and ``a.txt.gz``."""
+    found: dict[Name, Path] = {}
+    for name, path in named:
+        if (other := found.setdefault(name, path)) is not path:
+            twice = f"{path} is given twice" if path == other else f"{other} and {path} seem to be the same file"
+            raise DataError(f"{twice}: give only one, or rename one if they differ")
+    return found
 
 
 def is_jsonl(name: str) -> bool:
