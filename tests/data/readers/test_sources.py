@@ -113,6 +113,29 @@ def test_two_codes_of_one_language_are_refused(folder: Path) -> None:
     assert [*_paths({"pt": "de-en.tsv", "pt-BR": "fr-en.tsv"})] == ["pt", "pt-BR"]
 
 
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("p/*{language}-en.tsv", {"deu": ["p/opus-deu-en.tsv"], "fr": ["p/ted-fr-en.tsv"]}),
+        ("p/*-{language}-*.tsv", {"deu": ["p/opus-deu-en.tsv"], "fr": ["p/ted-fr-en.tsv"]}),
+        ("p/q/**/{language}*.tsv", {"sw": ["p/q/sw.tsv", "p/q/r/sw.tsv"]}),
+        ("p/q/**/{language}.tsv", {"sw": ["p/q/sw.tsv", "p/q/r/sw.tsv"]}),
+    ],
+)
+def test_a_wildcard_neither_cuts_codes_nor_skips_files(folder: Path, path: str, expected: dict[str, list[str]]) -> None:
+    for name in ("opus-deu-en.tsv", "ted-fr-en.tsv", "q/sw.tsv", "q/r/sw.tsv"):
+        (folder / "p" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "p" / name).touch()
+    found = {language: sorted(paths, key=len) for language, paths in _paths(path).items()}
+    assert found == expected
+
+
+def test_a_file_whose_language_is_ambiguous_is_named(folder: Path) -> None:
+    (folder / "opus-pt-BR-en.tsv").touch()
+    with pytest.raises(DataError, match=r"opus-pt-BR-en.tsv matches .* with the codes BR and pt-BR: name its language"):
+        _paths("opus*-{language}-en.tsv")
+
+
 def test_a_language_in_two_joined_paths_says_what_to_do(folder: Path) -> None:
     with pytest.raises(DataError, match="joined paths: name the language, as in de=p"):
         _paths("p.{language},p.en")

@@ -256,11 +256,25 @@ def _expand(path: str, template: BitextSource) -> Iterable[BitextSource]:
 def _expand_languages(path: str, template: BitextSource) -> Iterable[BitextSource]:
     """Yield a source for each file that matches a path such as ``train/{language}-en.tsv.xz`` with any code."""
     names = sorted(glob.glob(path.replace("{language}", "*"), recursive=True))
-    pattern = re.escape(path).replace(r"\*", ".*").replace(r"\?", ".")
-    place = re.escape("{language}")
-    pattern = pattern.replace(place, f"(?P<language>{CODE})", 1).replace(place, "(?P=language)")
-    found = [(match["language"], name) for name in names if (match := re.fullmatch(pattern, name))]
+    patterns = [_language_pattern(path, wildcard) for wildcard in ("[^/]*", "[^/]*?")]
+    found = []
+    for name in names:
+        codes = {match["language"] for pattern in patterns if (match := re.fullmatch(pattern, name))}
+        codes = {code for code in codes if language_of_tag(code)} or codes
+        if len(codes) > 1:
+            raise DataError(f"{name} matches {path} with the codes {' and '.join(sorted(codes))}: name its language, "
+                            "as in de=PATH, or write a pattern that fits only one")  # fmt: skip
+        found += [(code, name) for code in codes]
     if not found:
         joined = "; it cannot be used in two joined paths: name the language, as in de=" + path if "," in path else ""
         raise DataError(f"no file matches {path}, where {{language}} is a code such as de{joined}")
     yield from (replace(template, language=language, path=name) for language, name in found)
+
+
+def _language_pattern(path: str, wildcard: str) -> str:
+    """Return the regular expression of a glob with ``{language}``, which ``*`` may not cut, as in ``deu``."""
+    pattern, place = re.escape(path), re.escape("{language}")
+    pattern = pattern.replace(rf"\*{place}", rf"\*(?<![A-Za-z0-9]){place}")
+    pattern = pattern.replace(rf"{place}\*", rf"{place}(?![A-Za-z0-9])\*")
+    pattern = pattern.replace(place, f"(?P<language>{CODE})", 1).replace(place, "(?P=language)")
+    return pattern.replace(r"\*\*/", "(?:.*/)?").replace(r"\*", wildcard).replace(r"\?", "[^/]")
