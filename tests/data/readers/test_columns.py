@@ -64,6 +64,12 @@ def test_a_first_pair_that_looks_like_codes_is_a_pair(language: str, row: str, t
     assert list(read_pairs(BitextSource(language, path))) == [tuple(row.split("\t")), PAIR]
 
 
+def test_the_column_that_is_not_stated_is_not_the_stated_one(tmp_path: Path) -> None:
+    path = _table(tmp_path / "a.tsv", "ein Hund\ta dog", "\t".join(PAIR))
+    for stated in ({"source_column": 1}, {"target_column": 0}):
+        assert list(read_pairs(BitextSource("en", path, "de", **stated)))[0] == ("a dog", "ein Hund")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("names", [("pt-PT", "pt-BR"), ("zho", "cmn")])
 def test_two_variants_of_a_language_are_ambiguous(names: tuple[str, str], tmp_path: Path) -> None:
     language = names[0][:2]

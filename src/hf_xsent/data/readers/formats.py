@@ -108,8 +108,8 @@ def _with_links(source: BitextSource, number: int, pair: tuple[str, str], given:
 
 def _read_tsv(source: BitextSource) -> Iterator[RawRow | DataError]:
     path = Path(source.path)
-    stated = (source.source_column, source.target_column)
-    columns = [number if column is None else column for number, column in enumerate(stated)]
+    stated = first, second = source.source_column, source.target_column
+    columns = [int(second == 0) if first is None else first, int(first != 1) if second is None else second]
     named = any(isinstance(column, str) for column in columns)
     for number, line in lines_or_errors(path):
         if isinstance(line, DataError):
