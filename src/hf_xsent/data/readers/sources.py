@@ -62,18 +62,22 @@ def source_format(source: BitextSource) -> str:
     if isdir(path):
         return "datasets"
     if isfile(path):
-        suffix = Path(strip_compression(path.name)).suffix.lower()
-        if suffix not in _SUFFIX_FORMATS:
+        if (found := format_of_name(path.name)) is None:
             raise DataError(
                 f"{path}: unknown format; rename it to .tsv, .tmx, .po, .jsonl or .parquet, "
                 "or give both files of a Moses pair, joined by a comma"
             )
-        return _SUFFIX_FORMATS[suffix]
+        return found
     if moses_files(source):
         return "moses"
-    if Path(strip_compression(source.path)).suffix.lower() in _SUFFIX_FORMATS or not is_hub_id(source.path):
+    if format_of_name(source.path) or not is_hub_id(source.path):
         raise DataError(f"no such file or folder: {source.path}{_nearest_file(path)}")
     return "datasets"
+
+
+def format_of_name(name: str) -> str | None:
+    """Return the format that a file's suffix states, None if it states none."""
+    return _SUFFIX_FORMATS.get(Path(strip_compression(name)).suffix.lower())
 
 
 def moses_files(source: BitextSource) -> tuple[Path, Path] | None:
