@@ -68,7 +68,7 @@ def _write(
     writers: dict[str, Any] = {}
     try:
         for record in records:
-            code = language or record.get("language") or _language_of_columns(record, target_language)
+            code = language or str(record.get("language") or _language_of_columns(record, target_language))
             if code not in writers:
                 find_language(code)
                 paths[code] = folder / f"{len(paths)}.jsonl"
