@@ -250,6 +250,12 @@ def test_a_broken_file_raises_even_if_bad_rows_are_skipped(
         list(read_pairs(_source(_file(tmp_path, name, data)), on_error="skip"))
 
 
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2", ".zst"])
+def test_an_empty_compressed_file_is_incomplete(tmp_path: Path, suffix: str) -> None:
+    with pytest.raises(DataError, match=rf"x\.tsv\{suffix}: cannot be read to its end .*; is the file complete"):
+        list(read_pairs(_source(_file(tmp_path, f"x.tsv{suffix}", b"")), on_error="skip"))
+
+
 def test_zst_of_several_frames_is_read_completely_and_truncation_raises(tmp_path: Path) -> None:
     pairs = [(f"Satz {number * 7919 % 10007}", f"sentence {number}") for number in range(20_000)]
     frames = [_zstd(_tsv(pairs[:5000])), _zstd(_tsv(pairs[5000:]))]

@@ -187,5 +187,11 @@ class _ZstdFile(io.RawIOBase):
             raise EOFError("the file ended within a frame")
 
 
-_OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+def _open_gzip(path: Path, mode: str) -> Any:
+    if not path.stat().st_size:  # Python reads it as an empty text, unlike the other formats
+        raise EOFError("the file is empty")
+    return gzip.open(path, mode)
+
+
+_OPENERS: dict[str, Any] = {".gz": _open_gzip, ".xz": lzma.open, ".bz2": bz2.open}
 _OPENERS[".zst"] = lambda path, _: io.BufferedReader(_ZstdFile(path))
