@@ -108,8 +108,8 @@ def _pairs_by_language(source: str, split: str) -> dict[str, list[InferencePair]
 
 
 def _pair(place: str, number: int, cells: list[Any]) -> InferencePair | None:
-    premise, hypothesis, label = (str(cell).strip() for cell in cells)
-    label = label.lower()
+    premise, hypothesis = (cell.strip() if isinstance(cell, str) else "" for cell in cells[:2])
+    label = str(cells[2]).strip().lower()
     if label in _NO_GOLD:
         return None
     label = "contradiction" if label == "contradictory" else label  # in XNLI's translations of MultiNLI
@@ -117,7 +117,9 @@ def _pair(place: str, number: int, cells: list[Any]) -> InferencePair | None:
     if label not in LABELS:
         raise DataError(f"{place}: unknown label {label!r}; use {', '.join(LABELS)}{did_you_mean(label, LABELS)}")
     if not (premise and hypothesis):
-        raise DataError(f"{place}: the {'hypothesis' if premise else 'premise'} is empty; fix or remove the row")
+        raise DataError(
+            f"{place}: the {'hypothesis' if premise else 'premise'} is empty or not text; fix or remove the row"
+        )
     return InferencePair(premise, hypothesis, LABELS.index(label), number)
 
 
