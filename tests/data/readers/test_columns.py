@@ -78,6 +78,11 @@ def test_two_variants_of_a_language_are_ambiguous(names: tuple[str, str], tmp_pa
     for path in (table, str(tmp_path / "a.jsonl")):
         with pytest.raises(DataError, match=f"cannot choose among the columns en, {', '.join(names)}; state the two"):
             check_source(BitextSource(language, path))
+    for name in ("en", *names):
+        (tmp_path / f"moses.{name}").write_text("a\n", "utf-8")
+    with pytest.raises(DataError, match=f"moses has files of {' and '.join(sorted(names))}: state one of these codes"):
+        check_source(BitextSource(language, str(tmp_path / "moses")))
+    assert list(read_pairs(BitextSource(names[1], str(tmp_path / "moses")))) == [("a", "a")]
 
 
 @pytest.mark.parametrize("tag", ["zh_CN", "cmn", "zh-Hans"])

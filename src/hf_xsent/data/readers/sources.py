@@ -103,8 +103,10 @@ def _files_of_prefix(source: BitextSource) -> tuple[Path, Path] | None:
         suffixes = (strip_compression(path.name)[len(prefix.name) + 1 :] for path in paths)
         found = files_by_name(item for item in zip(suffixes, paths, strict=True) if language_of_tag(item[0]))
         match = matching_tags(found, code)
-        if len(match) != 1:
+        if not match:
             return None
+        if len(match) > 1:
+            raise DataError(f"{prefix} has files of {' and '.join(match)}: state one of these codes, not {code}")
         sides.append(found[match[0]])
     return sides[0], sides[1]
 
