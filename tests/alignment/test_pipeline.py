@@ -45,6 +45,16 @@ def test_links_are_written_as_jsonl_that_trains(bitext: Path, encoder_folders: d
     assert loaded.linked_pairs == len(pairs)
 
 
+def test_mined_negatives_remain(tmp_path: Path, encoder_folders: dict[str, Path]) -> None:
+    record = {"source": "ein Hund", "target": "a dog", "source_negatives": ["eine Katze"], "target_negatives": []}
+    bitext = tmp_path / "mined.jsonl"
+    bitext.write_text(json.dumps(record | {"links": "1-1"}) + "\n", encoding="utf-8")
+    aligned = json.loads(_align(bitext, encoder_folders["bert"]).read_text(encoding="utf-8"))
+    assert aligned["links"] != "1-1" and aligned == record | {"links": aligned["links"]}
+    pipeline.convert_links(BitextSource("de", str(bitext)), bitext.with_name("converted.jsonl"))
+    assert json.loads(bitext.with_name("converted.jsonl").read_text(encoding="utf-8")) == record | {"links": "1-1"}
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from hf_xsent.data.bitext import load_bitext
+from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.sentences import load_sentences
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
@@ -53,6 +55,23 @@ def test_what_is_damaged_is_read_again(
         assert "is damaged" in caplog.text
     caplog.clear()
     assert load(tmp_path) == expected and "is damaged" not in caplog.text
+
+
+def test_pairs_are_read_again_with_a_changed_tokenizer(tmp_path: Path, encoder_folders: dict[str, Path]) -> None:
+    (tmp_path / "x.tsv").write_text("Die Katze trinkt Milch.\tThe cat drinks milk.\nDie Katze\tThe cat\n")
+    tokenizer = tmp_path / "tokenizer"
+    shutil.copytree(encoder_folders["bert"], tokenizer, ignore=shutil.ignore_patterns("*.safetensors"))
+    rules = CleaningRules(min_pieces=3, tokenizer=str(tokenizer))
+
+    def caches() -> int:
+        load_bitext({"de": tmp_path / "x.tsv"}, cleaning=rules, cache_dir=tmp_path / "stored")
+        return len(list((tmp_path / "stored").glob("de-*/info.json")))
+
+    assert caches() == 1
+    (tokenizer / "config.json").touch()  # not of the tokenizer
+    assert caches() == 1
+    shutil.copyfile(encoder_folders["xlm-roberta"] / "tokenizer.json", tokenizer / "tokenizer.json")
+    assert caches() == 2
 
 
 def test_damaged_hashes_are_computed_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

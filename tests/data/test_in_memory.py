@@ -61,6 +61,20 @@ def test_languages_come_from_the_mapping_or_the_columns(load: Any, pairs: Pairs,
     assert load(mixed) is mixed
 
 
+def test_a_data_set_has_all_fields_of_its_pairs(load: Any, pairs: Pairs) -> None:
+    given: list[dict[str, Any]] = [{"source": source, "target": target} for source, target in pairs[:4]]
+    given[1] |= {"links": "0-0", "target_negatives": ["a cat"], "source_negatives": []}
+    bitext = load({"de": given})
+    for part in (bitext, bitext[1:]):
+        again = load(part.to_dataset())
+        assert list(again) == list(part) and again.pairs_with_negatives == again.linked_pairs == 1
+
+
+def test_a_language_that_is_no_code_is_named(load: Any) -> None:
+    with pytest.raises(DataError, match="unknown language code '5'"):
+        load([{"source": "ein Hund", "target": "a dog", "language": 5}])
+
+
 def test_equal_pairs_are_cleaned_and_cached_once(load: Any, pairs: Pairs, tmp_path: Path) -> None:
     for _ in range(2):
         load({"de": pairs}, cleaning=hf_xsent.data.cleaning.rules.CleaningRules())

@@ -88,6 +88,16 @@ def test_negatives_are_those_of_a_slow_choice(
     assert _records(tmp_path, "de")[-1]["target_negatives"] == []  # its source is too long
 
 
+def test_word_links_remain_and_earlier_negatives_are_replaced(tmp_path: Path) -> None:
+    given = [{"source": f"a{i}", "target": f"b{i}"} | ({"links": "0-0"} if i % 2 else {}) for i in range(6)]
+    lines = (json.dumps(one | {"target_negatives": ["b99"]}) for one in given)
+    (tmp_path / "de.jsonl").write_text("\n".join(lines), "utf-8")
+    _mine({"de": tmp_path / "de.jsonl"}, tmp_path)
+    mined = _records(tmp_path, "de")
+    assert all("b99" not in one.pop("target_negatives") and one.pop("source_negatives") for one in mined)
+    assert mined == given
+
+
 def test_a_lower_share_drops_more(data: dict[str, Path], tmp_path: Path) -> None:
     counts = [_mine(data, tmp_path, max_share=share, neighbours=4)["de"].target_negatives for share in (0.95, 0.2)]
     assert counts[0] > counts[1]

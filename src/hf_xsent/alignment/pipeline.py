@@ -15,11 +15,11 @@ import torch
 
 from hf_xsent.alignment.aligners import AlignerSettings, WordAligner
 from hf_xsent.data.readers.compression import is_jsonl, strip_compression
-from hf_xsent.data.readers.formats import check_source, read_linked_pairs, read_pairs
+from hf_xsent.data.readers.formats import check_source, pair_record, read_pairs, read_valid_pairs
 from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.data.words.links import format_links
 from hf_xsent.data.words.splitting import split_words
-from hf_xsent.errors import DataError, OutputError
+from hf_xsent.errors import OutputError
 from hf_xsent.files import check_writable, create_folder, digest, file_stamp, write_text
 from hf_xsent.logs import Progress
 from hf_xsent.models.fingerprint import fingerprint_model
@@ -71,14 +71,7 @@ def align_source(
 def convert_links(source: BitextSource, output: str | Path) -> int:
     """Write existing links, such as another tool's, in the format that the name of ``output`` says."""
     _check_files(source, output)
-
-    def links() -> Iterator[str]:
-        for item in read_linked_pairs(source):
-            if isinstance(item, DataError):
-                raise item
-            yield item[2] or ""
-
-    return _write(source, output, links())
+    return _write(source, output, (pair[2] or "" for pair in read_valid_pairs(source)))
 
 
 def _check_files(source: BitextSource, output: str | Path) -> None:
@@ -135,8 +128,8 @@ def _write(source: BitextSource, output: str | Path, lines: Iterator[str]) -> in
 
     def written() -> Iterator[str]:
         nonlocal linked
-        for (text, translation), links in zip(read_pairs(source), lines, strict=True):
-            record = {"source": text, "target": translation, "links": links}
+        for pair, links in zip(read_valid_pairs(source), lines, strict=True):
+            record = pair_record(*pair) | {"links": links}
             yield (json.dumps(record, ensure_ascii=False) if jsonl else links) + "\n"
             linked += bool(links)
 

@@ -17,8 +17,8 @@ from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.cleaning.rules import CleaningReport, CleaningRules
 from hf_xsent.data.in_memory import is_in_memory, write_sources
 from hf_xsent.data.readers.columns import Columns
-from hf_xsent.data.readers.formats import OnError, check_source, read_pairs
-from hf_xsent.data.readers.negatives import parse_negatives
+from hf_xsent.data.readers.formats import OnError, check_source, pair_record, read_pairs
+from hf_xsent.data.readers.negatives import NEGATIVES, parse_negatives
 from hf_xsent.data.readers.sources import Bitexts, BitextSource, resolve_sources
 from hf_xsent.data.swapped_columns import warn_of_swapped_columns
 from hf_xsent.errors import DataError
@@ -218,7 +218,7 @@ class Bitext:
         return Bitext(self.files, self.report, selected=self._file_rows(rows))
 
     def to_dataset(self) -> Any:
-        """Return a ``datasets.Dataset`` with the columns source, target, language and, if there are any, links.
+        """Return a ``datasets.Dataset``: source, target, language and, if there are any, links and negatives.
 
         >>> load_bitext({"de": [("Ein Hund schläft.", "A dog sleeps.")]}).to_dataset()[0]
         {'source': 'Ein Hund schläft.', 'target': 'A dog sleeps.', 'language': 'de'}
@@ -234,8 +234,14 @@ class Bitext:
         table = pa.concat_tables(parts)
         if self._selected is not None or self._excluded is not None:
             table = table.take(pa.array(self._file_rows(np.arange(len(self), dtype=np.int64))))
-        linked = table.column("links").null_count < len(table)
-        return Dataset(InMemoryTable(table.select(["source", "target", "language", *["links"] * linked])))
+        found = table.select(["source", "target", "language"])
+        if (links := table.column("links")).null_count < len(table):
+            found = found.append_column("links", links)
+        if (negatives := table.column("negatives")).null_count < len(table):
+            parsed = [{} if text is None else parse_negatives(text) for text in negatives.to_pylist()]
+            for name in NEGATIVES:
+                found = found.append_column(name, pa.array([one.get(name) for one in parsed], pa.list_(pa.string())))
+        return Dataset(InMemoryTable(found))
 
     def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
         """Return many pairs; torch's DataLoader calls this for a batch."""
@@ -247,13 +253,8 @@ class Bitext:
         numbers = np.searchsorted(self._starts, rows, side="right") - 1
         pairs = []
         for number, row in zip(numbers.tolist(), (rows - self._starts[numbers]).tolist(), strict=True):
-            sources, targets, links, negatives, language = self._batches[number]
-            pair: Pair = {"source": sources[row].as_py(), "target": targets[row].as_py(), "language": language}
-            if links[row].is_valid:
-                pair["links"] = links[row].as_py()
-            if negatives[row].is_valid:
-                pair |= parse_negatives(negatives[row].as_py())
-            pairs.append(pair)
+            *columns, language = self._batches[number]
+            pairs.append(pair_record(*(column[row].as_py() for column in columns)) | {"language": language})
         return pairs
 
     def _file_rows(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -26,7 +26,7 @@ from hf_xsent.locks import lock
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 7  # increase it when cached pairs or their counts change
+FORMAT_VERSION = 8  # increase it when cached pairs or their counts change
 BATCH_ROWS = 10_000
 _LARGEST_HASHED = 1 << 28  # bytes; hashing larger files would delay each start by seconds
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.languages import find_language
+from hf_xsent.data.languages import find_language, language_of_tag, matching_tags
 from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
@@ -68,7 +68,7 @@ def _write(
     writers: dict[str, Any] = {}
     try:
         for record in records:
-            code = language or record.get("language") or _language_of_columns(record, target_language)
+            code = language or str(record.get("language") or _language_of_columns(record, target_language))
             if code not in writers:
                 find_language(code)
                 paths[code] = folder / f"{len(paths)}.jsonl"
@@ -102,16 +102,9 @@ def _language_of_columns(record: Mapping[str, Any], target_language: str) -> str
     names = nested if isinstance(nested, Mapping) else record
     if _NAMED & {*names}:
         return "und"
-    codes = [name for name in names if name not in (target_language, "id") and _is_code(name)]
-    return codes[0] if len(codes) == 1 and target_language in names else "und"
-
-
-def _is_code(name: str) -> bool:
-    try:
-        find_language(name)
-    except DataError:
-        return False
-    return True
+    targets = matching_tags(names, target_language)
+    codes = [name for name in names if name not in (*targets, "id") and language_of_tag(name)]
+    return codes[0] if len(codes) == len(targets) == 1 else "und"
 
 
 def _is_dataset(data: Any) -> bool:

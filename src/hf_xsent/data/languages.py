@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -38,6 +39,8 @@ _UNICODE_SCRIPTS = {
 }  # fmt: skip
 _UNSCRIPTED = {"", "MATHEMATICAL", "MODIFIER", "DOUBLE-STRUCK", "BLACK-LETTER", "SCRIPT", "FEMININE", "MASCULINE"}
 _UNSCRIPTED |= {"MICRO", "OHM", "KELVIN", "ANGSTROM", "SUPERSCRIPT", "PLANCK", "INFORMATION", "EULER"}
+CODE = r"[A-Za-z]{2,3}(?:[-_@][A-Za-z0-9]+)*"  # the form of a code in BCP 47 or gettext style
+_LONGEST_TAG = 40
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,41 @@ def find_language(code: str) -> Language:
     if not set(scripts) <= set(_UNICODE_SCRIPTS.values()):
         raise DataError(f"unknown script {script!r} in language code {code!r}; use an ISO 15924 code such as Latn")
     return replace(language, scripts=scripts)
+
+
+def language_of_tag(tag: str) -> Language | None:
+    """Return the language of a code, None if the text is not a known code.
+
+    >>> language_of_tag("zh_CN").code, language_of_tag("cmn").code, language_of_tag("scores")
+    ('zh', 'zh', None)
+    """
+    try:
+        return find_language(tag) if len(tag) <= _LONGEST_TAG and re.fullmatch(CODE, tag) else None
+    except DataError:
+        return None
+
+
+def matching_tags(tags: Iterable[str], code: str) -> list[str]:
+    """Return the tags that match a language code best.
+
+    An equal tag takes precedence, then the language and script without a region, with any region, then the language.
+
+    >>> matching_tags(["en", "pt_PT", "pt_BR"], "pt-BR"), matching_tags(["en", "cmn"], "zh")
+    (['pt_BR'], ['cmn'])
+    >>> matching_tags(["en", "pt_PT", "pt_BR"], "pt")  # ambiguous
+    ['pt_PT', 'pt_BR']
+    """
+    ranks = {tag: rank for tag in tags if (rank := _rank_of_tag(tag, code)) is not None}
+    return [tag for tag, rank in ranks.items() if rank == max(ranks.values())]
+
+
+@lru_cache(maxsize=4096)
+def _rank_of_tag(tag: str, code: str) -> tuple[bool, ...] | None:
+    language, wanted = language_of_tag(tag), find_language(code)
+    if language is None or language.code != wanted.code:
+        return None
+    subtags, stated = (re.split("[-_@]", one.casefold()) for one in (tag, code))
+    return subtags == stated, language == wanted, len(subtags) == 1
 
 
 def _nearest_codes(name: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hf_xsent.data.identification import identify_language
 from hf_xsent.data.readers.columns import refuse_table
-from hf_xsent.data.readers.compression import check_line_ends, read_bytes, strip_compression
+from hf_xsent.data.readers.compression import check_line_ends, files_by_name, read_bytes, strip_compression
 from hf_xsent.data.readers.formats import OnError
 from hf_xsent.documents.splitting import Document, split_lines, split_text
 from hf_xsent.errors import DataError, did_you_mean
@@ -89,20 +89,15 @@ def _is_several(path: str) -> bool:
 
 def _named_files(path: str) -> dict[str, Path]:
     """Name the files of a folder by their path in it, those of a glob by the text that its wildcards match."""
-    names: dict[str, Path] = {}
     if Path(path).is_dir():
-        for file in sorted(Path(path).rglob("*")):
-            if file.is_file() and not file.name.startswith("."):
-                name = strip_compression(file.relative_to(path).as_posix())
-                if name in names:
-                    raise DataError(f"{names[name]} and {file} are both the document {name}: remove one of them")
-                names[name] = file
-        return names
+        found = sorted(one for one in Path(path).rglob("*") if one.is_file() and not one.name.startswith("."))
+        return files_by_name((strip_compression(one.relative_to(path).as_posix()), one) for one in found)
     parts = path.split("*")
     pattern = re.compile("([^/]*)".join(map(re.escape, parts)))
-    for found in sorted(glob.glob("*".join(map(glob.escape, parts)))):
-        if (match := pattern.fullmatch(found)) and Path(found).is_file():
-            names["/".join(match.groups())] = Path(found)
+    names: dict[str, Path] = {}
+    for file in sorted(glob.glob("*".join(map(glob.escape, parts)))):
+        if (match := pattern.fullmatch(file)) and Path(file).is_file():
+            names["/".join(match.groups())] = Path(file)
     if not names:
         raise DataError(f"no file matches {path}")
     return names

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.readers.compression import lines
-from hf_xsent.data.readers.formats import read_pairs
+from hf_xsent.data.readers.formats import LinkedPair, pair_record, read_valid_pairs
 from hf_xsent.data.readers.negatives import NEGATIVES
 from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.data.sentences import Sentences, load_sentences
@@ -137,7 +137,7 @@ def _write_texts(work: Path, language: str, sources: Sequence[BitextSource]) -> 
                 parts = [stack.enter_context(writing(path)) for path in paths]
                 files = [stack.enter_context(part.open("w", encoding="utf-8")) for part in parts]
                 for pair in _pairs(sources, f"reading {language}"):
-                    for file, text in zip(files, pair, strict=True):
+                    for file, text in zip(files, pair[:2], strict=True):
                         file.write(f"{one_line(text)}\n")
     return paths
 
@@ -154,8 +154,8 @@ def _write_pool(work: Path, files: Sequence[Path]) -> Path:
     return path
 
 
-def _pairs(sources: Sequence[BitextSource], progress: str) -> Iterator[tuple[str, str]]:
-    pairs = chain.from_iterable(read_pairs(source) for source in sources)
+def _pairs(sources: Sequence[BitextSource], progress: str) -> Iterator[LinkedPair]:
+    pairs = chain.from_iterable(read_valid_pairs(source) for source in sources)
     yield from Progress(pairs, desc=progress, unit=" pairs", unit_scale=True, delay=2)
 
 
@@ -228,10 +228,9 @@ def _records(sources: Sequence[BitextSource], chooser: _Chooser, tally: dict[str
     pairs = _pairs(sources, "choosing negatives")
     while block := list(islice(pairs, _PAIRS_PER_BLOCK)):
         found = chooser.choose(tally["pairs"], len(block))
-        for (source, target), *negatives in zip(block, *found, strict=True):
+        for pair, *negatives in zip(block, *found, strict=True):
             tally["pairs"] += 1
             tally["pairs_without_negatives"] += not any(negatives)
             for name, some in zip(NEGATIVES, negatives, strict=True):
                 tally[name] += len(some)
-            record = {"source": source, "target": target} | dict(zip(NEGATIVES, negatives, strict=True))
-            yield json.dumps(record, ensure_ascii=False)
+            yield json.dumps(pair_record(*pair) | dict(zip(NEGATIVES, negatives, strict=True)), ensure_ascii=False)

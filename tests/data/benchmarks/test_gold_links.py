@@ -22,6 +22,13 @@ def test_words_count_from_one_and_possible_links_include_the_sure_ones(tmp_path:
     assert pair.possible == {(0, 0), (1, 1), (1, 2)}
 
 
+def test_a_link_that_is_both_sure_and_possible_is_sure(tmp_path: Path) -> None:
+    for number, gold in enumerate(("1-1 1p1", "1p1 1-1")):
+        (tmp_path / str(number)).mkdir()
+        (pair,) = load_gold_links(_write(tmp_path / str(number), "a ||| x\n", f"{gold}\n"))
+        assert pair.sure == pair.possible == {(0, 0)}
+
+
 def test_error_rate_precision_and_recall(tmp_path: Path) -> None:
     gold = load_gold_links(_write(tmp_path, "a b ||| x y z\nc ||| v\n", "1-1 2p3 2-2\n1-1\n"))
     scores = alignment_scores([[(0, 0), (1, 2), (0, 2)], []], gold)

@@ -52,6 +52,14 @@ def test_a_bad_record_is_named_by_file_and_line(tmp_path: Path, text: str, messa
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("side", ["premise", "hypothesis"])
+def test_a_text_that_is_null_is_not_the_word_none(tmp_path: Path, side: str) -> None:
+    record = {"premise": "a", "hypothesis": "b", "label": 1} | {side: None}
+    (tmp_path / "bad.jsonl").write_text(json.dumps(record), encoding="utf-8")
+    with pytest.raises(DataError, match=f"bad.jsonl:1: the {side} is empty or not text"):
+        load_inference(tmp_path / "bad.jsonl")
+
+
 def test_a_bad_json_line_and_missing_columns_raise(tmp_path: Path) -> None:
     for text, message in (("{", "bad.jsonl:1: not JSON"), ('{"premise": "a"}', "bad.jsonl:1: no columns premise")):
         (tmp_path / "bad.jsonl").write_text(text, encoding="utf-8")

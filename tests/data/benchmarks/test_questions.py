@@ -41,6 +41,7 @@ def test_questions_come_with_context_and_answers(tmp_path: Path) -> None:
         (("7", "Who?", "Ada wrote it.", [("0", "Ada")]), "question '7': the answer 'Ada' is not at character 0"),
         (("7", "Who?", "Ada wrote it.", []), "question '7' has no answer"),
         (("7", " ", "Ada wrote it.", [(0, "Ada")]), "question '7' is empty"),
+        (("7", None, "Ada wrote it.", [(0, "Ada")]), "question '7' is empty or not text"),
     ],
 )
 def test_the_error_of_a_bad_question_has_file_and_id(tmp_path: Path, record: Any, message: str) -> None:
@@ -67,6 +68,13 @@ def test_folders_of_mlqa_and_xquad_are_read_by_their_names(tmp_path: Path) -> No
     assert [one.name for one in load_xquad(tmp_path)] == ["th"]
     with pytest.raises(DataError, match="no files such as train-context-de-question-en.json"):
         load_mlqa(tmp_path, "train")
+
+
+def test_a_file_beside_its_compressed_copy_is_refused(tmp_path: Path) -> None:
+    for name in ("xquad.de.json", "xquad.de.json.gz", "notes.txt", "notes.txt.gz"):
+        (tmp_path / name).touch()
+    with pytest.raises(DataError, match=r"xquad\.de\.json and .*xquad\.de\.json\.gz seem to be the same file"):
+        load_xquad(tmp_path)
 
 
 def test_files_of_a_language_that_is_not_mlqas_are_refused(tmp_path: Path) -> None:

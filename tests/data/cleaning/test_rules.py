@@ -104,7 +104,13 @@ def test_without_cleaning_only_stated_rules_apply() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "message"), [(None, "exclude: no file matches"), ("test.jsonl", "exclude reads plain text and TSV")]
+    ("file", "message"),
+    [
+        (None, "exclude: no file matches"),
+        ("test.jsonl", "exclude reads plain text and TSV"),
+        ("test.tmx.gz", "exclude reads plain text and TSV"),
+        ("test.po", "exclude reads plain text and TSV"),
+    ],
 )
 def test_files_that_cannot_be_excluded_are_an_error(tmp_path: Path, file: str | None, message: str) -> None:
     if file:

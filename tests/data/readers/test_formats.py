@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hf_xsent.data.readers.compression import lines
-from hf_xsent.data.readers.formats import check_source, read_pairs
+from hf_xsent.data.readers.formats import check_source, read_linked_pairs, read_pairs
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError, MissingExtraError
 
@@ -132,6 +132,25 @@ def test_parquet_and_datasets_flat_and_in_opus_style(tmp_path: Path) -> None:
         check_source(_source(tmp_path / "flat" / "splits", split="dev"))
 
 
+@pytest.mark.parametrize("given", ["pairs.jsonl", "pairs.parquet", "saved"])
+def test_links_and_negatives_are_read_from_every_format_of_records(tmp_path: Path, given: str) -> None:
+    datasets = pytest.importorskip("datasets")
+    records = [
+        {"source": "ein Hund", "target": "a dog", "links": "0-0 1-1", "source_negatives": ["Katze"]},
+        {"source": "ein Ei", "target": "an egg", "links": None, "source_negatives": None},
+    ]
+    data = datasets.Dataset.from_list(records)
+    data.to_json(str(tmp_path / "pairs.jsonl"))
+    data.to_parquet(str(tmp_path / "pairs.parquet"))
+    data.save_to_disk(str(tmp_path / "saved"))
+    rows = list(read_linked_pairs(_source(tmp_path / given)))
+    assert rows == [("ein Hund", "a dog", "0-0 1-1", '[["Katze"], []]'), ("ein Ei", "an egg", None, None)]
+    if given == "pairs.parquet":
+        datasets.Dataset.from_list([records[0] | {"links": "0-9"}]).to_parquet(str(tmp_path / "pairs.parquet"))
+        with pytest.raises(DataError, match=r"pairs\.parquet:1: the link 0-9 is outside the target"):
+            check_source(_source(tmp_path / "pairs.parquet"))
+
+
 def test_tsv_columns_by_number_and_name(tmp_path: Path) -> None:
     path = _file(tmp_path, "x.tsv", "\ufeffid\tenglish\tgerman\r\n7\tday\t Tag \r\n")
     assert list(read_pairs(_source(path, source_column="german", target_column="english"))) == [("Tag", "day")]
@@ -229,6 +248,12 @@ def test_a_broken_file_raises_even_if_bad_rows_are_skipped(
 ) -> None:
     with pytest.raises(DataError, match=message):
         list(read_pairs(_source(_file(tmp_path, name, data)), on_error="skip"))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2", ".zst"])
+def test_an_empty_compressed_file_is_incomplete(tmp_path: Path, suffix: str) -> None:
+    with pytest.raises(DataError, match=rf"x\.tsv\{suffix}: cannot be read to its end .*; is the file complete"):
+        list(read_pairs(_source(_file(tmp_path, f"x.tsv{suffix}", b"")), on_error="skip"))
 
 
 def test_zst_of_several_frames_is_read_completely_and_truncation_raises(tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
 
 from hf_xsent.data.readers.columns import parse_columns
-from hf_xsent.data.readers.formats import check_source
+from hf_xsent.data.readers.formats import check_source, read_pairs
 from hf_xsent.data.readers.sources import BitextSource, resolve_sources
 from hf_xsent.errors import DataError, RecipeError
 
@@ -55,7 +56,7 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
         ({"qq": "de-en.tsv"}, "unknown language code 'qq'"),
         (["qq=de-en.tsv"], "unknown language code 'qq'"),
         ({"de": "de-en.tsv,none.tsv"}, "no such file: none.tsv"),
-        ({"de": "a,b,c"}, "two files joined by one comma, not 3"),
+        ({"de": "a,b,c"}, "a,b,c: neither a file nor two files joined by a comma"),
         ([], "no bitext given"),
         (None, "bitext is a path, language=path, or pairs in memory, not None"),
         (3, "not 3"),
@@ -65,6 +66,79 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
 def test_what_cannot_be_found_raises(folder: Path, data: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         _paths(data)
+
+
+@pytest.mark.parametrize("name", ["a,b.tsv", "a,b,c.tsv"])
+def test_a_file_with_commas_in_its_name_is_one_file(folder: Path, name: str) -> None:
+    (folder / name).write_text("a\tb\n", encoding="utf-8")
+    (folder / f"de-{name}").write_text("a\tb\n", encoding="utf-8")
+    assert list(read_pairs(BitextSource("de", name))) == [("a", "b")]
+    assert _paths(f"{{language}}-{name}") == {"de": [f"de-{name}"]}
+
+
+@pytest.mark.parametrize("given", ["x,y/p.de,x,y/p.en", "x,y/p.de, x,y/p.en", "x,y/p"])
+def test_a_moses_pair_in_a_folder_with_a_comma(folder: Path, given: str) -> None:
+    (folder / "x,y").mkdir()
+    for code, text in (("de", "a\n"), ("en", "b\n")):
+        (folder / "x,y" / f"p.{code}").write_text(text, encoding="utf-8")
+    assert list(read_pairs(BitextSource("de", given))) == [("a", "b")]
+
+
+@pytest.mark.parametrize("data", ["*-en.tsv*", "{language}-en.tsv*", {"de": ["de-en.tsv", "de-en.tsv.gz"]}])
+def test_a_file_beside_its_compressed_copy_is_refused(folder: Path, data: object) -> None:
+    (folder / "de-en.tsv.gz").write_bytes(gzip.compress(b"a\tb\n"))
+    with pytest.raises(DataError, match=r"de-en\.tsv and de-en\.tsv\.gz seem to be the same file: give only one"):
+        _paths(data)
+
+
+def test_a_moses_side_beside_its_compressed_copy_is_refused(folder: Path) -> None:
+    for name in ("p.de", "p.en", "p.en.gz", "p.scores", "p.scores.gz"):
+        (folder / name).write_text("a\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"p\.en and p\.en\.gz seem to be the same file"):
+        _paths({"de": "p"})
+
+
+def test_a_file_is_given_once_per_language_and_columns(folder: Path) -> None:
+    with pytest.raises(DataError, match=r"de-en\.tsv is given twice"):
+        _paths({"de": ["de-en.tsv", "./de-*.tsv"]})
+    columns = [BitextSource("de", "de-en.tsv", source_column=number, target_column=1) for number in (0, 2)]
+    assert _paths(columns) == {"de": ["de-en.tsv"] * 2}
+    assert _paths({"de": "de-en.tsv", "fr": "de-en.tsv"}) == {"de": ["de-en.tsv"], "fr": ["de-en.tsv"]}
+
+
+def test_two_codes_of_one_language_are_refused(folder: Path) -> None:
+    (folder / "deu-en.tsv").write_text("a\tb\n", encoding="utf-8")
+    with pytest.raises(DataError, match="de and deu are both German: give all its files the code de"):
+        _paths("{language}-en.tsv")
+    assert [*_paths({"pt": "de-en.tsv", "pt-BR": "fr-en.tsv"})] == ["pt", "pt-BR"]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("p/*{language}-en.tsv", {"deu": ["p/opus-deu-en.tsv"], "fr": ["p/ted-fr-en.tsv"]}),
+        ("p/*-{language}-*.tsv", {"deu": ["p/opus-deu-en.tsv"], "fr": ["p/ted-fr-en.tsv"]}),
+        ("p/q/**/{language}*.tsv", {"sw": ["p/q/sw.tsv", "p/q/r/sw.tsv"]}),
+        ("p/q/**/{language}.tsv", {"sw": ["p/q/sw.tsv", "p/q/r/sw.tsv"]}),
+    ],
+)
+def test_a_wildcard_neither_cuts_codes_nor_skips_files(folder: Path, path: str, expected: dict[str, list[str]]) -> None:
+    for name in ("opus-deu-en.tsv", "ted-fr-en.tsv", "q/sw.tsv", "q/r/sw.tsv"):
+        (folder / "p" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "p" / name).touch()
+    found = {language: sorted(paths, key=len) for language, paths in _paths(path).items()}
+    assert found == expected
+
+
+def test_a_file_whose_language_is_ambiguous_is_named(folder: Path) -> None:
+    (folder / "opus-pt-BR-en.tsv").touch()
+    with pytest.raises(DataError, match=r"opus-pt-BR-en.tsv matches .* with the codes BR and pt-BR: name its language"):
+        _paths("opus*-{language}-en.tsv")
+
+
+def test_a_language_in_two_joined_paths_says_what_to_do(folder: Path) -> None:
+    with pytest.raises(DataError, match="joined paths: name the language, as in de=p"):
+        _paths("p.{language},p.en")
 
 
 def test_a_name_that_is_neither_file_nor_data_set_raises(folder: Path) -> None:

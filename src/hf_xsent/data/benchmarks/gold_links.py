@@ -38,12 +38,12 @@ def load_gold_links(prefix: str | Path, first: int = 1) -> list[GoldPair]:
         if not bars:
             raise DataError(f"{prefix}.src-tgt:{number}: no |||; lines must be 'source ||| target'")
         found = [_GOLD_LINK.fullmatch(link) for link in gold.split()]
-        links = {(int(one[1]) - first, int(one[3]) - first): one[2] for one in found if one}
-        if not all(found) or any(min(link) < 0 for link in links):
+        links = [((int(one[1]) - first, int(one[3]) - first), one[2]) for one in found if one]
+        if not all(found) or any(min(link) < 0 for link, _ in links):
             raise DataError(
                 f"{prefix}.gold:{number}: links must be i-j or ipj, counted from {first}, not {shortened(gold)}"
             )
-        sure = frozenset(link for link, kind in links.items() if kind == "-")
+        sure = frozenset(link for link, kind in links if kind == "-")
         sides = [split_words(side.strip(), "spaces") for side in (source, target)]
-        pairs.append(GoldPair(sides[0], sides[1], sure, frozenset(links)))
+        pairs.append(GoldPair(sides[0], sides[1], sure, frozenset(link for link, _ in links)))
     return pairs

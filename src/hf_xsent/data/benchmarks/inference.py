@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.readers.compression import is_jsonl, json_lines, lines, strip_compression
+from hf_xsent.data.readers.compression import files_by_name, is_jsonl, json_lines, lines, strip_compression
 from hf_xsent.data.readers.hub import hub_rows, require_hub_id, select_names
 from hf_xsent.errors import DataError, did_you_mean
 
@@ -60,15 +60,15 @@ def load_xnli(
     """Load XNLI by language: a folder of ``xnli.test.tsv`` (as published) or ``test-de.tsv``, or ``facebook/xnli``."""
     folder = Path(source)
     if folder.is_dir():
-        paths = {
-            strip_compression(path.name).removeprefix(f"{split}-").removesuffix(".tsv"): str(path)
-            for path in sorted(folder.glob(f"{split}-*.tsv*"))
-        }
-        published = sorted(folder.glob(f"xnli.{split}.tsv*"))
+        files, published = (
+            files_by_name((strip_compression(path.name), path) for path in sorted(folder.glob(f"{name}.tsv*")))
+            for name in (f"{split}-*", f"xnli.{split}")
+        )
+        paths = {name.removeprefix(f"{split}-").removesuffix(".tsv"): str(path) for name, path in files.items()}
         if not paths and not published:
             raise DataError(f"{folder} is not an XNLI folder: no xnli.{split}.tsv, and no files such as {split}-de.tsv")
         if not paths:
-            found = _pairs_by_language(str(published[0]), split)
+            found = _pairs_by_language(str(next(iter(published.values()))), split)
             return {language: found[language] for language in select_names(source, found, languages)}
     else:
         repo = require_hub_id(source, "the folder of XNLI's files")
@@ -108,8 +108,8 @@ def _pairs_by_language(source: str, split: str) -> dict[str, list[InferencePair]
 
 
 def _pair(place: str, number: int, cells: list[Any]) -> InferencePair | None:
-    premise, hypothesis, label = (str(cell).strip() for cell in cells)
-    label = label.lower()
+    premise, hypothesis = (cell.strip() if isinstance(cell, str) else "" for cell in cells[:2])
+    label = str(cells[2]).strip().lower()
     if label in _NO_GOLD:
         return None
     label = "contradiction" if label == "contradictory" else label  # in XNLI's translations of MultiNLI
@@ -117,7 +117,9 @@ def _pair(place: str, number: int, cells: list[Any]) -> InferencePair | None:
     if label not in LABELS:
         raise DataError(f"{place}: unknown label {label!r}; use {', '.join(LABELS)}{did_you_mean(label, LABELS)}")
     if not (premise and hypothesis):
-        raise DataError(f"{place}: the {'hypothesis' if premise else 'premise'} is empty; fix or remove the row")
+        raise DataError(
+            f"{place}: the {'hypothesis' if premise else 'premise'} is empty or not text; fix or remove the row"
+        )
     return InferencePair(premise, hypothesis, LABELS.index(label), number)
 
 

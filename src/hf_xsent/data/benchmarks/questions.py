@@ -9,7 +9,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.readers.compression import parse_json, read_bytes, strip_compression
+from hf_xsent.data.readers.compression import files_by_name, parse_json, read_bytes, strip_compression
 from hf_xsent.data.readers.hub import hub_rows, require_hub_id
 from hf_xsent.errors import DataError
 
@@ -113,10 +113,9 @@ def _find_sets(
         repo = require_hub_id(source, f"a folder of files such as {example}")
         return {pair: f"{repo}:{config}" for pair, config in configs.items()}
     places = {}
-    for path in sorted(folder.iterdir()):
-        if match := re.fullmatch(pattern, strip_compression(path.name)):
-            context = match["context"]
-            places[context, match.groupdict().get("question", context)] = str(path)
+    matches = ((re.fullmatch(pattern, strip_compression(path.name)), path) for path in sorted(folder.iterdir()))
+    for groups, path in files_by_name((tuple(match.groups()), path) for match, path in matches if match).items():
+        places[groups[0], groups[-1]] = str(path)
     if not places:
         raise DataError(f"{folder} has no files such as {example}")
     return places
@@ -134,8 +133,8 @@ def _squad_records(path: Path) -> Iterator[dict[str, Any]]:
 def _question(place: str, record: Mapping[str, Any]) -> Question:
     name, context = str(record["id"]), record["context"]
     answers = tuple(zip(record["answers"]["answer_start"], record["answers"]["text"], strict=True))
-    if not str(record["question"]).strip():
-        raise DataError(f"{place}: question {name!r} is empty; fix or remove it")
+    if not isinstance(record["question"], str) or not record["question"].strip():
+        raise DataError(f"{place}: question {name!r} is empty or not text; fix or remove it")
     if not answers:
         raise DataError(f"{place}: question {name!r} has no answer, as in SQuAD 2; remove such questions")
     for start, text in answers:
@@ -143,4 +142,4 @@ def _question(place: str, record: Mapping[str, Any]) -> Question:
         if not typed or not text.strip() or start < 0 or context[start : start + len(text)] != text:
             raise DataError(f"{place}: question {name!r}: the answer {text!r} is not at character {start} of its "
                             "context; fix the file")  # fmt: skip
-    return Question(name, str(record["question"]), context, answers)
+    return Question(name, record["question"], context, answers)

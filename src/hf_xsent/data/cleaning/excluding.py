@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from hf_xsent.data.cleaning.repeats import hash_texts
-from hf_xsent.data.readers.compression import is_jsonl, lines
+from hf_xsent.data.readers.compression import lines
+from hf_xsent.data.readers.sources import format_of_name
 from hf_xsent.errors import DataError
 
 
@@ -22,7 +23,7 @@ def excluded_files(paths: Sequence[str]) -> list[Path]:
             raise DataError(f"cleaning rule exclude: no file matches {path}")
         found |= files
     for file in found:
-        if is_jsonl(file.name) or file.suffix == ".parquet":
+        if format_of_name(file.name) not in (None, "tsv"):
             raise DataError(f"{file}: the cleaning rule exclude reads plain text and TSV: convert the file")
     return sorted(found)
 

@@ -19,6 +19,7 @@ from hf_xsent.settings.reading import convert_value
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+_TOKENIZER_FILES = ("*token*", "vocab*", "merges*", "*.model")
 _WORD = re.compile(r"[^\W\d_]+")
 # Added to both lengths: a short sentence may be three times as long in another language.
 _LENGTH_SMOOTHING = 15
@@ -89,11 +90,10 @@ class CleaningRules:
         return replace(cls() if clean else cls.none(), **changed)
 
     def files(self) -> list[Path]:
-        """Return the files that the rules read: those of sentences to exclude, and those of a tokenizer's folder."""
-        found = excluded_files(self.exclude or [])
-        if self.tokenizer is not None and Path(self.tokenizer).is_dir():
-            found += sorted(one for one in Path(self.tokenizer).iterdir() if one.is_file())
-        return found
+        """Return the files whose content determines what is removed: of sentences to exclude, and of the tokenizer."""
+        patterns = () if self.tokenizer is None else _TOKENIZER_FILES
+        tokenizer = {path for pattern in patterns for path in Path(self.tokenizer or "").glob(pattern)}
+        return [*excluded_files(self.exclude or []), *sorted(path for path in tokenizer if path.is_file())]
 
     def pair_checker(self, language: str, target_language: str = "en") -> Callable[[str, str], str | None]:
         """Return a function from a pair to the name of the first rule that removes it, or None.

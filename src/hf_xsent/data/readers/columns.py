@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from hf_xsent.data.languages import find_language, known_languages
+from hf_xsent.data.languages import find_language, known_languages, language_of_tag, matching_tags
 from hf_xsent.errors import DataError, RecipeError
 
 Columns = tuple["int | str", "int | str"]
@@ -23,6 +23,9 @@ _OTHER = {
     "sentence1", "sentence2", "text1", "text2",
 }  # fmt: skip
 _FIRST, _SECOND = {"sentence1", "text1", "original"}, {"sentence2", "text2"}
+_SIDES = _SOURCE | _TARGET | _TEXT
+_KNOWN = _SIDES | _OTHER
+_PUNCTUATION = re.compile(r"[.,;:!?…。，；：！？](\s|$)")
 _LONGEST_NAME = 40
 _MAX_ROWS = 1000  # bad rows included
 _MIN_PAIRS, _MAX_PAIRS = 6, 100  # to decide that a column has no letters
@@ -32,20 +35,32 @@ _LINES_OF_A_TABLE = 20  # which all have a tab
 Row = TypeVar("Row")
 
 
-def is_header(cells: Sequence[str]) -> bool:
-    """Return whether a row has the cells source and target, or only usual names such as score, de, text_en or English.
+class _Name(NamedTuple):
+    """A column's name: a language code, empty if it states none, and usual words such as text or score."""
 
-    >>> is_header(["score", "source", "target"]), is_header(["Hallo", "Hello"])
+    tag: str
+    words: frozenset[str]
+
+
+_NO_NAME = _Name("", frozenset())
+
+
+def is_header(cells: Sequence[str], language: str, target_language: str) -> bool:
+    """Return whether a row has the cells source and target, or only names of columns, such as score, de or text_en.
+
+    Names differ and have no punctuation. If they state languages, one is the source's or the target's.
+
+    >>> is_header(["score", "zh_CN", "English"], "zh", "en"), is_header(["No.", "No."], "no", "en")
     (True, False)
     """
     if {"source", "target"} <= {cell.strip().lower() for cell in cells}:
         return True
-    names = [_words(cell) for cell in cells]
-    known = _SOURCE | _TARGET | _TEXT | _OTHER
-    known |= _language_names()
-    return len(cells) > 1 and all(
-        known & {*some} and all(word in known or word.isdecimal() for word in some) for some in names
-    )
+    names = [_parse_name(cell) for cell in cells]
+    if _NO_NAME in names or len(set(names)) == 1 or any(map(_PUNCTUATION.search, cells)):
+        return False
+    stated = {find_language(name.tag).code for name in names if name.tag and name.tag not in _OTHER}
+    wanted = {find_language(one).code for one in (language, target_language)}
+    return not stated or "und" in wanted or bool(stated & wanted)
 
 
 def guess_columns(names: Sequence[str], language: str, target_language: str) -> tuple[int | None, int | None]:
@@ -54,14 +69,15 @@ def guess_columns(names: Sequence[str], language: str, target_language: str) -> 
     >>> guess_columns(["id", "text_de", "text_en"], "de", "en")
     (1, 2)
     """
-    words = [_words(name) for name in names]
     if (plain := source_and_target(names)) is not None:
         return plain
-    ours, theirs = ({one.code, one.iso3, one.name.lower()} for one in map(find_language, (language, target_language)))
-    target = _place(words, theirs, _TARGET, _SECOND)
+    parsed = [_parse_name(name) for name in names]
+    tags = [name.tag for name in parsed]
+    ours, theirs = ({*matching_tags(tags, one)} for one in (language, target_language))
     if language == "und":
-        ours = {name for some in words for name in some} & (_language_names() - theirs - _OTHER)
-    return _place(words, ours, _SOURCE, _FIRST), target
+        target = find_language(target_language).code
+        ours = {tag for tag in tags if tag and find_language(tag).code != target} - _OTHER
+    return _place(parsed, ours, _SOURCE, _FIRST), _place(parsed, theirs, _TARGET, _SECOND)
 
 
 def source_and_target(names: Sequence[str]) -> tuple[int, int] | None:
@@ -71,24 +87,48 @@ def source_and_target(names: Sequence[str]) -> tuple[int, int] | None:
     return (plain.index("source"), plain.index("target")) if both else None
 
 
-def _place(names: Sequence[Sequence[str]], *kinds: set[str]) -> int | None:
-    """Try each set of names in ``kinds``: return the column if exactly one matches; None if no set has one."""
-    for kind in kinds:
-        exact = [place for place, words in enumerate(names) if len(words) == 1 and words[0] in kind]
-        loose = [place for place, words in enumerate(names) if kind & {*words} and {*words} <= kind | _TEXT]
+def _place(names: Sequence[_Name], tags: set[str], *kinds: set[str]) -> int | None:
+    """Return the only column with one of the tags, else with a usual name of the first kind, and so on.
+
+    Names without further words, such as de, take precedence over those with some, such as text_de.
+    """
+    numbered = list(enumerate(names))
+    tagged = [(place, name.words) for place, name in numbered if name.tag in tags and name.words <= _SIDES]
+    for kind in (set[str](), *kinds):
+        usual = [(place, name.words) for place, name in numbered if kind & name.words and not name.tag]
+        loose = [place for place, words in (usual if kind else tagged) if words <= kind | (_TEXT if kind else _SIDES)]
+        exact = [place for place in loose if names[place].words <= kind]
         for found in (exact, loose):
             if len(found) == 1:
                 return found[0]
     return None
 
 
-def _words(cell: str) -> list[str]:
-    return re.findall(r"[^\W_]+", cell.lower()) if len(cell) <= _LONGEST_NAME else []
+@lru_cache(maxsize=4096)
+def _parse_name(cell: str) -> _Name:
+    """Split a name such as text_de, zh_CN or English; return ``_NO_NAME`` if it has any other word."""
+    words = re.findall(r"[^\W_]+", cell) if len(cell) <= _LONGEST_NAME else []
+    rest = [word for word in words if word.lower() not in _KNOWN and not word.isdecimal()]
+    if not _KNOWN & {*words[1:]} and (tag := _tag(words)):  # id_ID, but not de_id
+        return _Name(tag, frozenset())
+    tag = _tag(rest)
+    usual = frozenset(word.lower() for word in words if word.lower() in _KNOWN)
+    return _NO_NAME if rest and not tag else _Name(tag, usual)
+
+
+def _tag(words: Sequence[str]) -> str:
+    """Join words to a language code, which is in lower or upper case; return the code of an English name."""
+    tag = "-".join(words)
+    if (named := _codes_by_name().get(tag.lower())) is not None:
+        return named
+    language = language_of_tag(tag)
+    is_code = language is not None and language.code != "und" and (words[0].islower() or words[0].isupper())
+    return tag if is_code else ""
 
 
 @cache
-def _language_names() -> set[str]:
-    return {name for one in known_languages() for name in (one.code, one.iso3, one.name.lower())}
+def _codes_by_name() -> dict[str, str]:
+    return {re.sub(r"[\W_]+", "-", one.name.lower()): one.code for one in known_languages()}
 
 
 def require_letters(rows: Iterator[Row | DataError], path: str) -> Iterator[Row | DataError]:

@@ -9,11 +9,11 @@ import io
 import json
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from hf_xsent.errors import DataError, MissingExtraError
 
@@ -22,6 +22,7 @@ LONGEST_LINE = 1 << 24  # bytes
 _ENCODINGS = (
     "utf-8", "utf-16", "ascii", "iso8859", "cp", "koi8", "gb", "euc", "big5", "shift", "johab", "tis", "mac",
 )  # fmt: skip
+Name = TypeVar("Name", bound=Hashable)
 _CHUNK_BYTES = 1 << 11  # compressed: 2 KiB of zstd are at most 64 MiB of text
 
 
@@ -131,6 +132,16 @@ def strip_compression(name: str) -> str:
     return next((name[: -len(suffix)] for suffix in _OPENERS if name.lower().endswith(suffix)), name)
 
 
+def files_by_name(named: Iterable[tuple[Name, Path]]) -> dict[Name, Path]:
+    """Map names to files; raise a `DataError` if two files have the same name, such as ``a.txt`` and ``a.txt.gz``."""
+    found: dict[Name, Path] = {}
+    for name, path in named:
+        if (other := found.setdefault(name, path)) is not path:
+            twice = f"{path} is given twice" if path == other else f"{other} and {path} seem to be the same file"
+            raise DataError(f"{twice}: give only one, or rename one if they differ")
+    return found
+
+
 def is_jsonl(name: str) -> bool:
     """Return whether the name is that of a JSON Lines file."""
     return strip_compression(name).lower().endswith((".jsonl", ".ndjson", ".json"))
@@ -176,5 +187,11 @@ class _ZstdFile(io.RawIOBase):
             raise EOFError("the file ended within a frame")
 
 
-_OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+def _open_gzip(path: Path, mode: str) -> Any:
+    if not path.stat().st_size:  # Python reads it as an empty text, unlike the other formats
+        raise EOFError("the file is empty")
+    return gzip.open(path, mode)
+
+
+_OPENERS: dict[str, Any] = {".gz": _open_gzip, ".xz": lzma.open, ".bz2": bz2.open}
 _OPENERS[".zst"] = lambda path, _: io.BufferedReader(_ZstdFile(path))

@@ -12,12 +12,12 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from hf_xsent.data.languages import find_language
+from hf_xsent.data.languages import matching_tags
 from hf_xsent.data.readers.catalogs import read_mo, read_po
 from hf_xsent.data.readers.columns import guess_columns, is_header, require_letters
 from hf_xsent.data.readers.compression import lines_or_errors, parse_json
 from hf_xsent.data.readers.hub import hub_errors, hub_rows
-from hf_xsent.data.readers.negatives import check_negatives, negatives_of
+from hf_xsent.data.readers.negatives import NEGATIVES, check_negatives, negatives_of, parse_negatives
 from hf_xsent.data.readers.sources import BitextSource, is_saved_dataset, source_files, source_format
 from hf_xsent.data.readers.tmx import read_tmx
 from hf_xsent.data.words.links import LinkLine, check_links, with_links
@@ -36,10 +36,15 @@ _DEEPEST_COLUMN = 8  # nested objects in a dotted name
 
 def read_pairs(source: BitextSource, on_error: OnError = "raise") -> Iterator[tuple[str, str]]:
     """Stream the pairs of a source; raise an error for a bad row, or skip and count it (``on_error="skip"``)."""
+    yield from (pair[:2] for pair in read_valid_pairs(source, on_error))
+
+
+def read_valid_pairs(source: BitextSource, on_error: OnError = "raise") -> Iterator[LinkedPair]:
+    """Stream pairs with their word links and negatives; raise an error for a bad row, or skip and count it."""
     bad = 0
     for pair in read_linked_pairs(source):
         if not isinstance(pair, DataError):
-            yield pair[:2]
+            yield pair
         elif on_error == "raise":
             raise pair
         else:
@@ -47,6 +52,16 @@ def read_pairs(source: BitextSource, on_error: OnError = "raise") -> Iterator[tu
             logger.debug("%s", pair)
     if bad:
         logger.warning("%s: %d bad rows were skipped", source.path, bad)
+
+
+def pair_record(source: str, target: str, links: str | None, negatives: str | None) -> dict[str, Any]:
+    """Return the fields of a pair as JSONL has them.
+
+    >>> pair_record("ein Hund", "a dog", "0-0 1-1", None)
+    {'source': 'ein Hund', 'target': 'a dog', 'links': '0-0 1-1'}
+    """
+    record = {"source": source, "target": target} | ({} if links is None else {"links": links})
+    return record | ({} if negatives is None else parse_negatives(negatives))
 
 
 def check_source(source: BitextSource, on_error: OnError = "raise") -> None:
@@ -93,8 +108,8 @@ def _with_links(source: BitextSource, number: int, pair: tuple[str, str], given:
 
 def _read_tsv(source: BitextSource) -> Iterator[RawRow | DataError]:
     path = Path(source.path)
-    stated = (source.source_column, source.target_column)
-    columns = [number if column is None else column for number, column in enumerate(stated)]
+    stated = first, second = source.source_column, source.target_column
+    columns = [int(second == 0) if first is None else first, int(first != 1) if second is None else second]
     named = any(isinstance(column, str) for column in columns)
     for number, line in lines_or_errors(path):
         if isinstance(line, DataError):
@@ -103,7 +118,7 @@ def _read_tsv(source: BitextSource) -> Iterator[RawRow | DataError]:
             yield line
             continue
         cells = line.split("\t")
-        if number == 1 and (named or is_header(cells)):
+        if number == 1 and (named or is_header(cells, source.language, source.target_language)):
             columns = _header_columns(source, f"{path}:{number}", [cell.strip() for cell in cells])
             named = False
             continue
@@ -168,8 +183,7 @@ def _read_jsonl(source: BitextSource) -> Iterator[RawRow | DataError]:
             yield DataError(f"{source.path}:{number}: expected a JSON object, not {type(record).__name__}")
             continue
         columns = columns or _choose_columns(source, _record_names(record))
-        sides = (_record_value(record, column) for column in columns)
-        yield (number, *sides, record.get("links"), negatives_of(record))
+        yield _record_row(number, record, columns)
 
 
 def _read_parquet(source: BitextSource) -> Iterator[RawRow | DataError]:
@@ -178,14 +192,14 @@ def _read_parquet(source: BitextSource) -> Iterator[RawRow | DataError]:
 
     try:
         with pq.ParquetFile(source.path) as file:
-            names = _choose_columns(source, [file.schema.column(number).path for number in range(len(file.schema))])
-            batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=list(names))
+            columns = _choose_columns(source, [file.schema.column(number).path for number in range(len(file.schema))])
+            batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=[*columns, "links", *NEGATIVES])
             records = (record for batch in batches for record in _records(batch))
             for number, record in enumerate(records, start=1):
                 if isinstance(record, ValueError):
                     yield DataError(f"{source.path}:{number}: not UTF-8 ({record}); fix the row or skip bad rows")
                 else:
-                    yield number, _record_value(record, names[0]), _record_value(record, names[1])
+                    yield _record_row(number, record, columns)
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         reason = str(error) or type(error).__name__
         raise DataError(f"{source.path}: not a readable Parquet file ({reason}); download it again") from error
@@ -212,7 +226,7 @@ def _read_datasets(source: BitextSource) -> Iterator[RawRow | DataError]:
         )
         for number, record in enumerate(rows, start=1):
             columns = columns or _choose_columns(source, _record_names(record))
-            yield number, _record_value(record, columns[0]), _record_value(record, columns[1])
+            yield _record_row(number, record, columns)
 
 
 def _open_dataset(source: BitextSource) -> Any:
@@ -234,8 +248,8 @@ def _open_dataset(source: BitextSource) -> Any:
 def _choose_columns(source: BitextSource, names: list[str]) -> tuple[str, str]:
     """Return the source and target columns.
 
-    Columns that are not stated are found by name: the language code (``de``), the code as in OPUS (``translation.de``),
-    or ``source`` and ``target``.
+    Columns that are not stated are found by name: the language code as in OPUS (``translation.de``), the code (``de``;
+    see `matching_tags`), or ``source`` and ``target``.
     """
     if (source.source_column, source.target_column) == (None, None) and {"source", "target"} <= {*names}:
         return "source", "target"
@@ -254,17 +268,23 @@ def _choose_column(source: BitextSource, names: list[str], stated: int | str | N
         count = f" (counted from 0) was requested, but there are {len(names)}: "
         reason = count if isinstance(stated, int) else " was requested, but there are only "
         raise DataError(f"{source.path}: column {stated!r}{reason}{', '.join(names)}{did_you_mean(str(stated), names)}")
-    language = find_language(code)
-    usual = [prefix + name for prefix in ("translation.", "") for name in (code, language.code, language.iso3)]
-    found = next((name for name in [*usual, side] if name in names), None)
-    if found is None:
+    for prefix in ("translation.", ""):
+        found = matching_tags((name.removeprefix(prefix) for name in names if name.startswith(prefix)), code)
+        if len(found) == 1:
+            return prefix + found[0]
+    if side not in names:
         raise _unclear_columns(source.path, names)
-    return found
+    return side
 
 
 def _unclear_columns(place: str, names: list[str]) -> DataError:
     cure = "state the two that have the sentences, for example --columns source target"
     return DataError(f"{place}: cannot choose among the columns {', '.join(names)}; {cure}")
+
+
+def _record_row(number: int, record: dict[str, Any], columns: tuple[str, str]) -> RawRow:
+    sides = (_record_value(record, column) for column in columns)
+    return (number, *sides, record.get("links"), negatives_of(record))
 
 
 def _record_names(record: dict[str, Any], prefix: str = "") -> list[str]:

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from os.path import exists, isdir, isfile, islink  # unlike Path's, they do not raise for names that are too long
+from os.path import abspath, exists, isdir, isfile, islink  # unlike Path's, do not raise for long names
 from pathlib import Path
 
-from hf_xsent.data.languages import find_language
+from hf_xsent.data.languages import CODE, Language, find_language, language_of_tag, matching_tags
 from hf_xsent.data.readers.columns import Columns
-from hf_xsent.data.readers.compression import strip_compression
+from hf_xsent.data.readers.compression import files_by_name, strip_compression
 from hf_xsent.data.words.splitting import SPLITTERS
 from hf_xsent.errors import DataError, did_you_mean
 from hf_xsent.files import is_hub_id, is_local
@@ -61,45 +61,53 @@ def source_format(source: BitextSource) -> str:
     path = Path(source.path)
     if isdir(path):
         return "datasets"
-    if "," in source.path:
-        return "moses"
     if isfile(path):
-        suffix = Path(strip_compression(path.name)).suffix.lower()
-        if suffix not in _SUFFIX_FORMATS:
+        if (found := format_of_name(path.name)) is None:
             raise DataError(
                 f"{path}: unknown format; rename it to .tsv, .tmx, .po, .jsonl or .parquet, "
                 "or give both files of a Moses pair, joined by a comma"
             )
-        return _SUFFIX_FORMATS[suffix]
+        return found
     if moses_files(source):
         return "moses"
-    if Path(strip_compression(source.path)).suffix.lower() in _SUFFIX_FORMATS or not is_hub_id(source.path):
+    if format_of_name(source.path) or not is_hub_id(source.path):
         raise DataError(f"no such file or folder: {source.path}{_nearest_file(path)}")
     return "datasets"
+
+
+def format_of_name(name: str) -> str | None:
+    """Return the format that a file's suffix states, None if it states none."""
+    return _SUFFIX_FORMATS.get(Path(strip_compression(name)).suffix.lower())
 
 
 def moses_files(source: BitextSource) -> tuple[Path, Path] | None:
     """Return the two files of a Moses pair, None if a prefix such as ``OPUS.de-en`` has no such files.
 
-    The two paths of ``a,b`` are returned unchecked.
+    Two paths joined by a comma may have commas, too. The two paths of ``a,b`` are returned unchecked.
     """
-    if "," in source.path:
-        paths = [Path(part.strip()) for part in source.path.split(",")]
-        if len(paths) != 2:
-            raise DataError(f"{source.path}: a Moses pair is two files joined by one comma, not {len(paths)}")
-        return paths[0], paths[1]
+    parts = [part.strip() for part in source.path.split(",")]
+    joined = [(Path(",".join(parts[:place])), Path(",".join(parts[place:]))) for place in range(1, len(parts))]
+    for pair in joined:
+        if all(map(isfile, pair)):
+            return pair
+    if (found := _files_of_prefix(source)) is None and len(joined) > 1:
+        raise DataError(f"{source.path}: neither a file nor two files joined by a comma, a Moses pair")
+    return found or next(iter(joined), None)
+
+
+def _files_of_prefix(source: BitextSource) -> tuple[Path, Path] | None:
     prefix = Path(source.path)
     sides: list[Path] = []
     for code in (source.language, source.target_language):
-        language = find_language(code)
-        found: dict[str, Path] = {}
-        for path in sorted(prefix.parent.glob(glob.escape(prefix.name) + ".*")):
-            found.setdefault(strip_compression(path.name)[len(prefix.name) + 1 :], path)
-        names = (code, language.code, language.iso3)
-        match = next((found[name] for name in names if name in found), None)
-        if match is None:
+        paths = sorted(prefix.parent.glob(glob.escape(prefix.name) + ".*"))
+        suffixes = (strip_compression(path.name)[len(prefix.name) + 1 :] for path in paths)
+        found = files_by_name(item for item in zip(suffixes, paths, strict=True) if language_of_tag(item[0]))
+        match = matching_tags(found, code)
+        if not match:
             return None
-        sides.append(match)
+        if len(match) > 1:
+            raise DataError(f"{prefix} has files of {' and '.join(match)}: state one of these codes, not {code}")
+        sides.append(found[match[0]])
     return sides[0], sides[1]
 
 
@@ -182,6 +190,7 @@ def resolve_sources(
         resolved.setdefault(source.language, []).append(source)
     if not resolved:
         raise DataError("no bitext given; give a path, or language=path")
+    _check_repeats(resolved)
     for key in unused:
         raise DataError(f"columns are given for {key!r}, which is neither a language nor a file of the data; "
                         f"use one of {', '.join(resolved)}, or a file name")  # fmt: skip
@@ -202,6 +211,16 @@ def resolve_sources(
     return resolved
 
 
+def _check_repeats(resolved: Mapping[str, Sequence[BitextSource]]) -> None:
+    """Raise a `DataError` if a file is given twice, or if two codes, such as de and deu, are of one language."""
+    first: dict[Language, str] = {}
+    for code, sources in resolved.items():
+        files_by_name((replace(one, path=strip_compression(abspath(one.path))), Path(one.path)) for one in sources)
+        language = find_language(code)
+        if code in (language.code, language.iso3) and (other := first.setdefault(language, code)) != code:
+            raise DataError(f"{other} and {code} are both {language.name}: give all its files the code {other}")
+
+
 def _named_sources(data: Bitexts, template: BitextSource) -> Iterable[BitextSource]:
     if isinstance(data, Mapping):
         for language, paths in data.items():
@@ -217,7 +236,7 @@ def _named_sources(data: Bitexts, template: BitextSource) -> Iterable[BitextSour
             yield item
             continue
         path = fspath(item)
-        named = re.fullmatch(r"([A-Za-z]{2,3}(?:[-_@][A-Za-z0-9]+)*)=(.+)", path)
+        named = re.fullmatch(rf"({CODE})=(.+)", path)
         if named:
             yield from _expand(named[2], replace(template, language=named[1]))
         else:
@@ -242,13 +261,26 @@ def _expand(path: str, template: BitextSource) -> Iterable[BitextSource]:
 
 def _expand_languages(path: str, template: BitextSource) -> Iterable[BitextSource]:
     """Yield a source for each file that matches a path such as ``train/{language}-en.tsv.xz`` with any code."""
-    if "," in path:
-        raise DataError(f"{path}: {{language}} cannot be used in two joined paths; name the language, as in de={path}")
     names = sorted(glob.glob(path.replace("{language}", "*"), recursive=True))
-    code = r"(?P<language>[A-Za-z]{2,3}(?:[-_@][A-Za-z0-9]+)*)"
-    pattern = re.escape(path).replace(r"\*", ".*").replace(r"\?", ".")
-    pattern = pattern.replace(re.escape("{language}"), code, 1).replace(re.escape("{language}"), "(?P=language)")
-    found = [(match["language"], name) for name in names if (match := re.fullmatch(pattern, name))]
+    patterns = [_language_pattern(path, wildcard) for wildcard in ("[^/]*", "[^/]*?")]
+    found = []
+    for name in names:
+        codes = {match["language"] for pattern in patterns if (match := re.fullmatch(pattern, name))}
+        codes = {code for code in codes if language_of_tag(code)} or codes
+        if len(codes) > 1:
+            raise DataError(f"{name} matches {path} with the codes {' and '.join(sorted(codes))}: name its language, "
+                            "as in de=PATH, or write a pattern that fits only one")  # fmt: skip
+        found += [(code, name) for code in codes]
     if not found:
-        raise DataError(f"no file matches {path}, where {{language}} is a code such as de")
+        joined = "; it cannot be used in two joined paths: name the language, as in de=" + path if "," in path else ""
+        raise DataError(f"no file matches {path}, where {{language}} is a code such as de{joined}")
     yield from (replace(template, language=language, path=name) for language, name in found)
+
+
+def _language_pattern(path: str, wildcard: str) -> str:
+    """Return the regular expression of a glob with ``{language}``, which ``*`` may not cut, as in ``deu``."""
+    pattern, place = re.escape(path), re.escape("{language}")
+    pattern = pattern.replace(rf"\*{place}", rf"\*(?<![A-Za-z0-9]){place}")
+    pattern = pattern.replace(rf"{place}\*", rf"{place}(?![A-Za-z0-9])\*")
+    pattern = pattern.replace(place, f"(?P<language>{CODE})", 1).replace(place, "(?P=language)")
+    return pattern.replace(r"\*\*/", "(?:.*/)?").replace(r"\*", wildcard).replace(r"\?", "[^/]")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 from xml.parsers import expat
 
-from hf_xsent.data.languages import find_language
+from hf_xsent.data.languages import find_language, matching_tags
 from hf_xsent.data.readers.compression import LONGEST_LINE, open_file, text_encoding
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError, shortened
 
 _CHUNK_BYTES = 1 << 16
-_LONGEST_CODE = 40
 # Elements inside a segment whose content is formatting codes, not words.
 _CODE_ELEMENTS = frozenset(("bpt", "ept", "ph", "it", "ut"))
 
@@ -106,23 +104,9 @@ class _Units:
     def _find(self, language: str, other_than: str | None = None) -> str | None:
         """Return the tag of a language's segment, None if the unit has none.
 
-        The exact tag takes precedence, then the first tag of the language (``de-AT`` for ``de``). ``und`` matches any
-        tag but ``other_than``.
+        Of several tags that match the language equally (`matching_tags`), it is the first. ``und`` matches any tag but
+        ``other_than``.
         """
-        tags = {variant.replace("_", "-").casefold(): variant for variant in reversed(self.segments)}
-        exact = tags.get(language.replace("_", "-").casefold())
-        if exact is not None and exact != other_than:
-            return exact
-        wanted = find_language(language).code
         variants = [variant for variant in self.segments if variant != other_than]
-        return next((variant for variant in variants if wanted in ("und", _code(variant))), None)
-
-
-@lru_cache(maxsize=4096)
-def _code(variant: str) -> str | None:
-    if len(variant) > _LONGEST_CODE:
-        return None
-    try:
-        return find_language(variant).code
-    except DataError:
-        return None
+        undetermined = find_language(language).code == "und"
+        return next(iter(matching_tags(variants, language) or (variants if undetermined else ())), None)

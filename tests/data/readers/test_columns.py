@@ -1,0 +1,112 @@
+"""Header rows and columns found by name, in every format that names languages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hf_xsent import load_bitext
+from hf_xsent.data.readers.formats import check_source, read_pairs
+from hf_xsent.data.readers.sources import BitextSource
+from hf_xsent.errors import DataError
+
+PAIR = ("ein Satz", "a sentence")
+
+
+def _table(path: Path, header: str, row: str) -> str:
+    path.write_text(f"{header}\n{row}\n", "utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("language", "header"),
+    [
+        ("zh", "score\ten\tzh_CN"),
+        ("zh", "score\teng\tcmn"),
+        ("zh-TW", "zh_CN\ten\tzh_TW"),
+        ("pt", "score\ten\tpt-PT"),
+        ("pt-BR", "pt-PT\tEN\tPT_BR"),
+        ("pt-BR", "pt-PT\ten\tpt"),
+        ("sr@latin", "sr_Cyrl\ten\tsr-Latn"),
+        ("es", "score\ten\tes-419"),
+        ("id", "score\ten\tid_ID"),
+        ("id", "score\ten\tid"),
+        ("nb", "id\tEnglish\tNorwegian Bokmål"),
+        ("de", "de_id\ttext_en\ttext_de"),
+        ("de", "text\ttarget_en\tsource_de"),
+        ("de", "score\ttranslation.en\ttranslation.de"),
+        ("und", "score\ten\tfr"),
+    ],
+)
+def test_a_header_names_languages_in_any_style(language: str, header: str, tmp_path: Path) -> None:
+    path = _table(tmp_path / "a.tsv", header, f"0.9\t{PAIR[1]}\t{PAIR[0]}")
+    assert list(read_pairs(BitextSource(language, path))) == [PAIR]
+
+
+@pytest.mark.parametrize(
+    ("language", "row"),
+    [
+        ("no", "No.\tNo."),
+        ("no", "No\tNo."),
+        ("no", "Nei, nei.\tNo, no."),
+        ("de", "Text\ttext"),
+        ("de", "Index.\tIndex"),
+        ("de", "da\tso"),  # neither is German or English
+        ("und", "Es\tIt"),  # a code is in lower or upper case
+        ("cs", "Ne\tNo"),
+        ("de", "und\ten"),
+    ],
+)
+def test_a_first_pair_that_looks_like_codes_is_a_pair(language: str, row: str, tmp_path: Path) -> None:
+    path = _table(tmp_path / "a.tsv", row, "\t".join(PAIR))
+    assert list(read_pairs(BitextSource(language, path))) == [tuple(row.split("\t")), PAIR]
+
+
+def test_the_column_that_is_not_stated_is_not_the_stated_one(tmp_path: Path) -> None:
+    path = _table(tmp_path / "a.tsv", "ein Hund\ta dog", "\t".join(PAIR))
+    for stated in ({"source_column": 1}, {"target_column": 0}):
+        assert list(read_pairs(BitextSource("en", path, "de", **stated)))[0] == ("a dog", "ein Hund")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("names", [("pt-PT", "pt-BR"), ("zho", "cmn")])
+def test_two_variants_of_a_language_are_ambiguous(names: tuple[str, str], tmp_path: Path) -> None:
+    language = names[0][:2]
+    table = _table(tmp_path / "a.tsv", "\t".join(["en", *names]), "a sentence\tein Satz\tnoch ein Satz")
+    (tmp_path / "a.jsonl").write_text(json.dumps(dict.fromkeys(["en", *names], "a")), "utf-8")
+    for path in (table, str(tmp_path / "a.jsonl")):
+        with pytest.raises(DataError, match=f"cannot choose among the columns en, {', '.join(names)}; state the two"):
+            check_source(BitextSource(language, path))
+    for name in ("en", *names):
+        (tmp_path / f"moses.{name}").write_text("a\n", "utf-8")
+    with pytest.raises(DataError, match=f"moses has files of {' and '.join(sorted(names))}: state one of these codes"):
+        check_source(BitextSource(language, str(tmp_path / "moses")))
+    assert list(read_pairs(BitextSource(names[1], str(tmp_path / "moses")))) == [("a", "a")]
+
+
+@pytest.mark.parametrize("tag", ["zh_CN", "cmn", "zh-Hans"])
+def test_records_moses_files_and_tmx_match_languages_as_headers_do(tag: str, tmp_path: Path) -> None:
+    record = {"id": "1", "eng": PAIR[1], tag: PAIR[0]}
+    (tmp_path / "flat.jsonl").write_text(json.dumps(record), "utf-8")
+    (tmp_path / "opus.jsonl").write_text(json.dumps({"translation": record}), "utf-8")
+    for name, text in (("eng", PAIR[1]), (tag, PAIR[0]), ("ids", "1")):
+        (tmp_path / f"moses.{name}").write_text(text + "\n", "utf-8")
+    segments = "".join(f'<tuv xml:lang="{one}"><seg>{text}</seg></tuv>' for one, text in list(record.items())[1:])
+    (tmp_path / "a.tmx").write_text(f"<tmx><body><tu>{segments}</tu></body></tmx>", "utf-8")
+    for name in ("flat.jsonl", "opus.jsonl", "moses", "a.tmx"):
+        assert list(read_pairs(BitextSource("zh", str(tmp_path / name)))) == [PAIR], name
+
+
+def test_records_in_memory_have_the_language_of_their_column(tmp_path: Path) -> None:
+    bitext = load_bitext(
+        [{"id": 1, "eng": "hello", "deu": "Hallo"}], target_language="en", cache_dir=tmp_path, cleaning=None
+    )
+    assert bitext[0] == {"source": "Hallo", "target": "hello", "language": "deu"}
+
+
+def test_a_script_of_tmx_takes_precedence_over_the_order(tmp_path: Path) -> None:
+    tags = {"sr-Cyrl-RS": "пас", "sr-Latn-RS": "pas", "en": "dog"}
+    segments = "".join(f'<tuv xml:lang="{one}"><seg>{text}</seg></tuv>' for one, text in tags.items())
+    (tmp_path / "a.tmx").write_text(f"<tmx><body><tu>{segments}</tu></body></tmx>", "utf-8")
+    assert list(read_pairs(BitextSource("sr@latin", str(tmp_path / "a.tmx")))) == [("pas", "dog")]
