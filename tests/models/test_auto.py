@@ -8,9 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, AutoTokenizer, BertModel
+from transformers import AutoConfig, AutoModel, AutoTokenizer, BertModel
 
-from hf_xsent import DapForSentenceEmbedding, DualPivotForPreTraining, SentenceEmbedder, XlmrWithRTLHead
+from hf_xsent import (
+    DapForSentenceEmbedding,
+    DualPivotForPreTraining,
+    SentenceEmbedder,
+    XlmrWithRTLHead,
+    export_sentence_transformer,
+)
 from hf_xsent.errors import ModelError
 
 RANKING = {"translation_ranking": 1.0}
@@ -101,3 +107,71 @@ def test_automodel_opens_other_encoders_as_before(encoder_folders: dict[str, Pat
     assert type(plain) is BertModel
     assert type(AutoModel.from_config(plain.config)) is BertModel
     assert type(AutoModel.from_config(plain.config, add_pooling_layer=False)) is BertModel
+
+
+# Exports, which AutoModel opens as our class with the arguments of transformers
+
+
+def _exported(encoder: Path, folder: Path, dtype: torch.dtype = torch.float32, **settings: Any) -> Path:
+    dim = settings.pop("dim", None)
+    model = DapForSentenceEmbedding.from_backbone(str(encoder), **{"pooling": "mean"} | settings).eval()
+    tokenizer = AutoTokenizer.from_pretrained(encoder)
+    return export_sentence_transformer(model, folder, tokenizer, dtype=dtype, verify=False, dim=dim)
+
+
+@pytest.mark.parametrize("name", ["bert", "modernbert"])
+def test_an_export_opens_with_the_loading_arguments_of_transformers(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str], name: str
+) -> None:
+    folder = _exported(encoder_folders[name], tmp_path / "out")
+    expected = AutoModel.from_pretrained(folder).encode(sentences)
+    on_disk = {"embeddings": "cpu", "encoder": "disk", "layers": "disk", "final_norm": "cpu"}
+    on_disk = {
+        part: place for part, place in on_disk.items() if hasattr(AutoModel.from_pretrained(folder).encoder, part)
+    }
+    for arguments in (
+        {"device_map": "cpu"},
+        {"device_map": "auto", "max_memory": {"cpu": "1GB"}},
+        {"device_map": on_disk, "offload_folder": str(tmp_path / "offloaded")},
+        {"low_cpu_mem_usage": True, "weights_only": True},
+    ):
+        opened = AutoModel.from_pretrained(folder, **arguments)
+        assert type(opened) is DapForSentenceEmbedding
+        np.testing.assert_allclose(opened.encode(sentences), expected, atol=1e-6)
+    for dtype in ({"dtype": torch.bfloat16}, {"torch_dtype": "bfloat16"}, {"torch_dtype": torch.bfloat16}):
+        opened = AutoModel.from_pretrained(folder, **dtype)
+        assert opened.dtype == opened.config.dtype == torch.bfloat16
+        np.testing.assert_allclose(opened.encode(sentences), expected, atol=0.1)
+
+
+def test_a_float16_export_is_opened_in_float16_unless_a_dtype_is_stated(
+    encoder_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = _exported(encoder_folders["bert"], tmp_path / "out", torch.float16)
+    assert AutoModel.from_pretrained(folder).dtype == torch.float16
+    assert AutoModel.from_pretrained(folder, dtype="auto").dtype == torch.float16
+    assert DapForSentenceEmbedding.from_pretrained(folder, dtype="auto").dtype == torch.float16
+    assert AutoModel.from_pretrained(folder, dtype="float32").dtype == torch.float32
+    assert AutoModel.from_pretrained(folder, torch_dtype=torch.float32).dtype == torch.float32
+
+
+@torch.no_grad()
+def test_changes_of_an_exports_config_have_an_effect(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = _exported(encoder_folders["bert"], tmp_path / "out")
+    batch = _batch(encoder_folders["bert"], ["Where is the station?"])
+    opened = AutoModel.from_pretrained(folder, output_hidden_states=True, hidden_dropout_prob=0.3)
+    assert len(opened(**batch).hidden_states) == 4 and opened.encoder.config.hidden_dropout_prob == 0.3
+    opened = AutoModel.from_pretrained(folder, output_attentions=True, attn_implementation="eager")
+    assert len(opened(**batch).attentions) == 3 and opened.config._attn_implementation == "eager"
+    assert isinstance(AutoModel.from_pretrained(folder, return_dict=False)(**batch), tuple)
+    config = AutoConfig.from_pretrained(folder, output_hidden_states=True)
+    assert AutoModel.from_pretrained(folder, config=config)(**batch).hidden_states is not None
+    assert config.sentence_encoder["pooling"] == "mean"  # the caller's config is unchanged
+
+
+@pytest.mark.parametrize("kind", [XlmrWithRTLHead, DapForSentenceEmbedding])
+def test_an_export_trains_with_another_dropout(encoder_folders: dict[str, Path], tmp_path: Path, kind: Any) -> None:
+    folder = str(_exported(encoder_folders["modernbert"], tmp_path / "out"))
+    settings = {"objectives": RANKING, "dropout": 0.3}
+    assert kind.from_backbone(folder, **settings).encoder.config.mlp_dropout == 0.3
+    assert kind.from_pretrained(folder, **settings).encoder.config.attention_dropout == 0.3

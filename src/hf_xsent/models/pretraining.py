@@ -18,7 +18,7 @@ from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.families import backbone_of
 from hf_xsent.models.input_shuffling import SIDES, shuffle_sides
 from hf_xsent.models.last_layers import LastLayers
-from hf_xsent.models.loading import HUB_ARGUMENTS, build_encoder, is_ours, load_config, load_tokenizer
+from hf_xsent.models.loading import build_encoder, is_ours, load_config, load_tokenizer, loading_arguments
 from hf_xsent.models.mlm_head import (
     MLMHead,
     load_matching_heads,
@@ -99,8 +99,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
 
         From a model that this package trained, matching heads are loaded too.
         """
-        options = ("dtype", "attn_implementation", *HUB_ARGUMENTS)
-        loading = {name: settings.pop(name) for name in options if name in settings}
+        loading = loading_arguments(settings) | {"base_config": settings.pop("base_config", None)}
         stated: AlignmentConfig = cls.config_of(config, settings)
         if stated.needs.mask_token:
             stated = stated.replaced(**_token_ids(name_or_path))

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
 
@@ -22,19 +22,18 @@ from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone
 from hf_xsent.models.encode_interface import SentenceTransformerMethods
 from hf_xsent.models.encoder_config import SentenceEncoderConfig
-from hf_xsent.models.families import backbone_of, family
+from hf_xsent.models.families import backbone_of
 from hf_xsent.models.layer_selection import select_layers
 from hf_xsent.models.loading import (
     EXPORTED_SETTINGS,
-    HUB_ARGUMENTS,
-    LOADING_ARGUMENTS,
+    UNUSED_ARGUMENTS,
     build_encoder,
     hub_arguments,
     is_ours,
     load_config,
     load_encoder,
-    load_encoder_config,
     load_tokenizer,
+    loading_arguments,
 )
 from hf_xsent.models.modules_json import write_modules_json
 from hf_xsent.models.plain_folder import write_plain_folder
@@ -96,27 +95,25 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
         name_or_path: str,
         *,
         config: Any = None,
-        dtype: torch.dtype = torch.float32,
-        attn_implementation: str | None = None,
+        base_config: PreTrainedConfig | None = None,
         **settings: Any,
     ) -> Self:
         """Start from a pretrained encoder or a model of this package, with a config or keyword arguments.
 
-        ``setting_names()`` lists the keywords. ``revision``, ``token`` and the other Hub arguments of transformers'
-        ``from_pretrained`` are accepted, too.
+        ``setting_names()`` lists the keywords. ``revision``, ``dtype`` (default: float32), ``device_map`` and other
+        loading arguments of transformers' ``from_pretrained`` are accepted, too. ``base_config`` replaces the
+        checkpoint's config.
         """
-        hub = hub_arguments(settings)
-        settings = {key: value for key, value in settings.items() if key not in HUB_ARGUMENTS}
+        loading = loading_arguments(settings)
         stated = cls.config_of(config, settings)
-        options: dict[str, Any] = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
-        if stated.encoder_dropout is not None:
-            options |= dict.fromkeys(family(load_encoder_config(name_or_path, **hub)).dropouts, stated.encoder_dropout)
-        encoder = load_encoder(name_or_path, dtype=dtype, **hub, **options)
+        encoder = load_encoder(name_or_path, base_config, stated.encoder_dropout, **loading)
         if stated.encoder_layers is not None:
             select_layers(encoder, stated.encoder_layers)
         if is_local(name_or_path):
             encoder.config.name_or_path = ""  # do not publish local paths
-        chosen = {"attn_implementation": attention_of(encoder.config)}  # the new config would reset it
+        names = ("dtype", "output_attentions", "output_hidden_states", "return_dict")
+        chosen = {name: getattr(encoder.config, name) for name in names}
+        chosen["attn_implementation"] = attention_of(encoder.config)  # the new config would reset it
         model = cls(stated.replaced(encoder_config=encoder.config, encoder_layers=None, **chosen), encoder=encoder)
         model._source = str(name_or_path)
         return model
@@ -139,13 +136,12 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
     def _from_plain(cls, name_or_path: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
         """Start from a plain encoder; an export states the settings of its model in its config."""
         name, config = str(name_or_path), kwargs.pop("config", None)
-        options = {key: kwargs.pop(key, None) for key in ("dtype", "attn_implementation")}
-        options = {key: value for key, value in options.items() if value not in (None, "auto")}
-        stated = dict(getattr(load_config(name, **hub_arguments(kwargs)), EXPORTED_SETTINGS, None) or {})
+        if not isinstance(config, PreTrainedConfig):
+            config = load_config(name, **hub_arguments(kwargs))
+        stated = dict(getattr(config, EXPORTED_SETTINGS, None) or {})
         stated.pop("model_type", None)
-        given = {key: value for key, value in kwargs.items() if key not in LOADING_ARGUMENTS and value is not None}
-        ours = config if isinstance(config, SentenceEncoderConfig) else None
-        model = cls.from_backbone(name, config=ours, **options, **stated | given)
+        given = {key: value for key, value in kwargs.items() if key not in UNUSED_ARGUMENTS and value is not None}
+        model = cls.from_backbone(name, base_config=config, **stated | given)
         info: dict[str, Any] = {"missing_keys": set(), "unexpected_keys": set(), "mismatched_keys": set()}
         return (model, info | {"error_msgs": []}) if output_loading_info else model
 
