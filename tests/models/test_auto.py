@@ -175,3 +175,31 @@ def test_an_export_trains_with_another_dropout(encoder_folders: dict[str, Path],
     settings = {"objectives": RANKING, "dropout": 0.3}
     assert kind.from_backbone(folder, **settings).encoder.config.mlp_dropout == 0.3
     assert kind.from_pretrained(folder, **settings).encoder.config.attention_dropout == 0.3
+
+
+def test_an_exports_dim_truncates_what_automodel_encodes_and_saves(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    folder = _exported(encoder_folders["bert"], tmp_path / "out", normalize=True, dim=8)
+    expected = SentenceTransformer(str(folder), device="cpu").encode(sentences)
+    assert expected.shape == (len(sentences), 8)
+    model = AutoModel.from_pretrained(folder)
+    np.testing.assert_allclose(model.encode(sentences), expected, atol=1e-6)
+    model.save_pretrained(tmp_path / "plain")
+    model.saves_plain = False
+    model.save_pretrained(tmp_path / "ours")
+    model.tokenizer.save_pretrained(tmp_path / "ours")
+    export_sentence_transformer(tmp_path / "ours", tmp_path / "again")
+    for name in ("plain", "ours", "again"):
+        for opened in (
+            AutoModel.from_pretrained(tmp_path / name),
+            SentenceTransformer(str(tmp_path / name), device="cpu"),
+        ):
+            np.testing.assert_allclose(opened.encode(sentences), expected, atol=1e-6)
+        np.testing.assert_allclose(
+            SentenceEmbedder.from_pretrained(str(tmp_path / name), device="cpu").encode(sentences), expected, atol=1e-6
+        )
+    export_sentence_transformer(model, tmp_path / "full", model.tokenizer, dim=32)
+    assert AutoModel.from_pretrained(tmp_path / "full").encode(sentences).shape == (len(sentences), 32)

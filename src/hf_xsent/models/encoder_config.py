@@ -11,7 +11,7 @@ from transformers import AutoConfig, PreTrainedConfig
 
 from hf_xsent.errors import RecipeError
 from hf_xsent.models.families import family
-from hf_xsent.settings.declaring import check_settings, is_derived, recipe_fields
+from hf_xsent.settings.declaring import check_settings, derived, is_derived, recipe_fields
 from hf_xsent.settings.model import EncoderSettings
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
     sub_configs = {"encoder_config": AutoConfig}
 
     encoder_config: Any = None  # the encoder's own config, or its dict
+    dim: int | None = derived()  # encode truncates embeddings to it; None: it does not
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Build the encoder's config from its dict and validate all values."""

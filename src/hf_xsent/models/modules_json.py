@@ -16,11 +16,12 @@ def write_modules_json(folder: str | Path, config: Any) -> None:
     text = {"method": "forward", "method_output_name": "sentence_embedding"}
     module: dict[str, Any] = {"max_seq_length": config.max_length, "module_output_name": "sentence_embedding"}
     write_json(folder / "sentence_bert_config.json", module | {"modality_config": {"text": text}})
-    write_json(folder / "config_sentence_transformers.json", general_settings(config))
+    write_json(folder / "config_sentence_transformers.json", general_settings(config, config.dim))
     write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": TRANSFORMER}])
 
 
-def general_settings(config: Any) -> dict[str, Any]:
-    """Return prompts and similarity, as SentenceTransformer reads them."""
+def general_settings(config: Any, dim: int | None) -> dict[str, Any]:
+    """Return prompts, similarity and the width of truncated embeddings, as SentenceTransformer reads them."""
     prompts = {"prompts": config.prompts or {}, "default_prompt_name": config.default_prompt_name}
-    return {**prompts, "similarity_fn_name": "cosine"}
+    cut = {} if dim is None else {"truncate_dim": dim}
+    return {**prompts, "similarity_fn_name": "cosine", **cut}

@@ -29,9 +29,11 @@ _POOLING_FLAGS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_to
 def write_plain_folder(
     model: Any, tokenizer: Any, folder: Path, dtype: torch.dtype = torch.float32, width: int | None = None
 ) -> None:
-    """Write encoder, tokenizer, modules and a minimal card; SentenceTransformer truncates embeddings to ``width``."""
+    """Write encoder, tokenizer, modules and a minimal card; ``encode`` truncates embeddings to ``width``."""
     config = model.config
-    width = width or config.encoder_config.hidden_size
+    full = config.encoder_config.hidden_size
+    width = width or config.dim or full
+    dim = width if width < full else None
     weights = plain_weights(model.encoder) | _pooler(config.encoder_config)
     weights = {name: weight.to(dtype).contiguous() for name, weight in weights.items()}
     with quiet_loading():
@@ -43,7 +45,7 @@ def write_plain_folder(
     if not hasattr(model, "mixing_weights"):  # a mix of layers has weights besides the encoder's
         names = ["model_type", "pooling", "normalize", "max_length"]
         names += ["prompts", "default_prompt_name"] if config.prompts else []
-        stated[EXPORTED_SETTINGS] = {name: getattr(config, name) for name in names}
+        stated[EXPORTED_SETTINGS] = {name: getattr(config, name) for name in names} | ({"dim": dim} if dim else {})
     write_json(folder / "config.json", plain | stated)
 
     longest, tokenizer.model_max_length = tokenizer.model_max_length, config.max_length
@@ -60,8 +62,7 @@ def write_plain_folder(
     write_json(folder / "modules.json", listed)
     transformer = {"max_seq_length": config.max_length, "do_lower_case": False}
     write_json(folder / "sentence_bert_config.json", transformer)
-    cut = {} if width == config.encoder_config.hidden_size else {"truncate_dim": width}
-    write_json(folder / "config_sentence_transformers.json", general_settings(config) | cut)
+    write_json(folder / "config_sentence_transformers.json", general_settings(config, dim))
     (folder / "README.md").write_text(_card(config, width), encoding="utf-8")
 
 

@@ -140,8 +140,10 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
             config = load_config(name, **hub_arguments(kwargs))
         stated = dict(getattr(config, EXPORTED_SETTINGS, None) or {})
         stated.pop("model_type", None)
+        dim = stated.pop("dim", None)
         given = {key: value for key, value in kwargs.items() if key not in UNUSED_ARGUMENTS and value is not None}
         model = cls.from_backbone(name, base_config=config, **stated | given)
+        model.config.dim = dim
         info: dict[str, Any] = {"missing_keys": set(), "unexpected_keys": set(), "mismatched_keys": set()}
         return (model, info | {"error_msgs": []}) if output_loading_info else model
 

@@ -54,7 +54,7 @@ class TextEncoder(SentenceTransformerMethods):
         self.tokenizer = tokenizer
         self.max_length = max_length or model.config.max_length
         self.tokens_per_batch = tokens_per_batch
-        self.width: int = dim or width
+        self.width: int = dim or model.config.dim or width
         self.prompt: str = model.config.default_prompt if prompt is None else prompt  # prepended to each sentence
         self.view = View(model.default_layer if layer is None else layer, model.config.pooling)
         self.check_views([self.view])
