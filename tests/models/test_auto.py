@@ -203,3 +203,42 @@ def test_an_exports_dim_truncates_what_automodel_encodes_and_saves(
         )
     export_sentence_transformer(model, tmp_path / "full", model.tokenizer, dim=32)
     assert AutoModel.from_pretrained(tmp_path / "full").encode(sentences).shape == (len(sentences), 32)
+
+
+@pytest.mark.parametrize(
+    "prompts",
+    [
+        None,
+        {"query": "the dog: ", "passage": "the cat: "},
+        {"query": "the dog: ", "document": "bread: ", "passage": "the cat: "},
+        {"corpus": "the cat: ", "other": "the dog: "},
+        {"other": "the dog: "},
+    ],
+)
+def test_queries_and_documents_have_the_prompts_of_sentence_transformers(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str], prompts: dict[str, str] | None
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    settings = {"prompts": prompts, "default_prompt_name": next(iter(prompts))} if prompts else {}
+    folder = _exported(encoder_folders["bert"], tmp_path / "out", **settings)
+    theirs = SentenceTransformer(str(folder), device="cpu")
+    run = DapForSentenceEmbedding.from_pretrained(str(folder))
+    run.save_pretrained(tmp_path / "run")
+    run.tokenizer.save_pretrained(tmp_path / "run")
+    for ours in (
+        AutoModel.from_pretrained(folder),
+        SentenceEmbedder.from_pretrained(str(folder), device="cpu"),
+        SentenceTransformer(str(tmp_path / "run"), device="cpu"),
+    ):
+        for name in ("encode", "encode_query", "encode_document"):
+            expected = getattr(theirs, name)(sentences)
+            np.testing.assert_allclose(getattr(ours, name)(sentences), expected, atol=1e-5, err_msg=name)
+    if prompts and "passage" in prompts:
+        model = AutoModel.from_pretrained(folder)
+        expected = model.encode(sentences, prompt=prompts.get("document", prompts["passage"]))
+        np.testing.assert_array_equal(model.encode_document(sentences), expected)
+        np.testing.assert_array_equal(model.encode_document(sentences, prompt_name="query"), model.encode(sentences))
+        np.testing.assert_array_equal(
+            model.encode(sentences, prompt="a ", prompt_name="query"), model.encode(sentences, prompt="a ")
+        )

@@ -411,7 +411,9 @@ def test_prompts_of_training_are_those_of_the_export(
     np.testing.assert_allclose(theirs.encode(sentences), vectors, atol=1e-5)
     again = export_sentence_transformer(folder, tmp_path / "again")
     for one in (folder, again):
-        assert json.loads((one / "config_sentence_transformers.json").read_text())["prompts"] == prompts
+        assert json.loads((one / "config_sentence_transformers.json").read_text())["prompts"] == prompts | {
+            "document": "passage: "
+        }
     model.save_pretrained(tmp_path / "run")
     tokenizer.save_pretrained(tmp_path / "run")
     np.testing.assert_allclose(

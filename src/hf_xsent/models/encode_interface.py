@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from hf_xsent.errors import DataError, ModelError
 
+QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")  # names of prompts, as sentence-transformers has them
 _ROWS_AT_ONCE = 4096
 
 
@@ -61,7 +62,7 @@ class SentenceTransformerMethods:
         Other arguments are those of ``SentenceTransformer.encode``. ``batch_size`` has no effect: a batch holds
         sentences of similar lengths, up to a number of tokens.
         """
-        if prompt_name is not None:
+        if prompt is None and prompt_name is not None:
             if prompt_name not in self._prompts():
                 raise ModelError(f"this model has no prompt named {prompt_name!r}: give its text as prompt")
             prompt = self._prompts()[prompt_name]
@@ -76,11 +77,17 @@ class SentenceTransformerMethods:
         return vectors if convert_to_numpy else list(torch.from_numpy(vectors))
 
     def encode_query(self, sentences: Sequence[str], **options: Any) -> Any:
-        """Encode like ``encode``: queries and documents have no separate prompts."""
-        return self.encode(sentences, **options)
+        """Encode like ``encode``, by default with the prompt named query; without it, with no prompt."""
+        return self._encode_with_prompt_of(QUERY, sentences, options)
 
     def encode_document(self, sentences: Sequence[str], **options: Any) -> Any:
-        """Encode like ``encode``."""
+        """Encode like ``encode``, by default with the first of the prompts document, passage, corpus, or with none."""
+        return self._encode_with_prompt_of(DOCUMENT, sentences, options)
+
+    def _encode_with_prompt_of(self, names: Sequence[str], sentences: Sequence[str], options: dict[str, Any]) -> Any:
+        if options.get("prompt") is None and options.get("prompt_name") is None:
+            prompts = self._prompts()
+            options["prompt"] = next((prompts[name] for name in names if name in prompts), "")
         return self.encode(sentences, **options)
 
     @staticmethod

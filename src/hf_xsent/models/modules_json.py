@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.files import write_json
+from hf_xsent.models.encode_interface import DOCUMENT
 
 TRANSFORMER = "sentence_transformers.models.Transformer"  # versions 2 to 6 read this name
 
@@ -21,7 +22,13 @@ def write_modules_json(folder: str | Path, config: Any) -> None:
 
 
 def general_settings(config: Any, dim: int | None) -> dict[str, Any]:
-    """Return prompts, similarity and the width of truncated embeddings, as SentenceTransformer reads them."""
-    prompts = {"prompts": config.prompts or {}, "default_prompt_name": config.default_prompt_name}
+    """Return prompts, similarity and the width of truncated embeddings, as SentenceTransformer reads them.
+
+    SentenceTransformer adds an empty prompt ``document`` to models that have none, so that ``encode_document`` would
+    not find ``passage`` or ``corpus``: their text is written as ``document``, too.
+    """
+    prompts = dict(config.prompts or {})
+    if (name := next((one for one in DOCUMENT if one in prompts), None)) is not None:
+        prompts["document"] = prompts[name]
     cut = {} if dim is None else {"truncate_dim": dim}
-    return {**prompts, "similarity_fn_name": "cosine", **cut}
+    return {"prompts": prompts, "default_prompt_name": config.default_prompt_name, "similarity_fn_name": "cosine"} | cut
