@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoTokenizer, BertModel
 
 from hf_xsent import (
@@ -242,3 +243,17 @@ def test_queries_and_documents_have_the_prompts_of_sentence_transformers(
         np.testing.assert_array_equal(
             model.encode(sentences, prompt="a ", prompt_name="query"), model.encode(sentences, prompt="a ")
         )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_an_opened_export_is_saved_in_its_dtype_by_the_main_process(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str], dtype: torch.dtype
+) -> None:
+    model = AutoModel.from_pretrained(_exported(encoder_folders["bert"], tmp_path / "out"), dtype=dtype)
+    model.save_pretrained(tmp_path / "other", is_main_process=False)
+    assert not (tmp_path / "other").exists()
+    model.save_pretrained(tmp_path / "again")
+    assert {one.dtype for one in load_file(tmp_path / "again" / "model.safetensors").values()} == {dtype}
+    again = AutoModel.from_pretrained(tmp_path / "again")
+    assert again.dtype == dtype
+    np.testing.assert_array_equal(again.encode(sentences), model.encode(sentences))

@@ -156,6 +156,16 @@ def test_the_callers_model_and_tokenizer_stay_as_they_were(encoder_folders: dict
     assert model.training
 
 
+def test_a_tokenizer_that_pads_on_the_left_is_exported_with_padding_on_the_right(
+    encoder_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    """BERT counts positions from the padding on; our embeddings do not depend on padding."""
+    model, _ = _model(encoder_folders["bert"], pooling="mean")
+    tokenizer = AutoTokenizer.from_pretrained(encoder_folders["bert"], padding_side="left")
+    folder = export_sentence_transformer(model, tmp_path / "out", tokenizer)  # compares the vectors itself
+    assert AutoTokenizer.from_pretrained(folder).padding_side == "right" and tokenizer.padding_side == "left"
+
+
 def test_a_checkpoint_folder_is_exported_as_its_model_is(
     tiny_encoders: Path, tmp_path: Path, sentences: list[str]
 ) -> None:

@@ -27,10 +27,13 @@ _POOLING_FLAGS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_to
 
 
 def write_plain_folder(
-    model: Any, tokenizer: Any, folder: Path, dtype: torch.dtype = torch.float32, width: int | None = None
+    model: Any, tokenizer: Any, folder: Path, dtype: torch.dtype | None = None, width: int | None = None
 ) -> None:
-    """Write encoder, tokenizer, modules and a minimal card; ``encode`` truncates embeddings to ``width``."""
-    config = model.config
+    """Write encoder, tokenizer, modules and a minimal card; ``encode`` truncates embeddings to ``width``.
+
+    The defaults of dtype and width are the model's.
+    """
+    config, dtype = model.config, dtype or model.encoder.dtype
     full = config.encoder_config.hidden_size
     width = width or config.dim or full
     dim = width if width < full else None
@@ -48,11 +51,13 @@ def write_plain_folder(
         stated[EXPORTED_SETTINGS] = {name: getattr(config, name) for name in names} | ({"dim": dim} if dim else {})
     write_json(folder / "config.json", plain | stated)
 
-    longest, tokenizer.model_max_length = tokenizer.model_max_length, config.max_length
+    longest, side = tokenizer.model_max_length, tokenizer.padding_side
+    tokenizer.model_max_length = config.max_length
+    tokenizer.padding_side = "right"  # after padding, plain encoders would count the positions of tokens from it
     try:
         tokenizer.save_pretrained(folder)
     finally:
-        tokenizer.model_max_length = longest
+        tokenizer.model_max_length, tokenizer.padding_side = longest, side
     settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     if settings.get("tokenizer_class") == "TokenizersBackend":  # transformers 4 knows PreTrainedTokenizerFast
         write_json(folder / "tokenizer_config.json", settings | {"tokenizer_class": "PreTrainedTokenizerFast"})

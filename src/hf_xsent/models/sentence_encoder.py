@@ -149,10 +149,11 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
         """Save config and weights, and the files by which SentenceTransformer opens the folder with this pooling."""
+        main = kwargs.get("is_main_process", True)
         if self.saves_plain and kwargs.get("state_dict") is None:
-            return write_plain_folder(self, self.tokenizer, Path(save_directory))
+            return write_plain_folder(self, self.tokenizer, Path(save_directory)) if main else None
         super().save_pretrained(save_directory, *args, **kwargs)
-        if kwargs.get("is_main_process", True):
+        if main:
             write_modules_json(save_directory, self.config)
 
     def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
