@@ -257,3 +257,31 @@ def test_an_opened_export_is_saved_in_its_dtype_by_the_main_process(
     again = AutoModel.from_pretrained(tmp_path / "again")
     assert again.dtype == dtype
     np.testing.assert_array_equal(again.encode(sentences), model.encode(sentences))
+
+
+# Revisions of a Hub id
+
+
+def test_config_tokenizer_and_heads_are_those_of_the_revision(encoder_folders: dict[str, Path]) -> None:
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    cached = Path(HF_HUB_CACHE) / "models--someone--revised"
+    (cached / "refs").mkdir(parents=True)
+    objectives = {"translation_ranking": 1.0, "translation_language_modeling": 1.0}
+    for reference, commit, name, length in (("main", "1", "xlm-roberta", 20), ("v1", "2", "bert", 10)):
+        (cached / "refs" / reference).write_text(commit * 40)
+        folder = str(encoder_folders[name])
+        model = XlmrWithRTLHead.from_backbone(folder, objectives=objectives, max_length=length)
+        torch.nn.init.normal_(model.objectives["translation_language_modeling"].head.bias)
+        model.save_pretrained(cached / "snapshots" / (commit * 40))
+        AutoTokenizer.from_pretrained(folder).save_pretrained(cached / "snapshots" / (commit * 40))
+    expected = model.encode(["Where is the station?"])
+    for kind in (AutoModel, DapForSentenceEmbedding, XlmrWithRTLHead):
+        opened = kind.from_pretrained("someone/revised", revision="v1")
+        assert opened.config.max_length == 10 and opened.config.encoder_config.model_type == "bert"
+        np.testing.assert_allclose(opened.encode(["Where is the station?"]), expected, atol=1e-6)
+    started = XlmrWithRTLHead.from_backbone("someone/revised", revision="v1", objectives=objectives)
+    heads = [one.objectives["translation_language_modeling"].head.bias for one in (started, model)]
+    assert torch.equal(*heads) and started.config.mask_token_id == model.config.mask_token_id
+    pivot = DualPivotForPreTraining.from_backbone("someone/revised", revision="v1")
+    assert pivot.config.encoder_fingerprint == f"someone/revised@{'2' * 40}"

@@ -126,14 +126,26 @@ def is_ours(config: PreTrainedConfig) -> bool:
     return hasattr(config, "encoder_config")
 
 
-def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(name_or_path: str, **hub: Any) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a model folder or Hub id."""
     check_finished(name_or_path)
     files = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model")
     if is_local(name_or_path) and not any((Path(name_or_path) / file).is_file() for file in files):
         raise ModelError(f"the model folder {name_or_path!r} holds no tokenizer: save one into it (tokenizer.json)")
     with loading_errors(name_or_path, "readable tokenizer"):
-        return AutoTokenizer.from_pretrained(name_or_path)
+        return AutoTokenizer.from_pretrained(name_or_path, **hub)
+
+
+def load_token_ids(name_or_path: str, **hub: Any) -> dict[str, Any]:
+    """Return the special token ids that objectives with masking need."""
+    tokenizer = load_tokenizer(name_or_path, **hub)
+    if tokenizer.mask_token_id is None:
+        raise ModelError(f"the tokenizer of {name_or_path!r} has no mask_token: set it and save the tokenizer")
+    return {
+        "mask_token_id": tokenizer.mask_token_id,
+        "unknown_token_id": tokenizer.unk_token_id,
+        "special_token_ids": sorted(tokenizer.all_special_ids),
+    }
 
 
 @contextmanager

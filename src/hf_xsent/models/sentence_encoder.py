@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,6 +77,7 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
     trained_in: str | None = None  # the folder of the run that trained it in this process
     _tokenizer: Any = None
     _source: str | None = None  # the folder or Hub id of the starting encoder
+    _hub: Mapping[str, Any] = MappingProxyType({})  # the revision and other Hub arguments of the source
 
     def __init__(self, config: SentenceEncoderConfig, encoder: PreTrainedModel | None = None) -> None:
         super().__init__(config)
@@ -111,11 +113,8 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
             select_layers(encoder, stated.encoder_layers)
         if is_local(name_or_path):
             encoder.config.name_or_path = ""  # do not publish local paths
-        names = ("dtype", "output_attentions", "output_hidden_states", "return_dict")
-        chosen = {name: getattr(encoder.config, name) for name in names}
-        chosen["attn_implementation"] = attention_of(encoder.config)  # the new config would reset it
-        model = cls(stated.replaced(encoder_config=encoder.config, encoder_layers=None, **chosen), encoder=encoder)
-        model._source = str(name_or_path)
+        model = cls(stated.over(encoder.config), encoder=encoder)
+        model._source, model._hub = str(name_or_path), hub_arguments(loading)
         return model
 
     @classmethod
@@ -123,7 +122,9 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
         """Load a model of this package, an export of one, or a plain encoder, which ``from_backbone`` starts from."""
         if cls._is_plain(name_or_path, kwargs):
             return cls._from_plain(name_or_path, **kwargs)
-        return super().from_pretrained(name_or_path, *args, **kwargs)
+        loaded: Any = super().from_pretrained(name_or_path, *args, **kwargs)
+        (loaded[0] if isinstance(loaded, tuple) else loaded)._hub = hub_arguments(kwargs)
+        return loaded
 
     @staticmethod
     def _is_plain(name_or_path: Any, kwargs: Mapping[str, Any]) -> bool:
@@ -174,7 +175,7 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
             source = self._source or self.config.name_or_path
             if not source:
                 raise ModelError("encode needs the model's tokenizer: set model.tokenizer = tokenizer")
-            self._tokenizer = load_tokenizer(source)
+            self._tokenizer = load_tokenizer(source, **self._hub)
         return self._tokenizer
 
     @tokenizer.setter
