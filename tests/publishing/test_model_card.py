@@ -230,7 +230,7 @@ def test_a_card_without_results_removes_the_earlier_ones_and_states_truncated_di
     assert "(16 dimensions)" in (exported / "README.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max", "sum"])
 @pytest.mark.parametrize(("prompt", "dim"), [("", None), ('say "it": ', None), ("the dog ", 8)])
 def test_the_code_of_a_card_gives_the_embeddings_of_sentence_transformers(
     encoder_folders: dict[str, Path], run_folder: Path, tmp_path: Path, pooling: str, prompt: str, dim: int | None
@@ -238,7 +238,7 @@ def test_the_code_of_a_card_gives_the_embeddings_of_sentence_transformers(
     from sentence_transformers import SentenceTransformer
 
     prompts = {"prompts": {"query": prompt}, "default_prompt_name": "query"} if prompt else {}
-    settings = {"pooling": pooling, "max_length": 16, "normalize": True}
+    settings = {"pooling": pooling, "max_length": 16, "normalize": pooling != "sum"}
     encoder = str(encoder_folders["bert"])
     model = DapForSentenceEmbedding.from_backbone(encoder, **settings, **prompts).eval()
     folder = tmp_path / "exported"

@@ -398,6 +398,8 @@ def test_servers_read_the_widths_of_matryoshka(encoder_folders: dict[str, Path],
     assert config.is_matryoshka is True and config.matryoshka_dimensions == [8, 16, 32]
     again = export_sentence_transformer(folder, tmp_path / "again")
     assert AutoConfig.from_pretrained(again).matryoshka_dimensions == [8, 16, 32]
+    narrow = export_sentence_transformer(folder, tmp_path / "narrow", dim=4)
+    assert AutoConfig.from_pretrained(narrow).matryoshka_dimensions == [4, 8, 16, 32]
     plain, _ = _model(encoder_folders["bert"])
     folder = export_sentence_transformer(plain, tmp_path / "plain", tokenizer, verify=False)
     assert not hasattr(AutoConfig.from_pretrained(folder), "is_matryoshka")

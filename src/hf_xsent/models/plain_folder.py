@@ -86,7 +86,8 @@ def _matryoshka(config: Any, width: int) -> dict[str, Any]:
     """Return the config keys from which vLLM reads the widths that its parameter ``dimensions`` accepts."""
     objective = getattr(config, "objectives", {}).get("matryoshka")
     full = config.encoder_config.hidden_size
-    dims = {full, width, *(objective.dims or [] if objective else [])}
+    earlier = getattr(config.encoder_config, "matryoshka_dimensions", None)  # of an export
+    dims = {full, width, *(objective.dims or [] if objective else earlier or [])}
     return {"is_matryoshka": True, "matryoshka_dimensions": sorted(dims)} if len(dims) > 1 else {}
 
 

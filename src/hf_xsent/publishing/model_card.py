@@ -171,8 +171,10 @@ def encoding_facts(folder: str | Path) -> dict[str, Any]:
     """Return how an export encodes, as SentenceTransformer reads it, where this may differ from the run."""
     settings = sentence_transformer_settings(str(folder))
     prompt = settings.get("prompts", {}).get(settings.get("default_prompt_name")) or ""
-    dim = settings.get("dim")
-    return {"prompt": prompt, "truncated": bool(dim)} | ({"dimensions": dim} if dim else {})
+    facts = {"prompt": prompt, "truncated": "dim" in settings}
+    if "extraction" not in settings:
+        facts["pooling"] = settings["pooling"]  # mean for a run with the pooling sum
+    return facts | ({"dimensions": settings["dim"]} if "dim" in settings else {})
 
 
 def portable_facts(run: str | Path) -> dict[str, Any]:
