@@ -188,6 +188,9 @@ def test_an_exports_dim_truncates_what_automodel_encodes_and_saves(
     assert expected.shape == (len(sentences), 8)
     model = AutoModel.from_pretrained(folder)
     np.testing.assert_allclose(model.encode(sentences), expected, atol=1e-6)
+    for dim in (4, 16, 99):  # encode's argument takes precedence over the model's
+        theirs = SentenceTransformer(str(folder), device="cpu").encode(sentences, truncate_dim=dim)
+        np.testing.assert_allclose(model.encode(sentences, truncate_dim=dim), theirs, atol=1e-6)
     model.save_pretrained(tmp_path / "plain")
     model.saves_plain = False
     model.save_pretrained(tmp_path / "ours")

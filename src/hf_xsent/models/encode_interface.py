@@ -25,9 +25,9 @@ class SupportsEncode(Protocol):
 
 class _Vectors(Protocol):
     def __call__(
-        self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None
+        self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None, dim: int | None
     ) -> np.ndarray:
-        """Return N × width float32 embeddings."""
+        """Return float32 embeddings of the model's width, or truncated to ``dim``, which may be larger."""
 
 
 class SentenceTransformerMethods:
@@ -68,8 +68,7 @@ class SentenceTransformerMethods:
             prompt = self._prompts()[prompt_name]
         if precision not in (None, "float32"):
             raise ModelError(f"embeddings are float32, not {precision}: use sentence_transformers.quantize_embeddings")
-        vectors = self._vectors(sentences, language, bool(show_progress or show_progress_bar), prompt)
-        vectors = vectors[:, :truncate_dim]
+        vectors = self._vectors(sentences, language, bool(show_progress or show_progress_bar), prompt, truncate_dim)
         if normalize_embeddings:
             vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12)
         if convert_to_tensor:

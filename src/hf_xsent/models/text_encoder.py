@@ -83,10 +83,11 @@ class TextEncoder(SentenceTransformerMethods):
         return self.model.config.prompts or {}
 
     def _vectors(
-        self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None
+        self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None, dim: int | None
     ) -> np.ndarray:
-        encoder = self if prompt is None else copy(self)
+        encoder = copy(self)
         encoder.prompt = self.prompt if prompt is None else prompt
+        encoder.width = self.width if dim is None else min(dim, self.model.config.encoder_config.hidden_size)
         return encoder.encode_views(sentences, [self.view], language, progress)[0]
 
     @torch.inference_mode()
