@@ -288,3 +288,23 @@ def test_config_tokenizer_and_heads_are_those_of_the_revision(encoder_folders: d
     assert torch.equal(*heads) and started.config.mask_token_id == model.config.mask_token_id
     pivot = DualPivotForPreTraining.from_backbone("someone/revised", revision="v1")
     assert pivot.config.encoder_fingerprint == f"someone/revised@{'2' * 40}"
+
+
+@pytest.mark.parametrize("export", [True, False])
+def test_settings_changed_in_sentence_transformers_are_saved_by_it(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str], export: bool
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    folder = _exported(encoder_folders["bert"], tmp_path / "out")
+    if not export:
+        model = DapForSentenceEmbedding.from_pretrained(folder)
+        model.save_pretrained(tmp_path / "run")
+        model.tokenizer.save_pretrained(folder := tmp_path / "run")
+    prompts = {"query": "the dog: "}
+    changed = SentenceTransformer(str(folder), device="cpu", prompts=prompts, default_prompt_name="query")
+    changed.truncate_dim = 8
+    changed.save_pretrained(str(tmp_path / "saved"))
+    again = SentenceTransformer(str(tmp_path / "saved"), device="cpu", truncate_dim=8)
+    assert again.default_prompt_name == "query"
+    np.testing.assert_allclose(again.encode(sentences), changed.encode(sentences), atol=1e-6)

@@ -16,7 +16,7 @@ from hf_xsent.models.adapters import plain_weights
 from hf_xsent.models.families import family
 from hf_xsent.models.linear_map import LinearMap
 from hf_xsent.models.loading import EXPORTED_SETTINGS, quiet_loading
-from hf_xsent.models.modules_json import TRANSFORMER, general_settings
+from hf_xsent.models.modules_json import TRANSFORMER, write_general_settings
 
 # The names of versions 2 to 5, which version 6 still reads; older versions cannot read the names of version 6.
 _POOLING = "sentence_transformers.models.Pooling"
@@ -67,7 +67,7 @@ def write_plain_folder(
     write_json(folder / "modules.json", listed)
     transformer = {"max_seq_length": config.max_length, "do_lower_case": False}
     write_json(folder / "sentence_bert_config.json", transformer)
-    write_json(folder / "config_sentence_transformers.json", general_settings(config, dim))
+    write_general_settings(folder, config, dim)
     (folder / "README.md").write_text(_card(config, width), encoding="utf-8")
 
 
