@@ -85,6 +85,21 @@ def test_neither_batches_nor_order_count(encoder_folders: dict[str, Path], pairs
     assert [set(links) for links in turned] == [set(links) for links in together]
 
 
+def test_the_models_prompt_precedes_each_sentence_and_is_no_word(tiny_encoders: Path, pairs: Pairs) -> None:
+    aligner = EmbeddingAligner.from_pretrained(str(tiny_encoders), layer=2)
+    sides = [_words([pair[side] for pair in pairs]) for side in (0, 1)]
+    without, prompt = aligner.align(*sides), "We eat: "
+    longer = [
+        [Words(prompt + one.text, tuple((i + len(prompt), j + len(prompt)) for i, j in one.spans)) for one in side]
+        for side in sides
+    ]
+    expected = aligner.align(*longer)
+    assert expected != without
+    aligner.model.config.prompts, aligner.model.config.default_prompt_name = {"query": prompt}, "query"
+    prompted = EmbeddingAligner(aligner.model, aligner.tokenizer, layer=2)
+    assert prompted.align(*sides) == expected
+
+
 def test_a_sentence_without_words_has_no_links(encoder_folders: dict[str, Path]) -> None:
     aligner = EmbeddingAligner.from_pretrained(str(encoder_folders["bert"]))
     assert aligner.align(_words(["", "Der Hund"]), _words(["dog", "The dog"]))[0] == []

@@ -53,6 +53,17 @@ def test_a_word_is_the_mean_of_its_pieces(encoder_folders: dict[str, Path]) -> N
     np.testing.assert_allclose(pieces.vectors, expected[1:-1], atol=1e-5)
 
 
+def test_words_are_encoded_after_the_models_prompt(tiny_encoders: Path) -> None:
+    embedder = SentenceEmbedder.from_pretrained(str(tiny_encoders), device="cpu")
+    longer = word_vectors(embedder, ["The cat: The dog xyz."])
+    embedder.prompt = "The cat: "
+    words = word_vectors(embedder, ["The dog xyz."])
+    assert words.texts == ["The", "dog", "xyz", "."] == longer.texts[3:]
+    np.testing.assert_allclose(words.vectors, longer.vectors[3:], atol=1e-5)
+    pieces = word_vectors(embedder, ["The dog"], pieces=True)
+    assert [text.strip() for text in pieces.texts] == ["The", "dog"]
+
+
 @pytest.mark.parametrize("method", ["pca", "tsne"])
 def test_projections_are_the_same_in_each_run_and_keep_groups_apart(method: str) -> None:
     generator = np.random.default_rng(0)

@@ -8,9 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, AutoTokenizer, BertModel
+from safetensors.torch import load_file
+from transformers import AutoConfig, AutoModel, AutoTokenizer, BertModel
 
-from hf_xsent import DapForSentenceEmbedding, DualPivotForPreTraining, SentenceEmbedder, XlmrWithRTLHead
+from hf_xsent import (
+    DapForSentenceEmbedding,
+    DualPivotForPreTraining,
+    SentenceEmbedder,
+    XlmrWithRTLHead,
+    export_sentence_transformer,
+)
 from hf_xsent.errors import ModelError
 
 RANKING = {"translation_ranking": 1.0}
@@ -101,3 +108,203 @@ def test_automodel_opens_other_encoders_as_before(encoder_folders: dict[str, Pat
     assert type(plain) is BertModel
     assert type(AutoModel.from_config(plain.config)) is BertModel
     assert type(AutoModel.from_config(plain.config, add_pooling_layer=False)) is BertModel
+
+
+# Exports, which AutoModel opens as our class with the arguments of transformers
+
+
+def _exported(encoder: Path, folder: Path, dtype: torch.dtype = torch.float32, **settings: Any) -> Path:
+    dim = settings.pop("dim", None)
+    model = DapForSentenceEmbedding.from_backbone(str(encoder), **{"pooling": "mean"} | settings).eval()
+    tokenizer = AutoTokenizer.from_pretrained(encoder)
+    return export_sentence_transformer(model, folder, tokenizer, dtype=dtype, verify=False, dim=dim)
+
+
+@pytest.mark.parametrize("name", ["bert", "modernbert"])
+def test_an_export_opens_with_the_loading_arguments_of_transformers(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str], name: str
+) -> None:
+    folder = _exported(encoder_folders[name], tmp_path / "out")
+    expected = AutoModel.from_pretrained(folder).encode(sentences)
+    on_disk = {"embeddings": "cpu", "encoder": "disk", "layers": "disk", "final_norm": "cpu"}
+    on_disk = {
+        part: place for part, place in on_disk.items() if hasattr(AutoModel.from_pretrained(folder).encoder, part)
+    }
+    for arguments in (
+        {"device_map": "cpu"},
+        {"device_map": "auto", "max_memory": {"cpu": "1GB"}},
+        {"device_map": on_disk, "offload_folder": str(tmp_path / "offloaded")},
+        {"low_cpu_mem_usage": True, "weights_only": True},
+    ):
+        opened = AutoModel.from_pretrained(folder, **arguments)
+        assert type(opened) is DapForSentenceEmbedding
+        np.testing.assert_allclose(opened.encode(sentences), expected, atol=1e-6)
+    for dtype in ({"dtype": torch.bfloat16}, {"torch_dtype": "bfloat16"}, {"torch_dtype": torch.bfloat16}):
+        opened = AutoModel.from_pretrained(folder, **dtype)
+        assert opened.dtype == opened.config.dtype == torch.bfloat16
+        np.testing.assert_allclose(opened.encode(sentences), expected, atol=0.1)
+
+
+def test_a_float16_export_is_opened_in_float16_unless_a_dtype_is_stated(
+    encoder_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = _exported(encoder_folders["bert"], tmp_path / "out", torch.float16)
+    assert AutoModel.from_pretrained(folder).dtype == torch.float16
+    assert AutoModel.from_pretrained(folder, dtype="auto").dtype == torch.float16
+    assert DapForSentenceEmbedding.from_pretrained(folder, dtype="auto").dtype == torch.float16
+    assert AutoModel.from_pretrained(folder, dtype="float32").dtype == torch.float32
+    assert AutoModel.from_pretrained(folder, torch_dtype=torch.float32).dtype == torch.float32
+
+
+@torch.no_grad()
+def test_changes_of_an_exports_config_have_an_effect(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = _exported(encoder_folders["bert"], tmp_path / "out")
+    batch = _batch(encoder_folders["bert"], ["Where is the station?"])
+    opened = AutoModel.from_pretrained(folder, output_hidden_states=True, hidden_dropout_prob=0.3)
+    assert len(opened(**batch).hidden_states) == 4 and opened.encoder.config.hidden_dropout_prob == 0.3
+    opened = AutoModel.from_pretrained(folder, output_attentions=True, attn_implementation="eager")
+    assert len(opened(**batch).attentions) == 3 and opened.config._attn_implementation == "eager"
+    assert isinstance(AutoModel.from_pretrained(folder, return_dict=False)(**batch), tuple)
+    config = AutoConfig.from_pretrained(folder, output_hidden_states=True)
+    assert AutoModel.from_pretrained(folder, config=config)(**batch).hidden_states is not None
+    assert config.sentence_encoder["pooling"] == "mean"  # the caller's config is unchanged
+
+
+@pytest.mark.parametrize("kind", [XlmrWithRTLHead, DapForSentenceEmbedding])
+def test_an_export_trains_with_another_dropout(encoder_folders: dict[str, Path], tmp_path: Path, kind: Any) -> None:
+    folder = str(_exported(encoder_folders["modernbert"], tmp_path / "out"))
+    settings = {"objectives": RANKING, "dropout": 0.3}
+    assert kind.from_backbone(folder, **settings).encoder.config.mlp_dropout == 0.3
+    assert kind.from_pretrained(folder, **settings).encoder.config.attention_dropout == 0.3
+
+
+def test_an_exports_dim_truncates_what_automodel_encodes_and_saves(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    folder = _exported(encoder_folders["bert"], tmp_path / "out", normalize=True, dim=8)
+    expected = SentenceTransformer(str(folder), device="cpu").encode(sentences)
+    assert expected.shape == (len(sentences), 8)
+    model = AutoModel.from_pretrained(folder)
+    np.testing.assert_allclose(model.encode(sentences), expected, atol=1e-6)
+    for dim in (4, 16, 99):  # encode's argument takes precedence over the model's
+        theirs = SentenceTransformer(str(folder), device="cpu").encode(sentences, truncate_dim=dim)
+        np.testing.assert_allclose(model.encode(sentences, truncate_dim=dim), theirs, atol=1e-6)
+    model.save_pretrained(tmp_path / "plain")
+    model.saves_plain = False
+    model.save_pretrained(tmp_path / "ours")
+    model.tokenizer.save_pretrained(tmp_path / "ours")
+    export_sentence_transformer(tmp_path / "ours", tmp_path / "again")
+    for name in ("plain", "ours", "again"):
+        for opened in (
+            AutoModel.from_pretrained(tmp_path / name),
+            SentenceTransformer(str(tmp_path / name), device="cpu"),
+        ):
+            np.testing.assert_allclose(opened.encode(sentences), expected, atol=1e-6)
+        np.testing.assert_allclose(
+            SentenceEmbedder.from_pretrained(str(tmp_path / name), device="cpu").encode(sentences), expected, atol=1e-6
+        )
+    export_sentence_transformer(model, tmp_path / "full", model.tokenizer, dim=32)
+    assert AutoModel.from_pretrained(tmp_path / "full").encode(sentences).shape == (len(sentences), 32)
+
+
+@pytest.mark.parametrize(
+    "prompts",
+    [
+        None,
+        {"query": "the dog: ", "passage": "the cat: "},
+        {"query": "the dog: ", "document": "bread: ", "passage": "the cat: "},
+        {"corpus": "the cat: ", "other": "the dog: "},
+        {"other": "the dog: "},
+    ],
+)
+def test_queries_and_documents_have_the_prompts_of_sentence_transformers(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str], prompts: dict[str, str] | None
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    settings = {"prompts": prompts, "default_prompt_name": next(iter(prompts))} if prompts else {}
+    folder = _exported(encoder_folders["bert"], tmp_path / "out", **settings)
+    theirs = SentenceTransformer(str(folder), device="cpu")
+    run = DapForSentenceEmbedding.from_pretrained(str(folder))
+    run.save_pretrained(tmp_path / "run")
+    run.tokenizer.save_pretrained(tmp_path / "run")
+    for ours in (
+        AutoModel.from_pretrained(folder),
+        SentenceEmbedder.from_pretrained(str(folder), device="cpu"),
+        SentenceTransformer(str(tmp_path / "run"), device="cpu"),
+    ):
+        for name in ("encode", "encode_query", "encode_document"):
+            expected = getattr(theirs, name)(sentences)
+            np.testing.assert_allclose(getattr(ours, name)(sentences), expected, atol=1e-5, err_msg=name)
+    if prompts and "passage" in prompts:
+        model = AutoModel.from_pretrained(folder)
+        expected = model.encode(sentences, prompt=prompts.get("document", prompts["passage"]))
+        np.testing.assert_array_equal(model.encode_document(sentences), expected)
+        np.testing.assert_array_equal(model.encode_document(sentences, prompt_name="query"), model.encode(sentences))
+        np.testing.assert_array_equal(
+            model.encode(sentences, prompt="a ", prompt_name="query"), model.encode(sentences, prompt="a ")
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_an_opened_export_is_saved_in_its_dtype_by_the_main_process(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str], dtype: torch.dtype
+) -> None:
+    model = AutoModel.from_pretrained(_exported(encoder_folders["bert"], tmp_path / "out"), dtype=dtype)
+    model.save_pretrained(tmp_path / "other", is_main_process=False)
+    assert not (tmp_path / "other").exists()
+    model.save_pretrained(tmp_path / "again")
+    assert {one.dtype for one in load_file(tmp_path / "again" / "model.safetensors").values()} == {dtype}
+    again = AutoModel.from_pretrained(tmp_path / "again")
+    assert again.dtype == dtype
+    np.testing.assert_array_equal(again.encode(sentences), model.encode(sentences))
+
+
+# Revisions of a Hub id
+
+
+def test_config_tokenizer_and_heads_are_those_of_the_revision(encoder_folders: dict[str, Path]) -> None:
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    cached = Path(HF_HUB_CACHE) / "models--someone--revised"
+    (cached / "refs").mkdir(parents=True)
+    objectives = {"translation_ranking": 1.0, "translation_language_modeling": 1.0}
+    for reference, commit, name, length in (("main", "1", "xlm-roberta", 20), ("v1", "2", "bert", 10)):
+        (cached / "refs" / reference).write_text(commit * 40)
+        folder = str(encoder_folders[name])
+        model = XlmrWithRTLHead.from_backbone(folder, objectives=objectives, max_length=length)
+        torch.nn.init.normal_(model.objectives["translation_language_modeling"].head.bias)
+        model.save_pretrained(cached / "snapshots" / (commit * 40))
+        AutoTokenizer.from_pretrained(folder).save_pretrained(cached / "snapshots" / (commit * 40))
+    expected = model.encode(["Where is the station?"])
+    for kind in (AutoModel, DapForSentenceEmbedding, XlmrWithRTLHead):
+        opened = kind.from_pretrained("someone/revised", revision="v1")
+        assert opened.config.max_length == 10 and opened.config.encoder_config.model_type == "bert"
+        np.testing.assert_allclose(opened.encode(["Where is the station?"]), expected, atol=1e-6)
+    started = XlmrWithRTLHead.from_backbone("someone/revised", revision="v1", objectives=objectives)
+    heads = [one.objectives["translation_language_modeling"].head.bias for one in (started, model)]
+    assert torch.equal(*heads) and started.config.mask_token_id == model.config.mask_token_id
+    pivot = DualPivotForPreTraining.from_backbone("someone/revised", revision="v1")
+    assert pivot.config.encoder_fingerprint == f"someone/revised@{'2' * 40}"
+
+
+@pytest.mark.parametrize("export", [True, False])
+def test_settings_changed_in_sentence_transformers_are_saved_by_it(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str], export: bool
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    folder = _exported(encoder_folders["bert"], tmp_path / "out")
+    if not export:
+        model = DapForSentenceEmbedding.from_pretrained(folder)
+        model.save_pretrained(tmp_path / "run")
+        model.tokenizer.save_pretrained(folder := tmp_path / "run")
+    prompts = {"query": "the dog: "}
+    changed = SentenceTransformer(str(folder), device="cpu", prompts=prompts, default_prompt_name="query")
+    changed.truncate_dim = 8
+    changed.save_pretrained(str(tmp_path / "saved"))
+    again = SentenceTransformer(str(tmp_path / "saved"), device="cpu", truncate_dim=8)
+    assert again.default_prompt_name == "query"
+    np.testing.assert_allclose(again.encode(sentences), changed.encode(sentences), atol=1e-6)

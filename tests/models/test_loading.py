@@ -11,7 +11,8 @@ from transformers import AutoModel, AutoTokenizer
 
 from hf_xsent.cli.main import main
 from hf_xsent.errors import ModelError
-from hf_xsent.models.loading import check_weights, load_encoder
+from hf_xsent.models import METHODS
+from hf_xsent.models.loading import LOADING_ARGUMENTS, UNUSED_ARGUMENTS, check_weights, load_encoder
 
 
 @pytest.fixture(params=[float("nan"), float("inf")])
@@ -102,3 +103,8 @@ def test_large_finite_weights_are_accepted(encoder_folders: dict[str, Path]) -> 
         model.embeddings.word_embeddings.weight[0, 0] = float("nan")
     with pytest.raises(ModelError, match="'large' has weights that are NaN"):
         check_weights(model, "large")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_setting_has_the_name_of_a_loading_argument(method: str) -> None:
+    assert not {*LOADING_ARGUMENTS, *UNUSED_ARGUMENTS} & {*METHODS[method][0].setting_names()}

@@ -55,6 +55,24 @@ def test_a_model_goes_to_the_hub_and_comes_back(exported: Path, hub: LocalHub, a
         np.testing.assert_allclose(np.array(theirs), ours, atol=1e-5)
 
 
+def test_exactly_the_planned_files_are_uploaded(exported: Path, hub: LocalHub, at_the_hub) -> None:
+    """huggingface_hub would upload .huggingface, where its earlier versions stored downloads, and refuse .cache."""
+    planned = plan_upload(exported, "org/dap-xlmr").files
+    for name in (
+        ".huggingface/old.bin",
+        ".cache/huggingface/x.lock",
+        ".cache/other/y",
+        "1_Pooling/.huggingface/z",
+        ".git/HEAD",
+    ):
+        (exported / name).parent.mkdir(parents=True, exist_ok=True)
+        (exported / name).write_text("local", "utf-8")
+    assert plan_upload(exported, "org/dap-xlmr").files == planned
+    done = at_the_hub(("publish", str(exported), "org/dap-xlmr"))
+    assert done.returncode == 0, (done.stderr, hub.requests)
+    assert set(hub.repositories["org/dap-xlmr"].files("main")[1]) == set(planned)
+
+
 def test_private_models_and_branches(exported: Path, hub: LocalHub, at_the_hub) -> None:
     done = at_the_hub(("publish", str(exported), "org/dap-xlmr", "--private", "--revision", "v1", "--message", "First"))
     assert done.returncode == 0, (done.stderr, hub.requests)

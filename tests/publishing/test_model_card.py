@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import huggingface_hub
+import numpy as np
 import pytest
 import yaml
 from card_facts import card_facts
 from huggingface_hub import ModelCard
+from transformers import AutoTokenizer
 
+from hf_xsent import DapForSentenceEmbedding, export_sentence_transformer
 from hf_xsent.cli.main import main
 from hf_xsent.errors import DataError, ModelError, OutputError
 from hf_xsent.evaluation.registry import TASKS
@@ -224,6 +228,29 @@ def test_a_card_without_results_removes_the_earlier_ones_and_states_truncated_di
     write_model_card(exported, run=run_folder, license="mit")
     assert not (exported / ".eval_results" / "hf-xsent.yaml").exists()
     assert "(16 dimensions)" in (exported / "README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max", "sum"])
+@pytest.mark.parametrize(("prompt", "dim"), [("", None), ('say "it": ', None), ("the dog ", 8)])
+def test_the_code_of_a_card_gives_the_embeddings_of_sentence_transformers(
+    encoder_folders: dict[str, Path], run_folder: Path, tmp_path: Path, pooling: str, prompt: str, dim: int | None
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    prompts = {"prompts": {"query": prompt}, "default_prompt_name": "query"} if prompt else {}
+    settings = {"pooling": pooling, "max_length": 16, "normalize": pooling != "sum"}
+    encoder = str(encoder_folders["bert"])
+    model = DapForSentenceEmbedding.from_backbone(encoder, **settings, **prompts).eval()
+    folder = tmp_path / "exported"
+    export_sentence_transformer(model, folder, AutoTokenizer.from_pretrained(encoder), dim=dim, verify=False)
+    (run_folder / "config.json").write_text(json.dumps({"encoder_config": {"hidden_size": 32}, **settings}), "utf-8")
+    card = write_model_card(folder, run=run_folder, license="mit").read_text("utf-8")
+    (code,) = re.findall(r"^```python\n(import torch\n.*?)^```", card, re.DOTALL | re.MULTILINE)
+    found: dict[str, Any] = {}
+    exec(code.replace('"mine"', repr(str(folder))), found)
+    expected = SentenceTransformer(str(folder), device="cpu").encode(["A dog runs.", "Ein Hund rennt."])
+    assert expected.shape == (2, dim or 32)
+    np.testing.assert_allclose(found["embeddings"].numpy(), expected, atol=1e-5)
 
 
 def test_results_of_several_models_are_refused(results: Path) -> None:

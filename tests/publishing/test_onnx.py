@@ -6,18 +6,24 @@ import os
 import subprocess
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from transformers import AutoTokenizer
 
 from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, export_sentence_transformer
 from hf_xsent.cli.main import main
 from hf_xsent.errors import MissingExtraError, ModelError
+from hf_xsent.models.loading import load_encoder
 from hf_xsent.publishing import onnx
 
 needs_onnx = pytest.mark.skipif(find_spec("onnxruntime") is None, reason="the extra onnx is not installed")
+
+
+PROMPT = {"prompts": {"query": "the dog: ", "other": "x"}, "default_prompt_name": "query"}
 
 
 def _export(encoder: Path, folder: Path, **settings: Any) -> Path:
@@ -31,7 +37,7 @@ def _export(encoder: Path, folder: Path, **settings: Any) -> Path:
     ("family", "settings"),
     [
         ("bert", {"pooling": "cls", "max_length": 12, "normalize": True}),
-        ("xlm-roberta", {"pooling": "mean", "max_length": 128}),
+        ("xlm-roberta", {"pooling": "mean", "max_length": 128, **PROMPT}),
         ("modernbert", {"pooling": "max", "max_length": 40}),
     ],
 )
@@ -46,6 +52,37 @@ def test_the_vectors_are_the_same(
     np.testing.assert_allclose(onnx.OnnxEncoder(folder).encode(sentences), ours, atol=1e-4)
     single = onnx.OnnxEncoder(folder).encode(sentences[:1])
     np.testing.assert_allclose(single, ours[:1], atol=1e-4)
+
+
+class _TorchSession:
+    """What ``OnnxEncoder`` uses of onnxruntime, computed by the encoder itself."""
+
+    def __init__(self, path: str, providers: list[str]) -> None:
+        self.encoder = load_encoder(str(Path(path).parents[1])).eval()
+
+    def get_inputs(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(name=name) for name in ("input_ids", "attention_mask")]
+
+    @torch.no_grad()
+    def run(self, outputs: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+        return [self.encoder(**{name: torch.tensor(one) for name, one in inputs.items()})[outputs[0]].numpy()]
+
+
+@pytest.mark.parametrize("settings", [{}, PROMPT, PROMPT | {"default_prompt_name": None}], ids=["none", "one", "named"])
+def test_the_default_prompt_precedes_each_sentence(
+    encoder_folders: dict[str, Path],
+    tmp_path: Path,
+    sentences: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+) -> None:
+    """Without onnxruntime; ``test_the_vectors_are_the_same`` has a prompt with it."""
+    folder = _export(encoder_folders["xlm-roberta"], tmp_path / "out", pooling="mean", max_length=12, **settings)
+    monkeypatch.setattr(onnx, "load_onnxruntime", lambda: SimpleNamespace(InferenceSession=_TorchSession))
+    vectors = onnx.OnnxEncoder(folder).encode(sentences)
+    prompt = "the dog: " if settings.get("default_prompt_name") else ""
+    embedder = SentenceEmbedder.from_pretrained(str(folder), device="cpu")
+    np.testing.assert_allclose(vectors, embedder.encode([prompt + one for one in sentences], prompt=""), atol=1e-5)
 
 
 @needs_onnx

@@ -156,6 +156,16 @@ def test_the_callers_model_and_tokenizer_stay_as_they_were(encoder_folders: dict
     assert model.training
 
 
+def test_a_tokenizer_that_pads_on_the_left_is_exported_with_padding_on_the_right(
+    encoder_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    """BERT counts positions from the padding on; our embeddings do not depend on padding."""
+    model, _ = _model(encoder_folders["bert"], pooling="mean")
+    tokenizer = AutoTokenizer.from_pretrained(encoder_folders["bert"], padding_side="left")
+    folder = export_sentence_transformer(model, tmp_path / "out", tokenizer)  # compares the vectors itself
+    assert AutoTokenizer.from_pretrained(folder).padding_side == "right" and tokenizer.padding_side == "left"
+
+
 def test_a_checkpoint_folder_is_exported_as_its_model_is(
     tiny_encoders: Path, tmp_path: Path, sentences: list[str]
 ) -> None:
@@ -388,6 +398,8 @@ def test_servers_read_the_widths_of_matryoshka(encoder_folders: dict[str, Path],
     assert config.is_matryoshka is True and config.matryoshka_dimensions == [8, 16, 32]
     again = export_sentence_transformer(folder, tmp_path / "again")
     assert AutoConfig.from_pretrained(again).matryoshka_dimensions == [8, 16, 32]
+    narrow = export_sentence_transformer(folder, tmp_path / "narrow", dim=4)
+    assert AutoConfig.from_pretrained(narrow).matryoshka_dimensions == [4, 8, 16, 32]
     plain, _ = _model(encoder_folders["bert"])
     folder = export_sentence_transformer(plain, tmp_path / "plain", tokenizer, verify=False)
     assert not hasattr(AutoConfig.from_pretrained(folder), "is_matryoshka")
@@ -411,7 +423,9 @@ def test_prompts_of_training_are_those_of_the_export(
     np.testing.assert_allclose(theirs.encode(sentences), vectors, atol=1e-5)
     again = export_sentence_transformer(folder, tmp_path / "again")
     for one in (folder, again):
-        assert json.loads((one / "config_sentence_transformers.json").read_text())["prompts"] == prompts
+        assert json.loads((one / "config_sentence_transformers.json").read_text())["prompts"] == prompts | {
+            "document": "passage: "
+        }
     model.save_pretrained(tmp_path / "run")
     tokenizer.save_pretrained(tmp_path / "run")
     np.testing.assert_allclose(

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.data.words.links import Link, best_first
-from hf_xsent.data.words.splitting import Words, words_of_pieces
+from hf_xsent.data.words.splitting import Words, offsets_after_prompt, words_of_pieces
 from hf_xsent.errors import ModelError
 from hf_xsent.models.batching import batches_by_length, pad_rows
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -31,7 +31,7 @@ class EmbeddingAligner:
 
     The method ``itermax`` links the remaining pieces in a second round, ``argmax`` does not. Unlike in SimAlign, hidden
     states are standardized, and a linked piece gets no second link: both lower the alignment error rate
-    (benchmarks/README.md, word alignment).
+    (benchmarks/README.md, word alignment). The model's default prompt precedes each sentence, as in training.
     """
 
     needs_all_pairs = False
@@ -52,6 +52,7 @@ class EmbeddingAligner:
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.rounds = {"argmax": 1, "itermax": 2}[method]
+        self.prompt: str = model.config.default_prompt
         self.tokens_per_batch = 8192
         self.max_length = family(model.config.encoder_config).max_length(model.config.encoder_config)
 
@@ -78,7 +79,7 @@ class EmbeddingAligner:
         """Return the links of each pair; batch pairs of similar length."""
         if not sources:
             return []
-        sides = [_Pieces(self.tokenizer, side, self.max_length) for side in (sources, targets)]
+        sides = [_Pieces(self.tokenizer, side, self.max_length, self.prompt) for side in (sources, targets)]
         links: list[list[Link]] = [[] for _ in sources]
         lengths = [2 * max(len(a), len(b)) for a, b in zip(sides[0].ids, sides[1].ids, strict=True)]
         for rows in batches_by_length(lengths, self.tokens_per_batch):
@@ -109,12 +110,15 @@ class EmbeddingAligner:
 class _Pieces:
     """The word pieces of sentences, and the words that each belongs to."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Words], max_length: int) -> None:
-        texts = [words.text for words in sentences]
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Words], max_length: int, prompt: str
+    ) -> None:
+        texts = [prompt + words.text for words in sentences]
         encoded = tokenizer(texts, truncation=True, max_length=max_length, return_offsets_mapping=True)
         self.ids: list[list[int]] = encoded["input_ids"]
         self.words = [
-            words_of_pieces(words, offsets) for words, offsets in zip(sentences, encoded["offset_mapping"], strict=True)
+            words_of_pieces(words, offsets_after_prompt(offsets, prompt))
+            for words, offsets in zip(sentences, encoded["offset_mapping"], strict=True)
         ]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from hf_xsent.data.words.splitting import split_words, word_units
+from hf_xsent.data.words.splitting import offsets_after_prompt, split_words, word_units
 from hf_xsent.errors import DataError, RecipeError, did_you_mean
 from hf_xsent.evaluation.retrieval import accuracy_at_1, unit
 from hf_xsent.tensors.packing import pack, unpack
@@ -113,10 +113,10 @@ def word_vectors(
 ) -> WordVectors:
     """Return a vector of each word: the mean of its pieces' hidden states after ``layer`` (by default the last).
 
-    With ``pieces``, return a vector of each word piece instead.
+    With ``pieces``, return a vector of each word piece instead. The model's default prompt precedes each sentence.
     """
     encoded = embedder.tokenizer(
-        list(sentences),
+        [embedder.prompt + one for one in sentences],
         truncation=True,
         max_length=embedder.max_length,
         padding=True,
@@ -130,7 +130,7 @@ def word_vectors(
     texts, numbers, vectors = [], [], []
     for number, sentence in enumerate(sentences):
         words = split_words(sentence)
-        offsets = encoded["offset_mapping"][number].tolist()
+        offsets = offsets_after_prompt(encoded["offset_mapping"][number].tolist(), embedder.prompt)
         of_pieces, of_words = word_units(words, offsets)
         if pieces:
             groups = [[place] for place, word in enumerate(of_pieces) if word >= 0]

@@ -42,6 +42,8 @@ def _loader(plain: Any, classes: Mapping[str, type[SentenceEncoder]]) -> Any:
         def from_pretrained(cls, name_or_path: Any, *args: Any, config: Any = None, **kwargs: Any) -> Any:
             stated = getattr(config, EXPORTED_SETTINGS, None)
             if isinstance(stated, dict) and stated.get("model_type") in classes:
+                if kwargs.get("torch_dtype") is None and kwargs.get("dtype") is None:
+                    kwargs["dtype"] = "auto"
                 opened = classes[stated["model_type"]].from_pretrained(name_or_path, config=config, **kwargs)
                 (opened[0] if isinstance(opened, tuple) else opened).saves_plain = True
                 return opened

@@ -20,6 +20,7 @@ from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.fingerprint import fingerprint_model, load_fingerprinted
 from hf_xsent.models.input_shuffling import SIDES
 from hf_xsent.models.linear_map import LinearMap
+from hf_xsent.models.loading import hub_arguments
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder, View
 from hf_xsent.objectives.base import SentenceObjective
@@ -126,7 +127,7 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
         """Start from a pretrained encoder; the saved model holds its name or folder instead of its weights."""
         model = super().from_backbone(name_or_path, **options)
         model.config.encoder_name = str(Path(name_or_path).resolve()) if is_local(name_or_path) else name_or_path
-        model.config.encoder_fingerprint = fingerprint_model(name_or_path)
+        model.config.encoder_fingerprint = fingerprint_model(name_or_path, model._hub)
         model.freeze()
         return model
 
@@ -136,7 +137,7 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
         if cls._is_plain(args[0], kwargs):
             return cls._from_plain(args[0], output_loading_info=output_loading_info, **kwargs)
         if not isinstance(kwargs.get("config"), DualPivotConfig):
-            kwargs["config"] = cls.config_class.from_pretrained(*args)
+            kwargs["config"] = cls.config_class.from_pretrained(*args, **hub_arguments(kwargs))
         buffers: dict[str, Tensor] = {}
         if kwargs["config"].encoder_name is not None:
             kwargs["encoder"] = encoder = load_fingerprinted(

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from hf_xsent.errors import DataError, ModelError
 
+QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")  # names of prompts, as sentence-transformers has them
 _ROWS_AT_ONCE = 4096
 
 
@@ -24,9 +25,9 @@ class SupportsEncode(Protocol):
 
 class _Vectors(Protocol):
     def __call__(
-        self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None
+        self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None, dim: int | None
     ) -> np.ndarray:
-        """Return N × width float32 embeddings."""
+        """Return float32 embeddings of the model's width, or truncated to ``dim``, which may be larger."""
 
 
 class SentenceTransformerMethods:
@@ -61,14 +62,13 @@ class SentenceTransformerMethods:
         Other arguments are those of ``SentenceTransformer.encode``. ``batch_size`` has no effect: a batch holds
         sentences of similar lengths, up to a number of tokens.
         """
-        if prompt_name is not None:
+        if prompt is None and prompt_name is not None:
             if prompt_name not in self._prompts():
                 raise ModelError(f"this model has no prompt named {prompt_name!r}: give its text as prompt")
             prompt = self._prompts()[prompt_name]
         if precision not in (None, "float32"):
             raise ModelError(f"embeddings are float32, not {precision}: use sentence_transformers.quantize_embeddings")
-        vectors = self._vectors(sentences, language, bool(show_progress or show_progress_bar), prompt)
-        vectors = vectors[:, :truncate_dim]
+        vectors = self._vectors(sentences, language, bool(show_progress or show_progress_bar), prompt, truncate_dim)
         if normalize_embeddings:
             vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12)
         if convert_to_tensor:
@@ -76,11 +76,17 @@ class SentenceTransformerMethods:
         return vectors if convert_to_numpy else list(torch.from_numpy(vectors))
 
     def encode_query(self, sentences: Sequence[str], **options: Any) -> Any:
-        """Encode like ``encode``: queries and documents have no separate prompts."""
-        return self.encode(sentences, **options)
+        """Encode like ``encode``, by default with the prompt named query; without it, with no prompt."""
+        return self._encode_with_prompt_of(QUERY, sentences, options)
 
     def encode_document(self, sentences: Sequence[str], **options: Any) -> Any:
-        """Encode like ``encode``."""
+        """Encode like ``encode``, by default with the first of the prompts document, passage, corpus, or with none."""
+        return self._encode_with_prompt_of(DOCUMENT, sentences, options)
+
+    def _encode_with_prompt_of(self, names: Sequence[str], sentences: Sequence[str], options: dict[str, Any]) -> Any:
+        if options.get("prompt") is None and options.get("prompt_name") is None:
+            prompts = self._prompts()
+            options["prompt"] = next((prompts[name] for name in names if name in prompts), "")
         return self.encode(sentences, **options)
 
     @staticmethod

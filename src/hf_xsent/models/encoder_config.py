@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, PreTrainedConfig
 
+from hf_xsent.compat import attention_of
 from hf_xsent.errors import RecipeError
 from hf_xsent.models.families import family
-from hf_xsent.settings.declaring import check_settings, is_derived, recipe_fields
+from hf_xsent.settings.declaring import check_settings, derived, is_derived, recipe_fields
 from hf_xsent.settings.model import EncoderSettings
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
     sub_configs = {"encoder_config": AutoConfig}
 
     encoder_config: Any = None  # the encoder's own config, or its dict
+    dim: int | None = derived()  # encode truncates embeddings to it; None: it does not
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Build the encoder's config from its dict and validate all values."""
@@ -60,6 +62,13 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
     def encoder_dropout(self) -> float | None:
         """Dropout of the encoder in training; None: the checkpoint's."""
         return self.dropout
+
+    def over(self, encoder_config: PreTrainedConfig) -> Self:
+        """Return the config of a model over this encoder, with the encoder's dtype, outputs and attention."""
+        names = ("dtype", "output_attentions", "output_hidden_states", "return_dict")
+        chosen = {name: getattr(encoder_config, name) for name in names}
+        chosen["attn_implementation"] = attention_of(encoder_config)  # a new config would reset it
+        return self.replaced(encoder_config=encoder_config, encoder_layers=None, **chosen)
 
     def replaced(self, **changes: Any) -> Self:
         """Return the config with other values, validated again."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,15 @@ _MODEL_FILES = ("*.safetensors", "config.json", "tokenizer*", "vocab*", "*.model
 _MODULE_FILES = ("*.safetensors", "config.json")
 
 
-def fingerprint_model(name_or_path: str) -> str:
+def fingerprint_model(name_or_path: str, hub: Mapping[str, Any] = MappingProxyType({})) -> str:
     """Return a Hub model's name and revision, or a hash of a model folder, which changes with further training.
 
     Hash 64 samples of each large file; of subfolders, include only the modules of sentence-transformers.
     """
     if not is_local(name_or_path):
         with loading_errors(name_or_path, "readable config.json"):
-            config = Path(hf_hub_download(name_or_path, "config.json"))
+            known = {key: hub[key] for key in ("revision", "cache_dir", "token", "local_files_only") if key in hub}
+            config = Path(hf_hub_download(name_or_path, "config.json", **known))
         return f"{name_or_path}@{config.parent.name}"  # the Hub's cache: snapshots/<commit>/config.json
     return digest(_samples(Path(name_or_path)))
 

@@ -29,8 +29,14 @@ from hf_xsent.models.run_folder import check_finished
 
 EXPORTED_SETTINGS = "sentence_encoder"  # the key of an export's config.json with the settings of its model
 HUB_ARGUMENTS = ("revision", "cache_dir", "token", "local_files_only", "force_download", "subfolder", "proxies")
-# Arguments of from_pretrained that AutoModel takes and that have no effect on a plain encoder.
-LOADING_ARGUMENTS = {
+# Arguments of from_pretrained that choose how transformers loads the weights of an encoder, and where it places them.
+LOADING_ARGUMENTS = (
+    *HUB_ARGUMENTS,
+    *("dtype", "torch_dtype", "attn_implementation", "low_cpu_mem_usage", "device_map", "max_memory"),
+    *("offload_folder", "offload_buffers", "quantization_config", "weights_only", "key_mapping", "use_kernels"),
+)
+# Arguments of from_pretrained that AutoModel passes and that have no effect on a plain encoder.
+UNUSED_ARGUMENTS = {
     *("_from_auto", "adapter_kwargs", "trust_remote_code", "use_safetensors", "code_revision", "add_pooling_layer")
 }
 
@@ -40,20 +46,25 @@ def build_encoder(config: PreTrainedConfig) -> PreTrainedModel:
     return AutoModel.from_config(deepcopy(config), **family(config).arguments)
 
 
-def load_encoder(name_or_path: str, dtype: torch.dtype = torch.float32, **options: Any) -> PreTrainedModel:
-    """Load a pretrained encoder without pooler and heads, or the encoder of a model of this package."""
-    config = load_config(name_or_path, **hub_arguments(options))
+def load_encoder(
+    name_or_path: str, config: PreTrainedConfig | None = None, dropout: float | None = None, **options: Any
+) -> PreTrainedModel:
+    """Load a pretrained encoder without pooler and heads, or the encoder of a model of this package.
+
+    ``config`` and ``dropout`` replace those of the checkpoint. The dtype is float32 if ``options`` state none.
+    """
+    config = load_config(name_or_path, **hub_arguments(options)) if config is None else deepcopy(config)
     if getattr(config, EXPORTED_SETTINGS, None):
         setattr(config, EXPORTED_SETTINGS, None)  # so that AutoModel opens an export as a plain encoder
-        options["config"] = config
-    if is_ours(config):
-        dropouts = {key: options.pop(key) for key in family(config.encoder_config).dropouts if key in options}
-        config.encoder_config.update(dropouts)
-        options["config"] = config
-    else:
+    plain = config.encoder_config if is_ours(config) else config
+    if dropout is not None:
+        plain.update(dict.fromkeys(family(plain).dropouts, dropout))
+    if not is_ours(config):
         options |= family(config).arguments
+    if options.get("dtype") is None:
+        options["dtype"] = options.pop("torch_dtype", None) or torch.float32
     with quiet_loading(), loading_errors(name_or_path, "readable weights (model.safetensors)"):
-        encoder = AutoModel.from_pretrained(name_or_path, dtype=dtype, use_safetensors=True, **options)
+        encoder = AutoModel.from_pretrained(name_or_path, config=config, use_safetensors=True, **options)
     if is_ours(config):
         encoder.merge_adapters()
         encoder = encoder.encoder
@@ -65,6 +76,8 @@ def load_encoder(name_or_path: str, dtype: torch.dtype = torch.float32, **option
 def check_weights(model: torch.nn.Module, name_or_path: str) -> None:
     """Raise an error if a weight is NaN or infinite."""
     for name, weight in model.named_parameters():
+        if weight.is_meta:  # offloaded to a disk by device_map
+            continue
         # Check the sum first, which needs no extra memory. It may overflow although all weights are finite.
         if not torch.isfinite(weight.detach().sum(dtype=torch.float32)) and not torch.isfinite(weight).all():
             raise ModelError(
@@ -76,6 +89,12 @@ def check_weights(model: torch.nn.Module, name_or_path: str) -> None:
 def hub_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of ``from_pretrained`` that concern the Hub, such as ``revision``."""
     return {name: arguments[name] for name in HUB_ARGUMENTS if arguments.get(name) is not None}
+
+
+def loading_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Remove the arguments of ``from_pretrained`` that choose how to load an encoder, and return those with a value."""
+    found = {name: arguments.pop(name) for name in LOADING_ARGUMENTS if name in arguments}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def load_config(name_or_path: str, **hub: Any) -> PreTrainedConfig:
@@ -107,14 +126,26 @@ def is_ours(config: PreTrainedConfig) -> bool:
     return hasattr(config, "encoder_config")
 
 
-def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(name_or_path: str, **hub: Any) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a model folder or Hub id."""
     check_finished(name_or_path)
     files = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model")
     if is_local(name_or_path) and not any((Path(name_or_path) / file).is_file() for file in files):
         raise ModelError(f"the model folder {name_or_path!r} holds no tokenizer: save one into it (tokenizer.json)")
     with loading_errors(name_or_path, "readable tokenizer"):
-        return AutoTokenizer.from_pretrained(name_or_path)
+        return AutoTokenizer.from_pretrained(name_or_path, **hub)
+
+
+def load_token_ids(name_or_path: str, **hub: Any) -> dict[str, Any]:
+    """Return the special token ids that objectives with masking need."""
+    tokenizer = load_tokenizer(name_or_path, **hub)
+    if tokenizer.mask_token_id is None:
+        raise ModelError(f"the tokenizer of {name_or_path!r} has no mask_token: set it and save the tokenizer")
+    return {
+        "mask_token_id": tokenizer.mask_token_id,
+        "unknown_token_id": tokenizer.unk_token_id,
+        "special_token_ids": sorted(tokenizer.all_special_ids),
+    }
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -115,20 +117,20 @@ def plain_head(config: PreTrainedConfig) -> MLMHead:
     return head
 
 
-def load_mlm_head(name_or_path: str) -> MLMHead:
-    """Load the MLM head of a checkpoint, or build a plain one if it has none.
+def load_mlm_head(name_or_path: str, hub: Mapping[str, Any] = MappingProxyType({})) -> MLMHead:
+    """Load the MLM head of a checkpoint, or build a plain one if it has none; ``hub`` has arguments of the Hub.
 
     A model of this package has one if it was trained by masked language modelling over the encoder's word embeddings.
     """
-    config = load_config(name_or_path)
+    config = load_config(name_or_path, **hub)
     if is_ours(config):
         objectives = getattr(config, "objectives", {})
         found = [name for name in _WITH_HEAD if name in objectives and not objectives[name].untied_embeddings]
-        return _load_model(name_or_path).objectives[found[0]].head if found else plain_head(config.encoder_config)
+        return _load_model(name_or_path, hub).objectives[found[0]].head if found else plain_head(config.encoder_config)
     head = plain_head(config)
     with quiet_loading():
         model, report = AutoModelForMaskedLM.from_pretrained(
-            name_or_path, dtype=torch.float32, use_safetensors=True, output_loading_info=True
+            name_or_path, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **hub
         )
     trained = {name: weight for name, weight in model.state_dict().items() if name not in report["missing_keys"]}
     places = family(config).mlm_head_names
@@ -141,12 +143,12 @@ def load_mlm_head(name_or_path: str) -> MLMHead:
 
 
 @torch.no_grad()
-def load_matching_heads(model: PreTrainedModel, name_or_path: str) -> None:
+def load_matching_heads(model: PreTrainedModel, name_or_path: str, hub: Mapping[str, Any]) -> None:
     """Load the heads, language embeddings and extraction that this model shares with an earlier training stage.
 
     Heads over word pieces load the rows of the pieces that are in both vocabularies.
     """
-    earlier = _load_model(name_or_path)
+    earlier = _load_model(name_or_path, hub)
     if earlier.config.languages and model.config.languages != earlier.config.languages:
         known = ", ".join(earlier.config.languages)
         raise RecipeError(f"{name_or_path!r} has embeddings of the languages {known}: set languages to the same list")
@@ -166,7 +168,7 @@ def load_matching_heads(model: PreTrainedModel, name_or_path: str) -> None:
             weight.copy_(weights[name])
 
 
-def _load_model(name_or_path: str) -> Any:
+def _load_model(name_or_path: str, hub: Mapping[str, Any]) -> Any:
     """Load a model of this package with the weights of its objectives."""
     with quiet_loading(), loading_errors(name_or_path, "readable weights (model.safetensors)"):
-        return AutoModelForPreTraining.from_pretrained(name_or_path, use_safetensors=True)
+        return AutoModelForPreTraining.from_pretrained(name_or_path, use_safetensors=True, **hub)

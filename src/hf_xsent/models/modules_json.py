@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.files import write_json
+from hf_xsent.models.encode_interface import DOCUMENT
 
 TRANSFORMER = "sentence_transformers.models.Transformer"  # versions 2 to 6 read this name
 
@@ -16,11 +17,24 @@ def write_modules_json(folder: str | Path, config: Any) -> None:
     text = {"method": "forward", "method_output_name": "sentence_embedding"}
     module: dict[str, Any] = {"max_seq_length": config.max_length, "module_output_name": "sentence_embedding"}
     write_json(folder / "sentence_bert_config.json", module | {"modality_config": {"text": text}})
-    write_json(folder / "config_sentence_transformers.json", general_settings(config))
+    write_general_settings(folder, config, config.dim)
     write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": TRANSFORMER}])
 
 
-def general_settings(config: Any) -> dict[str, Any]:
-    """Return prompts and similarity, as SentenceTransformer reads them."""
-    prompts = {"prompts": config.prompts or {}, "default_prompt_name": config.default_prompt_name}
-    return {**prompts, "similarity_fn_name": "cosine"}
+def write_general_settings(folder: Path, config: Any, dim: int | None) -> None:
+    """Write prompts, similarity and the width of truncated embeddings, as SentenceTransformer reads them.
+
+    ``SentenceTransformer.save`` writes the file, with its version, before it calls our ``save_pretrained``: that file
+    has the settings that a user changed there, and remains.
+
+    SentenceTransformer adds an empty prompt ``document`` to models that have none, so that ``encode_document`` would
+    not find ``passage`` or ``corpus``: their text is written as ``document``, too.
+    """
+    prompts = dict(config.prompts or {})
+    if (name := next((one for one in DOCUMENT if one in prompts), None)) is not None:
+        prompts["document"] = prompts[name]
+    cut = {} if dim is None else {"truncate_dim": dim}
+    names = {"prompts": prompts, "default_prompt_name": config.default_prompt_name}
+    path = folder / "config_sentence_transformers.json"
+    if not (path.is_file() and "__version__" in path.read_text(encoding="utf-8")):
+        write_json(path, {**names, "similarity_fn_name": "cosine", **cut})

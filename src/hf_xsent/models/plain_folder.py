@@ -16,7 +16,7 @@ from hf_xsent.models.adapters import plain_weights
 from hf_xsent.models.families import family
 from hf_xsent.models.linear_map import LinearMap
 from hf_xsent.models.loading import EXPORTED_SETTINGS, quiet_loading
-from hf_xsent.models.modules_json import TRANSFORMER, general_settings
+from hf_xsent.models.modules_json import TRANSFORMER, write_general_settings
 
 # The names of versions 2 to 5, which version 6 still reads; older versions cannot read the names of version 6.
 _POOLING = "sentence_transformers.models.Pooling"
@@ -27,11 +27,16 @@ _POOLING_FLAGS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_to
 
 
 def write_plain_folder(
-    model: Any, tokenizer: Any, folder: Path, dtype: torch.dtype = torch.float32, width: int | None = None
+    model: Any, tokenizer: Any, folder: Path, dtype: torch.dtype | None = None, width: int | None = None
 ) -> None:
-    """Write encoder, tokenizer, modules and a minimal card; SentenceTransformer truncates embeddings to ``width``."""
-    config = model.config
-    width = width or config.encoder_config.hidden_size
+    """Write encoder, tokenizer, modules and a minimal card; ``encode`` truncates embeddings to ``width``.
+
+    The defaults of dtype and width are the model's.
+    """
+    config, dtype = model.config, dtype or model.encoder.dtype
+    full = config.encoder_config.hidden_size
+    width = width or config.dim or full
+    dim = width if width < full else None
     weights = plain_weights(model.encoder) | _pooler(config.encoder_config)
     weights = {name: weight.to(dtype).contiguous() for name, weight in weights.items()}
     with quiet_loading():
@@ -43,14 +48,16 @@ def write_plain_folder(
     if not hasattr(model, "mixing_weights"):  # a mix of layers has weights besides the encoder's
         names = ["model_type", "pooling", "normalize", "max_length"]
         names += ["prompts", "default_prompt_name"] if config.prompts else []
-        stated[EXPORTED_SETTINGS] = {name: getattr(config, name) for name in names}
+        stated[EXPORTED_SETTINGS] = {name: getattr(config, name) for name in names} | ({"dim": dim} if dim else {})
     write_json(folder / "config.json", plain | stated)
 
-    longest, tokenizer.model_max_length = tokenizer.model_max_length, config.max_length
+    longest, side = tokenizer.model_max_length, tokenizer.padding_side
+    tokenizer.model_max_length = config.max_length
+    tokenizer.padding_side = "right"  # after padding, plain encoders would count the positions of tokens from it
     try:
         tokenizer.save_pretrained(folder)
     finally:
-        tokenizer.model_max_length = longest
+        tokenizer.model_max_length, tokenizer.padding_side = longest, side
     settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     if settings.get("tokenizer_class") == "TokenizersBackend":  # transformers 4 knows PreTrainedTokenizerFast
         write_json(folder / "tokenizer_config.json", settings | {"tokenizer_class": "PreTrainedTokenizerFast"})
@@ -60,8 +67,7 @@ def write_plain_folder(
     write_json(folder / "modules.json", listed)
     transformer = {"max_seq_length": config.max_length, "do_lower_case": False}
     write_json(folder / "sentence_bert_config.json", transformer)
-    cut = {} if width == config.encoder_config.hidden_size else {"truncate_dim": width}
-    write_json(folder / "config_sentence_transformers.json", general_settings(config) | cut)
+    write_general_settings(folder, config, dim)
     (folder / "README.md").write_text(_card(config, width), encoding="utf-8")
 
 
@@ -80,7 +86,8 @@ def _matryoshka(config: Any, width: int) -> dict[str, Any]:
     """Return the config keys from which vLLM reads the widths that its parameter ``dimensions`` accepts."""
     objective = getattr(config, "objectives", {}).get("matryoshka")
     full = config.encoder_config.hidden_size
-    dims = {full, width, *(objective.dims or [] if objective else [])}
+    earlier = getattr(config.encoder_config, "matryoshka_dimensions", None)  # of an export
+    dims = {full, width, *(objective.dims or [] if objective else earlier or [])}
     return {"is_matryoshka": True, "matryoshka_dimensions": sorted(dims)} if len(dims) > 1 else {}
 
 

@@ -18,7 +18,14 @@ from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.families import backbone_of
 from hf_xsent.models.input_shuffling import SIDES, shuffle_sides
 from hf_xsent.models.last_layers import LastLayers
-from hf_xsent.models.loading import HUB_ARGUMENTS, build_encoder, is_ours, load_config, load_tokenizer
+from hf_xsent.models.loading import (
+    build_encoder,
+    hub_arguments,
+    is_ours,
+    load_config,
+    load_token_ids,
+    loading_arguments,
+)
 from hf_xsent.models.mlm_head import (
     MLMHead,
     load_matching_heads,
@@ -99,15 +106,15 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
 
         From a model that this package trained, matching heads are loaded too.
         """
-        options = ("dtype", "attn_implementation", *HUB_ARGUMENTS)
-        loading = {name: settings.pop(name) for name in options if name in settings}
+        loading = loading_arguments(settings) | {"base_config": settings.pop("base_config", None)}
         stated: AlignmentConfig = cls.config_of(config, settings)
+        hub = hub_arguments(loading)
         if stated.needs.mask_token:
-            stated = stated.replaced(**_token_ids(name_or_path))
+            stated = stated.replaced(**load_token_ids(name_or_path, **hub))
         model = super().from_backbone(name_or_path, config=stated, **loading)
         model._start_objectives(name_or_path)
-        if is_ours(load_config(name_or_path)):
-            load_matching_heads(model, name_or_path)
+        if is_ours(load_config(name_or_path, **hub)):
+            load_matching_heads(model, name_or_path, hub)
         return model
 
     @classmethod
@@ -116,9 +123,9 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         if cls._is_plain(args[0], kwargs):
             return cls._from_plain(args[0], output_loading_info=output_loading_info, **kwargs)
         if not isinstance(kwargs.get("config"), AlignmentConfig):
-            kwargs["config"] = cls.config_class.from_pretrained(*args)
+            kwargs["config"] = cls.config_class.from_pretrained(*args, **hub_arguments(kwargs))
         if kwargs["config"].needs.mask_token and kwargs["config"].mask_token_id is None:
-            for name, value in _token_ids(str(args[0])).items():
+            for name, value in load_token_ids(str(args[0]), **hub_arguments(kwargs)).items():
                 setattr(kwargs["config"], name, value)
         loaded: Any = super().from_pretrained(*args, output_loading_info=True, **kwargs)
         model, info = loaded
@@ -134,7 +141,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         if not chosen:
             return
         masks = name_or_path is not None and any(one.needs.mask_token for one in chosen)
-        trained = load_mlm_head(str(name_or_path)) if masks else plain_head(self.config.encoder_config)
+        trained = load_mlm_head(str(name_or_path), self._hub) if masks else plain_head(self.config.encoder_config)
         words = self.backbone.word_embeddings.weight
         for objective in chosen:
             objective.start(Start(self.encoder, words, trained, self.config.mask_token_id or 0))
@@ -327,18 +334,6 @@ def _tokens_read(packed: PackedSentences, sides: frozenset[str]) -> Tensor:
     read = torch.repeat_interleave(selected, packed.lengths)
     read[packed.first_tokens] = True
     return read.nonzero().squeeze(1)
-
-
-def _token_ids(name_or_path: str) -> dict[str, Any]:
-    """Return the special token ids that objectives with masking need."""
-    tokenizer = load_tokenizer(name_or_path)
-    if tokenizer.mask_token_id is None:
-        raise ModelError(f"the tokenizer of {name_or_path!r} has no mask_token: set it and save the tokenizer")
-    return {
-        "mask_token_id": tokenizer.mask_token_id,
-        "unknown_token_id": tokenizer.unk_token_id,
-        "special_token_ids": sorted(tokenizer.all_special_ids),
-    }
 
 
 class AlignmentForSentenceEmbedding(SentenceEncoder):

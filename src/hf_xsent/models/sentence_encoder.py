@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
 
@@ -22,19 +23,18 @@ from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone
 from hf_xsent.models.encode_interface import SentenceTransformerMethods
 from hf_xsent.models.encoder_config import SentenceEncoderConfig
-from hf_xsent.models.families import backbone_of, family
+from hf_xsent.models.families import backbone_of
 from hf_xsent.models.layer_selection import select_layers
 from hf_xsent.models.loading import (
     EXPORTED_SETTINGS,
-    HUB_ARGUMENTS,
-    LOADING_ARGUMENTS,
+    UNUSED_ARGUMENTS,
     build_encoder,
     hub_arguments,
     is_ours,
     load_config,
     load_encoder,
-    load_encoder_config,
     load_tokenizer,
+    loading_arguments,
 )
 from hf_xsent.models.modules_json import write_modules_json
 from hf_xsent.models.plain_folder import write_plain_folder
@@ -77,6 +77,7 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
     trained_in: str | None = None  # the folder of the run that trained it in this process
     _tokenizer: Any = None
     _source: str | None = None  # the folder or Hub id of the starting encoder
+    _hub: Mapping[str, Any] = MappingProxyType({})  # the revision and other Hub arguments of the source
 
     def __init__(self, config: SentenceEncoderConfig, encoder: PreTrainedModel | None = None) -> None:
         super().__init__(config)
@@ -96,29 +97,24 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
         name_or_path: str,
         *,
         config: Any = None,
-        dtype: torch.dtype = torch.float32,
-        attn_implementation: str | None = None,
+        base_config: PreTrainedConfig | None = None,
         **settings: Any,
     ) -> Self:
         """Start from a pretrained encoder or a model of this package, with a config or keyword arguments.
 
-        ``setting_names()`` lists the keywords. ``revision``, ``token`` and the other Hub arguments of transformers'
-        ``from_pretrained`` are accepted, too.
+        ``setting_names()`` lists the keywords. ``revision``, ``dtype`` (default: float32), ``device_map`` and other
+        loading arguments of transformers' ``from_pretrained`` are accepted, too. ``base_config`` replaces the
+        checkpoint's config.
         """
-        hub = hub_arguments(settings)
-        settings = {key: value for key, value in settings.items() if key not in HUB_ARGUMENTS}
+        loading = loading_arguments(settings)
         stated = cls.config_of(config, settings)
-        options: dict[str, Any] = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
-        if stated.encoder_dropout is not None:
-            options |= dict.fromkeys(family(load_encoder_config(name_or_path, **hub)).dropouts, stated.encoder_dropout)
-        encoder = load_encoder(name_or_path, dtype=dtype, **hub, **options)
+        encoder = load_encoder(name_or_path, base_config, stated.encoder_dropout, **loading)
         if stated.encoder_layers is not None:
             select_layers(encoder, stated.encoder_layers)
         if is_local(name_or_path):
             encoder.config.name_or_path = ""  # do not publish local paths
-        chosen = {"attn_implementation": attention_of(encoder.config)}  # the new config would reset it
-        model = cls(stated.replaced(encoder_config=encoder.config, encoder_layers=None, **chosen), encoder=encoder)
-        model._source = str(name_or_path)
+        model = cls(stated.over(encoder.config), encoder=encoder)
+        model._source, model._hub = str(name_or_path), hub_arguments(loading)
         return model
 
     @classmethod
@@ -126,7 +122,9 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
         """Load a model of this package, an export of one, or a plain encoder, which ``from_backbone`` starts from."""
         if cls._is_plain(name_or_path, kwargs):
             return cls._from_plain(name_or_path, **kwargs)
-        return super().from_pretrained(name_or_path, *args, **kwargs)
+        loaded: Any = super().from_pretrained(name_or_path, *args, **kwargs)
+        (loaded[0] if isinstance(loaded, tuple) else loaded)._hub = hub_arguments(kwargs)
+        return loaded
 
     @staticmethod
     def _is_plain(name_or_path: Any, kwargs: Mapping[str, Any]) -> bool:
@@ -139,22 +137,24 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
     def _from_plain(cls, name_or_path: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
         """Start from a plain encoder; an export states the settings of its model in its config."""
         name, config = str(name_or_path), kwargs.pop("config", None)
-        options = {key: kwargs.pop(key, None) for key in ("dtype", "attn_implementation")}
-        options = {key: value for key, value in options.items() if value not in (None, "auto")}
-        stated = dict(getattr(load_config(name, **hub_arguments(kwargs)), EXPORTED_SETTINGS, None) or {})
+        if not isinstance(config, PreTrainedConfig):
+            config = load_config(name, **hub_arguments(kwargs))
+        stated = dict(getattr(config, EXPORTED_SETTINGS, None) or {})
         stated.pop("model_type", None)
-        given = {key: value for key, value in kwargs.items() if key not in LOADING_ARGUMENTS and value is not None}
-        ours = config if isinstance(config, SentenceEncoderConfig) else None
-        model = cls.from_backbone(name, config=ours, **options, **stated | given)
+        dim = stated.pop("dim", None)
+        given = {key: value for key, value in kwargs.items() if key not in UNUSED_ARGUMENTS and value is not None}
+        model = cls.from_backbone(name, base_config=config, **stated | given)
+        model.config.dim = dim
         info: dict[str, Any] = {"missing_keys": set(), "unexpected_keys": set(), "mismatched_keys": set()}
         return (model, info | {"error_msgs": []}) if output_loading_info else model
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
         """Save config and weights, and the files by which SentenceTransformer opens the folder with this pooling."""
+        main = kwargs.get("is_main_process", True)
         if self.saves_plain and kwargs.get("state_dict") is None:
-            return write_plain_folder(self, self.tokenizer, Path(save_directory))
+            return write_plain_folder(self, self.tokenizer, Path(save_directory)) if main else None
         super().save_pretrained(save_directory, *args, **kwargs)
-        if kwargs.get("is_main_process", True):
+        if main:
             write_modules_json(save_directory, self.config)
 
     def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
@@ -175,7 +175,7 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
             source = self._source or self.config.name_or_path
             if not source:
                 raise ModelError("encode needs the model's tokenizer: set model.tokenizer = tokenizer")
-            self._tokenizer = load_tokenizer(source)
+            self._tokenizer = load_tokenizer(source, **self._hub)
         return self._tokenizer
 
     @tokenizer.setter

@@ -54,7 +54,7 @@ class TextEncoder(SentenceTransformerMethods):
         self.tokenizer = tokenizer
         self.max_length = max_length or model.config.max_length
         self.tokens_per_batch = tokens_per_batch
-        self.width: int = dim or width
+        self.width: int = dim or model.config.dim or width
         self.prompt: str = model.config.default_prompt if prompt is None else prompt  # prepended to each sentence
         self.view = View(model.default_layer if layer is None else layer, model.config.pooling)
         self.check_views([self.view])
@@ -83,10 +83,11 @@ class TextEncoder(SentenceTransformerMethods):
         return self.model.config.prompts or {}
 
     def _vectors(
-        self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None
+        self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None, dim: int | None
     ) -> np.ndarray:
-        encoder = self if prompt is None else copy(self)
+        encoder = copy(self)
         encoder.prompt = self.prompt if prompt is None else prompt
+        encoder.width = self.width if dim is None else min(dim, self.model.config.encoder_config.hidden_size)
         return encoder.encode_views(sentences, [self.view], language, progress)[0]
 
     @torch.inference_mode()

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 _EXPORT = ("modules.json", "config.json", "model.safetensors", "tokenizer_config.json")
 _PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib"}
-_NOT_UPLOADED = {".git", ".cache", ".huggingface"}  # folders that huggingface_hub skips, too
+_NOT_UPLOADED = {".git", ".cache", ".huggingface"}  # folders of git and of downloads; the Hub refuses the first two
 _CARD_FIELDS = {  # what a card must state, and a flag with which publish writes it
     "license": "--license apache-2.0",
     "language": "--languages de sw en",
@@ -110,6 +110,7 @@ def publish(upload: Upload, private: bool = False, revision: str | None = None, 
         hub.upload_folder(
             repo_id=upload.repository,
             folder_path=upload.folder,
+            ignore_patterns=[f"{start}{name}/*" for name in sorted(_NOT_UPLOADED) for start in ("", "*/")],
             revision=revision,
             commit_message=message or f"Upload {upload.repository.rsplit('/', 1)[-1]} with hf-xsent",
         )

@@ -35,6 +35,7 @@ _POOLING_CODE = {
     "mean": f"{_MASK}embeddings = (states * mask).sum(1) / mask.sum(1)",
     "max": f"{_MASK}embeddings = states.masked_fill(mask == 0, -torch.inf).amax(1)",
 }
+_EXAMPLES = ("A dog runs.", "Ein Hund rennt.")
 _LOCAL_KEYS = ("output_dir", "cache_dir", "logging_dir", "run_name", "hub_token")
 _TAGS = ["feature-extraction", "sentence-similarity", "cross-lingual", "bitext-mining", "hf-xsent"]
 
@@ -51,6 +52,8 @@ class CardFacts:
     pooling: str
     max_length: int
     normalize: bool = False
+    prompt: str = ""  # prepended to each sentence
+    truncated: bool = False  # whether the model has more dimensions than its embeddings
     recipe: dict[str, Any] = field(default_factory=dict)
     repository: str = ""
     datasets: list[str] = field(default_factory=list)
@@ -105,6 +108,7 @@ def render_card(facts: CardFacts, complete: bool = True) -> ModelCard:
         "method": facts.method,
         "pooling_in_words": _POOLING_WORDS[facts.pooling],
         "pooling_code": _POOLING_CODE.get(facts.pooling),
+        "sentences": ", ".join(json.dumps(facts.prompt + one, ensure_ascii=False) for one in _EXAMPLES),
         "recipe": recipe,
         "fence": "`" * max(3, 1 + max(map(len, re.findall("`+", recipe)), default=0)),
     }
@@ -155,13 +159,22 @@ def _facts_of_export(
     """Collect the facts of the run and of the evaluations; ``stated`` has those that the user gives."""
     check_export(folder)
     known = {"license": ""} | (read_run_facts(folder) if run is None else facts_of_run(run))
-    if dim := sentence_transformer_settings(str(folder)).get("dim"):
-        known["dimensions"] = dim
+    known |= encoding_facts(folder)
     names = ("name", "license", "base_model", "languages", "repository", "datasets")
     if wrong := [name for name in stated if name not in names]:
         raise OutputError(f"a model card has no field {wrong[0]!r}: use some of {', '.join(names)}")
     tables = [table for path in results for table in read_tables(path)]
     return CardFacts(**known | {key: one for key, one in stated.items() if one} | {"tables": tables})
+
+
+def encoding_facts(folder: str | Path) -> dict[str, Any]:
+    """Return how an export encodes, as SentenceTransformer reads it, where this may differ from the run."""
+    settings = sentence_transformer_settings(str(folder))
+    prompt = settings.get("prompts", {}).get(settings.get("default_prompt_name")) or ""
+    facts = {"prompt": prompt, "truncated": "dim" in settings}
+    if "extraction" not in settings:
+        facts["pooling"] = settings["pooling"]  # mean for a run with the pooling sum
+    return facts | ({"dimensions": settings["dim"]} if "dim" in settings else {})
 
 
 def portable_facts(run: str | Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from hf_xsent.models.loading import EXPORTED_SETTINGS, load_tokenizer, quiet_loa
 from hf_xsent.models.plain_folder import write_plain_folder
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.publishing.export_folder import is_export, write_run_facts
-from hf_xsent.publishing.model_card import CardFacts, portable_facts, render_card
+from hf_xsent.publishing.model_card import CardFacts, encoding_facts, portable_facts, render_card
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ def export_sentence_transformer(
     with writing(folder, folder=True) as part:
         write_plain_folder(embedder.model, embedder.tokenizer, part, dtype, embedder.width)
         if facts := _run_facts(model):
-            facts["dimensions"] = embedder.width
+            facts |= encoding_facts(part)
             write_run_facts(part, facts)
             write_text(part / "README.md", f"{render_card(CardFacts(**facts, license=''), complete=False)}\n")
         if verify:

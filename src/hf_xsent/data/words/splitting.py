@@ -57,6 +57,15 @@ def split_words(text: str, splitter: str = "script") -> Words:
     return Words(text, tuple(found.span() for found in pattern.finditer(text)))
 
 
+def offsets_after_prompt(offsets: Sequence[Span], prompt: str) -> list[Span]:
+    """Return the offsets in a sentence of word pieces of prompt and sentence; those of the prompt become empty.
+
+    >>> offsets_after_prompt([(0, 0), (0, 6), (7, 12), (0, 0)], "query: ")
+    [(0, 0), (0, 0), (0, 5), (0, 0)]
+    """
+    return [(max(start - len(prompt), 0), max(end - len(prompt), 0)) for start, end in offsets]
+
+
 def words_of_pieces(words: Words, offsets: Sequence[Span]) -> list[range]:
     """Return the range of words that each word piece overlaps, which is empty for special tokens."""
     starts, ends = [start for start, _ in words.spans], [end for _, end in words.spans]
