@@ -36,14 +36,8 @@ def write_recipe(folder: str | Path, command: str, options: Mapping[str, Any], t
 def write_run_recipe(trainer: Trainer) -> None:
     """Write the recipe of a run that was not started from one, as far as the trainer knows it."""
     config = trainer.accelerator.unwrap_model(trainer.model).config
-    options = {
-        "model": config.encoder_config.name_or_path or None,
-        "method": config.model_type,
-        "objectives": config.recipe()["objectives"],
-        "pooling": config.pooling,
-        "max_length": config.max_length,
-    }
-    write_recipe(str(trainer.args.output_dir), "pretrain", options, trainer.args)
+    start = {"model": config.encoder_config.name_or_path or None, "method": config.model_type}
+    write_recipe(str(trainer.args.output_dir), "pretrain", start | config.recipe(), trainer.args)
 
 
 def write_run_card(
