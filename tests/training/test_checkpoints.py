@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from transformers import TrainingArguments
 
 from hf_xsent.errors import OutputError
-from hf_xsent.training.checkpoints import prepare_output_folder, remove_old_run
+from hf_xsent.training.checkpoints import check_start_remains, prepare_output_folder, remove_old_run
 from hf_xsent.training.run_card import RECIPE_FILE, write_recipe
 
 
@@ -33,6 +33,18 @@ def test_a_new_or_empty_folder_is_taken_and_not_made_yet(tmp_path: Path) -> None
     assert prepare_output_folder(str(tmp_path / "new"), resume=True) is None
     assert not (tmp_path / "new").exists()
     assert prepare_output_folder(tmp_path) is None
+
+
+@pytest.mark.parametrize("start", ["run", "run/checkpoint-2"])
+def test_a_run_does_not_replace_the_model_that_it_starts_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
+) -> None:
+    (tmp_path / "run" / "checkpoint-2").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OutputError, match=f"would replace the model {start} that it starts from: choose another"):
+        check_start_remains(start, str(tmp_path / "run"), overwrite=True)
+    check_start_remains(start, "run", overwrite=False)
+    check_start_remains("run", "run/next", overwrite=True)
 
 
 @pytest.mark.parametrize(("resume", "overwrite"), [(False, False), (True, False), (False, True), (True, True)])

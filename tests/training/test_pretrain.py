@@ -141,6 +141,8 @@ def test_a_mistake_does_not_cost_the_run_that_was_there(run: Run) -> None:
         run.start("--overwrite", data=[f"de={run.folder}/nowhere.tsv"])
     with pytest.raises(HfXsentError):
         run.start("--overwrite", model=str(run.folder))
+    with pytest.raises(OutputError, match="would replace the model"):
+        run.start("--overwrite", model=str(run.out))
     assert _snapshot(run.out) == before
 
 

@@ -22,7 +22,7 @@ from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer, quiet_loading
 from hf_xsent.models.run_folder import RUN_STATE_FILE, checkpoints_of
 from hf_xsent.models.task_model import task_model, without_padding
-from hf_xsent.training.checkpoints import check_space, choose_checkpoint, output_folder
+from hf_xsent.training.checkpoints import check_space, check_start_remains, choose_checkpoint, output_folder
 from hf_xsent.training.identity import identify_name, identify_training, plain
 from hf_xsent.training.reading import read_dataclasses
 from hf_xsent.training.resuming import resumed_state
@@ -45,6 +45,7 @@ def read_settings(kind: type[Any], arguments: Sequence[str]) -> tuple[Any, FineT
         raise RecipeError("no encoder to start from: give --model, a Hub id such as xlm-roberta-base or a folder")
     if training.output_dir in (None, "trainer_output"):
         raise RecipeError("no output folder: give --output, a folder for this run")
+    check_start_remains(options.model, str(training.output_dir), options.overwrite and bool(options.train))
     for name in ("max_train", "max_test", "max_question_length", "max_answer_length"):
         most = getattr(options, name, None)
         if most is not None and most < 1:

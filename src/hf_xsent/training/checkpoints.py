@@ -18,7 +18,15 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback, Tra
 from transformers.trainer_utils import SaveStrategy, TrainOutput
 
 from hf_xsent.errors import OutputError
-from hf_xsent.files import check_can_create, check_free_space, create_folder, errno_of, move_into_place, remove
+from hf_xsent.files import (
+    check_can_create,
+    check_free_space,
+    create_folder,
+    errno_of,
+    is_local,
+    move_into_place,
+    remove,
+)
 from hf_xsent.locks import HOLDER_FILE, LOCK_FILE, check_not_locked, lock_folder
 from hf_xsent.models.run_folder import RUN_STATE_FILE, checkpoints_of
 from hf_xsent.training.callbacks import METRICS_FILE, MetricsFile, ProgressBar, StopOnSignal
@@ -47,6 +55,15 @@ def choose_checkpoint(training: TrainingArguments, resume: bool = False, overwri
     if training.world_size > 1:
         broadcast_object_list(chosen)
     return chosen[0]
+
+
+def check_start_remains(model: str, output: str, overwrite: bool) -> None:
+    """Raise an error if the run would replace the model that it starts from, whose folder is ``output`` or in it."""
+    if not overwrite or not is_local(model):
+        return
+    start = Path(model).resolve()
+    if Path(output).resolve() in (start, *start.parents):
+        raise OutputError(f"the run would replace the model {model} that it starts from: choose another output folder")
 
 
 def prepare_output_folder(folder: str | Path, resume: bool = False, overwrite: bool = False) -> str | None:

@@ -20,7 +20,7 @@ from hf_xsent.models.layer_selection import reduced_config
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer
 from hf_xsent.training.arguments import check_momentum_contrast
 from hf_xsent.training.bitext import check_bitext
-from hf_xsent.training.checkpoints import choose_checkpoint
+from hf_xsent.training.checkpoints import check_start_remains, choose_checkpoint
 from hf_xsent.training.dual_pivot.features import NO_FEATURES
 from hf_xsent.training.reading import Recipe
 from hf_xsent.training.recipe import DataSettings
@@ -47,6 +47,7 @@ class Plan:
         check_bitext(recipe.data)
         if training.output_dir in (None, "trainer_output"):
             raise RecipeError("no output folder: give --output, a folder for this run")
+        check_start_remains(encoder, str(training.output_dir), recipe.run.overwrite)
         checkpoint = choose_checkpoint(training, recipe.run.resumes, recipe.run.overwrite)
         encoder_config = load_encoder_config(encoder)
         if recipe.config.encoder_layers is not None:
