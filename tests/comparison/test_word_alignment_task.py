@@ -108,5 +108,5 @@ def test_a_wrong_set_is_named(gold: Path, options: dict[str, Any], message: str)
 
 
 def test_layers_are_numbers() -> None:
-    with pytest.raises(RecipeError, match="layers takes numbers"):
+    with pytest.raises(RecipeError, match="layers takes layer numbers"):
         check_tasks({"word_alignment": {"data": "gold", "choose": "enfr", "layers": ["6"]}})

@@ -133,7 +133,7 @@ def test_an_unreachable_hub_is_one_sentence(exported: Path, hub: LocalHub, at_th
 
 
 def test_what_must_not_be_published_is_refused(exported: Path, tmp_path: Path) -> None:
-    assert "'dap-xlmr' has no owner: name the repository as org/name" in _refused(exported, "dap-xlmr")
+    assert "'dap-xlmr' is not an owner and a name: give org/name" in _refused(exported, "dap-xlmr")
     assert "is not a valid Hub id" in _refused(exported, "org/dap..xlmr")
     (tmp_path / "thesis").mkdir()
     assert "is not an export (modules.json is missing)" in _refused(tmp_path / "thesis")

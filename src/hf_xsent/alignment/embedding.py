@@ -23,7 +23,7 @@ from hf_xsent.tensors.word_grid import standardize_pairs
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_LINKED_FACTOR = 0.9  # round two: factor of similarities with one linked piece (0 with two), which only prevent links
+_LINKED_FACTOR = 0.9  # round two: factor of similarities with one linked piece (0 with two), which only outrank links
 
 
 class EmbeddingAligner:
@@ -65,7 +65,7 @@ class EmbeddingAligner:
         device: str | None = None,
         precision: str = "float32",
     ) -> Self:
-        """Load any supported encoder without language embeddings."""
+        """Load any supported encoder that has no language embeddings."""
         embedder = SentenceEmbedder.from_pretrained(name_or_path, precision=precision, device=device)
         if embedder.model.config.languages:
             raise ModelError(

@@ -21,7 +21,7 @@ def differences_to_best(
 
     The 95% interval combines the noise of test items (paired bootstrap), if both rows have outcomes, and the noise of
     seeds (Welch's t interval), for rows with several seeds. It is None if neither kind of noise can be computed:
-    that of items needs outcomes of both rows, that of seeds several seeds of each trained row.
+    that of items needs outcomes of both rows, that of seeds needs several of each trained row.
     """
     group, name = column
     scored = [(row["groups"][task][group][name], row) for row in summary if _has(row, task, group, name)]

@@ -95,7 +95,7 @@ def _show(bar: Progress, ended: int, run: Run) -> None:
 
 
 def _report(study: Study, runs: Sequence[Run], output: Path) -> dict[str, Any]:
-    """Write the report of all finished runs and return it as data."""
+    """Write the report of all runs and return it as data."""
     with lock(output / "lock"):
         results = collect(study, runs)
         write_reports(output, results)

@@ -100,7 +100,7 @@ def measure(run: Run) -> None:
 def open_embedder(run: Run) -> SentenceEmbedder:
     """Load the trained model, or the starting encoder of an untrained method.
 
-    Methods that train in mixed precision are measured in it, where the hardware computes it.
+    Methods with bf16 or fp16, except an untrained dual pivot, are measured in bfloat16 if the hardware computes it.
     """
     precision = "auto" if run.recipe.get("bf16") or run.recipe.get("fp16") else "float32"
     if run.seed is not None:

@@ -45,7 +45,7 @@ def difference_table(results: Results, task: str) -> Table:
 
 
 def winners(results: Results, task: str) -> tuple[list[str], bool]:
-    """Name the best method and those within its noise; return whether the noise of all differences is known."""
+    """Name the best method and those not shown to be worse; return whether the noise of all differences is known."""
     found = results["differences"].get(task)
     if not found:
         return [], True

@@ -64,7 +64,7 @@ def check_tasks(tasks: Mapping[str, Mapping[str, Any]]) -> None:
             if not isinstance(value, known[option]) or isinstance(value, bool):
                 raise RecipeError(f"tasks.{name}.{option} has the wrong type: {value!r}")
             if option == "layers" and (wrong := [one for one in value if type(one) is not int]):
-                raise RecipeError(f"tasks.{name}.layers takes numbers of layers, not {wrong[0]!r}")
+                raise RecipeError(f"tasks.{name}.layers takes layer numbers such as 8, not {wrong[0]!r}")
             if option == "languages" and (wrong := [one for one in value if not isinstance(one, str)]):
                 raise RecipeError(
                     f"tasks.{name}.languages takes language codes (word_alignment: names of sets), not {wrong[0]!r}: "

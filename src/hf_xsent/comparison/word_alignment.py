@@ -32,7 +32,7 @@ def load_gold_sets(source: str | PathLike[str], languages: Iterable[str] | None 
     folder = Path(source)
     names = sorted(path.stem for path in folder.glob("*.gold"))
     if not names:
-        raise DataError(f"{folder} has no files SET.gold and SET.src-tgt, such as zhen.gold: name their folder")
+        raise DataError(f"{folder} has no files SET.gold and SET.src-tgt, such as zhen.gold: give their folder")
     chosen = names if languages is None else [*languages]
     for name in chosen:
         if name not in names:
@@ -75,7 +75,7 @@ class WordAlignmentTask(EvaluationTask):
         names = [one.name for one in self.sets]
         if self.choose not in names:
             raise RecipeError(
-                f"tasks.word_alignment.choose, {self.choose!r}, must be the set on which the layer is chosen: one of "
+                f"tasks.word_alignment.choose, {self.choose!r}, is the set on which the layer is chosen: use one of "
                 f"{', '.join(names)}"
             )
 

@@ -292,13 +292,13 @@ class Bitext:
     def train_dev_split(self, dev_pairs: int, seed: int = 0, share: float | None = None) -> tuple[Bitext, Bitext]:
         """Hold out ``dev_pairs`` pairs of each language; no training pair of any language shares a sentence with them.
 
-        With ``share``, at most this fraction of a language's pairs is held out.
+        With ``share``, at most this fraction of a language's pairs, but at least one, is held out.
         Pairs are chosen by the hash of their target, so that languages with common targets hold out the same ones, and
         few training pairs are dropped. Comparisons ignore case and whitespace. Memory grows only with the number of
         held-out and dropped pairs.
         """
         if self._selected is not None or self._excluded is not None:
-            raise DataError("the bitext is already a train or dev split; split the complete bitext")
+            raise DataError("the bitext is already a part of another; split the complete bitext")
         if dev_pairs < 1:
             raise DataError(f"dev_pairs must be at least 1, not {dev_pairs}")
         sizes = dict.fromkeys(self.files, dev_pairs)

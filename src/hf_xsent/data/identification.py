@@ -22,7 +22,7 @@ _BY_SCRIPT = {"Thai": "th"}
 def identify_language(texts: Iterable[str]) -> str | None:
     """Return the language code of many sentences; None if neither scripts nor frequent words decide.
 
-    Covers English and the 36 languages of the usual Tatoeba benchmark. A single sentence is not enough.
+    Covers English and the 36 languages of the usual Tatoeba benchmark. A single sentence is often not enough.
 
     >>> identify_language(["Das ist nicht der Hund, den ich auf der Straße gesehen habe, aber er ist auch schön."])
     'de'

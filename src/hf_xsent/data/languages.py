@@ -110,7 +110,7 @@ def language_of_tag(tag: str) -> Language | None:
 def matching_tags(tags: Iterable[str], code: str) -> list[str]:
     """Return the tags that match a language code best.
 
-    An equal tag takes precedence, then the language and script without a region, with any region, then the language.
+    The order: an equal tag; the same language and script, preferably without a region; the same language.
 
     >>> matching_tags(["en", "pt_PT", "pt_BR"], "pt-BR"), matching_tags(["en", "cmn"], "zh")
     (['pt_BR'], ['cmn'])

@@ -179,4 +179,4 @@ def _log(bitext: Bitext, pairs: Rows) -> None:
         some = _languages(bitext, pairs[start : start + _ROWS_AT_ONCE].ravel())
         counts += np.bincount(some, minlength=len(counts))
     each = ", ".join(f"{language} {count:,}" for language, count in zip(bitext.languages, counts, strict=True))
-    logger.info("%d pairs of two languages share a target; pairs of each language: %s", len(pairs), each)
+    logger.info("%d pairs of two source languages were made; each counts for both: %s", len(pairs), each)

@@ -1,4 +1,4 @@
-"""Find anchors: confident sentence pairs, which calibrate the scores and bound the search."""
+"""Find mutual nearest neighbours, which calibrate scores; the confident ones (anchors) bound the search."""
 
 from __future__ import annotations
 
@@ -64,8 +64,9 @@ def band(anchors: Anchors, source_length: int, target_length: int) -> tuple[np.n
     """Return the first and last target boundary of the band, for each boundary between source sentences.
 
     Its limits at a boundary are the third anchor before and the third after, not counting anchors within 12 sentences,
-    so that one wrong anchor does not exclude the right path. Its distance from the line through the anchors, from the
-    boundary before to the one after, is limited, so memory is linear.
+    so that one wrong anchor does not exclude the right path. They are also at
+    most _MAX_BAND / 2 below the line through the anchors at the boundary before, and above it at the boundary after, so
+    memory is linear.
     """
     path_rows = np.concatenate(([-1], anchors.source[anchors.in_order], [source_length])) + 0.5
     path_columns = np.concatenate(([-1], anchors.target[anchors.in_order], [target_length])) + 0.5
@@ -110,7 +111,7 @@ def longest_increasing(values: np.ndarray) -> np.ndarray:
 
 
 def _mean_of_unit_vectors(side: EncodedDocument) -> np.ndarray:
-    """Return the mean times 1 - 1/N: one of the N may be the translation, which is not a random sentence."""
+    """Return the mean times 1 - 1/N: one of the N may be the translation of the sentence that is compared with it."""
     total = np.zeros(side.vectors.shape[1], np.float64)
     for start in range(0, len(side), _ROWS_AT_ONCE):
         total += side.unit_vectors(slice(start, start + _ROWS_AT_ONCE)).sum(0)
@@ -118,7 +119,7 @@ def _mean_of_unit_vectors(side: EncodedDocument) -> np.ndarray:
 
 
 def _chance(side: EncodedDocument, mean: np.ndarray) -> np.ndarray:
-    """Return the product of each sentence's unit vector with ``mean``, of the other document's unit vectors."""
+    """Return the product of each sentence's unit vector and ``mean``, that of the other document."""
     parts = [
         side.unit_vectors(slice(start, start + _ROWS_AT_ONCE)) @ mean for start in range(0, len(side), _ROWS_AT_ONCE)
     ]

@@ -44,7 +44,7 @@ class Weights:
 class Scale:
     """Statistics of the two documents that normalise similarities and lengths."""
 
-    source_mean: np.ndarray  # mean unit vector of the source sentences
+    source_mean: np.ndarray  # mean of the source sentences' unit vectors, times 1 - 1/N
     target_mean: np.ndarray
     typical: float  # median of cosine - chance over mutual nearest neighbours
     length_ratio: float  # target characters per source character

@@ -56,7 +56,7 @@ class DocumentSettings:
 
 @dataclass(frozen=True)
 class AlignmentShard:
-    """The alignment of two files, written as JSON Lines, or the error of a document to skip."""
+    """The alignment of two files, written as JSON Lines, or the error for which the pair is skipped."""
 
     name: str
     source: Path
@@ -69,7 +69,8 @@ class AlignmentShard:
     def path(self) -> Path:
         """Return the file of aligned sentences; its name hashes everything that determines it.
 
-        It is computed once, so that it is of the content before alignment. Errors name the documents.
+        The path is computed once, from the files as they were before alignment. It includes their names, which stored
+        errors have.
         """
         names, stated = [str(self.source), str(self.target)], [self.settings.split, self.settings.languages]
         decisive = [_VERSION, self.identity, stated, names, file_digest(self.source), file_digest(self.target)]
@@ -181,14 +182,14 @@ def _rows(shards: Sequence[AlignmentShard], settings: DocumentSettings) -> Itera
 
 
 def _cell(value: Any) -> str:
-    """Format numbers of lines or sentences (4 or 4-6), a score, or a text."""
+    """Format line or sentence numbers (as 4 or 4-6), a score, or a text."""
     if isinstance(value, list):
         return str(value[0]) if len(value) == 1 else f"{value[0]}-{value[-1]}"
     return f"{value:.6f}" if isinstance(value, float) else one_line(value)
 
 
 def _check_languages(files: Sequence[Path], documents: Sequence[Document], languages: tuple[str, str] | None) -> None:
-    """Warn if a document seems to be in another language than stated, or both in one if none is stated."""
+    """Warn if a document seems not to be in the stated language or, if none is stated, both seem to be in the same."""
     found = [identify_language(document.sentences) for document in documents]
     for file, code, stated in zip(files, found, languages or (None, None), strict=True):
         if stated is not None and code is not None and find_language(stated).code != code:

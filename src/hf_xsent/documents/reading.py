@@ -36,7 +36,7 @@ def read_document(path: Path, split: str = "lines", language: str | None = None)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1  # without the byte order mark
+        line = error.object.count(b"\n", 0, error.start) + 1  # unlike content, error.object has no byte order mark
         raise DataError(f"{path}:{line}: not UTF-8; convert the file with iconv -t UTF-8") from error
     refuse_table(path, text.split("\n"))
     if split == "text":

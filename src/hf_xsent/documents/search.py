@@ -13,7 +13,7 @@ from hf_xsent.documents.spans import LONGEST_SPAN, EncodedDocument, Span
 _ROWS_AT_ONCE = 64
 _CELLS_AT_ONCE = 1 << 16
 MIN_SIMILARITY = 0.7  # of a confident pair; 1 is a typical translation
-_CONFIDENT_NEIGHBOURS = 1  # number of beads on each side that must be confident, too
+_CONFIDENT_NEIGHBOURS = 1  # number of beads before and after that must be confident, too
 _IMPOSSIBLE = np.float64(-1e12)
 # A cell has one byte. Low six bits: the best last step (0 skips a target sentence, 1 a source sentence, k + 2 is a bead
 # of SIZES[k]). The flag 64 (128): the best path that ends here by skipping a target (source) sentence
@@ -35,7 +35,7 @@ def search(source: EncodedDocument, target: EncodedDocument, anchors: Anchors, w
     target_total = np.concatenate(([0.0], np.cumsum(target_next)))
     choices: list[np.ndarray] = []
     recent: list[np.ndarray] = []  # scores of the last rows, each over its band
-    skipped = np.array([])  # last row: scores of the paths whose last step skips a source sentence
+    skipped = np.array([])  # previous row: scores of the paths whose last step skips a source sentence
     for row, scores in _rows(source, target, anchors, weights.of_beads(), low, high):
         left, right = int(low[row]), int(high[row]) + 1
         best, following = np.full((2, right - left), _IMPOSSIBLE)

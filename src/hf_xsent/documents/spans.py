@@ -18,7 +18,7 @@ class EncodedDocument:
 
     vectors: np.ndarray  # N × width
     lengths: np.ndarray  # characters, N
-    paragraphs: np.ndarray  # paragraph numbers, N; each paragraph has the number after that of the one before
+    paragraphs: np.ndarray  # paragraph numbers, N, consecutive in a whole document
     encoded: np.ndarray | None = None  # unit vectors of spans encoded as one text
     places: np.ndarray | None = None  # their rows in ``encoded`` by size and end; -1 for other spans
 

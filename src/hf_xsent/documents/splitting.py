@@ -131,7 +131,7 @@ def _clauses(sentence: str) -> list[str]:
 
 @cache
 def _abbreviations(code: str) -> frozenset[str]:
-    """Return the abbreviations of a language and those of every language, without their last full stop."""
+    """Return the abbreviations of a language and those shared by all (und), without their last full stop."""
     table = (files("hf_xsent.documents") / "abbreviations.tsv").read_text(encoding="utf-8")
     rows = dict(line.split("\t") for line in table.splitlines()[1:])
     return frozenset((rows["und"] + " " + rows.get(code, "")).split())

@@ -1,7 +1,8 @@
 """Let AutoModel open exports as models of this package; other encoders open as before.
 
 An export's config.json is that of a plain encoder, so that transformers alone opens it. Its key ``sentence_encoder``
-states the settings of the model, by which ``AutoModel`` chooses our class after ``import hf_xsent``.
+(missing if the model has a mix of layers) states the settings of the model, by which ``AutoModel`` chooses our class
+after ``import hf_xsent``.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class Backbone(ABC):
         return config.max_position_embeddings
 
     def freeze(self, layers: int) -> None:
-        """Freeze the embeddings and the lowest ``layers`` layers, which then store no activations."""
+        """Freeze the embeddings and the lowest ``layers`` layers, which then store no activations; with 0, nothing."""
         check_frozen_layers(layers, self.config)
         for frozen in (self.encoder.embeddings, *self.layers[:layers]) if layers else ():
             frozen.requires_grad_(False)

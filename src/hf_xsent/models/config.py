@@ -33,7 +33,7 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
     """
 
     model_type = "alignment"
-    freezes_encoder = False  # True: only layer weights and a linear map over the encoder train
+    freezes_encoder = False  # True: only the weights of a mix of layers and a linear map train
 
     objectives: dict[str, Any] = field(default_factory=lambda: {"translation_ranking": 1.0})
 

@@ -1,4 +1,4 @@
-"""Dual pivot: train an extraction (layer weights and a linear map) over a frozen encoder (Tien and others, 2022)."""
+"""Dual pivot: train an extraction (a mix of layers and a linear map) over a frozen encoder (Tien and others, 2022)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
     """f(x): a softmax-weighted mix of all layers, summed over the tokens, then a linear map (section 3.1).
 
     The supervised objective is ``triplet_ranking``. Without pairs, L = L_adv + λ L_cycle is
-    ``{adversarial: 1, cycle: λ}`` (section 3.2). The critic reads embeddings of length 1 too, as in the authors' code.
+    ``{adversarial: 1, cycle: λ}`` (section 3.2). The critic, too, reads normalized embeddings, as in the authors' code.
 
     The variant ``authors`` is the authors' code: dropout and a layer norm of each token's mix (neither of them with
     ``layer_mix: false``), the mean over tokens, maps with biases and dropout, costs without hinge.
@@ -57,8 +57,8 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
     normalize: bool = setting(True, "Scale sentence embeddings to length 1.")
     dropout: float | None = setting(
         None,
-        "Dropout of each token's mix of layers and of the outputs of the linear map, F, G and the critic; default: the "
-        "variant's.",
+        "Dropout of each token's mix of layers and of the outputs of the linear map, the cycle's maps and the critic; "
+        "default: the variant's.",
         at_least=0,
         below=1,
     )
@@ -77,7 +77,7 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
                 raise RecipeError(f"dual pivot freezes the encoder, which {name} trains: use objectives over sentences")
         for name in ("languages", "lora_rank", "training_mlp"):
             if getattr(self, name):
-                raise RecipeError(f"dual pivot trains only layer weights and a linear map: remove {name}")
+                raise RecipeError(f"dual pivot trains only a mix of layers and a linear map: remove {name}")
         if self.encoder_config is not None and self.layers is not None:
             last = self.encoder_config.num_hidden_layers
             if not self.layers or max(self.layers) > last:
@@ -99,7 +99,7 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
         return self.pooling == "sum" and not (self.layer_mix and (self.layer_norm or self.dropout))
 
     def check_objectives(self) -> None:
-        """Check that layer weights or the linear map train."""
+        """Check that the mix of layers or the linear map trains."""
         super().check_objectives()
         if not (self.linear_map or self.layer_mix):
             raise RecipeError("layer_mix and linear_map are both false, so that nothing trains: set one to true")
@@ -156,7 +156,7 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Initialize the maps, and the mix to the average: the untrained variant ``paper`` averages its layers."""
+        """Initialize the maps, and the mix to the average, which variant ``paper`` returns before training."""
         if isinstance(module, LinearMap):
             module.start(identity=module is getattr(self, "linear_map", None) and self.config.map_start == "identity")
         elif module is self and self.layer_scores is not None:
@@ -285,7 +285,7 @@ class DualPivotForPreTraining(DualPivotForSentenceEmbedding, SentenceEncoderForP
         return {**batch, **identities, "layer_states": [*self.backbone.hidden_states(packed)], "packed": packed}
 
     def sentence_pairs(self, batch: Mapping[str, Any]) -> SentencePairs:
-        """Embed both sides from ``layer_sums`` (2N, sources first) with identities, or from token ids."""
+        """Embed both sides from ``layer_sums`` (2N, sources first) with hashes of the sentences, or from token ids."""
         batch = self.encoded(batch)
         if "layer_sums" in batch:
             vectors = self.extract(batch["layer_sums"])

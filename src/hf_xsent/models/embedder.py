@@ -37,9 +37,10 @@ class SentenceEmbedder(TextEncoder):
     ) -> Self:
         """Open a model of this package, a sentence-transformers model (transformer and pooling) or a supported encoder.
 
-        Pooling, max_length and prompt are by default those of the model; if it states no pooling, mean. ``dim``
-        truncates embeddings, like ``truncate_dim`` of sentence-transformers. ``precision`` is that of the computation:
-        float32, bfloat16, float16, or auto, which is bfloat16 on devices that compute it in hardware.
+        Pooling (mean, if the model states none) and max_length are by default the model's, as is the prompt of
+        ``encode``. ``dim`` truncates embeddings, like ``truncate_dim`` of sentence-transformers. ``precision`` is that
+        of the computation: float32, bfloat16, float16, or auto, which is bfloat16 on devices that compute it in
+        hardware.
         """
         device = _device(device)
         dtype = compute_dtype(precision, device)

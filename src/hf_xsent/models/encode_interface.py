@@ -27,11 +27,11 @@ class _Vectors(Protocol):
     def __call__(
         self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None, dim: int | None
     ) -> np.ndarray:
-        """Return float32 embeddings of the model's width, or truncated to ``dim``, which may be larger."""
+        """Return float32 embeddings of the model's width, or of ``dim`` dimensions, at most the hidden size."""
 
 
 class SentenceTransformerMethods:
-    """The methods of SentenceTransformer that its evaluators call, such as ``encode`` with the same arguments."""
+    """The methods of SentenceTransformer that its evaluators call, with the arguments that they pass."""
 
     similarity_fn_name = "cosine"
 
@@ -97,7 +97,7 @@ class SentenceTransformerMethods:
 
     @property
     def model_card_data(self) -> _NoCardData:
-        """Where evaluators of sentence-transformers store metrics; ``hf-xsent publish`` reads results files instead."""
+        """Discard metrics of sentence-transformers' evaluators; ``hf-xsent publish`` reads results files."""
         return _NoCardData()
 
 
@@ -113,5 +113,5 @@ def check_finite(vectors: np.ndarray, precision: str, name: Callable[[int], str]
         if not finite.all():
             raise DataError(
                 f"{name(start + int(finite.argmin()))} has a vector that is not finite in {precision}: "
-                "is the model complete? float32 holds larger numbers than float16"
+                "its weights may be damaged or, in float16, too large: use float32"
             )

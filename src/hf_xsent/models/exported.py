@@ -34,7 +34,7 @@ def _open_extraction(
     weights = _tensor(name_or_path, modules[_MIX], "layer_weights").float()
     if len(weights) != encoder.config.num_hidden_layers + 1 or (weights < 0).any() or weights.sum() <= 0:
         raise ModelError(
-            f"{name_or_path!r} does not mix all its layers by positive weights: "
+            f"{name_or_path!r} does not have a weight of 0 or more for each layer, or all are 0: "
             "open it with sentence_transformers.SentenceTransformer"
         )
     biased = _MAP in modules and _read_json(name_or_path, f"{modules[_MAP]}/config.json").get("bias", True)

@@ -120,7 +120,7 @@ def plain_head(config: PreTrainedConfig) -> MLMHead:
 def load_mlm_head(name_or_path: str, hub: Mapping[str, Any] = MappingProxyType({})) -> MLMHead:
     """Load the MLM head of a checkpoint, or build a plain one if it has none; ``hub`` has arguments of the Hub.
 
-    A model of this package has one if it was trained by masked language modelling over the encoder's word embeddings.
+    A model of this package has one if it was trained by MLM or TLM with an output layer tied to the word embeddings.
     """
     config = load_config(name_or_path, **hub)
     if is_ours(config):

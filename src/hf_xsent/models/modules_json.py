@@ -24,8 +24,8 @@ def write_modules_json(folder: str | Path, config: Any) -> None:
 def write_general_settings(folder: Path, config: Any, dim: int | None) -> None:
     """Write prompts, similarity and the width of truncated embeddings, as SentenceTransformer reads them.
 
-    ``SentenceTransformer.save`` writes the file, with its version, before it calls our ``save_pretrained``: that file
-    has the settings that a user changed there, and remains.
+    ``SentenceTransformer.save`` writes this file, with ``__version__``, before it calls our ``save_pretrained``. Such a
+    file has the settings that were changed in the SentenceTransformer, and is not replaced.
 
     SentenceTransformer adds an empty prompt ``document`` to models that have none, so that ``encode_document`` would
     not find ``passage`` or ``corpus``: their text is written as ``document``, too.

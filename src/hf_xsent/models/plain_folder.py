@@ -53,7 +53,7 @@ def write_plain_folder(
 
     longest, side = tokenizer.model_max_length, tokenizer.padding_side
     tokenizer.model_max_length = config.max_length
-    tokenizer.padding_side = "right"  # after padding, plain encoders would count the positions of tokens from it
+    tokenizer.padding_side = "right"  # plain encoders would count positions from left padding
     try:
         tokenizer.save_pretrained(folder)
     finally:
@@ -69,6 +69,11 @@ def write_plain_folder(
     write_json(folder / "sentence_bert_config.json", transformer)
     write_general_settings(folder, config, dim)
     (folder / "README.md").write_text(_card(config, width), encoding="utf-8")
+
+
+def _stated_pooling(config: Any) -> str:
+    """Return the pooling of the export; the mean has the direction of the sum, and cosines ignore the length."""
+    return "mean" if config.pooling == "sum" else str(config.pooling)
 
 
 def _pooler(config: Any) -> dict[str, Tensor]:
@@ -105,7 +110,7 @@ def _write_modules(model: Any, folder: Path) -> dict[str, str]:
         _write_weighted_layers(model, add(_WEIGHTED_LAYERS))
     pooling = add(_POOLING)
     pooling.mkdir(exist_ok=True)
-    stated = "mean" if config.pooling == "sum" else config.pooling  # the same direction; cosines ignore the length
+    stated = _stated_pooling(config)
     flags = {flag: mode == stated for mode, flag in _POOLING_FLAGS.items()}
     flags["pooling_mode_mean_sqrt_len_tokens"] = False  # text-embeddings-inference up to 1.2 reads four flags
     write_json(pooling / "config.json", {"word_embedding_dimension": config.encoder_config.hidden_size, **flags})
@@ -166,7 +171,7 @@ tags:
 ---
 # Cross-lingual sentence encoder
 
-Embeddings of {width} dimensions; translations are close together. Pooling: {config.pooling};
+Embeddings of {width} dimensions; translations are close together. Pooling: {_stated_pooling(config)};
 sentences are truncated to {config.max_length} tokens.
 
 ```python

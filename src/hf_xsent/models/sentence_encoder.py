@@ -102,8 +102,8 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
     ) -> Self:
         """Start from a pretrained encoder or a model of this package, with a config or keyword arguments.
 
-        ``setting_names()`` lists the keywords. ``revision``, ``dtype`` (default: float32), ``device_map`` and other
-        loading arguments of transformers' ``from_pretrained`` are accepted, too. ``base_config`` replaces the
+        ``config_class.setting_names()`` lists the keywords. ``revision``, ``dtype`` (default: float32), ``device_map``
+        and other loading arguments of transformers' ``from_pretrained`` are accepted, too. ``base_config`` replaces the
         checkpoint's config.
         """
         loading = loading_arguments(settings)
@@ -119,7 +119,7 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, name_or_path: Any, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
-        """Load a model of this package, an export of one, or a plain encoder, which ``from_backbone`` starts from."""
+        """Load a model of this package or an export without a mix of layers, or start from a plain encoder."""
         if cls._is_plain(name_or_path, kwargs):
             return cls._from_plain(name_or_path, **kwargs)
         loaded: Any = super().from_pretrained(name_or_path, *args, **kwargs)
@@ -208,7 +208,7 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Sample language embeddings with standard deviation ``language_std``; initialize the rest as transformers."""
+        """Sample language embeddings with standard deviation ``language_std``, the rest as transformers does."""
         if module is getattr(self, "language_embeddings", None):
             init.normal_(module.weight, std=self.config.language_std)
         else:
@@ -285,7 +285,7 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
         return states, self._finish(pool(states[-1], packed, self.config.pooling)[packed.restore])
 
     def _encode_last(self, packed: PackedSentences, language_ids: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return T × d last hidden states and N × d sentence embeddings, in the caller's order."""
+        """Return packed T × d last hidden states, and N × d sentence embeddings in the caller's order."""
         hidden = self.backbone.encode(packed, extra_embeddings=self._language_vectors(packed, language_ids))
         return hidden, self._finish(pool(hidden, packed, self.config.pooling)[packed.restore])
 

@@ -45,7 +45,7 @@ def task_model(name_or_path: str, kind: Any, **config: Any) -> PreTrainedModel:
 
 
 def without_padding(model: PreTrainedModel) -> PreTrainedModel:
-    """Make the model's encoder run without padding; its hidden states are padded with zeros."""
+    """Make the model's encoder compute without padding; the states that it returns are padded with zeros."""
     encoder: Any = model.base_model
     backbone = backbone_of(encoder)
     pooler = getattr(encoder, "pooler", None)

@@ -1,9 +1,9 @@
 """Define the interface of objectives: their needs, and the parts to build them from.
 
-The file of an objective has the paper's equation, settings, needs, weights and loss; ``registry.py`` lists it. Sentence
-objectives compare the sentence embeddings of the global batch (all processes). Token objectives return sums, which are
-divided by counts of the whole batch, so that a batch can be split into chunks. Gradients averaged over processes equal
-those of one process with all pairs.
+The file of an objective has the paper's equation, and the objective's settings, needs, trained parameters and loss;
+``registry.py`` lists it. Sentence objectives compare the sentence embeddings of the global batch (all processes). Token
+objectives return sums, which are divided by counts of the whole batch, so that a batch can be split into chunks.
+Gradients averaged over processes equal those of one process with all pairs.
 """
 
 from __future__ import annotations

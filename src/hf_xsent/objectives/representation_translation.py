@@ -235,8 +235,8 @@ class RepresentationTranslation(TokenObjective):
         self.prediction.start_from(start.mlm_head, start.word_embeddings, vocabulary)
         if ids is None and self.settings.restrict_vocabulary:
             logger.info(
-                "the RTL head predicts the full vocabulary; config.fit(bitext, tokenizer) restricts it to the data's "
-                "word pieces"
+                "the RTL head predicts the full vocabulary: to restrict it to the data's word pieces, call "
+                "config.fit(bitext, tokenizer) before building the model"
             )
 
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:

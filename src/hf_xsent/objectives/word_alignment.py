@@ -155,7 +155,7 @@ class WordTranslationRanking(TokenObjective):
     """WTR: rank the translation of each linked word among all words of the other sentence.
 
     With a middle ``layer``, words are compared by the hidden states of that layer. This loss does not train the layers
-    above it (their gradient is zero); the sentence embedding comes from the last of them.
+    above that layer (their gradient is zero), although the sentence embedding comes from the last one.
     """
 
     Settings = WordTranslationRankingSettings

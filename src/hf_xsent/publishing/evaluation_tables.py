@@ -30,8 +30,8 @@ class EvaluationTable:
 class _Benchmark:
     """How a card names the results of a task.
 
-    ``dataset_id`` is the benchmark's id on the Hub, if the Hub has it, and ``hub_group`` the mean that is comparable
-    with the Hub's, if this is not the mean of all.
+    ``dataset_id`` is the benchmark's id on the Hub, if the Hub has it, and ``hub_group`` is the group whose
+    mean is comparable with the Hub's, if not the mean of all.
     """
 
     title: str
@@ -57,7 +57,7 @@ _HEADINGS = {"forward": "xx→en", "backward": "en→xx", "f1": "F1"}
 
 
 def read_tables(path: str | Path, model: str | None = None) -> list[EvaluationTable]:
-    """Return a table for each benchmark in a results file of one model, or of ``model``, by its name in the file."""
+    """Return a table per benchmark from a results file of one model, or of the one that it names ``model``."""
     try:
         runs = json.loads(Path(path).read_text(encoding="utf-8"))["runs"]
         runs = [run for run in runs if model in (None, run["settings"].get("model"))]

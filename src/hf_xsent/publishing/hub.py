@@ -73,7 +73,7 @@ def plan_upload(folder: str | Path, repository: str) -> Upload:
 def check_repository(repository: str) -> None:
     """Refuse a name that is not an owner and a repository, such as org/name."""
     if repository.count("/") != 1 or not all(repository.split("/")):
-        raise OutputError(f"{repository!r} has no owner: name the repository as org/name")
+        raise OutputError(f"{repository!r} is not an owner and a name: give org/name")
     try:
         validate_repo_id(repository)
     except HFValidationError as error:

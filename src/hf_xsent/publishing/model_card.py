@@ -79,7 +79,7 @@ class CardFacts:
 
 
 def render_card(facts: CardFacts, complete: bool = True) -> ModelCard:
-    """Render the card. Refuse metadata that the Hub does not accept and, if ``complete``, missing facts."""
+    """Render the card. Refuse a wrong repository id and, if ``complete``, missing facts."""
     for name in ("base_model", "license", "languages"):
         if complete and not getattr(facts, name):
             raise OutputError(f"the model card lacks the field {name}: give it as --{name}")
@@ -126,8 +126,8 @@ def write_model_card(
     """Write the model card of an export: README.md, and the measured results for the Hub's leaderboards.
 
     The facts of the run that trained the model are read from the export, or from the folder ``run`` if given;
-    ``results`` are files written by ``evaluate``. Keyword arguments add facts that neither contains: license, name,
-    base_model, languages, repository, datasets.
+    ``results`` are files written by ``evaluate``. Keyword arguments add or replace facts: license, name, base_model,
+    languages, repository, datasets.
 
     ```python
     from hf_xsent import write_model_card
@@ -168,7 +168,7 @@ def _facts_of_export(
 
 
 def encoding_facts(folder: str | Path) -> dict[str, Any]:
-    """Return how an export encodes, as SentenceTransformer reads it, where this may differ from the run."""
+    """Return the facts of an export's encoding that may differ from the run: prompt, pooling, dimensions."""
     settings = sentence_transformer_settings(str(folder))
     prompt = settings.get("prompts", {}).get(settings.get("default_prompt_name")) or ""
     facts = {"prompt": prompt, "truncated": "dim" in settings}
@@ -178,7 +178,7 @@ def encoding_facts(folder: str | Path) -> dict[str, Any]:
 
 
 def portable_facts(run: str | Path) -> dict[str, Any]:
-    """Read the facts of a run, with the name instead of the path of each local folder and file."""
+    """Read the facts of a run, with the name instead of each absolute path."""
     facts = facts_of_run(run)
     return facts | {"recipe": _portable(facts["recipe"])}
 

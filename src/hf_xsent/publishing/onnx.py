@@ -99,7 +99,7 @@ def export_onnx(folder: str | Path) -> Path:
 
 
 def _drop_model_arguments(folder: Path) -> None:
-    """Remove ``add_pooling_layer``, which sentence-transformers' ONNX backend passes to a loader that refuses it."""
+    """Remove ``model_args``, which sentence-transformers' ONNX backend passes to a loader that refuses it."""
     path = folder / "sentence_bert_config.json"
     settings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if settings.pop("model_args", None) is not None:

@@ -65,7 +65,7 @@ class PieceTable:
         return {number: piece for number, piece in bare.items() if len(piece) == 1}
 
     def with_parts(self, number: int) -> Iterator[int]:
-        """Yield a piece and, for BPE, all pieces that merges made it of."""
+        """Yield a piece and, for BPE, for BPE, all pieces that it was merged from."""
         waiting = [number]
         while waiting:
             one = waiting.pop()
@@ -73,7 +73,7 @@ class PieceTable:
             waiting += self.parents.get(one, ())
 
     def trim(self, selected: Collection[int]) -> tuple[Tokenizer, list[int]]:
-        """Return a tokenizer with the selected, their parts and the required pieces, and the old id of each new id."""
+        """Return a tokenizer with the selected pieces, their parts and the required ones, and the old ids."""
         old = sorted({*self.required, *(one for number in selected for one in self.with_parts(number))})
         new = {number: place for place, number in enumerate(old)}
         model = dict(self.content["model"])

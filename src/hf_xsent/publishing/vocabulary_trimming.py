@@ -29,7 +29,7 @@ from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer
 _ROUND = 0.6  # each round retains at least this share of the pieces
 _CHARACTER_COVERAGE = 0.9995  # share of the text, the default of SentencePiece
 
-Words = dict[str, float]  # by word of the pre-tokenizer: sum over the languages of its share of the language's words
+Words = dict[str, float]  # by pre-tokenized word: the sum over languages of the word's share of the language's words
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class TrimReport:
 def trim_vocabulary(
     model: str, folder: str | Path, texts: Mapping[str, Iterable[str]], size: int | None = None, overwrite: bool = False
 ) -> TrimReport:
-    """Export ``model`` with only the pieces that ``texts`` (sentences by language) use, at most ``size`` in total.
+    """Export ``model`` with the pieces that ``texts`` (by language) use, and characters; at most ``size`` in total.
 
     ```python
     from hf_xsent import trim_vocabulary

@@ -56,7 +56,7 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
         ({"qq": "de-en.tsv"}, "unknown language code 'qq'"),
         (["qq=de-en.tsv"], "unknown language code 'qq'"),
         ({"de": "de-en.tsv,none.tsv"}, "no such file: none.tsv"),
-        ({"de": "a,b,c"}, "a,b,c: neither a file nor two files joined by a comma"),
+        ({"de": "a,b,c"}, "a,b,c: neither a file nor a Moses pair"),
         ([], "no bitext given"),
         (None, "bitext is a path, language=path, or pairs in memory, not None"),
         (3, "not 3"),

@@ -27,7 +27,7 @@ _SLOTS = 1 << 18
 class FilterRules(CleaningRules):
     """The cleaning rules and three more; None disables one of these.
 
-    min_score: minimum score of a pair, the first column of the output.
+    min_score: minimum score of a pair.
     min_number_overlap: minimum share of the numbers of two or more digits that are on both sides; pairs without such
         numbers pass.
     near_duplicates: remove a pair whose byte 5-grams have at least this Jaccard similarity (estimated by MinHash) with
@@ -49,7 +49,7 @@ class PairFilter:
         self._duplicates = None if rules.near_duplicates is None else NearDuplicates(rules.near_duplicates)
 
     def accepts(self, source: str, target: str, score: float) -> bool:
-        """Return whether a pair passes all rules."""
+        """Return whether a pair passes all rules but ``repeated``."""
         self.counts.read += 1
         rule = self._rule(source, target, score)
         if rule is None:

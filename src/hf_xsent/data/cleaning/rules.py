@@ -35,7 +35,7 @@ class CleaningRules:
 
     min_characters, max_characters: length of each side (one Chinese character may be a sentence).
     max_length_ratio: length of the longer side divided by that of the shorter, in characters. 15 is added to both
-        lengths, since short sentences vary more; Chinese, Japanese and Korean characters count double.
+        lengths, since short sentences vary more; Chinese, Japanese and Korean sides count double.
     identical: remove pairs whose sides are equal, ignoring case.
     min_source_script_share, min_target_script_share: share of a side's letters that must be in a script of its
         language; the default is lower for the source, which may have names and terms in Latin letters.

@@ -117,7 +117,7 @@ def _parse_name(cell: str) -> _Name:
 
 
 def _tag(words: Sequence[str]) -> str:
-    """Join words to a language code, which is in lower or upper case; return the code of an English name."""
+    """Return the language code that the words form (not if capitalized), or whose English name they are."""
     tag = "-".join(words)
     if (named := _codes_by_name().get(tag.lower())) is not None:
         return named

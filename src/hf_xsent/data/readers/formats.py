@@ -248,8 +248,8 @@ def _open_dataset(source: BitextSource) -> Any:
 def _choose_columns(source: BitextSource, names: list[str]) -> tuple[str, str]:
     """Return the source and target columns.
 
-    Columns that are not stated are found by name: the language code as in OPUS (``translation.de``), the code (``de``;
-    see `matching_tags`), or ``source`` and ``target``.
+    Columns that are not stated are ``source`` and ``target`` or, in this order, named by the language code as in OPUS
+    (``translation.de``), by the code (``de``; see `matching_tags`), or ``source`` or ``target``.
     """
     if (source.source_column, source.target_column) == (None, None) and {"source", "target"} <= {*names}:
         return "source", "target"

@@ -28,7 +28,7 @@ PathOrName = str | PathLike[str]
 
 @dataclass(frozen=True)
 class BitextSource:
-    """A file, pair of files, folder or data set with sentence pairs of one language.
+    """A file, pair of files, folder or data set with sentence pairs of one source language.
 
     ``path`` is a file, a Moses pair (two files joined by a comma, or their common prefix), a folder, or a data set on
     the Hub as ``owner/name``, ``owner/name:config`` or ``owner/name:config@revision``. A column is a number from 0
@@ -83,7 +83,7 @@ def format_of_name(name: str) -> str | None:
 def moses_files(source: BitextSource) -> tuple[Path, Path] | None:
     """Return the two files of a Moses pair, None if a prefix such as ``OPUS.de-en`` has no such files.
 
-    Two paths joined by a comma may have commas, too. The two paths of ``a,b`` are returned unchecked.
+    Two paths joined by a comma may have commas, too. With one comma, the two paths are not checked.
     """
     parts = [part.strip() for part in source.path.split(",")]
     joined = [(Path(",".join(parts[:place])), Path(",".join(parts[place:]))) for place in range(1, len(parts))]
@@ -91,7 +91,7 @@ def moses_files(source: BitextSource) -> tuple[Path, Path] | None:
         if all(map(isfile, pair)):
             return pair
     if (found := _files_of_prefix(source)) is None and len(joined) > 1:
-        raise DataError(f"{source.path}: neither a file nor two files joined by a comma, a Moses pair")
+        raise DataError(f"{source.path}: neither a file nor a Moses pair, two files joined by a comma")
     return found or next(iter(joined), None)
 
 
@@ -201,7 +201,7 @@ def resolve_sources(
         sources = resolved.get(language, [])
         if len(sources) != len(paths):
             raise DataError(f"{language!r} needs one file of links per file of pairs: got {len(paths)} ({paths[0]}) "
-                            f"for {len(sources)}; give both the same language code")  # fmt: skip
+                            f"for {len(sources)}; give links and pairs the same language code")  # fmt: skip
         for path in paths:
             if not isfile(path):
                 raise DataError(f"no such file: {path}{_nearest_file(Path(path))}")
@@ -212,7 +212,7 @@ def resolve_sources(
 
 
 def _check_repeats(resolved: Mapping[str, Sequence[BitextSource]]) -> None:
-    """Raise a `DataError` if a file is given twice, or if two codes, such as de and deu, are of one language."""
+    """Raise a `DataError` if a file is given twice, or if a language has both its codes, de and deu."""
     first: dict[Language, str] = {}
     for code, sources in resolved.items():
         files_by_name((replace(one, path=strip_compression(abspath(one.path))), Path(one.path)) for one in sources)
@@ -278,7 +278,7 @@ def _expand_languages(path: str, template: BitextSource) -> Iterable[BitextSourc
 
 
 def _language_pattern(path: str, wildcard: str) -> str:
-    """Return the regular expression of a glob with ``{language}``, which ``*`` may not cut, as in ``deu``."""
+    """Return the regular expression of a glob; a ``*`` beside ``{language}`` matches no letter of the code."""
     pattern, place = re.escape(path), re.escape("{language}")
     pattern = pattern.replace(rf"\*{place}", rf"\*(?<![A-Za-z0-9]){place}")
     pattern = pattern.replace(rf"{place}\*", rf"{place}(?![A-Za-z0-9])\*")

@@ -44,7 +44,7 @@ class Words:
 
 
 def split_words(text: str, splitter: str = "script") -> Words:
-    """Split a sentence at spaces and around punctuation, and text in scripts without spaces into characters.
+    """Split a sentence at spaces and around punctuation, and scripts without spaces, except Katakana, into characters.
 
     ``splitter="spaces"`` splits at spaces only, for text that is tokenized already.
 
@@ -58,7 +58,7 @@ def split_words(text: str, splitter: str = "script") -> Words:
 
 
 def offsets_after_prompt(offsets: Sequence[Span], prompt: str) -> list[Span]:
-    """Return the offsets in a sentence of word pieces of prompt and sentence; those of the prompt become empty.
+    """Turn offsets of pieces in prompt + sentence into offsets in the sentence; those of the prompt become empty.
 
     >>> offsets_after_prompt([(0, 0), (0, 6), (7, 12), (0, 0)], "query: ")
     [(0, 0), (0, 0), (0, 5), (0, 0)]
