@@ -303,7 +303,7 @@ def test_results_of_models_that_were_not_trained_here_are_marked(path: Path) -> 
     check_card(path)
     assert "model-index" not in card.data.to_dict()
     tables = [line for line in card.text.split("## Results")[1].splitlines() if line.startswith("| model ")]
-    assert card.text.count("**the paper's figures, not measured with these weights**") >= max(1, len(tables))
+    assert card.text.count("**the paper's figures, not measured here**") >= max(1, len(tables))
     assert "No weights were trained for this card." in card.text
 
 
