@@ -157,11 +157,12 @@ class _Axes:
 
     @classmethod
     def around(cls, points: Points, from_zero: bool = False) -> _Axes:
-        """Return axes around all points, with a margin above, and one below unless ``from_zero``."""
+        """Return axes around all points with margins; ``from_zero`` includes 0, with no margin below it."""
         xs, ys = [x for x, _ in points] or [0.0], [y for _, y in points] or [0.0]
+        ys += [0.0] * from_zero
         span = (max(ys) - min(ys)) or abs(max(ys))
         span = span if span > _SMALLEST else 1.0
-        bottom = 0.0 if from_zero else min(ys) - 0.08 * span
+        bottom = min(ys) - 0.08 * span if min(ys) or not from_zero else 0.0
         high = max(xs) if max(xs) - min(xs) > _SMALLEST else min(xs) + 1.0
         return cls(min(xs), high, bottom, max(ys) + 0.08 * span)
 
