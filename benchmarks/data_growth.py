@@ -84,6 +84,7 @@ def main() -> None:
         here, there = context.Pipe()
         process = context.Process(target=measure, args=(count, there))
         process.start()
+        there.close()  # else recv waits forever for a process that failed
         measured.append(here.recv())
         process.join()
         print(measured[-1], flush=True)

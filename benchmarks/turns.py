@@ -66,6 +66,7 @@ def take_turns(
     for name, contender in contenders.items():
         lines[name], other = context.Pipe()
         context.Process(target=_work, args=(contender, Turn(other, steps), threads, options), daemon=True).start()
+        other.close()  # else recv waits forever for a contender that failed
     for step in range(steps):
         for name, line in lines.items():
             line.send("your turn")
