@@ -4,7 +4,8 @@
 
 Each part is one of the other scripts, whose contenders alternate step by step; a figure is a ratio of their medians.
 The machine must be idle and needs 18 GB of memory. ``--only encoding`` measures some parts and retains the others.
-``--only large_batch`` measures the memory of 65,536 pairs through two layers of the encoder, which takes an hour more.
+``--only large_batch --minutes 120`` measures the memory of 65,536 pairs through two layers of the encoder, which takes
+an hour more.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import argparse
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -155,13 +158,18 @@ def measure(command: list[str], seconds: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "results.json"
         line = [sys.executable, str(FOLDER / command[0]), *command[1:], "--output", str(output)]
+        process = subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
         try:
-            subprocess.run(line, env=environment, check=True, timeout=seconds, stdout=subprocess.DEVNULL)
-            found: dict[str, Any] = json.loads(output.read_text("utf-8"))
+            code = process.wait(seconds)
         except subprocess.TimeoutExpired:
             return {"failed": f"not finished in {seconds:.0f} s"}
-        except subprocess.CalledProcessError as error:
-            return {"failed": f"{command[0]} ended with exit code {error.returncode}"}
+        finally:
+            with suppress(ProcessLookupError):  # also end the processes that it started
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if code:
+            return {"failed": f"{command[0]} ended with exit code {code}"}
+        found: dict[str, Any] = json.loads(output.read_text("utf-8"))
     return found
 
 
@@ -222,6 +230,8 @@ def main() -> None:
     output = Path(options.output)
     results: dict[str, Any] = json.loads(output.read_text("utf-8")) if output.is_file() else {}
     commands = parts(options)
+    if unknown := {*(options.only or ())} - commands.keys():
+        parser.error(f"--only: no part {', '.join(sorted(unknown))}; the parts are {', '.join(commands)}")
     until = time.monotonic() + 60 * options.minutes
     for part in options.only or [name for name in commands if name != "large_batch"]:
         seconds, started = until - time.monotonic(), time.monotonic()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import signal
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -65,3 +68,33 @@ def test_each_figure_is_read_from_the_results_of_its_part(performance: ModuleTyp
     )
     failed = performance.table(results | {"dap": {"failed": "not finished in 5 s"}})
     assert failed.count("not finished in 5 s") == 3
+
+
+STARTS_ANOTHER = """
+import subprocess, sys
+from pathlib import Path
+other = subprocess.Popen(["sleep", "60"])
+Path(sys.argv[1]).write_text(str(other.pid))
+other.wait()
+"""
+
+
+def test_a_part_without_time_ends_with_the_processes_that_it_started(performance: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "part.py").write_text(STARTS_ANOTHER)
+    found = performance.measure([str(tmp_path / "part.py"), str(tmp_path / "other")], 3)
+    assert found == {"failed": "not finished in 3 s"}
+    other = int((tmp_path / "other").read_text())
+    for _ in range(100):
+        if not _runs(other):
+            return
+        time.sleep(0.05)
+    os.kill(other, signal.SIGKILL)
+    raise AssertionError("the process that the part started still runs")
+
+
+def _runs(process: int) -> bool:
+    """Whether a process runs; one that ended may wait to be reaped."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
