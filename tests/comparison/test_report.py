@@ -199,6 +199,24 @@ def test_a_winner_is_named_only_beyond_the_noise_of_items_and_seeds(tmp_path: Pa
     assert "| a | mean |" in render_markdown(seeds) and "within the noise" in render_markdown(seeds)
 
 
+def test_the_report_does_without_damaged_files_and_deleted_logs(tmp_path: Path):
+    tasks = {"tatoeba": {"data": "tatoeba"}}
+    _study_with_outcomes(tmp_path, {"a": [0.5, 0.5, 0.5], "b": [0.8]})
+    scores, outcomes = tmp_path / "a0/scores/tatoeba.json", tmp_path / "a1/scores/tatoeba.npz"
+    for path in (scores, outcomes):
+        path.write_bytes(path.read_bytes()[:100])
+    (tmp_path / "a2/training").mkdir()
+    (tmp_path / "a2/training/metrics.jsonl").write_text('{"step": 1, "cpu_seconds": 60.0}\n')
+    runs = [
+        Run(tmp_path / f"{method}{seed}", method, "mean", seed, "e", {"max_steps": 1}, tasks, {"tatoeba": "x"}, True)
+        for method, seed in (("a", 0), ("a", 1), ("a", 2), ("b", 0))
+    ]
+    results = collect(Study("S", "e", Budget("steps", 1), (), tasks, True), runs)
+    assert [run["state"] for run in results["runs"]] == ["unfinished", *["finished"] * 3]  # it is measured again
+    assert results["summary"][0]["cost"] == {"cpu_seconds": [60.0, None]}  # of the seed whose log is there
+    assert results["differences"]["tatoeba"]["others"][0]["interval"] is None  # the noise of items is not known
+
+
 def test_a_study_without_any_result_has_a_page_too(tmp_path: Path):
     tasks = {"tatoeba": {"data": "tatoeba"}}
     study = Study("Nothing yet", "encoder", Budget("minutes", 1.5), (), tasks, True)

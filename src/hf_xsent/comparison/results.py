@@ -89,7 +89,9 @@ def _summary(some: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "groups": {task: _over_seeds([one["scores"][task]["groups"] for one in done]) for task in tasks},
         "languages": {task: _over_seeds([one["scores"][task]["languages"] for one in done]) for task in tasks},
         "cost": {
-            cost: mean_and_sd(one["cost"][cost] for one in done) for cost in COSTS if done and cost in done[0]["cost"]
+            cost: mean_and_sd(known)
+            for cost in COSTS
+            if (known := [one["cost"][cost] for one in done if cost in one["cost"]])
         },
     }
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -16,6 +19,8 @@ from hf_xsent.data.readers.sources import source_files
 from hf_xsent.evaluation.task import Outcomes
 from hf_xsent.files import digest, file_digest, is_local, write_json
 from hf_xsent.training.callbacks import METRICS_FILE, read_metrics
+
+logger = logging.getLogger(__name__)
 
 JOB_FILE, FAILURE_FILE, LOG_FILE = "run.json", "failure.json", "log.txt"
 _MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt")
@@ -81,7 +86,7 @@ class Run:
         return self.folder / "scores" / f"{task}.json"
 
     def scores(self, task: str) -> dict[str, Any] | None:
-        """Read the scores on a task, if they were measured on the task's current sentences."""
+        """Read the scores on a task; None if they are damaged, or were measured on other sentences than the task's."""
         content = _read_json(self.scores_file(task))
         return content if content is not None and content["identity"] == self.identities[task] else None
 
@@ -90,12 +95,17 @@ class Run:
         return self.folder / "scores" / f"{task}.npz"
 
     def outcomes(self, task: str) -> Outcomes | None:
-        """Read the outcomes of all test items, if they were saved with the scores."""
+        """Read the outcomes of all test items, if they were saved with the scores and are not damaged."""
         scores = self.scores(task)
         if scores is None or "members" not in scores or not self.outcomes_file(task).is_file():
             return None
-        with np.load(self.outcomes_file(task), allow_pickle=False) as file:
-            return Outcomes({name: file[name] for name in file.files}, scores["members"])
+        try:
+            with np.load(self.outcomes_file(task), allow_pickle=False) as file:
+                return Outcomes({name: file[name] for name in file.files}, scores["members"])
+        except (OSError, EOFError, ValueError, BadZipFile, zlib.error):
+            known, folder = self.outcomes_file(task), self.scores_file(task).parent
+            logger.warning("%s is damaged: delete %s to measure the run again", known, folder)
+            return None
 
     def metrics(self) -> list[dict[str, Any]]:
         """Read the lines that training has logged."""
@@ -177,6 +187,6 @@ def _bitext_hashes(recipe: Mapping[str, Any], key: str) -> list[list[str]]:
 def _read_json(path: Path) -> dict[str, Any] | None:
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except OSError:
+    except (OSError, ValueError):
         return None
     return content
