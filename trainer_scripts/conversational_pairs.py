@@ -6,7 +6,7 @@ A pair is conversational if its English side has a personal or possessive pronou
 and "my" count in lower case only, because texts of user interfaces begin with them. The pairs of language xx go to
 selected/xx.tsv. A language with fewer than --at_least conversational pairs is filled up with other pairs, in the order
 of the file, those that end like a sentence first. Pairs whose English side has a word or sign of user interfaces are
-never selected.
+never selected. A language of which no pair is left gets no file, because pretrain refuses empty ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from hf_xsent.data.bitext import read_pairs, resolve_sources
 from hf_xsent.errors import HfXsentError
-from hf_xsent.files import write_text
+from hf_xsent.files import check_can_create, write_text
 
 PRONOUN = re.compile(r"\b(I|[Hh]e|[Ss]he|[Ww]e|[Tt]hey|[Hh]is|[Hh]er|[Tt]heir|him|me|us|them|you|my|your)\b")
 INTERFACE = re.compile(r"[%&_<>{}\\=|$]|Libre|click|file|dialog|document|select", re.IGNORECASE)
@@ -61,13 +61,15 @@ def main() -> None:
     options = parser.parse_args()
     if options.output.exists() and (options.output.is_file() or any(options.output.iterdir())):
         parser.error(f"{options.output} is a file or not empty: remove it, or choose another --output")
+    check_can_create(options.output)
     sources_of = resolve_sources(options.data)
     options.output.mkdir(parents=True, exist_ok=True)
     for language, sources in sources_of.items():
         read = (pair for source in sources for pair in read_pairs(source))
         pairs, conversational = select(read, options.at_least, options.max_characters)
         lines = ("\t".join(" ".join(side.split()) for side in pair) + "\n" for pair in pairs)
-        write_text(options.output / f"{language}.tsv", lines)
+        if pairs:
+            write_text(options.output / f"{language}.tsv", lines)
         print(f"{language}: {conversational} conversational pairs, {len(pairs) - conversational} others", flush=True)
 
 

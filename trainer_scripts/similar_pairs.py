@@ -22,7 +22,7 @@ import numpy as np
 from hf_xsent import SentenceEmbedder
 from hf_xsent.data.bitext import read_pairs, resolve_sources
 from hf_xsent.errors import HfXsentError
-from hf_xsent.files import write_text
+from hf_xsent.files import check_can_create, write_text
 from hf_xsent.mining.index import import_faiss
 
 Pairs = list[tuple[str, str]]
@@ -36,6 +36,7 @@ def shares(sizes: Mapping[str, int], total: int, alpha: float) -> dict[str, int]
     {'jv': 10, 'de': 200, 'fr': 200}
     """
     chosen: dict[str, int] = {}
+    sizes = {language: size for language, size in sizes.items() if size}
     for language in sorted(sizes, key=lambda language: sizes[language]):
         rest = sum(size**alpha for other, size in sizes.items() if other not in chosen)
         share = round((total - sum(chosen.values())) * sizes[language] ** alpha / rest)
@@ -85,21 +86,26 @@ def main() -> None:
         parser.error(f"--pairs must be at least 1, not {options.pairs}")
     if not 1 <= options.clusters <= len(NAMES):
         parser.error(f"--clusters must be between 1 and {len(NAMES)}, not {options.clusters}")
+    check_can_create(options.output)
+    import_faiss()  # its error comes before the work of encoding
     pairs = sample(options.data, options.pairs, options.alpha, options.max_characters, options.seed)
-    model = SentenceEmbedder.from_pretrained(options.model, precision="auto", max_length=48)
+    if not pairs:
+        parser.error(f"no pair has two sides of at most {options.max_characters} characters: raise --max_characters")
     targets = {target: row for row, target in enumerate(dict.fromkeys(target for _, target in pairs))}
     if len(targets) < options.clusters:
         parser.error(f"{len(targets)} different targets are too few for {options.clusters} clusters: lower --clusters")
+    model = SentenceEmbedder.from_pretrained(options.model, precision="auto", max_length=48)
     embeddings = model.encode(list(targets), show_progress=True, normalize_embeddings=True)
     of_target = cluster(np.asarray(embeddings, dtype=np.float32), options.clusters, options.seed)
     members: list[list[str]] = [[] for _ in range(options.clusters)]
     for source, target in pairs:
         members[of_target[targets[target]]].append(f"{source}\t{target}\n")
     options.output.mkdir(parents=True, exist_ok=True)
-    for name, lines in zip(NAMES, members, strict=False):
+    filled = [lines for lines in members if lines]  # pretrain refuses empty files
+    for name, lines in zip(NAMES, filled, strict=False):
         write_text(options.output / f"{name}.tsv", lines)
-    sizes = sorted(map(len, members))
-    print(f"{len(pairs)} pairs in {options.clusters} clusters of {sizes[0]} to {sizes[-1]} pairs")
+    sizes = sorted(map(len, filled))
+    print(f"{len(pairs)} pairs in {len(filled)} clusters of {sizes[0]} to {sizes[-1]} pairs")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import re
 import runpy
 import shlex
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,7 @@ def test_conversational_pairs_are_selected_and_filled_up_with_sentences_before_p
     for language, lines in {
         "de": [phrase, menu, sentence, talk, long, other, she],
         "eu": [your, talk, she, sentence],
+        "fr": [menu, long],
     }.items():
         (tmp_path / f"{language}-en.tsv").write_text("".join(lines), "utf-8")
     output = tmp_path / "selected"
@@ -166,4 +168,36 @@ def test_more_clusters_than_targets_end_in_one_sentence(
     with pytest.raises(SystemExit):
         runpy.run_path(str(ROOT / "trainer_scripts/similar_pairs.py"), run_name="__main__")
     assert "1 different targets are too few for 2 clusters" in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", [*command.split(), "--max_characters", "4"])
+    with pytest.raises(SystemExit):
+        runpy.run_path(str(ROOT / "trainer_scripts/similar_pairs.py"), run_name="__main__")
+    assert "no pair has two sides of at most 4 characters: raise --max_characters" in capsys.readouterr().err
     assert not (tmp_path / "similar").exists()
+
+
+def test_an_empty_cluster_has_no_file(
+    tmp_path: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [f"Hund\t{target}\n" for target in "ℵℶℷ"]  # unknown to the tokenizer: equal embeddings
+    (tmp_path / "de.tsv").write_text("".join(lines), "utf-8")
+    command = f"script {tmp_path}/{{language}}.tsv --model {encoder_folders['bert']} --output {tmp_path}/similar"
+    monkeypatch.setattr("sys.argv", [*command.split(), "--clusters", "2"])
+    runpy.run_path(str(ROOT / "trainer_scripts/similar_pairs.py"), run_name="__main__")
+    (written,) = (tmp_path / "similar").iterdir()
+    assert written.name == "und-AA.tsv" and sorted(written.read_text("utf-8").splitlines(keepends=True)) == lines
+
+
+@pytest.mark.parametrize(
+    ("missing", "reason"), [("a folder", "similar cannot be written"), ("faiss", r"pip install \"hf-xsent\[mining\]")]
+)
+def test_nothing_is_encoded_if_clusters_cannot_be_computed_or_written(
+    missing: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "de.tsv").write_text("Ein Hund.\tA dog.\n", "utf-8")
+    folder = tmp_path / "de.tsv" if missing == "a folder" else tmp_path
+    if missing == "faiss":
+        monkeypatch.setitem(sys.modules, "faiss", None)
+    command = f"script {tmp_path}/{{language}}.tsv --model none --output {folder}/similar --clusters 1"
+    monkeypatch.setattr("sys.argv", command.split())
+    with pytest.raises(SystemExit, match=reason):
+        runpy.run_path(str(ROOT / "trainer_scripts/similar_pairs.py"), run_name="__main__")
