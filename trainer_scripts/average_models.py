@@ -31,11 +31,16 @@ def average(models: Sequence[str]) -> SentenceEmbedder:
         theirs = dict(other.model.named_parameters())
         if {key: one.shape for key, one in theirs.items()} != {key: one.shape for key, one in weights.items()}:
             raise ModelError(f"{name} and {models[0]} have different weights: average models of the same encoder")
-        if other.pooling != first.pooling or other.tokenizer.get_vocab() != first.tokenizer.get_vocab():
-            raise ModelError(f"{name} and {models[0]} have different pooling or tokenizers: train them alike")
+        if _reading(other) != _reading(first):
+            raise ModelError(f"{name} and {models[0]} have different pooling, layers or tokenizers: train them alike")
         for key, weight in weights.items():
             weight.lerp_(theirs[key], 1 / count)
     return first
+
+
+def _reading(model: SentenceEmbedder) -> tuple[object, ...]:
+    """Return what equal weights must share besides names: pooling, the layers of dual pivot, and word pieces."""
+    return model.pooling, getattr(model.model, "layers", None), model.tokenizer.get_vocab()
 
 
 def main() -> None:

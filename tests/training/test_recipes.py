@@ -18,6 +18,7 @@ from transformers import AutoTokenizer, XLMRobertaConfig
 from hf_xsent import SentenceEmbedder
 from hf_xsent.finetuning.arguments import MlqaSettings, XnliSettings
 from hf_xsent.finetuning.trainer import FineTuningArguments
+from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
 from hf_xsent.training.reading import read_dataclasses, read_recipe
 
@@ -142,6 +143,19 @@ def test_models_of_different_encoders_are_not_averaged(
     with pytest.raises(SystemExit, match="different weights: average models of the same encoder"):
         runpy.run_path(str(ROOT / "trainer_scripts/average_models.py"), run_name="__main__")
     assert not (tmp_path / "mean").exists()
+
+
+def test_mixes_of_different_layers_are_not_averaged(
+    tmp_path: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for layer in (1, 3):
+        model = DualPivotForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), layers=[layer])
+        model.save_pretrained(tmp_path / str(layer))
+        AutoTokenizer.from_pretrained(encoder_folders["bert"]).save_pretrained(tmp_path / str(layer))
+    command = f"script {tmp_path}/1 {tmp_path}/3 --output {tmp_path}/mean"
+    monkeypatch.setattr("sys.argv", command.split())
+    with pytest.raises(SystemExit, match="different pooling, layers or tokenizers"):
+        runpy.run_path(str(ROOT / "trainer_scripts/average_models.py"), run_name="__main__")
 
 
 @pytest.mark.parametrize("script", ["conversational_pairs", "similar_pairs --model none", "average_models none"])
