@@ -2,7 +2,8 @@
 
   python benchmarks/bucc.py --model ENCODER --data FOLDER --vectors FOLDER [--pair zh-en] [--split dev]
 
-Embeddings are encoded once into the folder of --vectors. Times are CPU seconds of one thread; an index may use more.
+Embeddings are encoded once per model, pair and split into the folder of --vectors. Times are CPU seconds of one thread;
+an index may use more.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import numpy as np
 import torch
 
 from hf_xsent.data.benchmarks.bucc import load_bucc
+from hf_xsent.files import digest, write_arrays
 from hf_xsent.mining.calibration import best_threshold
 from hf_xsent.mining.margin import mine_bitext
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.fingerprint import fingerprint_model
 
 INDEXES = (("IVF64,Flat", 4), ("IVF64,Flat", 8), ("IVF64,Flat", 16), ("HNSW32", 1))
 
@@ -37,16 +40,17 @@ def main() -> None:
     torch.set_num_threads(1)
     bucc = load_bucc(options.data, options.pair, options.split)
     kept = Path(options.vectors)
-    kept.mkdir(parents=True, exist_ok=True)
-    sides = []
+    sides, encoding = [], []
+    model = fingerprint_model(options.model)
     for language, texts in zip(options.pair.split("-"), (bucc.sources, bucc.targets), strict=True):
-        path = kept / f"{language}.npy"
+        path = kept / f"{language}-{digest([model, texts])}.npz"
         if not path.is_file():
             started = time.process_time()
-            np.save(path, SentenceEmbedder.from_pretrained(options.model, device="cpu").encode(texts))
-            (kept / f"{language}.json").write_text(json.dumps(time.process_time() - started))
-        sides.append(np.load(path))
-    encoding = [json.loads((kept / f"{language}.json").read_text()) for language in options.pair.split("-")]
+            vectors = SentenceEmbedder.from_pretrained(options.model, device="cpu").encode(texts)
+            write_arrays(path, {"vectors": vectors, "cpu_seconds": time.process_time() - started})
+        with np.load(path) as file:
+            sides.append(file["vectors"])
+            encoding.append(float(file["cpu_seconds"]))
     results: dict[str, Any] = {}
     for index, probes in ((None, 0), *INDEXES):
         started = time.process_time()

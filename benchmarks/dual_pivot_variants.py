@@ -25,8 +25,9 @@ from transformers import BertConfig, BertModel
 from hf_xsent import DualPivotConfig, DualPivotForPreTraining, load_bitext
 from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
 from hf_xsent.evaluation.retrieval import accuracy_at_1
-from hf_xsent.files import write_json
+from hf_xsent.files import digest, write_json
 from hf_xsent.logs import configure_logging
+from hf_xsent.models.fingerprint import fingerprint_model
 from hf_xsent.models.loading import load_tokenizer
 from hf_xsent.tensors.packing import pack
 from hf_xsent.training.dual_pivot.trainer import Critic
@@ -90,11 +91,6 @@ class States:
             for row, one in zip(rows, found.split([len(self.ids[row]) for row in rows]), strict=True):
                 stored[self.places[row]] = one.half().numpy()
         stored.flush()
-
-    def _padded(self, rows: Sequence[int]) -> tuple[list[Tensor], list[Tensor]]:
-        ids = [torch.tensor(self.ids[row]) for row in rows]
-        masks = [torch.ones_like(one) for one in ids]
-        return [torch.nn.utils.rnn.pad_sequence(ids, True)], [torch.nn.utils.rnn.pad_sequence(masks, True)]
 
 
 def joined(parts: Sequence[tuple[States, Sequence[int]]]) -> dict[str, Any]:
@@ -210,8 +206,11 @@ def main() -> None:
     bitext = load_bitext(options.data, max_pairs=options.pairs, cache_dir=options.states / "cache")
     pairs = [list(side) for side in bitext.pairs(next(iter(bitext.languages)))]
 
+    fingerprint = fingerprint_model(options.model)
+
     def states(sentences: Sequence[str], name: str) -> States:
-        return States(sentences, encoder, tokenizer, options.states / f"{name}.npy")
+        file = options.states / f"{name}-{digest([fingerprint, list(sentences)])}.npy"
+        return States(sentences, encoder, tokenizer, file)
 
     sides = (states(pairs[0], "source"), states(pairs[1], "target"))
     tests = {
@@ -225,11 +224,12 @@ def main() -> None:
             for code, (one, other) in tests.items()
         }
 
-    stated = {key: getattr(options, key) for key in ("languages", "pairs", "steps", "learning_rate")}
+    names = ("model", "data", "languages", "pairs", "steps", "learning_rate")
+    stated = {key: getattr(options, key) for key in names}
     results: dict[str, Any] = stated | {"runs": {}}
     if options.output.is_file():
         results = json.loads(options.output.read_text())
-    if results | stated != results:
+    if any(results.setdefault(key, value) != value for key, value in stated.items()):
         raise SystemExit(f"{options.output} has runs with other settings: name another --output")
     untrained: Any = {"average of the layers": {"layer_mix": False}}
     for seed in options.seeds:

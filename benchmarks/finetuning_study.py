@@ -68,15 +68,18 @@ def main() -> None:
     parser.add_argument("--output", help="Default: benchmarks/results/finetuning_TASK.json.")
     options, options.flags = parser.parse_known_args()
     output = Path(options.output or f"benchmarks/results/finetuning_{options.task}.json")
-    runs: list[dict[str, Any]] = json.loads(output.read_text())["runs"] if output.exists() else []
-    done = {(one["model"], one["seed"]) for one in runs}
     settings = {**SETTINGS[options.task], "train": options.train, "flags": options.flags}
+    results = json.loads(output.read_text()) if output.exists() else {"settings": settings, "runs": []}
+    if results["settings"] != settings:
+        raise SystemExit(f"{output} has runs with other settings: name another --output")
+    runs: list[dict[str, Any]] = results["runs"]
+    done = {(one["model"], one["seed"]) for one in runs}
     for seed in options.seeds:
         for one in options.models:
             name, _, model = one.partition("=")
             if (name, seed) not in done:
                 runs.append(run(name, model, seed, options))
-                output.write_text(json.dumps({"settings": settings, "runs": runs}, indent=2) + "\n")
+                output.write_text(json.dumps(results, indent=2) + "\n")
                 print(table(runs), flush=True)
     print(table(runs))
 
