@@ -123,6 +123,21 @@ def test_a_process_that_still_writes_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / name).read_text() == "on its way"
 
 
+def test_a_large_folder_is_not_listed_for_each_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = tmp_path / f"99.hf-xsent-{files.socket.gethostname()}-{os.getpid()}.part"
+    for path in [left, *(tmp_path / f"old {number}" for number in range(1000))]:
+        path.touch()
+    listings = []
+    for name in ("listdir", "scandir"):
+        function = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda path, function=function: listings.append(path) or function(path))
+    for number in range(100):
+        files.write_text(tmp_path / f"{number}", "new")
+    monkeypatch.undo()
+    assert 1 <= len(listings) <= 10
+    assert not left.exists() and len([*tmp_path.iterdir()]) == 1100
+
+
 @pytest.mark.parametrize(
     "write",
     [

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _FULL_DISK = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 _HUB_ID = re.compile(r"(?P<owner>[\w-][\w.-]*/)?[\w-][\w.-]*(:[\w.-]+)?(@[\w./-]+)?")
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
+_listed: dict[str, tuple[int, list[Path]]] = {}  # by folder: calls until it is listed again, and its temporary files
 
 
 # Write
@@ -175,11 +176,25 @@ def describe_disk_failure(error: OSError) -> str | None:
 
 def _remove_leftovers(path: Path) -> None:
     """Remove temporary files for ``path`` whose process no longer runs on this machine."""
-    for part in path.parent.glob("*.part"):
+    for part in _temporary_files(path.parent):
         match = re.fullmatch(re.escape(path.name) + r"\.hf-xsent-(.+)-(\d+)\.part", part.name)
         if match and (int(match[2]) == os.getpid() or not _runs(match[1], int(match[2]))):
             with suppress(OSError):
                 remove(part)
+
+
+def _temporary_files(folder: Path) -> list[Path]:
+    """Return the temporary files in a folder.
+
+    A large folder is listed again only after 1% as many calls as it has files, so that the time to write all of them is
+    linear in their number.
+    """
+    calls, found = _listed.get(key := os.path.abspath(folder), (0, []))
+    if calls == 0:
+        names = os.listdir(folder) if os.access(folder, os.R_OK) else []
+        calls, found = 1 + len(names) // 100, [Path(key, name) for name in names if name.endswith(".part")]
+    _listed[key] = (calls - 1, found)
+    return found
 
 
 def _runs(host: str, process: int) -> bool:
