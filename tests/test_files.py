@@ -85,6 +85,17 @@ def test_a_new_folder_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
     assert [one.relative_to(tmp_path).as_posix() for one in tmp_path.rglob("*")] == ["model", "model/new.txt"]
 
 
+def test_a_link_to_a_folder_stays(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "model").symlink_to(tmp_path / "disk")
+    for name in ("old.txt", "new.txt"):
+        with files.writing(tmp_path / "model", folder=True) as part:
+            (part / name).write_text(name)
+    assert (tmp_path / "model").is_symlink()
+    assert [one.relative_to(tmp_path).as_posix() for one in (tmp_path / "disk").rglob("*")] == ["disk/new.txt"]
+    assert len([*tmp_path.iterdir()]) == 2
+
+
 def test_nothing_written_is_nothing_replaced(tmp_path: Path) -> None:
     files.write_text(tmp_path / "a.txt", "old")
     with files.writing(tmp_path / "a.txt") as part:

@@ -39,7 +39,7 @@ def writing(path: str | Path, folder: bool = False) -> Iterator[Path]:
     ``folder`` creates a folder. If the block writes nothing, nothing changes. Temporary files that killed processes
     left for ``path`` are removed first.
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path) if folder else path)  # a link to a folder stays
     part = path.with_name(f"{path.name}.hf-xsent-{socket.gethostname()}-{os.getpid()}.part")
     with write_errors(path, part):
         path.parent.mkdir(parents=True, exist_ok=True)
