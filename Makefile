@@ -13,7 +13,7 @@ ONNX := .venv-onnx
 EXTRAS := dev,demo,mining,evaluate,mteb,zst,lora
 PIP := -m pip install --quiet --disable-pip-version-check
 # The pinned set needs Python 3.11 (transformers 5.23 and numpy 2.4 do); on 3.10 pip picks from pyproject's ranges.
-PINNED = $(shell $(VENV)/bin/python -c 'import sys; print("--constraint constraints.txt" * (sys.version_info >= (3, 11)))')
+pinned = $(shell $(1) -c 'import sys; print("--constraint constraints.txt" * (sys.version_info >= (3, 11)))')
 
 # Tests share out over the cores, at most four processes.
 PYTEST = -m pytest --numprocesses $(shell $(PYTHON) -c 'import os; print(min(4, os.cpu_count() or 1))') --dist worksteal
@@ -68,11 +68,11 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/installed-demo: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(VENV)/bin/python $(PIP) $(PINNED) --editable '.[demo]'
+	$(VENV)/bin/python $(PIP) $(call pinned,$(VENV)/bin/python) --editable '.[demo]'
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed-demo
-	$(VENV)/bin/python $(PIP) $(PINNED) --editable '.[$(EXTRAS)]'
+	$(VENV)/bin/python $(PIP) $(call pinned,$(VENV)/bin/python) --editable '.[$(EXTRAS)]'
 	@touch $@
 
 $(MINIMUM)/installed: pyproject.toml constraints-minimum.txt
@@ -84,7 +84,7 @@ $(MINIMUM)/installed: pyproject.toml constraints-minimum.txt
 $(COMPILED)/installed: pyproject.toml constraints.txt
 	@$(call require-python)
 	$(PYTHON) -m venv --clear $(COMPILED)
-	DS_BUILD_OPS=0 $(COMPILED)/bin/python $(PIP) --constraint constraints.txt --editable '.[dev,deepspeed,align,onnx]'
+	DS_BUILD_OPS=0 $(COMPILED)/bin/python $(PIP) $(call pinned,$(PYTHON)) --editable '.[dev,deepspeed,align,onnx]'
 	@touch $@
 
 $(SITE)/installed: pyproject.toml
@@ -105,8 +105,8 @@ $(OPENERS)/installed: constraints.txt
 	@$(call require-python)
 	rm -rf $(OPENERS)
 	for name in transformers sentence-transformers sentence-transformers-oldest; do $(PYTHON) -m venv $(OPENERS)/$$name || exit; done
-	$(OPENERS)/transformers/bin/python $(PIP) --constraint constraints.txt torch transformers
-	$(OPENERS)/sentence-transformers/bin/python $(PIP) --constraint constraints.txt sentence-transformers
+	$(OPENERS)/transformers/bin/python $(PIP) $(call pinned,$(PYTHON)) torch transformers
+	$(OPENERS)/sentence-transformers/bin/python $(PIP) $(call pinned,$(PYTHON)) sentence-transformers
 	$(OPENERS)/sentence-transformers-oldest/bin/python $(PIP) torch==2.13.0 sentence-transformers==3.0.1 'transformers<5'
 	@touch $@
 
