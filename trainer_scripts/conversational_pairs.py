@@ -2,11 +2,12 @@
 
   python trainer_scripts/conversational_pairs.py "train/{language}-en.tsv.xz" --output selected
 
-A pair is conversational if its English side has a personal or possessive pronoun (except "it" and "our"). "You", "your"
-and "my" count in lower case only, because texts of user interfaces begin with them. The pairs of language xx go to
-selected/xx.tsv. A language with fewer than --at_least conversational pairs is filled up with other pairs, in the order
-of the file, those that end like a sentence first. Pairs whose English side has a word or sign of user interfaces are
-never selected. A language of which no pair is left gets no file, because pretrain refuses empty ones.
+A pair is conversational if its English side has one of the words I, he, she, we, they, his, her and their, or, in lower
+case only, me, him, us, them, you, your and my: texts of user interfaces begin with "You", "Your" and "My". The pairs of
+language xx go to selected/xx.tsv. A language with fewer than --at_least conversational pairs is filled up with other
+pairs, in the order of the file, those that end like a sentence first. Pairs whose English side has a word or sign of
+user interfaces are never selected. A language of which no pair is left gets no file, because pretrain refuses empty
+ones.
 """
 
 from __future__ import annotations
