@@ -92,6 +92,12 @@ def test_a_part_without_time_ends_with_the_processes_that_it_started(performance
     raise AssertionError("the process that the part started still runs")
 
 
+def test_a_contender_that_fails_ends_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    with pytest.raises((EOFError, ConnectionError)):  # not a wait without end
+        importlib.import_module("turns").take_turns({"fails": json.loads}, steps=1, warmup=0, threads=1)
+
+
 def _runs(process: int) -> bool:
     """Whether a process runs; one that ended may wait to be reaped."""
     try:
