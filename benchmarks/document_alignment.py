@@ -42,8 +42,8 @@ def quality(options: argparse.Namespace) -> dict[str, Any]:
         model = opened(path, options)
         found = {}
         for name in names:
-            sides = [(folder / code / name).read_text("utf-8").split("\n") for code in options.languages]
-            sides = [[line.strip() for line in side[:-1]] for side in sides]
+            texts = [(folder / code / name).read_text("utf-8").removesuffix("\n") for code in options.languages]
+            sides = [[line.strip() for line in text.split("\n")] for text in texts]
             found[name] = [(spans.source, spans.target) for spans in align_documents(*sides, model)]
         groups = {
             "fitted on": [n for n in names if n in FITTED_ON],

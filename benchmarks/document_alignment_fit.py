@@ -121,8 +121,8 @@ def main() -> None:
     for path in options.models:
         model = open_model(path, pooling="mean")
         for name in FITTED_ON:
-            texts = [(folder / code / name).read_text("utf-8").split("\n")[:-1] for code in options.languages]
-            sides = [[line.strip() for line in side] for side in texts]
+            texts = [(folder / code / name).read_text("utf-8").removesuffix("\n") for code in options.languages]
+            sides = [[line.strip() for line in text.split("\n")] for text in texts]
             examples.append(example(model, sides, read_alignment(folder / "gold" / name)))
     print(fit(examples, Weights(), options.weights))
 
