@@ -77,7 +77,8 @@ def test_losses_and_gradients_equal_the_cpus(tiny_encoders: Path, pairs: Pairs) 
     batch = PairCollator(AutoTokenizer.from_pretrained(tiny_encoders), 64)(examples)
     answers = []
     for device in ("cpu", "cuda"):
-        model.to(device).zero_grad()
+        model.zero_grad()  # first: moving a model also moves its gradients, which the CPU's answers hold
+        model.to(device)
         loss = model(**{name: one.to(device) for name, one in batch.items()}).loss
         loss.backward()
         gradients = {name: one.grad.cpu() for name, one in model.named_parameters() if one.grad is not None}

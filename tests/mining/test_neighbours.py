@@ -147,6 +147,28 @@ def test_of_equal_cosines_the_lower_index_wins(dtype: torch.dtype) -> None:
         assert torch.equal(found.indices, expected.indices[:, :7])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_faster_and_less_exact_products_change_nothing(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = _vectors(0, 300, 512), _vectors(1, 400, 512)
+    expected = nearest_both_ways(source, target, dtype=dtype)[0]
+    cuda, multiply, reductions = torch.backends.cuda.matmul, neighbours._multiply, []
+
+    def watched(*arguments: Any) -> torch.Tensor:
+        reductions.append(cuda.allow_bf16_reduced_precision_reduction)
+        assert getattr(cuda, "fp32_precision", "ieee") == "ieee"
+        return multiply(*arguments)
+
+    monkeypatch.setattr(neighbours, "_multiply", watched)
+    torch.set_float32_matmul_precision("medium")
+    try:
+        found = nearest_both_ways(source, target, dtype=dtype)[0]
+        assert torch.get_float32_matmul_precision() == "medium", "the caller's setting comes back"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert not any(reductions) and cuda.allow_bf16_reduced_precision_reduction
+    assert torch.equal(found.indices, expected.indices) and torch.equal(found.cosines, expected.cosines)
+
+
 def test_one_way_is_half_of_both_ways() -> None:
     source, target = _vectors(0, 100, 8), _vectors(1, 5000, 8)
     both, _ = nearest_both_ways(source, target)

@@ -499,3 +499,9 @@ def test_help_states_the_defaults_of_training_arguments(shown_here: type, real: 
     known = {one.name: one for one in fields(real)}
     for name, one in recipe_fields(shown_here).items():
         assert default_of(one) == default_of(known[name]), name
+
+
+@pytest.mark.parametrize("value", [[], ["true"], ["full_shard"]])
+def test_fsdp_may_be_a_flag_alone(value: list[str]) -> None:
+    with pytest.raises(RecipeError, match="FSDP needs a GPU"):
+        read_recipe(["--output_dir", "out", "--use_cpu", "--fsdp", *value])

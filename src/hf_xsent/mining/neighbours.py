@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,26 @@ _TILES_IN_STRIP = 8
 # Use bfloat16 if its products are this many times as fast: the gain must pay for recomputing, in float32, the cosines
 # near the k-th best.
 _WORTHWHILE_GAIN = 1.5
+
+
+@contextmanager
+def _exact_products() -> Iterator[None]:
+    """Within the block, compute float32 products in float32, and sum bfloat16 products in float32.
+
+    Settings of torch for speed, of which one is the default on GPUs, round more than ``cosine_error`` allows for.
+    """
+    backends: Any = torch.backends
+    cuda = backends.cuda.matmul
+    settings: list[tuple[Any, str, Any]] = [(cuda, "allow_bf16_reduced_precision_reduction", False)]
+    if hasattr(cuda, "fp32_precision"):  # torch 2.9
+        settings += [(one, "fp32_precision", "ieee") for one in (cuda, backends.mkldnn.matmul)]
+    else:
+        settings.append((cuda, "allow_tf32", False))
+    with ExitStack() as restoring:
+        for owner, name, value in settings:
+            restoring.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, value)
+        yield
 
 
 def nearest_both_ways(
@@ -75,6 +96,7 @@ def search_precision(device: str | torch.device = "cpu") -> str:
     return "bfloat16"
 
 
+@_exact_products()
 def bfloat16_gain(width: int, device: str | torch.device = "cpu") -> float:
     """Measure how many times faster bfloat16 products are than float32; below 1 without hardware support."""
     seconds = []
@@ -90,6 +112,7 @@ def bfloat16_gain(width: int, device: str | torch.device = "cpu") -> float:
     return seconds[0] / seconds[1]
 
 
+@_exact_products()
 def exact_cosines(
     indices: Tensor, queries: Vectors, candidates: Vectors, memory_mib: int = 256, device: str | torch.device = "cpu"
 ) -> Neighbours:
@@ -111,6 +134,7 @@ def _vectors_per_block(memory_mib: int, width: int) -> int:
     return max(32, (memory_mib << 20) // (16 * width))
 
 
+@_exact_products()
 def _compare(
     source: Vectors,
     target: Vectors,

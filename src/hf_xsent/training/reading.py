@@ -105,7 +105,10 @@ def _build(kind: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _hints(kind: Any) -> dict[str, Any]:
-    types = types_of(kind, [one.name for one in _fields(kind)])
+    types: dict[str, Any] = types_of(kind, [one.name for one in _fields(kind)])
+    for one in _fields(kind):
+        if one.metadata.get("const") is True:  # fsdp, which transformers declares as text, may be a flag alone
+            types[one.name] |= bool
     return {one.name: Names if takes_names(one) else types[one.name] for one in _fields(kind)}
 
 

@@ -135,7 +135,8 @@ class DualPivotTrainer(AlignmentTrainer):
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
         if self.critic is not None and checkpoint is not None:
-            self.critic.optimizer.load_state_dict(torch.load(Path(checkpoint) / CRITIC_FILE, weights_only=True))
+            state = torch.load(Path(checkpoint) / CRITIC_FILE, map_location="cpu", weights_only=True)
+            self.critic.optimizer.load_state_dict(state)  # on the weights' device
 
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
         """Compute the norm over the trained weights only, not the encoder's."""
