@@ -223,7 +223,7 @@ def test_vectors_that_are_no_numbers_give_no_figures(
 ):
     with torch.no_grad():
         embedder.model.encoder.get_input_embeddings().weight[:] = torch.nan
-    with pytest.raises(DataError, match=r"the sentence '.+' has a vector that is not finite in float32: is the model"):
+    with pytest.raises(DataError, match=r"the sentence '.+' has a vector that is not finite in float32: its weights"):
         list(evaluate_tasks(embedder, tasks, {}, output=tmp_path / "results.json"))
     assert not any(tmp_path.iterdir())
 

@@ -159,6 +159,15 @@ def test_checkpoints_of_an_earlier_run_are_neither_deleted_nor_resumed(
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+def test_only_the_process_that_saves_checks_for_checkpoints_of_an_earlier_run(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --overwrite, the other processes may be here before it has deleted the earlier run."""
+    (tmp_path / "checkpoint-4").mkdir()
+    monkeypatch.setattr(TrainingArguments, "should_save", False)
+    assert _train(encoder_folders["bert"], tmp_path, pairs).state.global_step == 2
+
+
 def test_an_error_in_training_restores_the_signal_handlers(
     encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,7 +103,7 @@ def test_pairs_through_english_are_trained_on_and_go_on_exactly(
     settings = settings | {"pivot": True, "dev_pairs": 1, "distinct_batches": True, "dataloader_num_workers": 1}
     with caplog.at_level("INFO", logger="hf_xsent"):
         trainer = run.start(**settings)
-    assert "pairs of two languages share a target; pairs of each language: de 4, fr 4" in caplog.text
+    assert "4 pairs of two source languages were made; each counts for both: de 4, fr 4" in caplog.text
     assert len(trainer.train_dataset) == 12
     run.assert_goes_on_exactly(**settings)
 

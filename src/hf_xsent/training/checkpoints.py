@@ -183,7 +183,8 @@ class SavingTrainer(Trainer):
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> TrainOutput:
         """Train, or resume from a checkpoint of this model; True: the newest complete one in the output folder."""
         checkpoint = self.checkpoint_to_resume(resume_from_checkpoint)
-        check_no_newer_checkpoint(str(self.args.output_dir), checkpoint)
+        if self.args.should_save:  # the process that deletes an earlier run, perhaps after the others are here
+            check_no_newer_checkpoint(str(self.args.output_dir), checkpoint)
         self._resumed = None
         if checkpoint is not None:
             model: Any = self.model
