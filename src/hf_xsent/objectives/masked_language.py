@@ -46,7 +46,8 @@ class TranslationLanguageModelingSettings(MaskedLanguageModelingSettings):
 
     reset_positions: bool = setting(
         True,
-        "Number the translation's positions from 0 (XLM, DAP's baseline); false continues the source's numbers (PPA).",
+        "Number the translation's positions from 0, as XLM and the baseline in DAP's paper do; false continues the "
+        "source's numbers, as PPA does.",
     )
 
 

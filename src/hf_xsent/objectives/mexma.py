@@ -5,8 +5,8 @@
     L_koleo = ½ Σ_sides -1/N Σ_i log ‖s_i - s_nearest(i)‖, of embeddings scaled to length 1
     L       = L_mlm + L_align + 0.01 L_koleo
 
-s is the sentence embedding of a clean pass. The head reads the hidden states of the masked side after the state of its
-[CLS] is replaced by the other side's s. It consists of K transformer layers and a projection onto the token embeddings.
+s is the sentence embedding of a clean pass. The head's input is the hidden states of the masked side, with the state of
+[CLS] replaced by the other side's s. It consists of K transformer layers and a projection onto the token embeddings.
 Gradients reach the encoder through the masked side's states and through s.
 
 >>> x = F.normalize(torch.tensor([[1.0, 0], [0, 1], [0.6, 0.8]]), dim=1)

@@ -17,7 +17,7 @@ class Encode(Protocol):
     """Another pass through the encoder, for objectives that change its input."""
 
     def __call__(self, packed: PackedSentences, tokens: Tensor | None, language_ids: Tensor | None) -> Tensor:
-        """Return the M × d last hidden states of ``tokens`` (None: all); ``language_ids`` has one per packed token."""
+        """Return the last hidden states (M × d) of the packed tokens with the indices ``tokens`` (None: of all)."""
 
 
 @dataclass(frozen=True)

@@ -68,8 +68,9 @@ class WordTranslationRankingSettings(ObjectiveSettings):
     temperature: float = setting(1.0, "Divide cosines of words by this; the paper states no temperature.", above=0)
     layer: int | None = setting(
         None,
-        "Compare words by the hidden states of this layer, standardized over each pair of sentences, as the command "
-        "hf-xsent align-words does (default: by the last hidden states, as in the paper).",
+        "Compare words by the hidden states of this layer, standardized as by the command hf-xsent align-words: each "
+        "sentence's mean is subtracted, and each dimension is divided by its root mean square over the pair (default: "
+        "by the last hidden states, as in the paper).",
         at_least=1,
     )
 
