@@ -100,6 +100,15 @@ def test_the_models_prompt_precedes_each_sentence_and_is_no_word(tiny_encoders: 
     assert prompted.align(*sides) == expected
 
 
+def test_spaces_between_the_words_of_a_script_without_spaces_do_not_count(encoder_folders: dict[str, Path]) -> None:
+    aligner = EmbeddingAligner.from_pretrained(str(encoder_folders["xlm-roberta"]), layer=2)
+    sides = "私は本を読む", "we read 本"
+    natural = aligner.align(_words([sides[0]]), _words([sides[1]]))
+    tokenized = aligner.align([split_words(" ".join(sides[0]), "spaces")], [split_words(sides[1], "spaces")])
+    assert natural[0]
+    assert tokenized == natural
+
+
 def test_a_sentence_without_words_has_no_links(encoder_folders: dict[str, Path]) -> None:
     aligner = EmbeddingAligner.from_pretrained(str(encoder_folders["bert"]))
     assert aligner.align(_words(["", "Der Hund"]), _words(["dog", "The dog"]))[0] == []

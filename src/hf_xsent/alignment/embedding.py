@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.data.words.links import Link, best_first
-from hf_xsent.data.words.splitting import Words, offsets_after_prompt, words_of_pieces
+from hf_xsent.data.words.splitting import Words, offsets_after_prompt, pieces_of_natural_text, words_of_pieces
 from hf_xsent.errors import ModelError
 from hf_xsent.models.batching import batches_by_length, pad_rows
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -115,11 +115,13 @@ class _Pieces:
     ) -> None:
         texts = [prompt + words.text for words in sentences]
         encoded = tokenizer(texts, truncation=True, max_length=max_length, return_offsets_mapping=True)
-        self.ids: list[list[int]] = encoded["input_ids"]
-        self.words = [
-            words_of_pieces(words, offsets_after_prompt(offsets, prompt))
-            for words, offsets in zip(sentences, encoded["offset_mapping"], strict=True)
-        ]
+        self.ids: list[list[int]] = []
+        self.words: list[list[range]] = []
+        for words, ids, of_text in zip(sentences, encoded["input_ids"], encoded["offset_mapping"], strict=True):
+            offsets = offsets_after_prompt(of_text, prompt)
+            kept = pieces_of_natural_text(words.text, offsets)
+            self.ids.append([ids[piece] for piece in kept])
+            self.words.append(words_of_pieces(words, [offsets[piece] for piece in kept]))
 
 
 def mutual_links(similarities: Tensor, is_pair: Tensor, rounds: int) -> Tensor:

@@ -26,6 +26,8 @@ _WORD = regex.compile(
     regex.VERBOSE | regex.VERSION1,
 )
 
+_SPACE = regex.compile(rf"\s+(?=[{_UNSPACED}\u3000-\u303f\uff00-\uff65])", regex.VERSION1)  # and East Asian punctuation
+
 
 @dataclass(frozen=True)
 class Words:
@@ -64,6 +66,18 @@ def offsets_after_prompt(offsets: Sequence[Span], prompt: str) -> list[Span]:
     [(0, 0), (0, 0), (0, 5), (0, 0)]
     """
     return [(max(start - len(prompt), 0), max(end - len(prompt), 0)) for start, end in offsets]
+
+
+def pieces_of_natural_text(text: str, offsets: Sequence[Span]) -> list[int]:
+    """Return the indices of all pieces but those of a space before a script that is written without spaces.
+
+    Tokenized Chinese or Japanese has a space between words, which such an encoder has rarely seen.
+
+    >>> pieces_of_natural_text("我 爱 you", [(0, 0), (0, 1), (1, 2), (2, 3), (3, 7), (0, 0)])
+    [0, 1, 3, 4, 5]
+    """
+    spaces = {found.span() for found in _SPACE.finditer(text)}
+    return [piece for piece, offset in enumerate(offsets) if offset not in spaces]
 
 
 def words_of_pieces(words: Words, offsets: Sequence[Span]) -> list[range]:
