@@ -70,11 +70,18 @@ def translation_ranking_loss(
     least float32, also under autocast. Each process ranks its own queries against the candidates of all processes.
     """
     identities = [one for one in (source_identity, target_identity) if one is not None]
-    loss = _ranking(source, target, identities, temperature, margin, target_negatives, target_identity)
-    if symmetric:
-        backward = _ranking(target, source, identities, temperature, margin, source_negatives, source_identity)
-        loss = (loss + backward) / 2
+    source, target = _scaled(source, temperature), _scaled(target, temperature)
+    with torch.autocast(source.device.type, enabled=False):
+        loss = _ranking(source, target, identities, temperature, margin, target_negatives, target_identity)
+        if symmetric:
+            backward = _ranking(target, source, identities, temperature, margin, source_negatives, source_identity)
+            loss = (loss + backward) / 2
     return mean_over_rows(loss, source)
+
+
+def _scaled(vectors: Tensor, temperature: float) -> Tensor:
+    """Normalize vectors to the length τ^-½: the product of two of them is their cosine / τ."""
+    return F.normalize(vectors if vectors.dtype == torch.float64 else vectors.float(), dim=-1) / temperature**0.5
 
 
 def _ranking(
@@ -86,7 +93,7 @@ def _ranking(
     negatives: Negatives | None,
     own_identity: Tensor | None,
 ) -> Tensor:
-    """Return the cross-entropy of this process's queries, summed; the candidates are those of all processes.
+    """Return the cross-entropy of this process's scaled queries, summed; the candidates are those of all processes.
 
     ``own_identity`` has the identity of each query's positive; copies of it among mined ``negatives`` are masked.
     """
@@ -96,7 +103,7 @@ def _ranking(
     if negatives is not None:
         if own_identity is not None:
             repeats.append((slice(len(candidates), None), own_identity, gather_rows(negatives[1])[0]))
-        candidates = torch.cat((candidates, gather_rows(negatives[0])[0].to(candidates.dtype)))
+        candidates = torch.cat((candidates, gather_rows(_scaled(negatives[0], temperature))[0].to(candidates.dtype)))
     positives = torch.arange(first, first + len(queries), device=queries.device)[:, None]
 
     def edit_logits(logits: Tensor, rows: slice) -> None:
@@ -107,20 +114,14 @@ def _ranking(
         logits.masked_fill_(repeated.scatter_(1, positives[rows], False), -torch.inf)
         logits.scatter_add_(1, positives[rows], logits.new_full(positives[rows].shape, -margin))
 
-    with torch.autocast(queries.device.type, enabled=False):
-        queries, candidates = _normalized(queries) / temperature, _normalized(candidates)
-        if len(queries) * len(candidates) > LOGITS_AT_ONCE:
-            zero_bias = candidates.new_zeros(len(candidates))
-            return chunked_cross_entropy(
-                queries, candidates, zero_bias, positives.squeeze(1), LOGITS_AT_ONCE, edit_logits=edit_logits
-            )
-        logits = queries @ candidates.T
-        edit_logits(logits, slice(None))
-        return (logits.logsumexp(1, keepdim=True) - logits.gather(1, positives)).sum()
-
-
-def _normalized(vectors: Tensor) -> Tensor:
-    return F.normalize(vectors if vectors.dtype == torch.float64 else vectors.float(), dim=-1)
+    if len(queries) * len(candidates) > LOGITS_AT_ONCE:
+        zero_bias = candidates.new_zeros(len(candidates))
+        labels = positives.squeeze(1)
+        options: Any = {"logits_at_once": LOGITS_AT_ONCE, "edit_logits": edit_logits, "single_backward": True}
+        return chunked_cross_entropy(queries, candidates, zero_bias, labels, **options)
+    logits = queries @ candidates.T
+    edit_logits(logits, slice(None))
+    return (logits.logsumexp(1, keepdim=True) - logits.gather(1, positives)).sum()
 
 
 class TranslationRanking(SentenceObjective):

@@ -47,7 +47,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         rows = max(1, logits_at_once // len(weight))
         loss = torch.zeros((), dtype=wide, device=states.device)
         want_states, want_weight, want_bias = ctx.needs_input_grad[:3]
-        state_gradients, weight_gradient = [], None
+        state_gradient = torch.empty_like(states) if want_states else None
+        weight_gradient = None
         bias_gradient = torch.zeros_like(bias, dtype=wide) if want_bias else None
         inputs, table = states.to(dtype), weight.to(dtype)
         for start in range(0, max(1, len(inputs)), rows):
@@ -64,12 +65,12 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             if bias_gradient is not None:
                 bias_gradient += gradient.sum(0)
             narrow = gradient.to(dtype)
-            if want_states:
-                state_gradients.append(narrow @ table)
+            if state_gradient is not None:
+                state_gradient[start : start + rows] = narrow @ table
             if want_weight:
                 weight_gradient = _add_product(weight_gradient, narrow.T, some, wide)
         ctx.gradients = [
-            torch.cat(state_gradients).to(states.dtype) if want_states else None,
+            state_gradient,
             None if weight_gradient is None else weight_gradient.to(weight.dtype),
             None if bias_gradient is None else bias_gradient.to(bias.dtype),
         ]

@@ -10,7 +10,7 @@ Token losses are sums over chunks: each chunk's is computed in its second pass, 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
@@ -53,7 +53,7 @@ def cached_loss(trainer: Trainer, model: nn.Module, batch: Batch, pairs_per_chun
     for number, (chunk, state) in enumerate(zip(chunks, states, strict=True)):
         state.restore()
         final = number == len(chunks) - 1
-        cached = CachedBatch(gradients[number], whole)
+        cached = CachedBatch(torch.cat([one[number] for one in gradients]), whole)
         with nullcontext() if final else _no_sync(trainer, model):
             with _sparse_words(trainer, unwrapped, final):
                 last = model(**chunk, cached=cached)
@@ -68,12 +68,15 @@ def cached_loss(trainer: Trainer, model: nn.Module, batch: Batch, pairs_per_chun
 
 def _sentence_gradients(
     model: SentenceEncoderForPreTraining, parts: list[SentencePairs]
-) -> tuple[Tensor, dict[str, Tensor], list[Tensor]]:
-    """Compute the sentence losses of the full batch, and their gradients for the embeddings of each chunk.
+) -> tuple[Tensor, dict[str, Tensor], list[Sequence[Tensor]]]:
+    """Compute the sentence losses of the full batch, and their gradients: for each trained field, those of each chunk.
 
     Gradients are float32 or wider: that of one pair is small in a large batch, and fp16's scaler has not scaled it yet.
+    ``parts`` is emptied, to free its memory.
     """
     whole = SentencePairs.joined(parts)
+    sizes = [{name: len(one) for name, one in part.trained().items()} for part in parts]
+    parts.clear()
     whole = replace(whole, **{name: _at_least_float32(one) for name, one in whole.trained().items()})
     vectors = [one.requires_grad_() for one in whole.trained().values()]
     with torch.enable_grad():
@@ -81,10 +84,10 @@ def _sentence_gradients(
         trained = total.requires_grad  # false if all objectives are token losses
         gradients = torch.autograd.grad(total, vectors, allow_unused=True) if trained else [None] * len(vectors)
     by_field = [
-        (torch.zeros_like(one) if gradient is None else gradient).split([len(getattr(part, name)) for part in parts])
+        (torch.zeros_like(one) if gradient is None else gradient).split([size[name] for size in sizes])
         for name, one, gradient in zip(whole.trained(), vectors, gradients, strict=True)
     ]
-    return total.detach(), losses, [torch.cat(some) for some in zip(*by_field, strict=True)]
+    return total.detach(), losses, by_field
 
 
 def _at_least_float32(vectors: Tensor) -> Tensor:

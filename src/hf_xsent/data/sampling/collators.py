@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from hf_xsent.data.bitext import Pair
 
+_SENTENCES_AT_ONCE = 1024
+
 
 @dataclass
 class PairCollator:
@@ -46,9 +48,7 @@ class PairCollator:
         unit_of_word: list[list[list[int]]] = []
         for side in ("source", "target"):
             sentences = [example[side] for example in examples]
-            options = {"truncation": True, "padding": True, "return_tensors": "pt"}
-            texts = [self.prompt + sentence for sentence in sentences]
-            encoded = self.tokenizer(texts, max_length=self.max_length, return_offsets_mapping=self.links, **options)
+            encoded = self._tokenize(sentences, return_offsets_mapping=self.links)
             batch[f"{side}_input_ids"] = encoded["input_ids"]
             batch[f"{side}_attention_mask"] = encoded["attention_mask"]
             if self.links:
@@ -72,6 +72,22 @@ class PairCollator:
             batch["target_texts"] = [example["target"] for example in examples]
         return batch
 
+    def _tokenize(self, sentences: Sequence[str], **options: bool) -> dict[str, torch.Tensor]:
+        """Tokenize in blocks, because a tokenizer's intermediate results take several kB per sentence."""
+        options |= {"truncation": True, "padding": True}
+        blocks = [
+            self.tokenizer(
+                [self.prompt + sentence for sentence in sentences[start : start + _SENTENCES_AT_ONCE]],
+                max_length=self.max_length,
+                return_tensors="pt",
+                **options,
+            )
+            for start in range(0, len(sentences), _SENTENCES_AT_ONCE)
+        ]
+        padding = {"input_ids": self.tokenizer.pad_token_id}  # other tensors are padded with 0
+        left = self.tokenizer.padding_side == "left"
+        return {name: _joined([block[name] for block in blocks], padding.get(name, 0), left) for name in blocks[0]}
+
     def _negatives(self, examples: Sequence[Pair], side: str, count: int) -> dict[str, torch.Tensor]:
         """Tokenize the first ``count`` negatives of each pair; a pair may have fewer."""
         found = [(row, one) for row, pair in enumerate(examples) for one in pair.get(f"{side}_negatives", ())[:count]]
@@ -79,11 +95,20 @@ class PairCollator:
         if not found:
             nothing = torch.zeros(0, 1, dtype=torch.long)
             return {f"{prefix}input_ids": nothing, f"{prefix}attention_mask": nothing, f"{prefix}rows": rows}
-        texts = [self.prompt + one for _, one in found]
-        encoded = self.tokenizer(texts, max_length=self.max_length, truncation=True, padding=True, return_tensors="pt")
+        encoded = self._tokenize([one for _, one in found])
         return {f"{prefix}{what}": encoded[what] for what in ("input_ids", "attention_mask")} | {f"{prefix}rows": rows}
 
     def _language_id(self, language: str) -> int:
         if self.languages is None or language not in self.languages:
             raise DataError(f"language {language!r} has no embedding: list it under languages in the recipe")
         return self.languages.index(language)
+
+
+def _joined(blocks: Sequence[torch.Tensor], padding: int, left: bool) -> torch.Tensor:
+    """Pad the second dimension of blocks to the same length, and concatenate them."""
+    longest = max(block.shape[1] for block in blocks)
+    padded = []
+    for block in blocks:
+        more = block.new_full((len(block), longest - block.shape[1], *block.shape[2:]), padding)
+        padded.append(torch.cat((more, block) if left else (block, more), 1))
+    return torch.cat(padded)
