@@ -75,15 +75,11 @@ class PairCollator:
     def _tokenize(self, sentences: Sequence[str], **options: bool) -> dict[str, torch.Tensor]:
         """Tokenize in blocks, because a tokenizer's intermediate results take several kB per sentence."""
         options |= {"truncation": True, "padding": True}
-        blocks = [
-            self.tokenizer(
-                [self.prompt + sentence for sentence in sentences[start : start + _SENTENCES_AT_ONCE]],
-                max_length=self.max_length,
-                return_tensors="pt",
-                **options,
-            )
-            for start in range(0, len(sentences), _SENTENCES_AT_ONCE)
-        ]
+        blocks = []
+        for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
+            texts = [self.prompt + sentence for sentence in sentences[start : start + _SENTENCES_AT_ONCE]]
+            encoded = self.tokenizer(texts, max_length=self.max_length, return_tensors="pt", **options)
+            blocks.append(dict(encoded))  # the tensors alone
         padding = {"input_ids": self.tokenizer.pad_token_id}  # other tensors are padded with 0
         left = self.tokenizer.padding_side == "left"
         return {name: _joined([block[name] for block in blocks], padding.get(name, 0), left) for name in blocks[0]}
