@@ -1,9 +1,9 @@
 """Measure alignment error rate, precision, recall and speed of each word aligner on links drawn by people.
 
-  python benchmarks/word_alignment.py --gold word_alignment --model ENCODER --choose enfr \
+  python benchmarks/word_alignment.py --gold word_alignment --models ENCODER runs/tr-wtr-small --choose enfr \
     --bitext "train/{language}-en.tsv.xz" --pairs 10000
 
-The layer of the encoder is chosen on --choose and measured on the other sets. The statistical aligner is trained on
+The layer of each encoder is chosen on --choose and measured on the other sets. The statistical aligner is trained on
 the gold sentences and --pairs pairs of the language's bitext, if it exists; it splits words as ``hf-xsent align-words``
 does, and its links are mapped to the words of the gold files.
 """
@@ -77,10 +77,10 @@ def bitext(template: str, pair: str, count: int) -> list[tuple[str, str]]:
 
 def table(runs: Sequence[dict[str, Any]]) -> str:
     """Format one line per run."""
-    lines = ["| gold | aligner | AER | precision | recall | sentences/s |", "|---|---|---|---|---|---|"]
+    lines = ["| gold | model | aligner | AER | precision | recall | sentences/s |", "|---|---|---|---|---|---|---|"]
     for one in runs:
         lines.append(
-            f"| {one['gold']} | {one['aligner']} | {one['error_rate']:.1f} | {one['precision']:.1f} "
+            f"| {one['gold']} | {one['model']} | {one['aligner']} | {one['error_rate']:.1f} | {one['precision']:.1f} "
             f"| {one['recall']:.1f} | {one['sentences_per_second']:.0f} |"
         )
     return "\n".join(lines)
@@ -91,7 +91,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gold", required=True, help="Folder of NAME.src-tgt and NAME.gold.")
     parser.add_argument("--sets", nargs="+", default=["enfr", "zhen", "jaen", "roen"])
-    parser.add_argument("--model", required=True, help="Encoder of the embedding aligner.")
+    parser.add_argument("--models", nargs="+", required=True, help="Encoders of the embedding aligner.")
     parser.add_argument("--layers", nargs="+", type=int, default=[5, 6, 7, 8, 9], help="Choose among these.")
     parser.add_argument("--choose", default="enfr", help="Choose the layer on this set.")
     parser.add_argument("--bitext", help="Also train the statistical aligner on these pairs.")
@@ -102,30 +102,35 @@ def main() -> None:
     gold = {name: load_gold_links(Path(options.gold) / name) for name in options.sets}
     runs: list[dict[str, Any]] = []
 
-    def embedding(layer: int, method: str) -> WordAligner:
-        return AlignerSettings(model=options.model, layer=layer, method=method).build()
+    settings: dict[str, Any] = {"chosen_on": options.choose, "pairs": options.pairs, "layers": {}}
 
-    def save(gold: str, aligner: str, figures: dict[str, Any]) -> None:
-        runs.append({"gold": gold, "aligner": aligner, **figures})
-        settings = {"chosen_on": options.choose, "layer": best, "layers": layers, "pairs": options.pairs}
+    def save(gold: str, aligner: str, model: str, figures: dict[str, Any]) -> None:
+        runs.append({"gold": gold, "aligner": aligner, "model": model, **figures})
         Path(options.output).write_text(json.dumps({"settings": settings, "runs": runs}, indent=2) + "\n")
         print(json.dumps(runs[-1]), flush=True)
 
-    layers = {
-        layer: measure(embedding(layer, "itermax"), gold[options.choose])["error_rate"] for layer in options.layers
-    }
-    best = min(layers, key=layers.__getitem__)
-    for method in ("itermax", "argmax"):
-        aligner = embedding(best, method)
-        for name, pairs in gold.items():
-            save(name, f"embedding, layer {best}, {method}", measure(aligner, pairs))
+    for model in options.models:
+        name = Path(model).name
+
+        def embedding(layer: int, method: str, model: str = model) -> WordAligner:
+            return AlignerSettings(model=model, layer=layer, method=method).build()
+
+        errors = {
+            layer: measure(embedding(layer, "itermax"), gold[options.choose])["error_rate"] for layer in options.layers
+        }
+        settings["layers"][name] = errors
+        best = min(errors, key=errors.__getitem__)
+        for method in ("itermax", "argmax"):
+            aligner = embedding(best, method)
+            for of, pairs in gold.items():
+                save(of, f"embedding, layer {best}, {method}", name, measure(aligner, pairs))
     if options.span:
         aligner = AlignerSettings("span", options.span).build()
-        for name, pairs in gold.items():
-            save(name, "span", measure(aligner, pairs))
-    for name, pairs in gold.items():
-        more = bitext(options.bitext, name, options.pairs) if options.bitext else []
-        save(name, "statistical", measure_trained(AlignerSettings("statistical").build(), pairs, more))
+        for of, pairs in gold.items():
+            save(of, "span", Path(options.span).name, measure(aligner, pairs))
+    for of, pairs in gold.items() if options.bitext else ():
+        more = bitext(options.bitext, of, options.pairs)
+        save(of, "statistical", "eflomal", measure_trained(AlignerSettings("statistical").build(), pairs, more))
     print(table(runs))
 
 
