@@ -30,10 +30,10 @@ def vectors(count: int) -> tuple[np.ndarray, np.ndarray]:
     sides = []
     for _ in range(2):
         side = centres[generator.integers(len(centres), size=count)]
-        side += generator.standard_normal((count, WIDTH), dtype=np.float32)
+        side += 2 * generator.standard_normal((count, WIDTH), dtype=np.float32)
         sides.append(side)
     half = count // 2
-    sides[1][:half] = sides[0][:half] + 0.7 * generator.standard_normal((half, WIDTH), dtype=np.float32)
+    sides[1][:half] = sides[0][:half] + 1.5 * generator.standard_normal((half, WIDTH), dtype=np.float32)
     for side in sides:
         side /= np.linalg.norm(side, axis=1, keepdims=True)
     return sides[0], sides[1]

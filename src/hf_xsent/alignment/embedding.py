@@ -119,9 +119,9 @@ class _Pieces:
         self.words: list[list[range]] = []
         for words, ids, of_text in zip(sentences, encoded["input_ids"], encoded["offset_mapping"], strict=True):
             offsets = offsets_after_prompt(of_text, prompt)
-            kept = pieces_of_natural_text(words.text, offsets)
-            self.ids.append([ids[piece] for piece in kept])
-            self.words.append(words_of_pieces(words, [offsets[piece] for piece in kept]))
+            pieces = pieces_of_natural_text(words.text, offsets)
+            self.ids.append([ids[piece] for piece in pieces])
+            self.words.append(words_of_pieces(words, [offsets[piece] for piece in pieces]))
 
 
 def mutual_links(similarities: Tensor, is_pair: Tensor, rounds: int) -> Tensor:
