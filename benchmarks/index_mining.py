@@ -1,6 +1,6 @@
 """Measure mining through a faiss index: CPU seconds, peak memory, recall of neighbours, share of translations found.
 
-  python benchmarks/index_mining.py --sizes 10000 100000 1000000
+  python benchmarks/index_mining.py --sizes 20000 100000 1000000
 
 Unit vectors around random centres, about 100 per centre, since embeddings of sentences form clusters, too; half of the
 sources have a noisy translation. k = 4, ratio margin, pairs without repetition; exact mining at the same sizes, except
@@ -75,7 +75,7 @@ def measure(count: int, probes: int | None, threads: int) -> dict[str, Any]:
 def main() -> None:
     """Measure each size in a process of its own, and save the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[20_000, 100_000, 1_000_000])
     parser.add_argument("--probes", type=int, default=16)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--output", default="benchmarks/results/index_mining.json")
