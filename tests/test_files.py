@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -132,6 +133,25 @@ def test_a_process_that_still_writes_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / name).write_text("on its way")
     files.write_text(tmp_path / "out", "mine")
     assert (tmp_path / name).read_text() == "on its way"
+
+
+@pytest.mark.parametrize(("hours", "stays"), [(1, True), (30, False)])
+def test_a_file_that_another_machine_writes_is_left_alone_for_a_day(hours: int, stays: bool, tmp_path: Path) -> None:
+    part = tmp_path / f"out.hf-xsent-elsewhere-{os.getpid() + 1}.part"
+    part.write_text("on its way")
+    written = time.time() - hours * 3600
+    os.utime(part, (written, written))
+    files.write_text(tmp_path / "out", "mine")
+    assert part.exists() is stays
+
+
+def test_an_existing_folder_returns_if_its_replacement_cannot_be_moved(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old.txt").write_text("years of work")
+    with pytest.raises(OutputError, match="cannot be written"):
+        files.move_into_place(tmp_path / "missing.part", tmp_path / "out")
+    assert [one.name for one in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out" / "old.txt").read_text() == "years of work"
 
 
 def test_a_large_folder_is_not_listed_for_each_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

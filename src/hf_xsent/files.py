@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import socket
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _FULL_DISK = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 _HUB_ID = re.compile(r"(?P<owner>[\w-][\w.-]*/)?[\w-][\w.-]*(:[\w.-]+)?(@[\w./-]+)?")
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
+_ABANDONED_SECONDS = 86_400
 _listed: dict[str, tuple[int, list[Path]]] = {}  # by folder: calls until it is listed again, and its temporary files
 
 
@@ -116,9 +118,17 @@ def reserve_space(path: str | Path) -> None:
 def move_into_place(part: Path, path: Path) -> None:
     """Rename a finished file or folder to its final name; replace an existing one."""
     with write_errors(path, part):
-        if path.is_dir():
-            shutil.rmtree(path)
-        part.replace(path)
+        if not path.is_dir():
+            part.replace(path)
+            return
+        old = part.with_name(f"{part.name.removesuffix('.part')}-old.part")  # deleting a folder takes time
+        path.replace(old)
+        try:
+            part.replace(path)
+        except BaseException:
+            old.replace(path)
+            raise
+        remove(old)
 
 
 def remove(path: Path) -> None:
@@ -175,10 +185,10 @@ def describe_disk_failure(error: OSError) -> str | None:
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Remove temporary files for ``path`` whose process no longer runs on this machine."""
+    """Remove temporary files for ``path`` whose process no longer runs, or runs elsewhere and has been idle for long."""
     for part in _temporary_files(path.parent):
-        match = re.fullmatch(re.escape(path.name) + r"\.hf-xsent-(.+)-(\d+)\.part", part.name)
-        if match and (int(match[2]) == os.getpid() or not _runs(match[1], int(match[2]))):
+        match = re.fullmatch(re.escape(path.name) + r"\.hf-xsent-(.+)-(\d+)(-old)?\.part", part.name)
+        if match and (int(match[2]) == os.getpid() or not _is_written(part, match[1], int(match[2]))):
             with suppress(OSError):
                 remove(part)
 
@@ -197,14 +207,16 @@ def _temporary_files(folder: Path) -> list[Path]:
     return found
 
 
-def _runs(host: str, process: int) -> bool:
-    if host != socket.gethostname() or os.name != "posix":
-        return False
+def _is_written(part: Path, host: str, process: int) -> bool:
+    """Return whether a process still runs; of one on another machine, whether it has written in the last day."""
     try:
-        os.kill(process, 0)  # signal 0 only checks whether the process exists
+        if host != socket.gethostname():
+            return time.time() - part.stat().st_mtime < _ABANDONED_SECONDS
+        if os.name == "posix":
+            os.kill(process, 0)  # signal 0 only checks whether the process exists
     except OSError as error:
-        return isinstance(error, PermissionError)  # it exists, but belongs to another user
-    return True
+        return isinstance(error, PermissionError)  # the process exists, but belongs to another user
+    return os.name == "posix"
 
 
 # Hash

@@ -62,6 +62,12 @@ def test_globs_are_paired_by_their_wildcards(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_two_stars_match_any_number_of_folders(tmp_path: Path) -> None:
+    _files(tmp_path, "1.de", "1.fr", "a/b/1.de", "a/b/1.fr")
+    pairs = pair_documents(f"{tmp_path}/**/*.de", f"{tmp_path}/**/*.fr")
+    assert sorted(name for name, _, _ in pairs) == ["1", "a/b/1"]
+
+
 def test_a_glob_has_no_wildcards_but_stars_and_matches_no_folders(tmp_path: Path) -> None:
     _files(tmp_path, "x [1]/1.de", "x [1]/1.fr", "x [1]/folder.de/a", "x [1]/folder.fr/a")
     pairs = pair_documents(str(tmp_path / "x [1]/*.de"), str(tmp_path / "x [1]/*.fr"))

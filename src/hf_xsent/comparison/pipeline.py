@@ -159,7 +159,7 @@ def _wait(process: subprocess.Popen[bytes], watch: Callable[[], None]) -> int:
 def _reason(code: int, text: str) -> str:
     """Describe a failure by its signal, by its ``HfXsentError``, or else by the last line of the log."""
     if code < 0:
-        name = signal.Signals(-code).name
+        name = next((one.name for one in signal.Signals if one == -code), f"signal {-code}")
         return f"killed by {name}" + (", perhaps out of memory" if name == "SIGKILL" else "")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     ours = [line.partition("hf-xsent: ")[2] for line in lines if "hf-xsent: " in line]

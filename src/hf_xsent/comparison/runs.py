@@ -18,7 +18,7 @@ from hf_xsent.data.bitext import resolve_sources
 from hf_xsent.data.readers.sources import source_files
 from hf_xsent.evaluation.task import Outcomes
 from hf_xsent.files import digest, file_digest, is_local, write_json
-from hf_xsent.training.callbacks import METRICS_FILE, read_metrics
+from hf_xsent.training.callbacks import METRICS_FILE, last_step, read_metrics
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Run:
     @property
     def steps_done(self) -> int:
         """Return the last step that training logged."""
-        return max((line["step"] for line in self.metrics()), default=0)
+        return last_step(self.training / METRICS_FILE)
 
     def scores_file(self, task: str) -> Path:
         """Return the file of the scores on a task."""

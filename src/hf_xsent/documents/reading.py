@@ -92,12 +92,13 @@ def _named_files(path: str) -> dict[str, Path]:
     if Path(path).is_dir():
         found = sorted(one for one in Path(path).rglob("*") if one.is_file() and not one.name.startswith("."))
         return files_by_name((strip_compression(one.relative_to(path).as_posix()), one) for one in found)
-    parts = path.split("*")
-    pattern = re.compile("([^/]*)".join(map(re.escape, parts)))
-    names: dict[str, Path] = {}
-    for file in sorted(glob.glob("*".join(map(glob.escape, parts)))):
-        if (match := pattern.fullmatch(file)) and Path(file).is_file():
-            names["/".join(match.groups())] = Path(file)
+    parts = re.split(r"(\*\*/|\*)", path)  # "**/" matches any number of folders
+    matched = {"**/": "((?:[^/]+/)*)", "*": "([^/]*)"}
+    pattern = re.compile("".join(matched.get(one) or re.escape(one) for one in parts))
+    found = glob.glob("".join(one if one in matched else glob.escape(one) for one in parts), recursive=True)
+    matches = [match for file in sorted(found) if (match := pattern.fullmatch(file)) and Path(file).is_file()]
+    texts = [filter(None, (one.strip("/") for one in match.groups())) for match in matches]
+    names = files_by_name(("/".join(some), Path(match[0])) for some, match in zip(texts, matches, strict=True))
     if not names:
         raise DataError(f"no file matches {path}")
     return names

@@ -63,7 +63,7 @@ class MLMHead(nn.Module):
         if self.sample is not None:
             rows, correction = sample_vocabulary(labels, len(table), self.sample)
             table, bias, labels = table[rows], bias[rows] + correction, torch.searchsorted(rows, labels)
-        return chunked_cross_entropy(self.transform(states), table, bias, labels, single_backward=True)
+        return chunked_cross_entropy(self.transform(states), table, bias, labels)
 
     def transform(self, states: Tensor) -> Tensor:
         """Compute norm(act(dense(h))), to multiply with the token embeddings."""

@@ -120,5 +120,5 @@ class Mexma(SentenceObjective, TokenObjective):
         others = states.embeddings[other_side].to(hidden.dtype)
         hidden = hidden.index_copy(0, rows.packed.first_tokens[rows.packed.restore], others)
         outputs = self.layers(hidden, rows.packed, rows.predicted)
-        loss = chunked_cross_entropy(outputs, states.word_embeddings, self.bias, rows.labels, single_backward=True)
+        loss = chunked_cross_entropy(outputs, states.word_embeddings, self.bias, rows.labels)
         return self.settings.mlm_weight * loss

@@ -117,8 +117,7 @@ def _ranking(
     if len(queries) * len(candidates) > LOGITS_AT_ONCE:
         zero_bias = candidates.new_zeros(len(candidates))
         labels = positives.squeeze(1)
-        options: Any = {"logits_at_once": LOGITS_AT_ONCE, "edit_logits": edit_logits, "single_backward": True}
-        return chunked_cross_entropy(queries, candidates, zero_bias, labels, **options)
+        return chunked_cross_entropy(queries, candidates, zero_bias, labels, LOGITS_AT_ONCE, edit_logits)
     logits = queries @ candidates.T
     edit_logits(logits, slice(None))
     return (logits.logsumexp(1, keepdim=True) - logits.gather(1, positives)).sum()

@@ -10,6 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from hf_xsent.errors import TrainingError
 
 LOGITS_AT_ONCE = 1 << 25  # 128 MiB of float32
 
@@ -21,28 +24,25 @@ def chunked_cross_entropy(
     labels: Tensor,
     logits_at_once: int = LOGITS_AT_ONCE,
     edit_logits: Callable[[Tensor, slice], None] | None = None,
-    single_backward: bool = False,
 ) -> Tensor:
     """Sum over the rows of -log softmax(states @ weight.T + bias) at their label.
 
     A chunk has at most ``logits_at_once`` of the M × V logits, at least one row, in float32 or wider. The forward pass
     computes the gradients, so that each logit is computed once. Products use autocast's dtype if autocast is on.
-    ``edit_logits`` may add constants (masks, margins) to the logits of some rows in place. ``single_backward`` allows
-    only one backward pass, which then scales the gradients in place.
+    ``edit_logits`` may add constants (masks, margins) to the logits of some rows in place. Only one backward pass is
+    possible, since it scales the gradients in place to save memory.
     """
     device = states.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
     with torch.autocast(device, enabled=False):
-        loss: Tensor = _ChunkedCrossEntropy.apply(
-            states, weight, bias, labels, (logits_at_once, dtype, edit_logits, single_backward)
-        )
+        loss: Tensor = _ChunkedCrossEntropy.apply(states, weight, bias, labels, (logits_at_once, dtype, edit_logits))
     return loss
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, options: Any) -> Tensor:
-        logits_at_once, dtype, edit_logits, ctx.single_backward = options
+        logits_at_once, dtype, edit_logits = options
         wide = torch.promote_types(states.dtype, torch.float32)
         rows = max(1, logits_at_once // len(weight))
         loss = torch.zeros((), dtype=wide, device=states.device)
@@ -77,12 +77,12 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return loss
 
     @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        if not ctx.single_backward:
-            gradients = [None if one is None else one * outer[0] for one in ctx.gradients]
-        else:
-            gradients = [None if one is None else one.mul_(outer[0]) for one in ctx.gradients]
-            del ctx.gradients  # scaled in place, so that a second backward pass would be wrong
+    @once_differentiable
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
+        if ctx.gradients is None:
+            raise TrainingError("this loss allows only one backward pass: compute the loss again for another one")
+        gradients = [None if one is None else one.mul_(outer) for one in ctx.gradients]
+        ctx.gradients = None
         return (*gradients, None, None)
 
 

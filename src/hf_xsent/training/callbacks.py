@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 import resource
 import signal
 import threading
@@ -25,6 +26,7 @@ from hf_xsent.logs import Progress
 logger = logging.getLogger(__name__)
 
 METRICS_FILE = "metrics.jsonl"
+_END_OF_METRICS = 1 << 16  # bytes
 _ONE_CTRL_C = 1.0  # seconds: torchrun repeats the signal that the terminal has sent to all processes already
 _SHOWN = ("loss", "eval_accuracy", "eval_f1", "pairs_per_second")
 
@@ -47,6 +49,16 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     if damaged not in ([], [len(lines)]):
         logger.warning("%s: %d of %d lines are damaged and are skipped", path, len(damaged), len(lines))
     return logs
+
+
+def last_step(path: Path) -> int:
+    """Return the last step in the logs of a run, 0 without any; reads only the end of a long file."""
+    if not path.is_file():
+        return 0
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _END_OF_METRICS))
+        steps = re.findall(rb'"step": (\d+)', file.read())
+    return int(steps[-1]) if steps else 0
 
 
 class MetricsFile(TrainerCallback):
