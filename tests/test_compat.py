@@ -176,6 +176,23 @@ def test_glibc_reuses_freed_memory() -> None:
     assert done.stdout.strip() == str(platform.libc_ver()[0] == "glibc")
 
 
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another libc returns freed memory by its own rules")
+def test_freed_memory_returns_to_the_system() -> None:
+    code = """
+from hf_xsent.compat import keep_freed_memory, return_freed_memory
+resident = lambda: int(open("/proc/self/statm").read().split()[1]) >> 8  # MiB, in pages of 4 KiB
+keep_freed_memory()
+blocks = [bytearray(b"x" * (1 << 20)) for _ in range(200)]
+last = bytearray(1 << 20)  # at the end of the heap, which is not enough to keep
+del blocks
+kept = resident()
+return_freed_memory()
+print(kept - resident())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 150
+
+
 def test_importing_it_imports_no_library() -> None:
     code = "import sys, hf_xsent_cli, hf_xsent.compat; print({'torch', 'transformers', 'numpy'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

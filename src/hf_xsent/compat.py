@@ -214,3 +214,12 @@ def keep_freed_memory() -> bool:
     done = all([mallopt(_M_MMAP_MAX, 0), mallopt(_M_TRIM_THRESHOLD, 2**31 - 1), mallopt(_M_TOP_PAD, 64 << 20)])
     logger.info("malloc %s", "reuses freed memory" if done else "returns freed memory at each step: mallopt failed")
     return done
+
+
+def return_freed_memory() -> None:
+    """Return the memory that malloc has freed to the system, if it is glibc's (2.17 to 2.39; no public call).
+
+    ``keep_freed_memory`` lets the heap grow by fragments; in a large batch they would add to the peak.
+    """
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)

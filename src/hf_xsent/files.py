@@ -185,7 +185,7 @@ def describe_disk_failure(error: OSError) -> str | None:
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Remove temporary files for ``path`` whose process no longer runs, or runs elsewhere and has been idle for long."""
+    """Remove temporary files for ``path`` that no process writes any more."""
     for part in _temporary_files(path.parent):
         match = re.fullmatch(re.escape(path.name) + r"\.hf-xsent-(.+)-(\d+)(-old)?\.part", part.name)
         if match and (int(match[2]) == os.getpid() or not _is_written(part, match[1], int(match[2]))):

@@ -95,8 +95,8 @@ def _named_files(path: str) -> dict[str, Path]:
     parts = re.split(r"(\*\*/|\*)", path)  # "**/" matches any number of folders
     matched = {"**/": "((?:[^/]+/)*)", "*": "([^/]*)"}
     pattern = re.compile("".join(matched.get(one) or re.escape(one) for one in parts))
-    found = glob.glob("".join(one if one in matched else glob.escape(one) for one in parts), recursive=True)
-    matches = [match for file in sorted(found) if (match := pattern.fullmatch(file)) and Path(file).is_file()]
+    files = glob.glob("".join(one if one in matched else glob.escape(one) for one in parts), recursive=True)
+    matches = [match for file in sorted(files) if (match := pattern.fullmatch(file)) and Path(file).is_file()]
     texts = [filter(None, (one.strip("/") for one in match.groups())) for match in matches]
     names = files_by_name(("/".join(some), Path(match[0])) for some, match in zip(texts, matches, strict=True))
     if not names:

@@ -19,6 +19,7 @@ from accelerate.utils import DistributedType
 from torch import Tensor, nn
 from transformers import Trainer
 
+from hf_xsent.compat import return_freed_memory
 from hf_xsent.models.pretraining import AlignmentOutput, CachedBatch, SentenceEncoderForPreTraining
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.tensors.gathering import sum_over_processes
@@ -26,6 +27,7 @@ from hf_xsent.tensors.gathering import sum_over_processes
 Batch = Mapping[str, Tensor]
 
 _REPLICATED = (DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
+_MANY_CHUNKS = 16  # at which the time to return freed memory does not matter
 
 
 def cached_loss(trainer: Trainer, model: nn.Module, batch: Batch, pairs_per_chunk: int) -> AlignmentOutput:
@@ -45,7 +47,9 @@ def cached_loss(trainer: Trainer, model: nn.Module, batch: Batch, pairs_per_chun
             parts.append(encoded.sentences)
             for name, sampled in encoded.sampled.items():
                 counts[name].append([part.count for part in sampled])
-    total, losses, gradients = _sentence_gradients(unwrapped, parts)
+    many = len(chunks) >= _MANY_CHUNKS and trainer.args.device.type == "cpu"
+    with _freed_memory_returned() if many else nullcontext():
+        total, losses, gradients = _sentence_gradients(unwrapped, parts)
     whole = {name: [sum_over_processes(sum(part)) for part in zip(*some, strict=True)] for name, some in counts.items()}
     sums = defaultdict[str, Tensor](lambda: torch.zeros((), device=trainer.args.device))
     unscaled = {"scale_wrt_gas": False} if trainer.accelerator.distributed_type is DistributedType.DEEPSPEED else {}
@@ -126,6 +130,14 @@ class RandomState:
         torch.set_rng_state(self.cpu)
         if self.accelerator is not None:
             torch.cuda.set_rng_state(self.accelerator, self.device)
+
+
+@contextmanager
+def _freed_memory_returned() -> Iterator[None]:
+    """Return freed memory to the system before and after the block."""
+    return_freed_memory()
+    yield
+    return_freed_memory()
 
 
 @contextmanager
