@@ -31,8 +31,8 @@ def sample_pairs(data: str, number: int) -> Pairs:
     return [(pair["source"], pair["target"]) for pair in bitext.__getitems__(list(sampler))]
 
 
-def ours(turn: Turn, options: argparse.Namespace, pairs: Pairs) -> None:
-    """Train with AlignmentTrainer and translation ranking."""
+def ours(turn: Turn, options: argparse.Namespace, pairs: Pairs, objectives: Any = TR) -> None:
+    """Train with AlignmentTrainer, by default with translation ranking."""
     from torch.utils.data import DataLoader
 
     from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead
@@ -44,7 +44,7 @@ def ours(turn: Turn, options: argparse.Namespace, pairs: Pairs) -> None:
 
     examples: Any = [{"source": source, "target": target, "language": "und"} for source, target in pairs]
     model = XlmrWithRTLHead.from_backbone(
-        options.model, pooling=options.pooling, max_length=options.max_length, objectives=TR
+        options.model, pooling=options.pooling, max_length=options.max_length, objectives=objectives
     )
     with tempfile.TemporaryDirectory() as folder:
         arguments = AlignmentTrainingArguments(output_dir=folder, **trainer_options(options))
