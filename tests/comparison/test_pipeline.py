@@ -217,3 +217,8 @@ def test_the_folder_of_a_training_run_is_no_output_folder(study: StudyFile):
     (study.out / "run_state.json").write_text("{}")
     with pytest.raises(OutputError, match="is the folder of a training run"):
         compare(study.write(), study.out)
+
+
+def test_a_signal_without_a_name_is_stated_by_its_number() -> None:
+    assert pipeline._reason(-signal.SIGKILL, "") == "killed by SIGKILL, perhaps out of memory"
+    assert pipeline._reason(-40, "") == "killed by signal 40"

@@ -68,6 +68,12 @@ def test_two_stars_match_any_number_of_folders(tmp_path: Path) -> None:
     assert sorted(name for name, _, _ in pairs) == ["1", "a/b/1"]
 
 
+def test_a_star_that_matches_no_text_adds_nothing_to_the_name(tmp_path: Path) -> None:
+    _files(tmp_path, "d/1.de", "d/1.fr")
+    pairs = pair_documents(f"{tmp_path}/d*/*.de", f"{tmp_path}/d*/*.fr")
+    assert [name for name, _, _ in pairs] == ["1"]  # "/1" would be an absolute path
+
+
 def test_a_glob_has_no_wildcards_but_stars_and_matches_no_folders(tmp_path: Path) -> None:
     _files(tmp_path, "x [1]/1.de", "x [1]/1.fr", "x [1]/folder.de/a", "x [1]/folder.fr/a")
     pairs = pair_documents(str(tmp_path / "x [1]/*.de"), str(tmp_path / "x [1]/*.fr"))
