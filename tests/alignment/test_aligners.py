@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import itertools
+import math
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
 
 from hf_xsent.alignment.aligners import AlignerSettings
-from hf_xsent.alignment.embedding import EmbeddingAligner, mutual_links
+from hf_xsent.alignment.embedding import EmbeddingAligner
+from hf_xsent.alignment.posteriors import link_posteriors
 from hf_xsent.alignment.span_prediction import SpanAligner
 from hf_xsent.alignment.statistical import StatisticalAligner, grow_diag_final_and
 from hf_xsent.data.words.splitting import Words, split_words
@@ -46,33 +50,71 @@ def _similarities_by_hand(aligner: Any, source: Words, target: Words) -> tuple[t
     return source @ target.T, of_pieces
 
 
-@pytest.mark.parametrize("method", ["argmax", "itermax"])
-def test_pieces_that_are_each_others_nearest_link_their_words(tiny_encoders: Path, pairs: Pairs, method: str) -> None:
-    aligner = EmbeddingAligner.from_pretrained(str(tiny_encoders), layer=2, method=method)
+def _posteriors_by_hand(similarities: torch.Tensor) -> torch.Tensor:
+    """By the definition: the share of all sequences of states, weighted by their joint probability."""
+    pieces, states = similarities.shape
+    jumps = [[math.exp(-0.3 * abs(k - j - 1)) + 0.05 for k in range(states)] for j in range(states)]
+    posteriors = torch.zeros(pieces, states, dtype=torch.float64)
+    for sequence in itertools.product(range(states), repeat=pieces):
+        probability = math.prod(math.exp(similarities[i, j].item() / 0.08) for i, j in enumerate(sequence))
+        for j, k in itertools.pairwise(sequence):
+            probability *= jumps[j][k] / sum(jumps[j])
+        for i, j in enumerate(sequence):
+            posteriors[i, j] += probability
+    return posteriors / posteriors.sum(1, keepdim=True)
+
+
+def test_posteriors_equal_those_of_all_sequences_of_states() -> None:
+    generator = torch.Generator().manual_seed(0)
+    sizes = [(4, 5), (5, 3), (1, 4), (2, 1), (5, 5)]
+    similarities = torch.zeros(len(sizes), 5, 5)
+    is_source, is_target = (torch.arange(5) < torch.tensor([size[side] for size in sizes])[:, None] for side in (0, 1))
+    for number, (rows, columns) in enumerate(sizes):
+        similarities[number, :rows, :columns] = torch.rand(rows, columns, generator=generator) * 0.3
+    found = link_posteriors(similarities, is_source, is_target)
+    for number, (rows, columns) in enumerate(sizes):
+        one = similarities[number, :rows, :columns]
+        expected = (_posteriors_by_hand(one) * _posteriors_by_hand(one.T).T).sqrt()
+        torch.testing.assert_close(found[number, :rows, :columns].double(), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_neighbours_decide_which_of_two_equal_words_is_linked() -> None:
+    similarities = torch.zeros(1, 4, 4)
+    for i, j in [(0, 0), (0, 2), (1, 1), (2, 0), (2, 2), (3, 3)]:  # "the dog the cat": two equal words
+        similarities[0, i, j] = 0.5
+    all_pieces = torch.ones(1, 4, dtype=torch.bool)
+    found = link_posteriors(similarities, all_pieces, all_pieces)[0]
+    assert (found >= 0.3).nonzero().tolist() == [[0, 0], [1, 1], [2, 2], [3, 3]]
+
+
+def test_posteriors_of_long_sentences_are_finite() -> None:
+    generator = torch.Generator().manual_seed(0)
+    similarities = torch.rand(2, 512, 500, generator=generator) * 2 - 1
+    is_source, is_target = (
+        torch.arange(512) < torch.tensor([[512], [3]]),
+        torch.arange(500) < torch.tensor([[7], [500]]),
+    )
+    found = link_posteriors(similarities, is_source, is_target)
+    assert found[0, :, :7].isfinite().all()
+    assert found[1, :3].isfinite().all()
+
+
+def test_words_of_pieces_with_high_posteriors_are_linked_best_first(tiny_encoders: Path, pairs: Pairs) -> None:
+    aligner = EmbeddingAligner.from_pretrained(str(tiny_encoders), layer=2)
     sources, targets = (_words([pair[side] for pair in pairs]) for side in (0, 1))
-    found = aligner.align(sources, targets)
-    for source, target, links in zip(sources, targets, found, strict=True):
-        similarities, of_pieces = _similarities_by_hand(aligner, source, target)
-        rows, columns = similarities.shape
-        linked: set[tuple[int, int]] = set()
-        for _ in range(2 if method == "itermax" else 1):
-            used = [{i for i, _ in linked}, {j for _, j in linked}]
-
-            def worth(i: int, j: int, used: Any = used, similarities: Any = similarities) -> float:
-                return similarities[i, j].item() * min(1.0, 0.9 * ((i not in used[0]) + (j not in used[1])))
-
-            linked |= {
-                (i, j)
-                for i in range(rows)
-                for j in range(columns)
-                if i not in used[0]
-                and j not in used[1]
-                and worth(i, j) >= max(worth(i, other) for other in range(columns)) - 1e-6
-                and worth(i, j) >= max(worth(other, j) for other in range(rows)) - 1e-6
-            }
-        expected = {(a, b) for i, j in linked for a in of_pieces[0][i] for b in of_pieces[1][j]}
-        assert set(links) == expected
-        assert len(links) == len(set(links))
+    for threshold in (0.05, 0.3):
+        aligner.threshold = threshold
+        found = aligner.align(sources, targets)
+        for source, target, links in zip(sources, targets, found, strict=True):
+            similarities, of_pieces = _similarities_by_hand(aligner, source, target)
+            there = [torch.ones(1, size, dtype=torch.bool) for size in similarities.shape]
+            scores: dict[tuple[int, int], float] = {}
+            for (i, j), score in np.ndenumerate(link_posteriors(similarities[None], *there)[0].numpy()):
+                for link in itertools.product(of_pieces[0][i], of_pieces[1][j]):
+                    scores[link] = max(score, scores.get(link, 0))
+            assert set(links) == {link for link, score in scores.items() if score >= threshold}
+            assert [scores[link] for link in links] == pytest.approx(sorted((scores[x] for x in links), reverse=True))
+        assert any(found)
 
 
 def test_neither_batches_nor_order_count(encoder_folders: dict[str, Path], pairs: Pairs) -> None:
@@ -113,18 +155,6 @@ def test_a_sentence_without_words_has_no_links(encoder_folders: dict[str, Path])
     aligner = EmbeddingAligner.from_pretrained(str(encoder_folders["bert"]))
     assert aligner.align(_words(["", "Der Hund"]), _words(["dog", "The dog"]))[0] == []
     assert aligner.align([], []) == []
-
-
-def test_the_second_round_links_what_is_left() -> None:
-    similarities = torch.tensor([[[0.9, 0.8, 0.1], [0.85, 0.7, 0.1], [0.2, 0.1, 0.3]]])
-    there = torch.ones_like(similarities, dtype=torch.bool)
-    once, twice = (mutual_links(similarities, there, rounds)[0].nonzero().tolist() for rounds in (1, 2))
-    assert once == [[0, 0], [2, 2]]
-    assert twice == [[0, 0], [2, 2]]  # 0.7 is less than 0.9 of 0.85
-    similarities[0, 1, 0] = 0.75
-    assert mutual_links(similarities, there, 2)[0].nonzero().tolist() == [[0, 0], [2, 2]]
-    similarities[0, 0, 1] = 0.7
-    assert mutual_links(similarities, there, 2)[0].nonzero().tolist() == [[0, 0], [1, 1], [2, 2]]
 
 
 def test_a_layer_that_does_not_exist_raises(encoder_folders: dict[str, Path]) -> None:
@@ -223,8 +253,10 @@ def test_a_model_that_answers_no_questions_raises(encoder_folders: dict[str, Pat
             "unknown aligner 'embeding': use embedding, statistical, span; did you mean 'embedding'",
         ),
         ({"name": "span"}, "the span aligner needs a model"),
-        ({"model": "x", "method": "max"}, "unknown method 'max': use argmax or itermax"),
-        ({"model": "x", "threshold": 0.0}, "threshold must be above 0"),
+        ({"model": "x", "threshold": 0.0}, r"threshold must be above 0 and at most 1 \(a probability\), not 0.0"),
+        ({"model": "x", "threshold": 1.5}, "at most 1"),
+        ({"name": "span", "model": "x", "threshold": 2.5}, r"at most 2 \(the sum of two probabilities\), not 2.5"),
+        ({"name": "statistical", "threshold": 0.5}, "the statistical aligner has no threshold: leave it out"),
     ],
 )
 def test_wrong_settings_raise(settings: dict[str, Any], message: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from hf_xsent.data.words.links import Link
 from hf_xsent.data.words.splitting import Words
@@ -29,8 +29,7 @@ class AlignerSettings:
     name: str = "embedding"
     model: str | None = None
     layer: int | None = None
-    method: str = "itermax"
-    threshold: float = 0.9
+    threshold: float | None = None  # None: the aligner's default
     precision: str = "float32"
 
     def check(self) -> None:
@@ -41,12 +40,13 @@ class AlignerSettings:
             )
         if self.name != "statistical" and self.model is None:
             raise RecipeError(f"the {self.name} aligner needs a model: a folder or a Hub id")
-        if self.method not in ("argmax", "itermax"):
-            raise RecipeError(f"unknown method {self.method!r}: use argmax or itermax")
-        if not 0 < self.threshold <= 2:
-            raise RecipeError(
-                f"threshold must be above 0 and at most 2 (the sum of two probabilities), not {self.threshold}"
-            )
+        if self.threshold is None:
+            return
+        if self.name == "statistical":
+            raise RecipeError("the statistical aligner has no threshold: leave it out")
+        highest, score = (1, "a probability") if self.name == "embedding" else (2, "the sum of two probabilities")
+        if not 0 < self.threshold <= highest:
+            raise RecipeError(f"threshold must be above 0 and at most {highest} ({score}), not {self.threshold}")
 
     def build(self, device: str | None = None) -> WordAligner:
         """Load the aligner and its model."""
@@ -55,10 +55,12 @@ class AlignerSettings:
             from hf_xsent.alignment.statistical import StatisticalAligner
 
             return StatisticalAligner()
+        chosen = {} if self.threshold is None else {"threshold": self.threshold}
+        shared: dict[str, Any] = {"device": device, "precision": self.precision, **chosen}
         if self.name == "span":
             from hf_xsent.alignment.span_prediction import SpanAligner
 
-            return SpanAligner.from_pretrained(str(self.model), self.threshold, device, self.precision)
+            return SpanAligner.from_pretrained(str(self.model), **shared)
         from hf_xsent.alignment.embedding import EmbeddingAligner
 
-        return EmbeddingAligner.from_pretrained(str(self.model), self.layer, self.method, device, self.precision)
+        return EmbeddingAligner.from_pretrained(str(self.model), self.layer, **shared)

@@ -1,4 +1,4 @@
-"""Align words by the similarity of standardized hidden states, after SimAlign (Jalili Sabet et al., 2020)."""
+"""Align words by the similarity of standardized hidden states."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
+from hf_xsent.alignment.posteriors import link_posteriors
 from hf_xsent.data.words.links import Link, best_first
 from hf_xsent.data.words.splitting import Words, offsets_after_prompt, pieces_of_natural_text, words_of_pieces
 from hf_xsent.errors import ModelError
@@ -23,15 +24,15 @@ from hf_xsent.tensors.word_grid import standardize_pairs
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_LINKED_FACTOR = 0.9  # round two: factor of similarities with one linked piece (0 with two), which only outrank links
+THRESHOLD = 0.3
 
 
 class EmbeddingAligner:
-    """An aligner that links words whose pieces are mutual nearest neighbours in a middle layer.
+    """An aligner that compares the hidden states of word pieces in a middle layer.
 
-    The method ``itermax`` links the remaining pieces in a second round, ``argmax`` does not. Unlike in SimAlign, hidden
-    states are standardized, and a linked piece gets no second link: both lower the alignment error rate
-    (benchmarks/README.md, word alignment). The model's default prompt precedes each sentence, as in training.
+    Two words are linked if two of their pieces have a posterior of at least ``threshold`` under a hidden Markov model
+    of both directions (`link_posteriors`); a higher threshold gives fewer and more precise links. Hidden states are
+    standardized, and the model's default prompt precedes each sentence, as in training.
     """
 
     needs_all_pairs = False
@@ -41,7 +42,7 @@ class EmbeddingAligner:
         model: SentenceEncoder,
         tokenizer: PreTrainedTokenizerBase,
         layer: int | None = None,
-        method: str = "itermax",
+        threshold: float = THRESHOLD,
     ) -> None:
         depth = len(model.backbone.layers)
         self.layer = round(0.6 * depth) if layer is None else layer
@@ -51,7 +52,7 @@ class EmbeddingAligner:
             raise ModelError("aligning words needs the offsets of word pieces: use a model with a fast tokenizer")
         self.model = model.eval()
         self.tokenizer = tokenizer
-        self.rounds = {"argmax": 1, "itermax": 2}[method]
+        self.threshold = threshold
         self.prompt: str = model.config.default_prompt
         self.tokens_per_batch = 8192
         self.max_length = family(model.config.encoder_config).max_length(model.config.encoder_config)
@@ -61,7 +62,7 @@ class EmbeddingAligner:
         cls,
         name_or_path: str,
         layer: int | None = None,
-        method: str = "itermax",
+        threshold: float = THRESHOLD,
         device: str | None = None,
         precision: str = "float32",
     ) -> Self:
@@ -72,7 +73,7 @@ class EmbeddingAligner:
                 f"{name_or_path!r} has language embeddings, which the embedding aligner does not support: use another "
                 "model"
             )
-        return cls(embedder.model, embedder.tokenizer, layer, method)
+        return cls(embedder.model, embedder.tokenizer, layer, threshold)
 
     @torch.inference_mode()
     def align(self, sources: Sequence[Words], targets: Sequence[Words]) -> list[list[Link]]:
@@ -81,34 +82,38 @@ class EmbeddingAligner:
             return []
         sides = [_Pieces(self.tokenizer, side, self.max_length, self.prompt) for side in (sources, targets)]
         links: list[list[Link]] = [[] for _ in sources]
-        lengths = [2 * max(len(a), len(b)) for a, b in zip(sides[0].ids, sides[1].ids, strict=True)]
-        for rows in batches_by_length(lengths, self.tokens_per_batch):
-            similarities, is_pair = self._similarities(sides, rows)
-            linked = mutual_links(similarities, is_pair, self.rounds)
+        both = [row for row, words in enumerate(zip(*(side.words for side in sides), strict=True)) if all(words)]
+        lengths = [2 * max(len(side.ids[row]) for side in sides) for row in both]
+        for batch in batches_by_length(lengths, self.tokens_per_batch):
+            rows = [both[number] for number in batch]
+            posteriors = self._posteriors(sides, rows)
+            linked = posteriors >= self.threshold
             found: list[dict[Link, float]] = [{} for _ in rows]
-            scores = similarities[linked].tolist()
+            scores = posteriors[linked].tolist()
             for (number, source, target), score in zip(linked.nonzero().tolist(), scores, strict=True):
                 for i in sides[0].words[rows[number]][source]:
                     for j in sides[1].words[rows[number]][target]:
-                        found[number][i, j] = max(score, found[number].get((i, j), -1.0))
+                        found[number][i, j] = max(score, found[number].get((i, j), 0.0))
             for row, of_pair in zip(rows, found, strict=True):
                 links[row] = best_first(of_pair)
         return links
 
-    def _similarities(self, sides: Sequence[_Pieces], rows: list[int]) -> tuple[Tensor, Tensor]:
-        """Return N × S × T cosines of source and target pieces, and a mask that is true where both belong to words."""
-        ids = [side.ids[row] for side in sides for row in rows]
-        of_words = [[len(words) > 0 for words in side.words[row]] for side in sides for row in rows]
-        (padded, mask), (in_word, _) = pad_rows(ids), pad_rows(of_words)
-        padded, mask, in_word = (one.to(self.model.device) for one in (padded, mask.long(), in_word.bool()))
-        packed = pack([padded], [mask])
-        states = standardize_pairs(self.model.backbone.encode(packed, self.layer), packed)
-        source, target = unpack(F.normalize(states, dim=-1), packed, mask).chunk(2)
-        return source @ target.transpose(1, 2), in_word[: len(rows), :, None] & in_word[len(rows) :, None]
+    def _posteriors(self, sides: Sequence[_Pieces], rows: list[int]) -> Tensor:
+        """Return N × S × T posteriors of links between the pieces of words; 0 for padding."""
+        ids, mask = (one.to(self.model.device) for one in pad_rows([side.ids[row] for side in sides for row in rows]))
+        packed = pack([ids], [mask.long()])
+        states = unpack(standardize_pairs(self.model.backbone.encode(packed, self.layer), packed), packed, mask)
+        vectors, exist = [], []
+        for side, of_side in zip(sides, F.normalize(states, dim=-1).chunk(2), strict=True):
+            places, is_piece = pad_rows([side.pieces_of_words[row] for row in rows])
+            vectors.append(of_side[torch.arange(len(rows))[:, None], places])
+            exist.append(is_piece.to(of_side.device))
+        posteriors = link_posteriors(vectors[0] @ vectors[1].transpose(1, 2), *exist)
+        return posteriors * (exist[0][:, :, None] & exist[1][:, None])
 
 
 class _Pieces:
-    """The word pieces of sentences, and the words that each belongs to."""
+    """The word pieces of sentences, those that belong to words, and the words of each of these."""
 
     def __init__(
         self, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Words], max_length: int, prompt: str
@@ -116,21 +121,12 @@ class _Pieces:
         texts = [prompt + words.text for words in sentences]
         encoded = tokenizer(texts, truncation=True, max_length=max_length, return_offsets_mapping=True)
         self.ids: list[list[int]] = []
+        self.pieces_of_words: list[list[int]] = []
         self.words: list[list[range]] = []
         for words, ids, of_text in zip(sentences, encoded["input_ids"], encoded["offset_mapping"], strict=True):
             offsets = offsets_after_prompt(of_text, prompt)
             pieces = pieces_of_natural_text(words.text, offsets)
+            of_pieces = words_of_pieces(words, [offsets[piece] for piece in pieces])
             self.ids.append([ids[piece] for piece in pieces])
-            self.words.append(words_of_pieces(words, [offsets[piece] for piece in pieces]))
-
-
-def mutual_links(similarities: Tensor, is_pair: Tensor, rounds: int) -> Tensor:
-    """Return N × S × T flags of mutual nearest neighbours; later rounds link pieces that have no link yet."""
-    linked = torch.zeros_like(is_pair)
-    for _ in range(rounds):
-        free = [~linked.any(axis, keepdim=True) for axis in (2, 1)]
-        factor = _LINKED_FACTOR * (free[0].float() + free[1].float())
-        scores = (similarities * factor.clamp(max=1)).masked_fill(~is_pair, -torch.inf)
-        best = (scores == scores.amax(1, keepdim=True)) & (scores == scores.amax(2, keepdim=True))
-        linked = linked | (best & is_pair & free[0] & free[1])
-    return linked
+            self.pieces_of_words.append([place for place, some in enumerate(of_pieces) if some])
+            self.words.append([some for some in of_pieces if some])

@@ -25,8 +25,7 @@ def align_words(
     *,
     aligner: str = "embedding",
     layer: int | None = None,
-    method: str = "itermax",
-    threshold: float = 0.9,
+    threshold: float | None = None,
     links: str | Path | None = None,
     link_words: str = "script",
     language: str = "und",
@@ -53,7 +52,7 @@ def align_words(
     source = one_source(pairs, language, "en", columns, links=given, link_words=link_words)
     if given:
         return convert_links(source, output)
-    settings = AlignerSettings(aligner, model, layer, method, threshold, precision)
+    settings = AlignerSettings(aligner, model, layer, threshold, precision)
     settings.check()
     return align_source(source, output, settings, work, processes, device)
 

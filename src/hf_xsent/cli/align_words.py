@@ -21,8 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--aligner", default="embedding", choices=aligners, help="Align by hidden states, by eflomal or by WSPAlign.")
     add("--model", help="Encoder of the embedding or span aligner: a folder or a Hub id.")
     add("--layer", type=int, help="Compare the hidden states of this layer. (default: 0.6 of the encoder's layers)")
-    add("--method", default="itermax", choices=("argmax", "itermax"), help="Link in one round (argmax) or in two.")
-    add("--threshold", type=float, default=0.9, help="Minimum score of a link of the span aligner.")
+    threshold = "Minimum score of a link; higher: fewer, more precise links. (default: embedding 0.3, span 0.9)"
+    add("--threshold", type=float, help=threshold)
     add(
         "--links",
         metavar="FILE",
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.api.aligning import align_words
     from hf_xsent.data.readers.columns import parse_columns
 
-    names = ["model", "aligner", "layer", "method", "threshold"]
+    names = ["model", "aligner", "layer", "threshold"]
     names += ["links", "link_words", "language", "processes", "precision"]
     with resumable(arguments):
         linked = align_words(

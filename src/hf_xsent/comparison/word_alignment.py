@@ -42,7 +42,7 @@ def load_gold_sets(source: str | PathLike[str], languages: Iterable[str] | None 
 
 @dataclass(frozen=True)
 class WordAlignmentTask(EvaluationTask):
-    """Word alignment: itermax links (SimAlign) of hidden states, compared with manual gold links.
+    """Word alignment by hidden states (`EmbeddingAligner`), compared with manual gold links.
 
     The main score is 100 - AER, so that higher is better, as in all tasks. The layer with the lowest AER on the set
     ``choose`` is used for all sets; the last layer is measured too.
@@ -55,7 +55,7 @@ class WordAlignmentTask(EvaluationTask):
     name: ClassVar[str] = "word_alignment"
     title: ClassVar[str] = "Word alignment"
     protocol: ClassVar[str] = (
-        "alignment error rate (AER) of itermax links between standardized hidden states, measured twice: at the layer "
+        "alignment error rate (AER) of links by standardized hidden states, measured twice: at the layer "
         "with the lowest AER on one set, and at the last layer"
     )
     headings: ClassVar[Mapping[str, str]] = {
