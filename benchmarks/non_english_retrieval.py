@@ -56,6 +56,8 @@ def accuracy(model: SentenceEmbedder, languages: dict[str, tuple[list[str], list
         found_hits += (here := hits(queries, vectors[other], [english[other][text] for _, text in shared]))
         if len(here) >= 10:
             means.append(float(np.mean(here)))
+    if not means:
+        raise SystemExit("no two languages share ten English sentences: give more languages of Tatoeba")
     return {
         "queries": len(found_hits),
         "accuracy": round(100 * float(np.mean(found_hits)), 2),

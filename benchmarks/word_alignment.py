@@ -93,6 +93,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=["enfr", "zhen", "jaen", "roen"])
     parser.add_argument("--models", nargs="+", required=True, help="Encoders of the embedding aligner.")
     parser.add_argument("--layers", nargs="+", type=int, default=[5, 6, 7, 8, 9], help="Choose among these.")
+    parser.add_argument("--thresholds", nargs="+", type=float, default=[0.3], help="Least posteriors of a link.")
     parser.add_argument("--choose", default="enfr", help="Choose the layer on this set.")
     parser.add_argument("--bitext", help="Also train the statistical aligner on these pairs.")
     parser.add_argument("--pairs", type=int, default=10000, help="Number of pairs per language.")
@@ -112,18 +113,16 @@ def main() -> None:
     for model in options.models:
         name = Path(model).name
 
-        def embedding(layer: int, method: str, model: str = model) -> WordAligner:
-            return AlignerSettings(model=model, layer=layer, method=method).build()
+        def embedding(layer: int, threshold: float | None = None, model: str = model) -> WordAligner:
+            return AlignerSettings(model=model, layer=layer, threshold=threshold).build()
 
-        errors = {
-            layer: measure(embedding(layer, "itermax"), gold[options.choose])["error_rate"] for layer in options.layers
-        }
+        errors = {layer: measure(embedding(layer), gold[options.choose])["error_rate"] for layer in options.layers}
         settings["layers"][name] = errors
         best = min(errors, key=errors.__getitem__)
-        for method in ("itermax", "argmax"):
-            aligner = embedding(best, method)
+        for threshold in options.thresholds:
+            aligner = embedding(best, threshold)
             for of, pairs in gold.items():
-                save(of, f"embedding, layer {best}, {method}", name, measure(aligner, pairs))
+                save(of, f"embedding, layer {best}, threshold {threshold}", name, measure(aligner, pairs))
     if options.span:
         aligner = AlignerSettings("span", options.span).build()
         for of, pairs in gold.items():

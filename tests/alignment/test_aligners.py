@@ -256,7 +256,7 @@ def test_a_model_that_answers_no_questions_raises(encoder_folders: dict[str, Pat
         ({"model": "x", "threshold": 0.0}, r"threshold must be above 0 and at most 1 \(a probability\), not 0.0"),
         ({"model": "x", "threshold": 1.5}, "at most 1"),
         ({"name": "span", "model": "x", "threshold": 2.5}, r"at most 2 \(the sum of two probabilities\), not 2.5"),
-        ({"name": "statistical", "threshold": 0.5}, "the statistical aligner has no threshold: leave it out"),
+        ({"name": "statistical", "threshold": 0.5}, "the statistical aligner has no threshold: use the embedding or span aligner"),
     ],
 )
 def test_wrong_settings_raise(settings: dict[str, Any], message: str) -> None:

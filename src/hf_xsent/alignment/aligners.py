@@ -43,7 +43,7 @@ class AlignerSettings:
         if self.threshold is None:
             return
         if self.name == "statistical":
-            raise RecipeError("the statistical aligner has no threshold: leave it out")
+            raise RecipeError("the statistical aligner has no threshold: use the embedding or span aligner")
         highest, score = (1, "a probability") if self.name == "embedding" else (2, "the sum of two probabilities")
         if not 0 < self.threshold <= highest:
             raise RecipeError(f"threshold must be above 0 and at most {highest} ({score}), not {self.threshold}")
