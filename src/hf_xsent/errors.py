@@ -31,6 +31,10 @@ class ModelError(HfXsentError):
     """A model is incomplete, of an unsupported family, or does not support the operation."""
 
 
+class UnsupportedModuleError(ModelError):
+    """A folder of sentence-transformers has a module or an option that this package does not support."""
+
+
 class RecipeError(HfXsentError):
     """A value of a recipe, flag or config is unknown or out of range."""
 

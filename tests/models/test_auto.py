@@ -262,6 +262,17 @@ def test_an_opened_export_is_saved_in_its_dtype_by_the_main_process(
     np.testing.assert_array_equal(again.encode(sentences), model.encode(sentences))
 
 
+def test_an_opened_export_is_saved_in_files_of_the_stated_size(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]
+) -> None:
+    model = AutoModel.from_pretrained(_exported(encoder_folders["bert"], tmp_path / "out"))
+    model.save_pretrained(tmp_path / "again", max_shard_size="50KB")
+    assert len(list((tmp_path / "again").glob("model-*.safetensors"))) > 1
+    np.testing.assert_array_equal(
+        AutoModel.from_pretrained(tmp_path / "again").encode(sentences), model.encode(sentences)
+    )
+
+
 # Revisions of a Hub id
 
 
@@ -308,3 +319,62 @@ def test_settings_changed_in_sentence_transformers_are_saved_by_it(
     again = SentenceTransformer(str(tmp_path / "saved"), device="cpu", truncate_dim=8)
     assert again.default_prompt_name == "query"
     np.testing.assert_allclose(again.encode(sentences), changed.encode(sentences), atol=1e-6)
+
+
+def _changed_in_sentence_transformers(export: Path, folder: Path, change: str) -> Any:
+    from sentence_transformers.sentence_transformer.modules import Dense, Pooling
+
+    from sentence_transformers import SentenceTransformer
+
+    model: Any = SentenceTransformer(str(export), device="cpu")
+    if change == "pooling":
+        model[1] = Pooling(32, pooling_mode="cls")
+    elif change == "module":
+        model.append(Dense(32, 6))
+    else:
+        del model[2]  # Normalize
+        model.prompts, model.default_prompt_name, model.truncate_dim, model.max_seq_length = {}, None, 16, 5
+    model.save_pretrained(str(folder))
+    return model
+
+
+@pytest.mark.parametrize("change", ["pooling", "settings"])
+def test_automodel_encodes_with_what_sentence_transformers_changed(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str], change: str
+) -> None:
+    settings = {"prompts": {"query": "the dog: "}, "default_prompt_name": "query", "normalize": True, "dim": 8}
+    folder = _exported(encoder_folders["bert"], tmp_path / "out", **settings)
+    expected = _changed_in_sentence_transformers(folder, tmp_path / "saved", change).encode(sentences)
+    for kind in (AutoModel, DapForSentenceEmbedding):
+        assert np.abs(kind.from_pretrained(folder).encode(sentences, truncate_dim=4) - expected[:, :4]).max() > 0.01
+        for arguments in ((tmp_path / "saved", {}), (tmp_path, {"subfolder": "saved"})):
+            opened = kind.from_pretrained(arguments[0], **arguments[1])
+            opened.tokenizer = AutoTokenizer.from_pretrained(folder)
+            np.testing.assert_allclose(opened.encode(sentences), expected, atol=1e-6)
+
+
+def test_modules_of_an_export_are_those_of_the_revision(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    cached = Path(HF_HUB_CACHE) / "models--someone--changed"
+    (cached / "refs").mkdir(parents=True)
+    for reference, commit in (("main", "1" * 40), ("v1", "2" * 40)):
+        (cached / "refs" / reference).write_text(commit)
+    _exported(encoder_folders["bert"], cached / "snapshots" / ("1" * 40))
+    _changed_in_sentence_transformers(cached / "snapshots" / ("1" * 40), cached / "snapshots" / ("2" * 40), "pooling")
+    found = {revision: AutoModel.from_pretrained("someone/changed", revision=revision) for revision in ("main", "v1")}
+    assert {revision: model.config.pooling for revision, model in found.items()} == {"main": "mean", "v1": "cls"}
+
+
+def test_an_export_with_a_module_that_is_not_ours_opens_as_before(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    folder = _exported(encoder_folders["bert"], tmp_path / "out")
+    changed = _changed_in_sentence_transformers(folder, tmp_path / "saved", "module")
+    again = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    np.testing.assert_allclose(again.encode(sentences), changed.encode(sentences), atol=1e-6)
+    assert type(AutoModel.from_pretrained(tmp_path / "saved")) is BertModel
+    with pytest.raises(ModelError, match="has a module Dense: open it with sentence_transformers"):
+        DapForSentenceEmbedding.from_pretrained(tmp_path / "saved")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from local_hub import PART, TOKEN, LocalHub
+from transformers import AutoModel
 
 from hf_xsent import SentenceEmbedder
 from hf_xsent.errors import OutputError
@@ -142,6 +144,15 @@ def test_what_must_not_be_published_is_refused(exported: Path, tmp_path: Path) -
         assert f"{exported / name} may contain pickled code" in _refused(exported)
         (exported / name).unlink()
     assert plan_upload(exported, "org/dap-xlmr").files["README.md"] > 0
+
+
+def test_an_export_of_several_files_of_weights_is_published(exported: Path, tmp_path: Path) -> None:
+    AutoModel.from_pretrained(exported).save_pretrained(tmp_path / "large", max_shard_size="50KB")
+    shutil.copy(exported / "README.md", tmp_path / "large" / "README.md")
+    planned = plan_upload(tmp_path / "large", "org/dap-xlmr").files
+    assert "model.safetensors" not in planned and {"model.safetensors.index.json", "tokenizer.json"} <= planned.keys()
+    (tmp_path / "large" / "model.safetensors.index.json").unlink()
+    assert "is not an export (model.safetensors is missing)" in _refused(tmp_path / "large")
 
 
 def test_a_licence_that_is_no_id_of_the_hub_is_refused(exported: Path) -> None:

@@ -2,12 +2,13 @@
 
 An export's config.json is that of a plain encoder, so that transformers alone opens it. Its key ``sentence_encoder``
 (missing if the model has a mix of layers) states the settings of the model, by which ``AutoModel`` chooses our class
-after ``import hf_xsent``.
+after ``import hf_xsent``. The files of sentence-transformers take precedence over these settings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from transformers import AutoModel, PreTrainedModel
@@ -17,6 +18,7 @@ from transformers.models.modernbert import ModernBertConfig, ModernBertModel
 from transformers.models.roberta import RobertaConfig, RobertaModel
 from transformers.models.xlm_roberta import XLMRobertaConfig, XLMRobertaModel
 
+from hf_xsent.errors import UnsupportedModuleError
 from hf_xsent.models.loading import EXPORTED_SETTINGS
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 
@@ -45,9 +47,10 @@ def _loader(plain: Any, classes: Mapping[str, type[SentenceEncoder]]) -> Any:
             if isinstance(stated, dict) and stated.get("model_type") in classes:
                 if kwargs.get("torch_dtype") is None and kwargs.get("dtype") is None:
                     kwargs["dtype"] = "auto"
-                opened = classes[stated["model_type"]].from_pretrained(name_or_path, config=config, **kwargs)
-                (opened[0] if isinstance(opened, tuple) else opened).saves_plain = True
-                return opened
+                with suppress(UnsupportedModuleError):  # SentenceTransformer opens the plain encoder, with its modules
+                    opened = classes[stated["model_type"]].from_pretrained(name_or_path, config=config, **kwargs)
+                    (opened[0] if isinstance(opened, tuple) else opened).saves_plain = True
+                    return opened
             return plain.from_pretrained(name_or_path, *args, config=config, **kwargs)
 
         @classmethod

@@ -8,9 +8,10 @@ import torch
 from transformers import AutoModel
 
 from hf_xsent.errors import ModelError
-from hf_xsent.models.exported import open_exported, sentence_transformer_settings
+from hf_xsent.models.exported import open_exported
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import check_weights, load_config, load_tokenizer, loading_errors, quiet_loading
+from hf_xsent.models.modules_json import sentence_transformer_settings
 from hf_xsent.models.precision import compute_dtype
 from hf_xsent.models.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
 from hf_xsent.models.text_encoder import TextEncoder

@@ -110,13 +110,16 @@ def load_encoder_config(name_or_path: str, **hub: Any) -> PreTrainedConfig:
     return config.encoder_config if is_ours(config) else config
 
 
-def model_file(name_or_path: str, file: str) -> Path | None:
-    """Find a file of a model folder or Hub id; None if it does not exist or, without a network, is not in the cache."""
+def model_file(name_or_path: str, file: str, subfolder: str = "", proxies: object = None, **hub: Any) -> Path | None:
+    """Find a file of a model folder or Hub id; None if it does not exist or, without a network, is not in the cache.
+
+    Further arguments are those of `hub_arguments`; huggingface_hub has no ``proxies``.
+    """
     if Path(name_or_path).is_dir():
-        path = Path(name_or_path) / file
+        path = Path(name_or_path, subfolder, file)
         return path if path.is_file() else None
     try:
-        return Path(hf_hub_download(name_or_path, file))
+        return Path(hf_hub_download(name_or_path, file, subfolder=subfolder, **hub))
     except EntryNotFoundError:
         return None
 

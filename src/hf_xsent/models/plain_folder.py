@@ -27,11 +27,16 @@ _POOLING_FLAGS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_to
 
 
 def write_plain_folder(
-    model: Any, tokenizer: Any, folder: Path, dtype: torch.dtype | None = None, width: int | None = None
+    model: Any,
+    tokenizer: Any,
+    folder: Path,
+    dtype: torch.dtype | None = None,
+    width: int | None = None,
+    max_shard_size: int | str = "50GB",
 ) -> None:
     """Write encoder, tokenizer, modules and a minimal card; ``encode`` truncates embeddings to ``width``.
 
-    The defaults of dtype and width are the model's.
+    The defaults of dtype and width are the model's; that of max_shard_size is transformers'.
     """
     config, dtype = model.config, dtype or model.encoder.dtype
     full = config.encoder_config.hidden_size
@@ -40,7 +45,7 @@ def write_plain_folder(
     weights = plain_weights(model.encoder) | _pooler(config.encoder_config)
     weights = {name: weight.to(dtype).contiguous() for name, weight in weights.items()}
     with quiet_loading():
-        model.encoder.save_pretrained(folder, state_dict=weights)
+        model.encoder.save_pretrained(folder, state_dict=weights, max_shard_size=max_shard_size)
     plain = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     for name in ("_name_or_path", EXPORTED_SETTINGS):
         plain.pop(name, None)

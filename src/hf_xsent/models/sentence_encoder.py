@@ -26,7 +26,6 @@ from hf_xsent.models.encoder_config import SentenceEncoderConfig
 from hf_xsent.models.families import backbone_of
 from hf_xsent.models.layer_selection import select_layers
 from hf_xsent.models.loading import (
-    EXPORTED_SETTINGS,
     UNUSED_ARGUMENTS,
     build_encoder,
     hub_arguments,
@@ -36,7 +35,7 @@ from hf_xsent.models.loading import (
     load_tokenizer,
     loading_arguments,
 )
-from hf_xsent.models.modules_json import write_modules_json
+from hf_xsent.models.modules_json import exported_settings, write_modules_json
 from hf_xsent.models.plain_folder import write_plain_folder
 from hf_xsent.models.text_encoder import TextEncoder, View
 from hf_xsent.settings.declaring import types_of
@@ -139,8 +138,7 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
         name, config = str(name_or_path), kwargs.pop("config", None)
         if not isinstance(config, PreTrainedConfig):
             config = load_config(name, **hub_arguments(kwargs))
-        stated = dict(getattr(config, EXPORTED_SETTINGS, None) or {})
-        stated.pop("model_type", None)
+        stated = exported_settings(name, config, **hub_arguments(kwargs))
         dim = stated.pop("dim", None)
         given = {key: value for key, value in kwargs.items() if key not in UNUSED_ARGUMENTS and value is not None}
         model = cls.from_backbone(name, base_config=config, **stated | given)
@@ -152,7 +150,8 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
         """Save config and weights, and the files by which SentenceTransformer opens the folder with this pooling."""
         main = kwargs.get("is_main_process", True)
         if self.saves_plain and kwargs.get("state_dict") is None:
-            return write_plain_folder(self, self.tokenizer, Path(save_directory)) if main else None
+            size = kwargs.get("max_shard_size", "50GB")
+            return write_plain_folder(self, self.tokenizer, Path(save_directory), max_shard_size=size) if main else None
         super().save_pretrained(save_directory, *args, **kwargs)
         if main:
             write_modules_json(save_directory, self.config)

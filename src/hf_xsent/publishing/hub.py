@@ -55,7 +55,7 @@ def plan_upload(folder: str | Path, repository: str) -> Upload:
     """List the files of an export; refuse a folder that is incomplete, has pickled files or lacks a complete card."""
     folder = Path(folder)
     check_repository(repository)
-    missing = [name for name in _EXPORT if not (folder / name).is_file()]
+    missing = [name for name in _EXPORT if not any((folder / one).is_file() for one in (name, f"{name}.index.json"))]
     if not missing and not is_export(folder):
         raise OutputError(f"{folder} is a run, not an export: write one with hf-xsent export {folder} --output FOLDER")
     if missing:

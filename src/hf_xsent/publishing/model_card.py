@@ -15,7 +15,7 @@ from huggingface_hub import EvalResultEntry, ModelCard, ModelCardData, eval_resu
 
 from hf_xsent.errors import ModelError, OutputError, shortened
 from hf_xsent.files import is_local, write_text
-from hf_xsent.models.exported import sentence_transformer_settings
+from hf_xsent.models.modules_json import sentence_transformer_settings
 from hf_xsent.pages.html import markdown_text
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_tables
 from hf_xsent.publishing.export_folder import check_export, read_run_facts

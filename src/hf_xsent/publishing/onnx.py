@@ -23,8 +23,8 @@ from hf_xsent.errors import MissingExtraError, ModelError
 from hf_xsent.files import writing
 from hf_xsent.models.batching import batches_by_length
 from hf_xsent.models.encode_interface import SupportsEncode
-from hf_xsent.models.exported import sentence_transformer_settings
 from hf_xsent.models.loading import load_encoder, load_tokenizer
+from hf_xsent.models.modules_json import sentence_transformer_settings
 from hf_xsent.publishing.export_folder import is_export
 
 PLAIN, QUANTIZED = "onnx/model.onnx", "onnx/model_quantized.onnx"

@@ -70,6 +70,37 @@ def test_the_column_that_is_not_stated_is_not_the_stated_one(tmp_path: Path) -> 
         assert list(read_pairs(BitextSource("en", path, "de", **stated)))[0] == ("a dog", "ein Hund")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("header", "column", "language"),
+    [
+        ("de\tfr", "fr", "en"),
+        ("fr\tde", "fr", "en"),
+        ("English\tFrench", "French", "de"),
+        ("text_fr\ttext_en", "text_fr", "de"),
+        ("source\tfr", "fr", "en"),
+        ("fr\ttarget", "fr", "de"),
+    ],
+)
+def test_a_column_of_another_language_is_refused(header: str, column: str, language: str, tmp_path: Path) -> None:
+    path = _table(tmp_path / "a.tsv", header, "\t".join(PAIR))
+    message = f"a.tsv:1: column '{column}' names another language than '{language}', .* example --columns "
+    with pytest.raises(DataError, match=message) as raised:
+        check_source(BitextSource("de", path))
+    cure = str(raised.value).rpartition("--columns ")[2].split()
+    assert sorted(cure) == sorted(header.split("\t"))
+    source, target = (header.split("\t").index(name) for name in cure)
+    assert list(read_pairs(BitextSource("de", path, "en", *cure))) == [(PAIR[source], PAIR[target])]
+    assert list(read_pairs(BitextSource("de", path, "en", 0, 1))) == [PAIR]
+
+
+def test_without_a_stated_language_the_column_source_is_the_source(tmp_path: Path) -> None:
+    path = _table(tmp_path / "a.tsv", "source\tfr", "\t".join(PAIR))
+    assert list(read_pairs(BitextSource("und", path, "fr"))) == [PAIR]
+    assert list(read_pairs(BitextSource("und", path, "und"))) == [PAIR]
+    with pytest.raises(DataError, match="column 'fr' names another language than 'en', the target language"):
+        check_source(BitextSource("und", path))
+
+
 @pytest.mark.parametrize("names", [("pt-PT", "pt-BR"), ("zho", "cmn")])
 def test_two_variants_of_a_language_are_ambiguous(names: tuple[str, str], tmp_path: Path) -> None:
     language = names[0][:2]

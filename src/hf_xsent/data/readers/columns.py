@@ -48,10 +48,13 @@ _NO_NAME = _Name("", frozenset())
 def is_header(cells: Sequence[str], language: str, target_language: str) -> bool:
     """Return whether a row has the cells source and target, or only names of columns, such as score, de or text_en.
 
-    Names differ and have no punctuation. If they state languages, one is the source's or the target's.
+    Names differ and have no punctuation. If they state languages, one is the source's or the target's, or another name
+    is that of a side.
 
     >>> is_header(["score", "zh_CN", "English"], "zh", "en"), is_header(["No.", "No."], "no", "en")
     (True, False)
+    >>> is_header(["fr", "es"], "de", "en"), is_header(["source", "es"], "de", "en")
+    (False, True)
     """
     if {"source", "target"} <= {cell.strip().lower() for cell in cells}:
         return True
@@ -60,7 +63,8 @@ def is_header(cells: Sequence[str], language: str, target_language: str) -> bool
         return False
     stated = {find_language(name.tag).code for name in names if name.tag and name.tag not in _OTHER}
     wanted = {find_language(one).code for one in (language, target_language)}
-    return not stated or "und" in wanted or bool(stated & wanted)
+    sides = any(name.words and name.words <= _SIDES for name in names)
+    return not stated or sides or "und" in wanted or bool(stated & wanted)
 
 
 def guess_columns(names: Sequence[str], language: str, target_language: str) -> tuple[int | None, int | None]:
@@ -74,10 +78,20 @@ def guess_columns(names: Sequence[str], language: str, target_language: str) -> 
     parsed = [_parse_name(name) for name in names]
     tags = [name.tag for name in parsed]
     ours, theirs = ({*matching_tags(tags, one)} for one in (language, target_language))
-    if language == "und":
+    if language == "und" and _place(parsed, set(), _SOURCE) is None:
         target = find_language(target_language).code
         ours = {tag for tag in tags if tag and find_language(tag).code != target} - _OTHER
     return _place(parsed, ours, _SOURCE, _FIRST), _place(parsed, theirs, _TARGET, _SECOND)
+
+
+def states_other_language(name: str, language: str) -> bool:
+    """Return whether a column's name is of a language, but not of this one.
+
+    >>> [states_other_language(name, "en") for name in ("text_fr", "English", "text")]
+    [True, False, False]
+    """
+    tag = _parse_name(name).tag
+    return bool(tag) and language != "und" and not matching_tags([tag], language)
 
 
 def source_and_target(names: Sequence[str]) -> tuple[int, int] | None:

@@ -7,6 +7,7 @@ a bad row. The caller raises or counts these errors.
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, Literal, cast
 
 from hf_xsent.data.languages import matching_tags
 from hf_xsent.data.readers.catalogs import read_mo, read_po
-from hf_xsent.data.readers.columns import guess_columns, is_header, require_letters
+from hf_xsent.data.readers.columns import guess_columns, is_header, require_letters, states_other_language
 from hf_xsent.data.readers.compression import lines_or_errors, parse_json
 from hf_xsent.data.readers.hub import hub_errors, hub_rows
 from hf_xsent.data.readers.negatives import NEGATIVES, check_negatives, negatives_of, parse_negatives
@@ -141,10 +142,22 @@ def _header_columns(source: BitextSource, place: str, names: list[str]) -> list[
     usual = guess_columns(names, source.language, source.target_language)
     if len(names) == 2 and None in usual:
         usual = (1, 0) if usual[0] == 1 or usual[1] == 0 else (0, 1)
+        _check_languages(source, place, [names[column] for column in usual])
     if any(column is None and found is None for column, found in zip(stated, usual, strict=True)):
         raise _unclear_columns(place, names)
     chosen = (found if column is None else column for column, found in zip(stated, usual, strict=True))
     return [names.index(column) if isinstance(column, str) else cast("int", column) for column in chosen]
+
+
+def _check_languages(source: BitextSource, place: str, names: list[str]) -> None:
+    """Raise an error if the name of the source or target column, where no column is stated, is another language's."""
+    stated, codes = (source.source_column, source.target_column), (source.language, source.target_language)
+    for side, name, column, code in zip(("source", "target"), names, stated, codes, strict=True):
+        if column is None and states_other_language(name, code):
+            raise DataError(
+                f"{place}: column {name!r} names another language than {code!r}, the {side} language: check the file "
+                f"and the languages, or state the columns of the sentences, for example --columns {shlex.join(names)}"
+            )
 
 
 def _too_few_columns(stated: tuple[int | str | None, ...], columns: list[Any], count: int) -> str:
