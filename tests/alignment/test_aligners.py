@@ -17,7 +17,7 @@ from hf_xsent.alignment.posteriors import link_posteriors
 from hf_xsent.alignment.span_prediction import SpanAligner
 from hf_xsent.alignment.statistical import StatisticalAligner, grow_diag_final_and
 from hf_xsent.data.words.splitting import Words, split_words
-from hf_xsent.errors import MissingExtraError, ModelError, RecipeError
+from hf_xsent.errors import DataError, MissingExtraError, ModelError, RecipeError
 
 Pairs = list[tuple[str, str]]
 
@@ -153,8 +153,37 @@ def test_spaces_between_the_words_of_a_script_without_spaces_do_not_count(encode
 
 def test_a_sentence_without_words_has_no_links(encoder_folders: dict[str, Path]) -> None:
     aligner = EmbeddingAligner.from_pretrained(str(encoder_folders["bert"]))
+    assert aligner.align(_words([""]), _words(["dog"])) == [[]]
     assert aligner.align(_words(["", "Der Hund"]), _words(["dog", "The dog"]))[0] == []
     assert aligner.align([], []) == []
+
+
+def test_words_after_the_maximum_length_have_no_links(encoder_folders: dict[str, Path]) -> None:
+    aligner = EmbeddingAligner.from_pretrained(str(encoder_folders["bert"]))
+    aligner.max_length = 6
+    long = _words(["the dog eats the small cat today and tomorrow"])
+    assert max(i for i, _ in aligner.align(long, long)[0]) < 6
+
+
+def test_hidden_states_that_are_not_finite_raise(encoder_folders: dict[str, Path]) -> None:
+    aligner = EmbeddingAligner.from_pretrained(str(encoder_folders["bert"]))
+    with torch.no_grad():
+        next(aligner.model.encoder.parameters()).fill_(float("nan"))
+    with pytest.raises(
+        DataError, match="^the hidden states of 'The dog' or of its translation are not finite in torch"
+    ):
+        aligner.align(_words(["The dog"]), _words(["Der Hund"]))
+
+
+def test_the_aligner_has_the_settings(encoder_folders: dict[str, Path], _spans: Path) -> None:
+    bert = str(encoder_folders["bert"])
+    default: Any = AlignerSettings(model=bert).build()
+    assert (default.threshold, default.layer, default.model.dtype) == (0.3, 2, torch.float32)
+    chosen: Any = AlignerSettings(model=bert, layer=1, threshold=0.6, precision="bfloat16").build()
+    assert (chosen.threshold, chosen.layer, chosen.model.dtype) == (0.6, 1, torch.bfloat16)
+    spans: Any = AlignerSettings("span", str(_spans), threshold=0.5, precision="bfloat16").build()
+    assert (spans.threshold, spans.model.dtype) == (0.5, torch.bfloat16)
+    assert AlignerSettings("span", str(_spans)).build().identity == (0.9, "torch.float32")
 
 
 def test_a_layer_that_does_not_exist_raises(encoder_folders: dict[str, Path]) -> None:
@@ -256,7 +285,9 @@ def test_a_model_that_answers_no_questions_raises(encoder_folders: dict[str, Pat
         ({"model": "x", "threshold": 0.0}, r"threshold must be above 0 and at most 1 \(a probability\), not 0.0"),
         ({"model": "x", "threshold": 1.5}, "at most 1"),
         ({"name": "span", "model": "x", "threshold": 2.5}, r"at most 2 \(the sum of two probabilities\), not 2.5"),
-        ({"name": "statistical", "threshold": 0.5}, "the statistical aligner has no threshold: use the embedding or span aligner"),
+        ({"name": "statistical", "model": "x"}, "the statistical aligner has no model: use the embedding or span"),
+        ({"name": "span", "model": "x", "layer": 3}, "the span aligner has no layer: use the embedding aligner"),
+        ({"name": "statistical", "threshold": 0.5}, "the statistical aligner has no threshold: use the embedding"),
     ],
 )
 def test_wrong_settings_raise(settings: dict[str, Any], message: str) -> None:

@@ -10,10 +10,11 @@ from forks import CONTEXT
 from hf_xsent.alignment import pipeline
 from hf_xsent.alignment.aligners import AlignerSettings
 from hf_xsent.alignment.embedding import EmbeddingAligner
+from hf_xsent.api.aligning import align_words
 from hf_xsent.cli.main import main
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.readers.sources import BitextSource
-from hf_xsent.errors import DataError, OutputError
+from hf_xsent.errors import DataError, OutputError, RecipeError
 
 Pairs = list[tuple[str, str]]
 
@@ -147,6 +148,14 @@ def test_another_file_or_setting_is_aligned_again(bitext: Path, encoder_folders:
     assert "Vogel" in output.read_text(encoding="utf-8")
     _align(bitext, encoder_folders["xlm-roberta"], work=work)
     assert len(list(work.iterdir())) == 3
+    for settings in ({"threshold": 0.3}, {"layer": 2}):  # the defaults, stated
+        settings |= {"model": str(encoder_folders["bert"])}
+        pipeline.align_source(BitextSource("de", str(bitext)), output, AlignerSettings(**settings), work)
+    assert len(list(work.iterdir())) == 3
+    for settings in ({"threshold": 0.4}, {"layer": 1}, {"precision": "bfloat16"}):
+        settings |= {"model": str(encoder_folders["bert"])}
+        pipeline.align_source(BitextSource("de", str(bitext)), output, AlignerSettings(**settings), work)
+    assert len(list(work.iterdir())) == 6
 
 
 @pytest.mark.slow
@@ -157,6 +166,19 @@ def test_several_processes_write_the_same(
     alone = _align(bitext, encoder_folders["bert"], "alone.links")
     together = _align(bitext, encoder_folders["bert"], "together.links", processes=2)
     assert together.read_text(encoding="utf-8") == alone.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"links": "other.txt", "threshold": 0.4}, "--links converts links instead of aligning: omit --model, "),
+        ({"links": "other.txt", "model": "x"}, "omit --model, --aligner, --layer and --threshold"),
+        ({"model": "x", "link_words": "spaces"}, "--link_words spaces describes --links FILE"),
+    ],
+)
+def test_settings_without_effect_are_refused(bitext: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        align_words(bitext, bitext.with_name("out.links"), **options)
 
 
 def test_links_of_other_tools_are_converted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,10 @@ class WordAligner(Protocol):
 
     needs_all_pairs: bool  # True if one call of align must get all pairs, to estimate statistics from them
 
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """All that decides the links besides sentences and weights."""
+
     def align(self, sources: Sequence[Words], targets: Sequence[Words]) -> list[list[Link]]:
         """Return the links of each pair as (source word index, target word index), the most reliable first."""
 
@@ -40,6 +44,10 @@ class AlignerSettings:
             )
         if self.name != "statistical" and self.model is None:
             raise RecipeError(f"the {self.name} aligner needs a model: a folder or a Hub id")
+        if self.name == "statistical" and self.model is not None:
+            raise RecipeError("the statistical aligner has no model: use the embedding or span aligner")
+        if self.name != "embedding" and self.layer is not None:
+            raise RecipeError(f"the {self.name} aligner has no layer: use the embedding aligner")
         if self.threshold is None:
             return
         if self.name == "statistical":

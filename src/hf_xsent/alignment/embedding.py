@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
-from hf_xsent.alignment.posteriors import link_posteriors
+from hf_xsent.alignment.posteriors import ANY_PLACE, DECAY, TEMPERATURE, link_posteriors
 from hf_xsent.data.words.links import Link, best_first
 from hf_xsent.data.words.splitting import Words, offsets_after_prompt, pieces_of_natural_text, words_of_pieces
-from hf_xsent.errors import ModelError
+from hf_xsent.errors import DataError, ModelError, shortened
 from hf_xsent.models.batching import batches_by_length, pad_rows
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.families import family
@@ -30,9 +30,10 @@ THRESHOLD = 0.3
 class EmbeddingAligner:
     """An aligner that compares the hidden states of word pieces in a middle layer.
 
-    Two words are linked if two of their pieces have a posterior of at least ``threshold`` under a hidden Markov model
-    of both directions (`link_posteriors`); a higher threshold gives fewer and more precise links. Hidden states are
-    standardized, and the model's default prompt precedes each sentence, as in training.
+    Two words are linked if the score of two of their pieces is at least ``threshold``: the geometric mean of the
+    link's posteriors under a hidden Markov model of either direction (`link_posteriors`). A higher threshold gives
+    fewer and more precise links. Hidden states are standardized, and the model's default prompt precedes each sentence,
+    as in training.
     """
 
     needs_all_pairs = False
@@ -75,6 +76,12 @@ class EmbeddingAligner:
             )
         return cls(embedder.model, embedder.tokenizer, layer, threshold)
 
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """All that decides the links besides sentences and weights."""
+        constants = (TEMPERATURE, DECAY, ANY_PLACE)
+        return ("posteriors", constants, self.layer, self.threshold, self.prompt, str(self.model.dtype))
+
     @torch.inference_mode()
     def align(self, sources: Sequence[Words], targets: Sequence[Words]) -> list[list[Link]]:
         """Return the links of each pair; batch pairs of similar length."""
@@ -82,15 +89,20 @@ class EmbeddingAligner:
             return []
         sides = [_Pieces(self.tokenizer, side, self.max_length, self.prompt) for side in (sources, targets)]
         links: list[list[Link]] = [[] for _ in sources]
-        both = [row for row, words in enumerate(zip(*(side.words for side in sides), strict=True)) if all(words)]
-        lengths = [2 * max(len(side.ids[row]) for side in sides) for row in both]
+        with_words = [row for row, words in enumerate(zip(*(side.words for side in sides), strict=True)) if all(words)]
+        lengths = [2 * max(len(side.ids[row]) for side in sides) for row in with_words]
         for batch in batches_by_length(lengths, self.tokens_per_batch):
-            rows = [both[number] for number in batch]
-            posteriors = self._posteriors(sides, rows)
-            linked = posteriors >= self.threshold
+            rows = [with_words[number] for number in batch]
+            scores = self._score(sides, rows)
+            if not scores.isfinite().all():
+                text = sources[rows[int((~scores.isfinite()).nonzero()[0, 0])]].text
+                raise DataError(
+                    f"the hidden states of {shortened(text)} or of its translation are not finite in "
+                    f"{self.model.dtype}: the weights may be damaged or, in float16, too large: use float32"
+                )
+            linked = scores >= self.threshold
             found: list[dict[Link, float]] = [{} for _ in rows]
-            scores = posteriors[linked].tolist()
-            for (number, source, target), score in zip(linked.nonzero().tolist(), scores, strict=True):
+            for (number, source, target), score in zip(linked.nonzero().tolist(), scores[linked].tolist(), strict=True):
                 for i in sides[0].words[rows[number]][source]:
                     for j in sides[1].words[rows[number]][target]:
                         found[number][i, j] = max(score, found[number].get((i, j), 0.0))
@@ -98,18 +110,17 @@ class EmbeddingAligner:
                 links[row] = best_first(of_pair)
         return links
 
-    def _posteriors(self, sides: Sequence[_Pieces], rows: list[int]) -> Tensor:
-        """Return N × S × T posteriors of links between the pieces of words; 0 for padding."""
+    def _score(self, sides: Sequence[_Pieces], rows: list[int]) -> Tensor:
+        """Return the N × S × T scores of links between the pieces of words; 0 for padding."""
         ids, mask = (one.to(self.model.device) for one in pad_rows([side.ids[row] for side in sides for row in rows]))
         packed = pack([ids], [mask.long()])
         states = unpack(standardize_pairs(self.model.backbone.encode(packed, self.layer), packed), packed, mask)
-        vectors, exist = [], []
+        vectors, masks = [], []
         for side, of_side in zip(sides, F.normalize(states, dim=-1).chunk(2), strict=True):
             places, is_piece = pad_rows([side.pieces_of_words[row] for row in rows])
             vectors.append(of_side[torch.arange(len(rows))[:, None], places])
-            exist.append(is_piece.to(of_side.device))
-        posteriors = link_posteriors(vectors[0] @ vectors[1].transpose(1, 2), *exist)
-        return posteriors * (exist[0][:, :, None] & exist[1][:, None])
+            masks.append(is_piece.to(of_side.device))
+        return link_posteriors(vectors[0] @ vectors[1].transpose(1, 2), *masks)
 
 
 class _Pieces:

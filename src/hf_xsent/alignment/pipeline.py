@@ -50,7 +50,7 @@ def align_source(
     for _ in Progress(read_pairs(source), desc="checking", unit=" pairs", delay=2):
         pass  # raise an error for a bad line before hours of work
     aligner = settings.build(device)
-    folder = create_folder(Path(work or f"{output}.work") / _fingerprint(source, settings))
+    folder = create_folder(Path(work or f"{output}.work") / _fingerprint(source, settings, aligner))
     missing = (
         (folder / f"{number:06d}.links", pairs)
         for number, pairs in enumerate(_parts(source, aligner.needs_all_pairs))
@@ -85,10 +85,10 @@ def _check_files(source: BitextSource, output: str | Path) -> None:
     check_writable(output, [*source_files(source), *([source.links] if source.links else [])])
 
 
-def _fingerprint(source: BitextSource, settings: AlignerSettings) -> str:
+def _fingerprint(source: BitextSource, settings: AlignerSettings, aligner: WordAligner) -> str:
     stamps = [file_stamp(path) for path in source_files(source)]
     model = None if settings.model is None else fingerprint_model(settings.model)
-    return digest([asdict(source), stamps, asdict(settings), model, PAIRS_PER_PART])
+    return digest([asdict(source), stamps, settings.name, aligner.identity, model, PAIRS_PER_PART])
 
 
 def _parts(source: BitextSource, all_in_one: bool) -> Iterator[Pairs]:

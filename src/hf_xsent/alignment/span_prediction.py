@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrainedTokenizerBase
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 MARK = " ¶ "
+THRESHOLD = 0.9
 _MAX_ANSWER = 15  # word pieces
 _CHARACTERS_PER_BATCH = 16384
 _MAX_LENGTH = 384  # word pieces of question and context
@@ -35,7 +36,9 @@ class SpanAligner:
 
     needs_all_pairs = False
 
-    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, threshold: float = 0.9) -> None:
+    def __init__(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, threshold: float = THRESHOLD
+    ) -> None:
         if not tokenizer.is_fast:
             raise ModelError("aligning words needs the offsets of word pieces: use a model with a fast tokenizer")
         self.model = model.eval()
@@ -44,7 +47,7 @@ class SpanAligner:
 
     @classmethod
     def from_pretrained(
-        cls, name_or_path: str, threshold: float = 0.9, device: str | None = None, precision: str = "float32"
+        cls, name_or_path: str, threshold: float = THRESHOLD, device: str | None = None, precision: str = "float32"
     ) -> Self:
         """Load a question answering checkpoint such as qiyuw/WSPAlign-xlm-base."""
         if device is None:
@@ -57,6 +60,11 @@ class SpanAligner:
             raise ModelError(f"{name_or_path!r} was not trained to answer questions: use a WSPAlign checkpoint")
         check_weights(model, name_or_path)
         return cls(model.to(device), tokenizer, threshold)
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """All that decides the links besides sentences and weights."""
+        return (self.threshold, str(self.model.dtype))
 
     def align(self, sources: Sequence[Words], targets: Sequence[Words]) -> list[list[Link]]:
         """Return the links of each pair."""

@@ -18,6 +18,7 @@ class StatisticalAligner:
     """An aligner trained on the pairs it aligns (better with more pairs), symmetrised by grow-diag-final-and."""
 
     needs_all_pairs = True
+    identity: tuple[()] = ()
 
     def __init__(self) -> None:
         try:

@@ -37,8 +37,9 @@ def align_words(
 ) -> int:
     """Link the words of each pair; write JSONL with links or Pharaoh lines, return how many pairs have links.
 
-    ``aligner`` is embedding (of the encoder ``model``), statistical (eflomal) or span (a WSPAlign ``model``). With
-    ``links``, another tool's links are converted instead.
+    ``aligner`` is embedding (by the hidden states of a ``layer`` of the encoder ``model``), statistical (eflomal) or
+    span (a WSPAlign ``model``). A higher ``threshold`` gives fewer, more precise links: embedding has probabilities
+    (default 0.3), span sums of two (default 0.9). With ``links``, another tool's links are converted instead.
 
     ```python
     from hf_xsent import align_words
@@ -49,6 +50,12 @@ def align_words(
     if processes < 1:
         raise RecipeError(f"--processes {processes} is not positive")
     given = {language: str(links)} if links else None
+    if links and (model, aligner, layer, threshold) != (None, "embedding", None, None):
+        raise RecipeError(
+            "--links converts links instead of aligning: omit --model, --aligner, --layer and --threshold"
+        )
+    if not links and link_words != "script":
+        raise RecipeError(f"--link_words {link_words} describes --links FILE: state it, or omit --link_words")
     source = one_source(pairs, language, "en", columns, links=given, link_words=link_words)
     if given:
         return convert_links(source, output)

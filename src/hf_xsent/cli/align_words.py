@@ -18,10 +18,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "pairs")
     add_output(parser, "FILE", "Write pairs with links (.jsonl) or Pharaoh lines here.")
     aligners = ("embedding", "statistical", "span")
-    add("--aligner", default="embedding", choices=aligners, help="Align by hidden states, by eflomal or by WSPAlign.")
+    add(
+        "--aligner",
+        default="embedding",
+        choices=aligners,
+        help="Align by hidden states, by eflomal or by WSPAlign (span).",
+    )
     add("--model", help="Encoder of the embedding or span aligner: a folder or a Hub id.")
-    add("--layer", type=int, help="Compare the hidden states of this layer. (default: 0.6 of the encoder's layers)")
-    threshold = "Minimum score of a link; higher: fewer, more precise links. (default: embedding 0.3, span 0.9)"
+    add(
+        "--layer",
+        type=int,
+        help="Compare the hidden states of this layer (embedding). (default: 0.6 of the encoder's layers)",
+    )
+    threshold = "Least score of a link, at most 1 (embedding) or 2 (span). (default: 0.3 for embedding, 0.9 for span)"
     add("--threshold", type=float, help=threshold)
     add(
         "--links",

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hf_xsent.alignment.embedding import EmbeddingAligner
+from hf_xsent.alignment.embedding import THRESHOLD, EmbeddingAligner
 from hf_xsent.data.benchmarks.gold_links import GoldPair, load_gold_links
 from hf_xsent.data.words.links import Link
 from hf_xsent.errors import DataError, ModelError, RecipeError, did_you_mean
@@ -55,8 +55,8 @@ class WordAlignmentTask(EvaluationTask):
     name: ClassVar[str] = "word_alignment"
     title: ClassVar[str] = "Word alignment"
     protocol: ClassVar[str] = (
-        "alignment error rate (AER) of links by standardized hidden states, measured twice: at the layer "
-        "with the lowest AER on one set, and at the last layer"
+        f"alignment error rate (AER) of links by standardized hidden states (posterior of at least {THRESHOLD} in a "
+        "hidden Markov model), measured twice: at the layer with the lowest AER on one set, and at the last layer"
     )
     headings: ClassVar[Mapping[str, str]] = {
         "pairs": "pairs",
@@ -84,8 +84,8 @@ class WordAlignmentTask(EvaluationTask):
         return (), ()
 
     def texts(self, one: GoldSet) -> Iterable[str]:
-        """Return the sentences and gold links of a set, and how the layer is chosen."""
-        yield f"{one.name} {self.choose} {self.layers}"
+        """Return the sentences and gold links of a set, and how links and layer are chosen."""
+        yield f"{self.protocol} {one.name} {self.choose} {self.layers}"
         for pair in one.pairs:
             yield from (pair.source.text, pair.target.text, f"{sorted(pair.sure)} {sorted(pair.possible)}")
 
