@@ -31,9 +31,9 @@ class EmbeddingAligner:
     """An aligner that compares the hidden states of word pieces in a middle layer.
 
     Two words are linked if the score of two of their pieces is at least ``threshold``: the geometric mean of the
-    link's posteriors under a hidden Markov model of either direction (`link_posteriors`). A higher threshold gives
-    fewer and more precise links. Hidden states are standardized, and the model's default prompt precedes each sentence,
-    as in training.
+    link's posteriors under two hidden Markov models, one for each direction (`link_posteriors`). A higher threshold
+    gives fewer and more precise links. Hidden states are standardized, and the model's default prompt precedes each
+    sentence, as in training.
     """
 
     needs_all_pairs = False
