@@ -32,6 +32,7 @@ NOT_RUN = {  # reason: blocks that say so
     "install": 3,  # pip and the quickstart, which CI runs
     "make": 1,  # make quickstart and make test are what CI runs
     "hours": 4,  # tests/comparison runs smaller studies, training/test_further_stage.py smaller stages
+    "layers": 1,  # layer 8 of tr-wtr-small.yaml; the tests' encoders have fewer
     "network": 2,
     "hardware": 3,  # GPUs, a Ray cluster
     "hub": 1,
