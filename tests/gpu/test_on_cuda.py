@@ -17,8 +17,8 @@ from transformers import AutoTokenizer
 from hf_xsent import SentenceEmbedder, XlmrWithRTLHead, mine_bitext
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.mining.neighbours import nearest_both_ways
+from hf_xsent.tensors.attention import packed_attention
 from hf_xsent.tensors.gathering import _GatherRows
-from hf_xsent.tensors.packing import packed_attention
 from hf_xsent.tensors.variable_length import fits_one_kernel
 from hf_xsent.training.large_batch import RandomState
 

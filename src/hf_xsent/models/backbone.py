@@ -19,7 +19,8 @@ from transformers.masking_utils import sdpa_mask
 
 from hf_xsent.compat import attention_of, has_hooks, set_attention
 from hf_xsent.errors import RecipeError
-from hf_xsent.tensors.packing import PackedSentences, packed_attention
+from hf_xsent.tensors.attention import packed_attention
+from hf_xsent.tensors.packing import PackedSentences
 from hf_xsent.tensors.recomputing import recompute_activations
 
 PACKED_ATTENTION = "hf_xsent_packed"

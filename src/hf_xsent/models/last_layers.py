@@ -11,6 +11,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from hf_xsent.models.adapters import plain_weights
 from hf_xsent.models.families import backbone_of, family
 from hf_xsent.models.loading import build_encoder
+from hf_xsent.tensors.dropout import use_fast_dropout
 from hf_xsent.tensors.packing import PackedSentences
 
 
@@ -63,4 +64,5 @@ def _last_layers(config: PreTrainedConfig, count: int, attention_dropout: bool) 
     encoder = build_encoder(small)
     del backbone_of(encoder).layers[:-count]
     encoder.set_input_embeddings(nn.Embedding(1, config.hidden_size))
+    use_fast_dropout(encoder)
     return encoder

@@ -40,6 +40,7 @@ from hf_xsent.models.plain_folder import write_plain_folder
 from hf_xsent.models.text_encoder import TextEncoder, View
 from hf_xsent.settings.declaring import types_of
 from hf_xsent.settings.reading import convert_value
+from hf_xsent.tensors.dropout import use_fast_dropout
 from hf_xsent.tensors.packing import PackedSentences, pack, pool, unpack
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
             add_adapters(self.encoder, config.lora_rank, alpha, config.lora_targets)
         if config.languages:
             self.language_embeddings = nn.Embedding(len(config.languages), self.encoder.config.hidden_size)
+        use_fast_dropout(self)
         self.post_init()
 
     @classmethod

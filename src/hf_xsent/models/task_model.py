@@ -16,6 +16,7 @@ from hf_xsent.errors import ModelError
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.families import backbone_of
 from hf_xsent.models.loading import quiet_loading
+from hf_xsent.tensors.dropout import use_fast_dropout
 from hf_xsent.tensors.packing import pack, unpack
 
 
@@ -62,4 +63,5 @@ def without_padding(model: PreTrainedModel) -> PreTrainedModel:
         return BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=pooled)
 
     encoder.forward = forward
+    use_fast_dropout(model)
     return model

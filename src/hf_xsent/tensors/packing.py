@@ -6,17 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from hf_xsent.errors import ModelError
-from hf_xsent.tensors.recomputing import recompute_in_backward
-from hf_xsent.tensors.variable_length import attend_within_boundaries, fits_one_kernel
-
-_JOINED_TOKENS = 32  # measured: 16 is no faster than no joining, 64 gains half as much as 32
 
 
 @dataclass(frozen=True)
@@ -153,99 +148,3 @@ def pool(states: Tensor, packed: PackedSentences, pooling: str) -> Tensor:
     sizes = [count * length for count, length in packed.runs]
     runs = zip(states.split(sizes), packed.runs, strict=True)
     return torch.cat([POOLINGS[pooling](run.unflatten(0, shape)) for run, shape in runs])
-
-
-def packed_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    runs: Sequence[tuple[int, int]],
-    scaling: float,
-    dropout: float = 0.0,
-    window: int | None = None,
-    boundaries: Tensor | None = None,
-) -> Tensor:
-    """Compute attention within each sentence; with ``window``, only between tokens closer than this.
-
-    ``key`` and ``value`` are T × heads × size; ``query`` too, or N × heads × size if only first tokens are queries.
-    With ``boundaries``, a GPU computes all lengths in one kernel if the kernel supports the other arguments.
-    """
-    if boundaries is not None and fits_one_kernel(query, key, dropout, window):
-        return attend_within_boundaries(query, key, value, boundaries, runs[-1][1], scaling, window)
-    plain = query.device.type == "cpu" and (dropout > 0 or (query.requires_grad and query.dtype == torch.bfloat16))
-    arguments = (query, key, value, runs, scaling, dropout, window, plain)
-    if plain:  # autograd would store the scores up to three times
-        return recompute_in_backward(_attention_by_runs, *arguments, random=dropout > 0)
-    return _attention_by_runs(*arguments)
-
-
-def _attention_by_runs(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    runs: Any,
-    scaling: float,
-    dropout: float,
-    window: int | None,
-    plain: bool,
-) -> Tensor:
-    first_tokens_only = len(query) != len(key)
-    joins = query.device.type == "cpu" and query.dtype == torch.bfloat16
-    joins = joins and not (plain or first_tokens_only or window is not None)
-    blocks = _joined_blocks(runs) if joins else [(*run, run[1]) for run in runs]
-    sizes = [count * width for count, width, _ in blocks]
-    queries = query.split([count for count, _, _ in blocks] if first_tokens_only else sizes)
-    outputs = []
-    for (count, width, length), q, k, v in zip(blocks, queries, key.split(sizes), value.split(sizes), strict=True):
-        q, k, v = (x.unflatten(0, (count, -1)).transpose(1, 2) for x in (q, k, v))
-        mask = None
-        if width > length:
-            sentences = torch.arange(width, device=key.device) // length
-            mask = sentences[:, None] == sentences
-        elif window is not None and length > window:
-            places = torch.arange(length, device=key.device)
-            mask = (places[: q.shape[2], None] - places).abs() < window
-        attend = _plain_attention if plain else F.scaled_dot_product_attention
-        output = attend(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scaling)
-        outputs.append(output.transpose(1, 2).flatten(0, 1))
-    return torch.cat(outputs)
-
-
-def _joined_blocks(runs: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """Return blocks (number, width, length): sentences of up to half ``_JOINED_TOKENS`` share one, others do not.
-
-    torch's kernel computes two small products per sentence and head. In bfloat16 on CPUs, fewer and larger ones take a
-    fifth less time, although a mask excludes most of each result.
-    """
-    blocks = []
-    for count, length in runs:
-        joined = max(1, _JOINED_TOKENS // length)
-        blocks += [(count // joined, joined * length, length), (count % joined, length, length)]
-    return [block for block in blocks if block[0]]
-
-
-def _plain_attention(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, dropout_p: float, scale: float
-) -> Tensor:
-    """Compute ``scaled_dot_product_attention`` on CPUs in the cases where torch's kernel is slow.
-
-    torch 2.13 has no fused kernel with dropout, and its bfloat16 kernel takes 2 to 10 times as long in the backward
-    pass. Unlike torch's fallback, this scales only the queries and does not check for rows without keys.
-    """
-    scores = (query * scale) @ key.transpose(-1, -2)
-    if attn_mask is not None:
-        scores = scores.masked_fill(~attn_mask, -torch.inf)
-    return fast_dropout(scores.softmax(-1), dropout_p) @ value
-
-
-def fast_dropout(x: Tensor, probability: float) -> Tensor:
-    """Apply dropout on a CPU from 16 random bits per element, in half the time of ``torch.dropout``.
-
-    The probability is rounded to a multiple of 2^-16; scaling by the rounded one leaves the mean exact.
-    """
-    dropped = round(probability * 2**16)
-    if dropped in (0, 2**16):
-        return x if dropped == 0 else x * 0
-    words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
-    stays = words.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - 2**15
-    return x * stays.to(x.dtype).mul_(2**16 / (2**16 - dropped))

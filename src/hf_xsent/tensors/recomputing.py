@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils.checkpoint import checkpoint
 
 from hf_xsent.compat import ELEMENTWISE_NODES, RESHAPING_NODES
-
-
-def recompute_in_backward(function: Callable[..., Tensor], *inputs: Any, random: bool = False) -> Tensor:
-    """Call the function and store only its inputs for the backward pass; ``random`` if it uses random numbers."""
-    if not torch.is_grad_enabled() or torch.compiler.is_compiling():  # compilers choose what to recompute themselves
-        return function(*inputs)
-    result: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=random)
-    return result
 
 
 def recompute_activations() -> AbstractContextManager[Any]:

@@ -1,6 +1,6 @@
 """Compute attention over sentences of different lengths in one GPU kernel.
 
-The plain computation: ``packed_attention`` of ``tensors/packing.py``, one call for each length.
+The plain computation: ``packed_attention`` of ``tensors/attention.py``, one call for each length.
 """
 
 from __future__ import annotations
