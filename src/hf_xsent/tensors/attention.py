@@ -127,14 +127,14 @@ class _TrainingOnCpu(torch.autograd.Function):
         sums = (_at_least_float32(gradient) * output).sum(-1, keepdim=True)
         gradients = [x.new_empty(x.shape) for x in (query, key, value)]
         for q, k, v, g, total, to_q, to_k, to_v in _by_run(runs, query, key, value, gradient, sums, *gradients):
-            probabilities = kept = _softmax(_scores(q, k, scaling, window))
+            probabilities = dropped = _softmax(_scores(q, k, scaling, window))
             q, k, v, g = (_matrices(x) for x in (q, k, v, g))
             change = _at_least_float32(g @ v.mT)
             if dropout:
                 factors = dropout_factors(probabilities.shape, probabilities.dtype, dropout, draws)
-                kept = probabilities * factors
+                dropped = probabilities * factors
                 change *= factors
-            _write(kept.to(g.dtype).mT @ g, to_v)
+            _write(dropped.to(g.dtype).mT @ g, to_v)
             change = change.sub_(_matrices(total)).mul_(probabilities).mul_(scaling).to(k.dtype)
             _write(change @ k, to_q)
             _write(change.mT @ q, to_k)
