@@ -407,6 +407,22 @@ def test_servers_read_the_widths_of_matryoshka(encoder_folders: dict[str, Path],
     assert AutoConfig.from_pretrained(folder).matryoshka_dimensions == [8, 32]
 
 
+def test_transformers_4_and_5_read_the_same_modernbert(
+    encoder_folders: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model, tokenizer = _model(encoder_folders["modernbert"])
+    folder = export_sentence_transformer(model, tmp_path / "out", tokenizer)
+    config = json.loads((folder / "config.json").read_text())
+    read = {name: config.pop(name) for name in ("rope_parameters", "layer_types")}
+    assert {name: getattr(AutoConfig.from_pretrained(folder), name) for name in read} == read
+    (folder / "config.json").write_text(json.dumps(config))  # the rest is what transformers 4 knows
+    assert {name: getattr(AutoConfig.from_pretrained(folder), name) for name in read} == read
+    assert not caplog.records
+    model.encoder.config.layer_types = ["sliding_attention", "full_attention", "full_attention"]
+    export_sentence_transformer(model, tmp_path / "other", tokenizer, verify=False)
+    assert "transformers 4 cannot compute this ModernBERT" in caplog.text
+
+
 def test_prompts_of_training_are_those_of_the_export(
     encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]
 ) -> None:
