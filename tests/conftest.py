@@ -239,6 +239,7 @@ def _modernbert(tokenizer: PreTrainedTokenizerFast, mlm: bool) -> PreTrainedMode
         vocab_size=len(tokenizer),
         max_position_embeddings=256,
         layer_types=["full_attention", "sliding_attention", "sliding_attention"],
+        local_rope_theta=160_000.0,  # mmBERT's, not the default
         local_attention=8,  # four tokens to each side: short enough to matter in a test sentence
         initializer_cutoff_factor=2.0,
         pad_token_id=tokenizer.pad_token_id,

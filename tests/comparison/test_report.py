@@ -20,7 +20,7 @@ from page_reader import Page
 from scipy import stats
 
 from hf_xsent.comparison.differences import _half_interval
-from hf_xsent.comparison.report import mean_curve, render_markdown, render_page, write_reports
+from hf_xsent.comparison.report import _plot, mean_curve, render_markdown, render_page, write_reports
 from hf_xsent.comparison.results import collect, mean_and_sd
 from hf_xsent.comparison.runs import Run
 from hf_xsent.comparison.study import Budget, Study
@@ -225,6 +225,18 @@ def test_a_study_without_any_result_has_a_page_too(tmp_path: Path):
     page = Page(render_page(results))
     assert "0 of 1" in page.text and "unfinished" in page.text and "1.5 minutes" in page.text
     assert "unfinished" in render_markdown(results)
+
+
+def test_a_plot_has_a_curve_for_each_pooling() -> None:
+    rows, runs = [], []
+    for pooling, base, number in (("mean", 80, 2), ("mean", 80, 4), ("cls", 20, 2), ("cls", 20, 4)):
+        run = {"method": f"TR, {number} layers", "pooling": pooling, "seed": 0, "cost": {}}
+        rows.append(run | {"groups": {"retrieval": {"all": {"mean": [base + number, None]}}}})
+        runs.append(run | {"recipe": {"encoder_layers": number}})
+    about = {"columns": [["all", "mean"]], "headings": {"mean": "mean"}, "main": "mean"}
+    page = _plot({"plot": "encoder_layers", "tasks": {"retrieval": about}, "summary": rows, "runs": runs}, "retrieval")
+    assert page.count("<polyline") == 2
+    assert "mean pooling: TR" in page and "cls pooling: TR" in page
 
 
 def test_curves_are_means_at_the_steps_that_all_seeds_logged():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,40 @@ def test_runs_are_known_by_content_not_by_name_or_place(study: StudyFile, tmp_pa
     with (moved / "de-en.tsv").open("a", encoding="utf-8") as file:
         file.write("Hallo, Welt!\tHello, world!\n")
     assert folders(data=f"{moved}/{{language}}-en.tsv").isdisjoint(before)
+
+
+def test_runs_are_known_by_the_content_of_the_files_of_cleaning_rules(study: StudyFile, tmp_path: Path):
+    found, rules = set(), [f"exclude={tmp_path}/test.txt"]
+    for sentence in ("One sentence.", "Another one."):
+        (tmp_path / "test.txt").write_text(f"{sentence}\n", encoding="utf-8")
+        path = study.write(settings=study.content["settings"] | {"rules": rules}, methods={"TR": None})
+        found.add(list_runs(path, study.out)[0].folder)
+    assert len(found) == 2
+
+
+def test_a_value_written_in_another_way_is_the_same_run(study: StudyFile):
+    def run(*changes: str) -> Any:
+        (found,) = list_runs(study.write(methods={"TR": None}), study.out, changes)
+        return found
+
+    rate, temperature = "methods.TR.learning_rate", "methods.TR.objectives.translation_ranking.temperature"
+    written = run(f"{rate}=1e-3", f"{temperature}='5e-2'", "settings.logging_steps='1'")
+    assert written == run(f"{rate}=0.001", f"{temperature}=0.05")
+    assert written.recipe["learning_rate"] == 1e-3
+
+
+def test_a_teacher_is_known_by_its_pooling(study: StudyFile, encoder_folders: dict[str, Path], tmp_path: Path):
+    teacher, found = tmp_path / "teacher", set()
+    shutil.copytree(encoder_folders["bert"], teacher)
+    modules = [{"path": "", "type": "models.Transformer"}, {"path": "1_Pooling", "type": "models.Pooling"}]
+    (teacher / "modules.json").write_text(json.dumps(modules))
+    (teacher / "1_Pooling").mkdir()
+    for flag in ("pooling_mode_cls_token", "pooling_mode_mean_tokens"):
+        (teacher / "1_Pooling" / "config.json").write_text(json.dumps({flag: True}))
+        objectives = {"distillation": {"weight": 1, "teacher": str(teacher)}}
+        path = study.write(methods={"student": {"objectives": objectives}})
+        found.add(list_runs(path, study.out)[0].folder)
+    assert len(found) == 2
 
 
 def test_a_teacher_is_known_by_its_files(study: StudyFile, encoder_folders: dict[str, Path], tmp_path: Path):

@@ -72,6 +72,9 @@ def test_languages_with_the_same_targets_hold_the_same_ones_out(tmp_path: Path) 
     bitext = load_bitext(str(tmp_path / "{language}.tsv"), cache_dir=tmp_path / "cache")
     train, dev = bitext.train_dev_split(30)
     assert train.languages == {"de": 170, "fr": 170, "it": 170}
+    counts = train.report.languages["de"]
+    assert (counts.read, counts.retained, counts.removed) == (200, 170, {"held_out": 30})
+    assert bitext.report.languages["de"].retained == 200
     assert dev.pairs("de")[1] == dev.pairs("fr")[1] == dev.pairs("it")[1]
 
 

@@ -27,6 +27,18 @@ def test_a_model_that_was_trained_on_in_its_place_is_another_one(tiny_encoders: 
     assert fingerprint_model(str(folder)) != before
 
 
+def test_models_that_differ_in_one_byte_or_a_token_are_different_models(tmp_path: Path) -> None:
+    weights, found = bytearray(1 << 20), set()
+    for place in (500_000, 500_001, 700_000):
+        weights[place] = 1
+        (tmp_path / "model.safetensors").write_bytes(weights)
+        found.add(fingerprint_model(str(tmp_path)))
+    for name in ("special_tokens_map.json", "added_tokens.json", "merges.txt", "sentence_bert_config.json"):
+        (tmp_path / name).write_text("{}")
+        found.add(fingerprint_model(str(tmp_path)))
+    assert len(found) == 7
+
+
 def test_exports_that_differ_in_a_module_are_different_models(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
     folder = tmp_path / "exported"
     shutil.copytree(encoder_folders["bert"], folder)

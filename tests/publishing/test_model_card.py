@@ -99,7 +99,7 @@ def test_a_card_states_the_facts_of_the_run_and_the_evaluation(exported: Path, r
         "8 steps (1.50 epochs)",
         "step 6, the best on dev pairs: 91.25%",
         'SentenceTransformer("org/mine")',
-        "normalized to length 1",
+        "(the mean over the tokens; sentences",
         "de=pairs.tsv",
         "li2023dap",
     ):
@@ -228,6 +228,38 @@ def test_a_card_without_results_removes_the_earlier_ones_and_states_truncated_di
     write_model_card(exported, run=run_folder, license="mit")
     assert not (exported / ".eval_results" / "hf-xsent.yaml").exists()
     assert "(16 dimensions)" in (exported / "README.md").read_text("utf-8")
+
+
+def test_the_hub_gets_one_value_of_a_benchmark_that_of_the_export_in_the_most_languages(
+    exported: Path, run_folder: Path, results: Path
+) -> None:
+    own = json.loads(results.read_text("utf-8"))["runs"][0]
+    own["settings"] |= {"layer": 3, "dim": 32}
+    scores = {"pairs": 10, "forward": 70.0, "backward": 70.0, "mean": 70.0}
+    more = own | {"groups": {"all": scores}, "languages": {"deu": scores, "swh": scores}}
+    changes: list[dict[str, Any]] = [{"layer": 2}, {"pooling": "cls"}, {"dim": 8}, {"max_length": 8}]
+    runs = [*(own | {"settings": own["settings"] | one} for one in changes), own, more]
+    results.write_text(json.dumps({"runs": runs}), "utf-8")
+    card = write_model_card(exported, run=run_folder, results=[results], license="mit").read_text("utf-8")
+    assert card.count("| mean of all |") == 6
+    (index,) = ModelCard(card).data.to_dict()["model-index"]
+    assert [one["value"] for result in index["results"] for one in result["metrics"]] == [70.0]
+    (entry,) = yaml.safe_load((exported / ".eval_results" / "hf-xsent.yaml").read_text("utf-8"))
+    assert entry["value"] == 70.0 and "Measured: deu, swh." in entry["notes"]
+
+
+def test_a_card_states_the_length_and_modules_that_sentence_transformers_saved(
+    exported: Path, run_folder: Path
+) -> None:
+    modules = json.loads((exported / "modules.json").read_text("utf-8"))
+    normalize = {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}
+    (exported / "modules.json").write_text(json.dumps([*modules, normalize]), "utf-8")
+    stated = json.loads((exported / "sentence_bert_config.json").read_text("utf-8"))
+    (exported / "sentence_bert_config.json").write_text(json.dumps(stated | {"max_seq_length": 8}), "utf-8")
+    config = json.loads((run_folder / "config.json").read_text("utf-8"))
+    (run_folder / "config.json").write_text(json.dumps(config | {"normalize": False}), "utf-8")
+    card = write_model_card(exported, run=run_folder, license="mit").read_text("utf-8")
+    assert "normalized to length 1" in card and "max_length=8," in card and "truncated to 8 tokens" in card
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max", "sum"])

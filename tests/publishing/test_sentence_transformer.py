@@ -230,6 +230,18 @@ def test_an_older_export_is_replaced_only_when_asked(encoder_folders: dict[str, 
     assert _names(tmp_path)[0] == "out" and not any(name.endswith(".part") for name in _names(tmp_path))
 
 
+def test_an_export_beside_other_files_is_not_replaced(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    model, tokenizer = _model(encoder_folders["bert"])
+    folder = export_sentence_transformer(model, tmp_path / "out", tokenizer, verify=False)
+    for name in ("checkpoint-500", "notes.md"):
+        (folder / name).mkdir()
+        with pytest.raises(OutputError, match=f"{name} is not part of an export and would be deleted: move it"):
+            export_sentence_transformer(model, folder, tokenizer, overwrite=True, verify=False)
+        (folder / name).rmdir()
+    (folder / "onnx").mkdir()
+    export_sentence_transformer(model, folder, tokenizer, overwrite=True, verify=False)
+
+
 def test_an_empty_folder_may_be_written_into(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
     model, tokenizer = _model(encoder_folders["bert"])
     (tmp_path / "out").mkdir()
@@ -405,6 +417,22 @@ def test_servers_read_the_widths_of_matryoshka(encoder_folders: dict[str, Path],
     assert not hasattr(AutoConfig.from_pretrained(folder), "is_matryoshka")
     folder = export_sentence_transformer(plain, tmp_path / "cut", tokenizer, dim=8, verify=False)
     assert AutoConfig.from_pretrained(folder).matryoshka_dimensions == [8, 32]
+
+
+def test_transformers_4_and_5_read_the_same_modernbert(
+    encoder_folders: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model, tokenizer = _model(encoder_folders["modernbert"])
+    folder = export_sentence_transformer(model, tmp_path / "out", tokenizer)
+    config = json.loads((folder / "config.json").read_text())
+    read = {name: config.pop(name) for name in ("rope_parameters", "layer_types")}
+    assert {name: getattr(AutoConfig.from_pretrained(folder), name) for name in read} == read
+    (folder / "config.json").write_text(json.dumps(config))  # the rest is what transformers 4 knows
+    assert {name: getattr(AutoConfig.from_pretrained(folder), name) for name in read} == read
+    assert not caplog.records
+    model.encoder.config.layer_types = ["sliding_attention", "full_attention", "full_attention"]
+    export_sentence_transformer(model, tmp_path / "other", tokenizer, verify=False)
+    assert "transformers 4 cannot compute this ModernBERT" in caplog.text
 
 
 def test_prompts_of_training_are_those_of_the_export(

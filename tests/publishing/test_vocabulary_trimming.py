@@ -11,6 +11,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import (
+    AutoConfig,
     AutoModel,
     AutoTokenizer,
     PreTrainedTokenizerBase,
@@ -147,6 +148,45 @@ def test_the_vectors_stay(kind: str, encoder_folders: dict[str, Path], pairs: Pa
     assert plain.get_input_embeddings().weight.shape[0] == report.pieces_after < report.pieces_before
     assert report.weights_before - report.weights_after >= 32 * (report.pieces_before - report.pieces_after)
     assert report.pieces_per_word_after == report.pieces_per_word_before
+
+
+def _with_special_tokens_last(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
+    text = json.loads(tokenizer.backend_tokenizer.to_str())
+    special = [token["content"] for token in text["added_tokens"]]
+    pieces = [*(piece for piece in text["model"]["vocab"] if piece not in special), *special]
+    text["model"]["vocab"] = ids = {piece: number for number, piece in enumerate(pieces)}
+    for token in text["added_tokens"]:
+        token["id"] = ids[token["content"]]
+    for name, token in text["post_processor"]["special_tokens"].items():
+        token["ids"] = [ids[name]]
+    names = {key: str(value) for key, value in tokenizer.special_tokens_map.items()}
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(text)), **names)
+
+
+@pytest.mark.parametrize("kind", ["bert", "modernbert", "roberta"])
+def test_special_tokens_may_have_the_last_ids(
+    kind: str, wordpiece_tokenizer: PreTrainedTokenizerFast, pairs: Pairs, tmp_path: Path
+) -> None:
+    tokenizer = _with_special_tokens_last(wordpiece_tokenizer)
+    names = ("pad_token_id", "cls_token_id", "sep_token_id")
+    ids = {name: getattr(tokenizer, name) for name in names}
+    sizes: dict[str, Any] = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4}
+    config: Any = AutoConfig.for_model(
+        kind, vocab_size=len(tokenizer), intermediate_size=64, max_position_embeddings=1000, **sizes, **ids
+    )
+    torch.manual_seed(0)
+    AutoModel.from_config(config).save_pretrained(tmp_path / "encoder")
+    tokenizer.save_pretrained(tmp_path / "encoder")
+    texts = {"de": [source for source, _ in pairs[:3]]}
+    if kind == "roberta":
+        with pytest.raises(ModelError, match="counted from the id of its padding token"):
+            trim_vocabulary(str(tmp_path / "encoder"), tmp_path / "out", texts)
+        return
+    trim_vocabulary(str(tmp_path / "encoder"), tmp_path / "out", texts)
+    config, trimmed = AutoConfig.from_pretrained(tmp_path / "out"), AutoTokenizer.from_pretrained(tmp_path / "out")
+    stated = {name: getattr(config, name) for name in names if hasattr(config, name)}
+    assert stated == {name: getattr(trimmed, name) for name in stated}
+    assert stated["pad_token_id"] < ids["pad_token_id"]
 
 
 def test_the_command_reports_size_and_accuracy(

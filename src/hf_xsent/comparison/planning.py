@@ -22,7 +22,7 @@ from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer
 from hf_xsent.training.bitext import load_train_and_dev
 from hf_xsent.training.plan import Plan
-from hf_xsent.training.reading import read_recipe
+from hf_xsent.training.reading import convert_recipe, read_recipe
 
 TRIAL_STEPS, DISCARDED_STEPS = 10, 3  # to measure the cost of a method's steps; the first steps are warm-up
 
@@ -50,7 +50,7 @@ def _check(study: Study, method: Method, pooling: str, cache_dir: Path, tokenize
     if not method.trained:
         if method.settings.get("method") == "dual-pivot":
             _check_untrained_pivot(study.model, method, pooling)
-        return CheckedMethod(method, pooling, method.settings, None)
+        return CheckedMethod(method, pooling, convert_recipe(method.settings, f"methods.{method.name}"), None)
     settings = {"cache_dir": str(cache_dir)} | method.settings
     with TemporaryDirectory() as folder:
         file = Path(folder) / "recipe.yaml"
@@ -58,7 +58,7 @@ def _check(study: Study, method: Method, pooling: str, cache_dir: Path, tokenize
         file.write_text(yaml.safe_dump(stated), encoding="utf-8")
         try:
             plan = replace(Plan.of(read_recipe([str(file)])), tokenizer=tokenizer)
-            return CheckedMethod(method, pooling, settings, plan)
+            return CheckedMethod(method, pooling, convert_recipe(settings), plan)
         except HfXsentError as error:
             raise type(error)(f"methods.{method.name}: {str(error).removeprefix(f'{file}: ')}") from error
 

@@ -192,12 +192,13 @@ def _plot(results: Results, task: str) -> str:
         if isinstance(value, int | float):
             others = json.dumps([row["pooling"], {**recipe, setting: None}], sort_keys=True, default=str)
             points.setdefault(others, []).append((value, _headline(results, row, task)[0]))
-            names.setdefault(others, []).append(row["method"])
-    curves = {
-        commonprefix(names[others]).strip(" ,"): (number, sorted(some))
-        for number, (others, some) in enumerate(points.items())
-        if len(some) > 1
-    }
+            pooling = f"{row['pooling']} pooling: " if len({one for _, one in recipes}) > 1 else ""
+            names.setdefault(others, []).append(pooling + row["method"])
+    curves: dict[str, tuple[int, list[tuple[float, float]]]] = {}
+    for number, (others, some) in enumerate(points.items()):
+        if len(some) > 1:
+            name = commonprefix(names[others]).strip(" ,:")
+            curves[f"{name} ({number + 1})" if name in curves else name] = (number, sorted(some))
     if not curves:
         return ""
     title = f"{task}, {column_name(about, about['columns'][0])}, by {setting}"

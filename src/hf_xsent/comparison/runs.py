@@ -6,7 +6,7 @@ import json
 import logging
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,16 @@ from zipfile import BadZipFile
 import numpy as np
 
 from hf_xsent.data.bitext import resolve_sources
+from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.sources import source_files
 from hf_xsent.evaluation.task import Outcomes
 from hf_xsent.files import digest, file_digest, is_local, write_json
+from hf_xsent.models.fingerprint import fingerprint_model
 from hf_xsent.training.callbacks import METRICS_FILE, last_step, read_metrics
 
 logger = logging.getLogger(__name__)
 
 JOB_FILE, FAILURE_FILE, LOG_FILE = "run.json", "failure.json", "log.txt"
-_MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt")
 LOCATION_KEYS = (
     "cache_dir",
     "features",
@@ -144,6 +145,7 @@ def run_folder(runs: Path, method: str, pooling: str, seed: int | None, model: s
     """
     decides = {key: value for key, value in recipe.items() if key not in LOCATION_KEYS}
     decides |= {key: _bitext_hashes(recipe, key) for key in ("data", "dev") if recipe.get(key)}
+    decides |= {"rules": [recipe["rules"], _rule_hashes(recipe["rules"])]} if recipe.get("rules") else {}
     decides |= {"unpaired": [content_hash(file) for file in recipe["unpaired"]]} if recipe.get("unpaired") else {}
     decides |= (
         {"features": "none"} if recipe.get("features") == "none" else {}
@@ -162,12 +164,16 @@ def run_folder(runs: Path, method: str, pooling: str, seed: int | None, model: s
 
 
 def content_hash(name: str) -> str:
-    """Hash a file, or the model files of a folder; return a Hub id unchanged."""
+    """Hash a file, or the model in a folder; return a Hub id unchanged."""
     path = Path(name)
     if path.is_dir():
-        files = sorted({file for pattern in _MODEL_FILES for file in path.glob(pattern)})
-        return digest("\n".join(f"{file.name} {file_digest(file)}" for file in files))
+        return fingerprint_model(name)
     return file_digest(path) if is_local(path) else name
+
+
+def _rule_hashes(rules: Sequence[str]) -> list[str]:
+    """Return hashes of the files that cleaning rules name."""
+    return [file_digest(file) for file in CleaningRules.parse(rules).files()]
 
 
 def _bitext_hashes(recipe: Mapping[str, Any], key: str) -> list[list[str]]:

@@ -327,6 +327,7 @@ class Bitext:
         empty = [language for language, count in train.languages.items() if not count]
         if empty:
             raise DataError(f"{empty[0]} has no training pairs besides the held-out ones; lower dev_pairs")
+        train.report = self.report.of_part(train.languages, "held_out")
         return train, Bitext(self.files, self.report, selected=dev_rows)
 
     def _iterate(self, progress: str) -> Iterator[tuple[int, str, str, str]]:

@@ -3,47 +3,38 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 import torch
 from huggingface_hub import hf_hub_download
 from transformers import PreTrainedModel
 
 from hf_xsent.compat import attention_of
 from hf_xsent.errors import ModelError
-from hf_xsent.files import digest, is_hub_id, is_local
+from hf_xsent.files import digest, file_digest, is_hub_id, is_local
 from hf_xsent.models.loading import load_encoder, loading_errors
 
-_SAMPLES, _SAMPLE_BYTES = 64, 4096
-_MODEL_FILES = ("*.safetensors", "config.json", "tokenizer*", "vocab*", "*.model")
-_MODULE_FILES = ("*.safetensors", "config.json")
+_MODULE_FILES = ("*.safetensors", "pytorch_model*", "config*.json")
+_TOKENIZER_FILES = ("*token*.json", "tokenizer*", "vocab*", "merges.txt", "*.model")
+_MODEL_FILES = (*_MODULE_FILES, *_TOKENIZER_FILES, "sentence_bert_config.json")
 
 
 def fingerprint_model(name_or_path: str, hub: Mapping[str, Any] = MappingProxyType({})) -> str:
     """Return a Hub model's name and revision, or a hash of a model folder, which changes with further training.
 
-    Hash 64 samples of each large file; of subfolders, include only the modules of sentence-transformers.
+    Of subfolders, hash only the modules of sentence-transformers.
     """
     if not is_local(name_or_path):
         with loading_errors(name_or_path, "readable config.json"):
             known = {key: hub[key] for key in ("revision", "cache_dir", "token", "local_files_only") if key in hub}
             config = Path(hf_hub_download(name_or_path, "config.json", **known))
         return f"{name_or_path}@{config.parent.name}"  # the Hub's cache: snapshots/<commit>/config.json
-    return digest(_samples(Path(name_or_path)))
-
-
-def _samples(folder: Path) -> Iterator[str | bytes]:
-    for path in sorted({path for pattern in _MODEL_FILES for path in folder.glob(pattern)} | _modules(folder)):
-        size = path.stat().st_size
-        yield f"{path.relative_to(folder).as_posix()} {size}\n"
-        with path.open("rb") as file:
-            for start in np.linspace(0, max(0, size - _SAMPLE_BYTES), _SAMPLES, dtype=int).tolist():
-                file.seek(start)
-                yield file.read(_SAMPLE_BYTES)
+    folder = Path(name_or_path)
+    files = {path for pattern in _MODEL_FILES for path in folder.glob(pattern) if path.is_file()} | _modules(folder)
+    return digest([(path.relative_to(folder).as_posix(), file_digest(path)) for path in sorted(files)])
 
 
 def _modules(folder: Path) -> set[Path]:

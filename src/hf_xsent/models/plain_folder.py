@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from hf_xsent.models.families import family
 from hf_xsent.models.linear_map import LinearMap
 from hf_xsent.models.loading import EXPORTED_SETTINGS, quiet_loading
 from hf_xsent.models.modules_json import TRANSFORMER, write_general_settings
+
+logger = logging.getLogger(__name__)
 
 # The names of versions 2 to 5, which version 6 still reads; older versions cannot read the names of version 6.
 _POOLING = "sentence_transformers.models.Pooling"
@@ -34,7 +38,7 @@ def write_plain_folder(
     width: int | None = None,
     max_shard_size: int | str = "50GB",
 ) -> None:
-    """Write encoder, tokenizer, modules and a minimal card; ``encode`` truncates embeddings to ``width``.
+    """Write encoder, tokenizer, modules and, if missing, a minimal card; ``encode`` truncates embeddings to ``width``.
 
     The defaults of dtype and width are the model's; that of max_shard_size is transformers'.
     """
@@ -54,7 +58,7 @@ def write_plain_folder(
         names = ["model_type", "pooling", "normalize", "max_length"]
         names += ["prompts", "default_prompt_name"] if config.prompts else []
         stated[EXPORTED_SETTINGS] = {name: getattr(config, name) for name in names} | ({"dim": dim} if dim else {})
-    write_json(folder / "config.json", plain | stated)
+    write_json(folder / "config.json", plain | _keys_of_transformers_4(plain) | stated)
 
     longest, side = tokenizer.model_max_length, tokenizer.padding_side
     tokenizer.model_max_length = config.max_length
@@ -73,7 +77,24 @@ def write_plain_folder(
     transformer = {"max_seq_length": config.max_length, "do_lower_case": False}
     write_json(folder / "sentence_bert_config.json", transformer)
     write_general_settings(folder, config, dim)
-    (folder / "README.md").write_text(_card(config, width), encoding="utf-8")
+    if not (folder / "README.md").is_file():  # which may have been edited
+        (folder / "README.md").write_text(_card(config, width), encoding="utf-8")
+
+
+def _keys_of_transformers_4(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the names by which transformers 4 reads the rotary embeddings and global layers of ModernBERT."""
+    if config["model_type"] != "modernbert":
+        return {}
+    kinds, rope = config["layer_types"], config["rope_parameters"]
+    every = kinds.index("full_attention", 1) if "full_attention" in kinds[1:] else len(kinds)
+    every_nth = ["sliding_attention" if number % every else "full_attention" for number in range(len(kinds))]
+    if kinds != every_nth or any(one["rope_type"] != "default" for one in rope.values()):
+        logger.warning("transformers 4 cannot compute this ModernBERT: open the export with transformers 5")
+    return {
+        "global_rope_theta": rope["full_attention"]["rope_theta"],
+        "local_rope_theta": rope["sliding_attention"]["rope_theta"],
+        "global_attn_every_n_layers": every,
+    }
 
 
 def _stated_pooling(config: Any) -> str:

@@ -93,13 +93,23 @@ def _settings(name: str, stated: Any, preset: Any) -> ObjectiveSettings:
     if isinstance(stated, bool) or not isinstance(stated, int | float | str | Mapping | None):
         raise RecipeError(f"objectives.{name} takes a weight or a mapping of settings, not {stated!r}")
     stated = _stated(preset) | _stated(stated)
+    settings = kind(**_converted(name, stated))
+    check_settings(settings, where)
+    return settings
+
+
+def convert_objectives(stated: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Convert the stated settings of each objective to their types."""
+    return {name: _converted(name, _stated(value)) for name, value in stated.items()}
+
+
+def _converted(name: str, stated: Mapping[str, Any]) -> dict[str, Any]:
+    kind, where = objective_class(name).Settings, f"objectives.{name}."
     hints, known = get_type_hints(kind), [one.name for one in fields(kind)]
     for key in stated:
         if key not in known:
             raise RecipeError(f"{where}{key} is not a setting{did_you_mean(str(key), [*recipe_fields(kind)])}")
-    settings = kind(**{key: convert_value(where + key, value, hints[key]) for key, value in stated.items()})
-    check_settings(settings, where)
-    return settings
+    return {key: convert_value(where + key, value, hints[key]) for key, value in stated.items()}
 
 
 def declared_settings(name: str) -> type[ObjectiveSettings]:

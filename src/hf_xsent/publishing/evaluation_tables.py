@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from huggingface_hub import EvalResult
@@ -23,6 +24,7 @@ class EvaluationTable:
     note: str
     results: list[EvalResult] = field(default_factory=list)
     task: str = ""
+    languages: list[str] = field(default_factory=list)
     measured: bool = True
 
 
@@ -56,13 +58,18 @@ _BENCHMARKS = {
 _HEADINGS = {"forward": "xx→en", "backward": "en→xx", "f1": "F1"}
 
 
-def read_tables(path: str | Path, model: str | None = None) -> list[EvaluationTable]:
-    """Return a table per benchmark from a results file of one model, or of the one that it names ``model``."""
+def read_tables(
+    path: str | Path, model: str | None = None, encoding: Mapping[str, Any] = MappingProxyType({})
+) -> list[EvaluationTable]:
+    """Return a table per benchmark from a results file of one model, or of the one that it names ``model``.
+
+    Results with other settings than ``encoding``, such as another layer, are in tables only, and not for the Hub.
+    """
     try:
         runs = json.loads(Path(path).read_text(encoding="utf-8"))["runs"]
         runs = [run for run in runs if model in (None, run["settings"].get("model"))]
         models = {run["settings"].get("model_fingerprint") for run in runs}
-        tables = [_table(run, _BENCHMARKS[run["task"]]) for run in runs]
+        tables = [_table(run, _BENCHMARKS[run["task"]], encoding) for run in runs]
     except OSError as error:
         raise DataError(f"cannot read the results {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
@@ -72,7 +79,16 @@ def read_tables(path: str | Path, model: str | None = None) -> list[EvaluationTa
     return tables
 
 
-def _table(run: Mapping[str, Any], benchmark: _Benchmark) -> EvaluationTable:
+def with_one_result(tables: Sequence[EvaluationTable]) -> list[EvaluationTable]:
+    """Retain the Hub's result of only one table of each benchmark, that of the most languages."""
+    largest: dict[str, EvaluationTable] = {}
+    for table in tables:
+        if table.results and len(table.languages) > len(getattr(largest.get(table.task), "languages", ())):
+            largest[table.task] = table
+    return [table if largest.get(table.task) is table else replace(table, results=[]) for table in tables]
+
+
+def _table(run: Mapping[str, Any], benchmark: _Benchmark, encoding: Mapping[str, Any]) -> EvaluationTable:
     """Tabulate one benchmark: a row for each language or pair, and for the mean of each group."""
     scores = run["languages"] | {f"mean of {name}": figures for name, figures in run["groups"].items()}
     columns = list(next(iter(scores.values())))
@@ -84,9 +100,14 @@ def _table(run: Mapping[str, Any], benchmark: _Benchmark) -> EvaluationTable:
         header=[benchmark.rows[0], *(_HEADINGS.get(column, column) for column in columns)],
         rows=[[name, *(_cell(figures[column]) for column in columns)] for name, figures in scores.items()],
         note=f"{run['protocol']}. {settings}.",
-        results=_results(run, benchmark, measured),
+        results=_results(run, benchmark, measured) if _is_of(run, encoding) else [],
         task=run["task"],
+        languages=list(run["languages"]),
     )
+
+
+def _is_of(run: Mapping[str, Any], encoding: Mapping[str, Any]) -> bool:
+    return all(run["settings"].get(name, value) == value for name, value in encoding.items())
 
 
 def _cell(value: float) -> str:

@@ -17,7 +17,7 @@ from hf_xsent.errors import ModelError, OutputError, shortened
 from hf_xsent.files import is_local, write_text
 from hf_xsent.models.modules_json import sentence_transformer_settings
 from hf_xsent.pages.html import markdown_text
-from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_tables
+from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_tables, with_one_result
 from hf_xsent.publishing.export_folder import check_export, read_run_facts
 from hf_xsent.settings.reading import parse_yaml
 
@@ -140,7 +140,12 @@ def write_model_card(
     folder, card = Path(folder), render_card(facts)
     write_text(folder / "README.md", f"{card}\n" if not str(card).endswith("\n") else str(card))
     entries = [
-        EvalResultEntry(dataset_id=one.dataset_type, task_id=table.task, value=one.metric_value, notes=table.note)
+        EvalResultEntry(
+            dataset_id=one.dataset_type,
+            task_id=table.task,
+            value=one.metric_value,
+            notes=f"{table.note} Measured: {', '.join(table.languages)}.",
+        )
         for table in facts.tables
         if table.measured
         for one in table.results
@@ -163,18 +168,30 @@ def _facts_of_export(
     names = ("name", "license", "base_model", "languages", "repository", "datasets")
     if wrong := [name for name in stated if name not in names]:
         raise OutputError(f"a model card has no field {wrong[0]!r}: use some of {', '.join(names)}")
-    tables = [table for path in results for table in read_tables(path)]
+    tables = with_one_result([table for path in results for table in read_tables(path, encoding=_measured_as(folder))])
     return CardFacts(**known | {key: one for key, one in stated.items() if one} | {"tables": tables})
 
 
 def encoding_facts(folder: str | Path) -> dict[str, Any]:
-    """Return the facts of an export's encoding that may differ from the run: prompt, pooling, dimensions."""
+    """Return the facts of an export's encoding that may differ from the run: prompt, pooling, length, dimensions."""
     settings = sentence_transformer_settings(str(folder))
     prompt = settings.get("prompts", {}).get(settings.get("default_prompt_name")) or ""
-    facts = {"prompt": prompt, "truncated": "dim" in settings}
+    facts = {"prompt": prompt, "truncated": "dim" in settings, "normalize": settings.get("normalize", False)}
+    facts |= {"max_length": settings["max_length"]} if "max_length" in settings else {}
     if "extraction" not in settings:
         facts["pooling"] = settings["pooling"]  # mean for a run with the pooling sum
     return facts | ({"dimensions": settings["dim"]} if "dim" in settings else {})
+
+
+def _measured_as(folder: str | Path) -> dict[str, Any]:
+    """Return the settings that results of this export have, in the words of ``evaluate``."""
+    settings = sentence_transformer_settings(str(folder))
+    config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
+    stated = {"layer": config["num_hidden_layers"], "dim": config["hidden_size"]}
+    if "extraction" in settings:  # a mix of layers, whose sum and mean have the same cosines
+        stated["layer"] = None
+        settings.pop("pooling")
+    return stated | {name: settings[name] for name in ("pooling", "dim", "max_length") if name in settings}
 
 
 def portable_facts(run: str | Path) -> dict[str, Any]:

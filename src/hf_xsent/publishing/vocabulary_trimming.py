@@ -22,6 +22,7 @@ from transformers import PreTrainedTokenizerBase
 from hf_xsent.errors import DataError, ModelError
 from hf_xsent.logs import Progress
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.families import RobertaBackbone, family
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
 from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer
@@ -166,11 +167,18 @@ def _select_rows(model: SentenceEncoder, old: list[int]) -> None:
     """Retain the embeddings of the ids ``old``, in this order, and renumber the config's special tokens."""
     table: Any = model.get_input_embeddings()
     new = {number: place for place, number in enumerate(old)}
+    config = model.config.encoder_config
+    if issubclass(family(config), RobertaBackbone) and new.get(config.pad_token_id) != config.pad_token_id:
+        raise ModelError(
+            "the positions of this encoder are counted from the id of its padding token, which trimming would change: "
+            "use a tokenizer whose special tokens have the first ids"
+        )
     padding = new.get(table.padding_idx)
     model.set_input_embeddings(
         nn.Embedding.from_pretrained(table.weight[old].clone(), freeze=False, padding_idx=padding)
     )
-    for config in (model.encoder.config, model.config.encoder_config):
-        for name, number in config.to_dict().items():
-            if name.endswith("_token_id") and isinstance(number, int):
-                setattr(config, name, new.get(number))
+    ids = {name: number for name, number in config.to_dict().items() if name.endswith("_token_id")}
+    for one in (model.encoder.config, config):  # often the same object
+        for name, number in ids.items():
+            if isinstance(number, int):
+                setattr(one, name, new.get(number))

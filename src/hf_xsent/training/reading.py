@@ -12,6 +12,7 @@ from hf_xsent.models import METHODS
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.objectives.registry import (
     OBJECTIVES,
+    convert_objectives,
     merge_objectives,
     objective_class,
 )
@@ -67,15 +68,29 @@ def read_recipe(arguments: Sequence[str]) -> Recipe:
         raise RecipeError(f"unknown method {method!r}: use {', '.join(METHODS)}{did_you_mean(str(method), METHODS)}")
     config_class, model_class, _ = METHODS[method]
     objectives, flags = _objectives(config_class, stated.pop(_OBJECTIVES, None), flags, where)
-    settings = [name for name in config_class.setting_names() if name != _OBJECTIVES]
-    hints = types_of(config_class, settings)
-    others = {name: hint for kind in _PARTS for name, hint in _hints(kind).items()}
+    hints, others = _hints_of_method(config_class)
     for key in [*stated, *flags]:
         if key not in {*hints, *others} and key in recipe_keys():
             raise RecipeError(f"the method {method} has no setting {key!r}" + did_you_mean(key, {*hints, *others}))
     values = read_values(stated, flags, hints | others, where)
     config: Any = model_class.config_of(None, {key: values[key] for key in hints if key in values} | objectives)
     return Recipe(config=config, **{part: _build(kind, values) for kind, part in _PARTS.items()})
+
+
+def convert_recipe(stated: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """Convert the values of a recipe to the types of its settings; drop settings that are null."""
+    config_class = METHODS[stated.get("method") or StartSettings.method][0]
+    hints, others = _hints_of_method(config_class)
+    rest = {key: value for key, value in stated.items() if key != _OBJECTIVES}
+    values = read_values(rest, {}, hints | others, where)
+    objectives = stated.get(_OBJECTIVES)
+    return values if objectives is None else values | {_OBJECTIVES: convert_objectives(objectives)}
+
+
+def _hints_of_method(config_class: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the types of the method's settings without its objectives, and of all other settings of a recipe."""
+    own = types_of(config_class, [name for name in config_class.setting_names() if name != _OBJECTIVES])
+    return own, {name: hint for kind in _PARTS for name, hint in _hints(kind).items()}
 
 
 def read_dataclasses(arguments: Sequence[str], kinds: Sequence[type]) -> tuple[Any, ...]:

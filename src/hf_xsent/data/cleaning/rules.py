@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -233,6 +233,15 @@ class CleaningReport:
     def total(self) -> CleaningCounts:
         """Return the sum over all languages."""
         return sum(self.languages.values(), CleaningCounts())
+
+    def of_part(self, retained: Mapping[str, int], rule: str) -> CleaningReport:
+        """Return the report of a part of the pairs; all others count as removed by ``rule``."""
+        part = {}
+        for name, count in self.languages.items():
+            left = retained.get(name, 0)
+            part[name] = replace(count, retained=left, removed=dict(count.removed))
+            part[name].remove(rule, count.retained - left)
+        return CleaningReport(part)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
