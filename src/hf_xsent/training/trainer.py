@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
-from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, TrainingArguments
+from transformers import PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
 from hf_xsent.compat import keep_freed_memory
@@ -32,7 +32,7 @@ from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTr
 from hf_xsent.tensors.gathering import naming_lost_processes
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_momentum_contrast
 from hf_xsent.training.averaging import MovingAverage, average_last_checkpoints
-from hf_xsent.training.callbacks import CostCounter, EndOfStep, StartOfEpoch
+from hf_xsent.training.callbacks import CostCounter, EarlyStopping, EndOfStep, StartOfEpoch
 from hf_xsent.training.gradient_norms import GradientNorms
 from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.run_folder import RunTrainer
@@ -126,7 +126,7 @@ class AlignmentTrainer(RunTrainer):
         self._epochs = StartOfEpoch()
         self.add_callback(self._epochs)
         if args.early_stopping_patience is not None:
-            self.add_callback(EarlyStoppingCallback(args.early_stopping_patience))
+            self.add_callback(EarlyStopping(args.early_stopping_patience))
         self.tokenizer = processing_class
         self.alpha = alpha
         self.target_language = target_language
@@ -274,7 +274,7 @@ class AlignmentTrainer(RunTrainer):
         return TrainingError(
             f"step {self.state.global_step + 1}: {what}, in a batch of {len(pairs)} pairs; look first at "
             f"{pairs[rows[0]]!r} (all in {file}); {state}: lower the learning rate or drop these sentences, "
-            "and --resume the last checkpoint"
+            "and continue from the last checkpoint with --resume_with_changes"
         )
 
     def train_sampler(self) -> TemperatureSampler:
