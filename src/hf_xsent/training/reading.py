@@ -133,7 +133,8 @@ def _objectives(config_class: Any, stated: Any, flags: Flags, where: str) -> tup
     if (words := rest.pop(_OBJECTIVES, None)) is not None:
         named = [one.partition("=") for one in words]
         weights = {
-            one: convert_value(f"--objectives {one}", weight, float) if equals else 1.0 for one, equals, weight in named
+            one: convert_value(f"--objectives {one}", weight, float) if equals else None
+            for one, equals, weight in named
         }
         chosen = merge_objectives(chosen, weights)
     settings = {flag: value for flag, value in rest.items() if flag.startswith(f"{_OBJECTIVES}.")}

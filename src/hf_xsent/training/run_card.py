@@ -26,7 +26,7 @@ def write_recipe(folder: str | Path, command: str, options: Mapping[str, Any], t
     for field in fields(training):
         value = getattr(training, field.name, None)
         public = field.init and not field.name.endswith("_token")  # the folder may be pushed to the Hub
-        plain = isinstance(value, str | int | float) or (value and field.name in _MAPPINGS)
+        plain = isinstance(value, str | int | float | None) or (value and field.name in _MAPPINGS)
         if public and value != field.default and plain:
             stated[field.name] = getattr(value, "value", value)
     text = f"# hf-xsent {command} {RECIPE_FILE}\n{yaml.safe_dump(stated, sort_keys=False)}"
