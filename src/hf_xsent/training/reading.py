@@ -42,6 +42,7 @@ class Recipe:
     data: DataSettings
     run: RunSettings
     training: AlignmentTrainingArguments
+    stated: frozenset[str] = frozenset()  # keys of file and flags
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings of starting encoder, model and data as keys of a recipe, defaults included."""
@@ -75,7 +76,8 @@ def read_recipe(arguments: Sequence[str]) -> Recipe:
             raise RecipeError(f"the method {method} has no setting {key!r}" + did_you_mean(key, {*hints, *others}))
     values = read_values(stated, flags, hints | others, where)
     config: Any = model_class.config_of(None, {key: values[key] for key in hints if key in values} | objectives)
-    return Recipe(config=config, **{part: _build(kind, values) for kind, part in _PARTS.items()})
+    parts: dict[str, Any] = {part: _build(kind, values) for kind, part in _PARTS.items()}
+    return Recipe(config=config, stated=frozenset(values), **parts)
 
 
 def read_dataclasses(arguments: Sequence[str], kinds: Sequence[type]) -> tuple[Any, ...]:

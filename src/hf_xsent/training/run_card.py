@@ -35,9 +35,16 @@ def write_recipe(folder: str | Path, command: str, options: Mapping[str, Any], t
 
 def write_run_recipe(trainer: Trainer) -> None:
     """Write the recipe of a run that was not started from one, as far as the trainer knows it."""
+    settings = getattr(trainer, "settings_of_run", None) or settings_of(trainer)
+    write_recipe(str(trainer.args.output_dir), "pretrain", settings, trainer.args)
+
+
+def settings_of(trainer: Trainer) -> dict[str, Any]:
+    """Return the settings of model and data that a trainer knows, as keys of a recipe."""
     config = trainer.accelerator.unwrap_model(trainer.model).config
     start = {"model": config.encoder_config.name_or_path or None, "method": config.model_type}
-    write_recipe(str(trainer.args.output_dir), "pretrain", start | config.recipe(), trainer.args)
+    data = {name: getattr(trainer, name, None) for name in ("alpha", "target_language")}
+    return start | config.recipe() | data
 
 
 def write_run_card(
