@@ -67,6 +67,8 @@ PRIVATE_PARTS = tuple(
          "end a resumed run whose checkpoint has all steps", "--resume of such a run trains another step"),
         (_TRAINER, "_load_callback_state", (),
          "choose the best checkpoint among the later ones if it is damaged", "the best later checkpoint is not loaded"),
+        (_TRAINER, "_determine_best_metric", ("metrics", "trial"),
+         "compare only measurements of steps with a checkpoint", "the last model is taken for the best"),
         (_TRAINER, "_get_grad_norm", ("model", "grad_norm"),
          "check gradients before the optimizer's step; no public hook runs there", "NaN gradients reach the weights"),
         (_TRAINER, "_prepare_inputs", ("inputs",),

@@ -65,7 +65,7 @@ def _flags(data: Path, encoder: Path, *more: str, **changes: Any) -> list[str]:
         "use_cpu": True,
         "report_to": "none",
     }
-    settings |= changes
+    settings |= changes | dict.fromkeys(one.removeprefix("--").partition("=")[0] for one in more)
     return [*(f"--{key}={value}" for key, value in settings.items() if value is not None), *more]
 
 
@@ -173,8 +173,12 @@ def test_a_finished_run_is_measured_again_on_changed_test_data(data: Path, encod
 
 
 def test_a_resumed_run_that_changed_is_refused_or_recorded(data: Path, encoder_folders: dict[str, Path]) -> None:
-    flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", save_total_limit=2)
-    xnli(flags)
+    train: dict[str, Any] = {"train": f"en={data}/train-en.tsv", "save_total_limit": 2}
+
+    def flags(*more: str) -> list[str]:
+        return _flags(data, encoder_folders["bert"], *more, **train)
+
+    xnli(flags())
     (data / "out/model.safetensors").unlink()
     for change, shown in (
         ("--learning_rate=1e-6", "learning_rate"),
@@ -183,14 +187,24 @@ def test_a_resumed_run_that_changed_is_refused_or_recorded(data: Path, encoder_f
         (f"--train=de={data}/train-de.tsv", "training data 1 en"),
     ):
         with pytest.raises(OutputError, match=f"changed since its checkpoint of step 4: .*{shown}.*_with_changes"):
-            xnli([*flags, "--resume", change])
+            xnli(flags("--resume", change))
     (data / "train-en.tsv").write_text((data / "train-en.tsv").read_text("utf-8") * 2, encoding="utf-8")
     with pytest.raises(OutputError, match="training data 1 en"):
-        xnli([*flags, "--resume"])
-    xnli([*flags, "--resume_with_changes", "--max_steps=5"])
+        xnli(flags("--resume"))
+    xnli(flags("--resume_with_changes", "--max_steps=5"))
     state = json.loads((data / "out/run_state.json").read_text())
     assert state["finished_at_step"] == 5
     assert state["changes"][0]["changed"]["max_steps"] == [4, 5]
+
+
+def test_a_resumed_run_trains_with_a_changed_rate(data: Path, encoder_folders: dict[str, Path]) -> None:
+    settings = {"train": f"en={data}/train-en.tsv", "save_total_limit": 2, "logging_steps": 1}
+    settings |= {"lr_scheduler_type": "constant", "warmup_steps": 0}
+    xnli(_flags(data, encoder_folders["bert"], **settings))
+    remove_end(data / "out", "checkpoint-4")
+    xnli(_flags(data, encoder_folders["bert"], "--resume_with_changes", "--learning_rate=1e-6", **settings))
+    lines = [json.loads(line) for line in (data / "out/metrics.jsonl").read_text().splitlines()]
+    assert [line["learning_rate"] for line in lines if "learning_rate" in line] == [1e-3, 1e-3, 1e-6, 1e-6]
 
 
 def test_a_damaged_checkpoint_is_passed_over(

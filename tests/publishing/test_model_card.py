@@ -67,6 +67,7 @@ def run_folder(tmp_path: Path) -> Path:
     config = {"encoder_config": {"hidden_size": 32}, "pooling": "mean", "max_length": 16, "normalize": True}
     (folder / "config.json").write_text(json.dumps(config), "utf-8")
     state = {"global_step": 8, "epoch": 1.5, "best_metric": 91.25, "best_global_step": 6}
+    state["best_model_checkpoint"] = "runs/mine/checkpoint-6"
     (folder / "checkpoint-8" / "trainer_state.json").write_text(json.dumps(state), "utf-8")
     return folder
 
@@ -364,3 +365,10 @@ def test_the_hub_takes_the_metadata_of_every_card(at_the_hub, exported: Path, re
     assert at_the_hub(code).returncode != 0
     refused = at_the_hub(("publish", str(exported), "org/dap-tiny"))
     assert refused.returncode == 2 and "Invalid metadata in README.md" in refused.stderr
+
+
+@pytest.mark.parametrize("checkpoint", [None, "runs/mine/checkpoint-4"])
+def test_a_best_step_without_a_checkpoint_is_not_named(run_folder: Path, checkpoint: str | None) -> None:
+    path = run_folder / "checkpoint-8" / "trainer_state.json"
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | {"best_model_checkpoint": checkpoint}), "utf-8")
+    assert facts_of_run(run_folder)["training"] == ["Training took 8 steps (1.50 epochs)."]

@@ -64,8 +64,12 @@ def test_without_a_recipe_there_is_no_path() -> None:
     assert split_arguments([]) == (None, {})
 
 
-def test_the_last_of_equal_flags_wins() -> None:
-    assert split_arguments(["--seed", "1", "--seed=2"])[1] == {"seed": ["2"]}
+@pytest.mark.parametrize("arguments", [["--data", "de=a", "--data", "fr=b"], ["-o", "a", "--output_dir=b"]])
+def test_a_repeated_flag_is_refused(arguments: list[str]) -> None:
+    with pytest.raises(RecipeError) as raises:
+        split_arguments(arguments)
+    name = "data" if "--data" in arguments else "output_dir"
+    assert _error(raises) == f"--{name} is given twice: write all its values after one --{name}"
 
 
 def test_a_word_before_the_first_flag_is_an_error() -> None:
@@ -192,9 +196,15 @@ def test_a_flag_with_other_words_is_one_sentence(words: list[str], hint: Any, er
 HINTS = {"learning_rate": float, "data": Names, "languages": list[str] | None, "seed": int, "name": str | None}
 
 
-def test_a_flag_replaces_the_recipes_value_and_null_states_nothing() -> None:
-    stated = {"learning_rate": "5e-5", "seed": 1, "name": None}
-    assert read_values(stated, {"seed": ["2"]}, HINTS) == {"learning_rate": 5e-5, "seed": 2}
+def test_a_flag_replaces_the_recipes_value_and_null_is_a_value_where_the_type_has_it() -> None:
+    stated = {"learning_rate": None, "seed": 1, "name": None}
+    assert read_values(stated, {"seed": ["2"]}, HINTS) == {"name": None, "seed": 2}
+
+
+def test_a_bare_no_as_the_name_of_a_language_is_explained() -> None:
+    with pytest.raises(RecipeError) as raises:
+        read_values({"data": {False: "a.tsv"}}, {}, HINTS, "run.yaml")
+    assert _error(raises) == "run.yaml: data: a key is false; quote it: YAML reads a bare no or yes so"
 
 
 def test_named_lists_may_be_mappings() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead, load_bitext
@@ -90,3 +91,29 @@ def test_a_trainer_without_dev_set_is_refused(encoder_folders: dict[str, Path], 
     model = XlmrWithRTLHead.from_backbone(str(folder))
     with pytest.raises(RecipeError, match="^early_stopping_patience needs dev pairs to measure"):
         AlignmentTrainer(model, arguments, bitext, processing_class=AutoTokenizer.from_pretrained(folder))
+
+
+def test_the_best_of_the_saved_checkpoints_is_loaded_though_another_step_was_better(
+    start: Start, tmp_path: Path
+) -> None:
+    trainer = start([10.0, 90.0, 50.0, 60.0, 20.0, 20.0, 20.0, 30.0], save_steps=4)
+    trainer.train()
+    best = tmp_path / "run" / "checkpoint-4"
+    assert (trainer.state.best_model_checkpoint, trainer.state.best_metric) == (str(best), 60.0)
+    final, saved = (load_file(folder / "model.safetensors") for folder in (tmp_path / "run", best))
+    assert all(torch.equal(final[name], weight) for name, weight in saved.items())
+    assert "The weights are those of step 4, the best on dev pairs: 60.00%" in (best.parent / "README.md").read_text()
+
+
+def test_measurements_between_checkpoints_count_for_early_stopping(start: Start) -> None:
+    trainer = start([10.0, 90.0, 50.0, 60.0, 70.0, 80.0, 80.0, 80.0], save_steps=4, early_stopping_patience=3)
+    trainer.train()
+    assert trainer.state.global_step == 5 and trainer.state.best_global_step == 4
+
+
+def test_a_resumed_run_waits_as_long_as_its_own_patience_says(start: Start, tmp_path: Path) -> None:
+    start(ACCURACIES, early_stopping_patience=2).train()
+    shutil.rmtree(tmp_path / "run" / "checkpoint-6")
+    again = start(ACCURACIES, early_stopping_patience=3)
+    again.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-5"))
+    assert again.state.global_step == 7

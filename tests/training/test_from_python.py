@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from datasets import Dataset
 from huggingface_hub import ModelCard
+from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer, TrainingArguments
 
 from hf_xsent import (
@@ -24,7 +26,7 @@ from hf_xsent import (
     export_sentence_transformer,
 )
 from hf_xsent.cli.main import main
-from hf_xsent.errors import DataError, ModelError, OutputError
+from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError
 from hf_xsent.publishing.hub import plan_upload
 from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
 from sentence_transformers import SentenceTransformer
@@ -198,3 +200,82 @@ def test_dual_pivot_trains_on_plain_arguments_and_lists(
     DualPivotTrainer(model, arguments, {"de": pairs}, processing_class=tokenizer).train()
     opened = SentenceTransformer(str(tmp_path / "out"), device="cpu", local_files_only=True)
     np.testing.assert_allclose(opened.encode(sentences), model.encode(sentences), atol=1e-5)
+
+
+def _arguments(output: Path, **settings: Any) -> AlignmentTrainingArguments:
+    plain: dict[str, Any] = {"use_cpu": True, "report_to": "none", "max_steps": 2, "per_device_train_batch_size": 4}
+    return AlignmentTrainingArguments(str(output), **plain | settings)
+
+
+def _trainer(
+    encoder: Path, arguments: TrainingArguments, pairs: Any, dev: Any = None, **model: Any
+) -> AlignmentTrainer:
+    torch.manual_seed(0)
+    started = XlmrWithRTLHead.from_pretrained(str(encoder), **{"objectives": RANKING} | model)
+    tokenizer = AutoTokenizer.from_pretrained(encoder)
+    return AlignmentTrainer(started, arguments, pairs, dev, processing_class=tokenizer, alpha=0.25)
+
+
+def test_a_share_of_the_start_is_added(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:
+    encoder, found = encoder_folders["bert"], []
+    for share in (0.0, 0.5):
+        output = tmp_path / str(share)
+        _trainer(encoder, _arguments(output, learning_rate=1e-3, share_of_start=share), {"de": pairs}).train()
+        found.append(load_file(output / "model.safetensors"))
+    start = load_file(encoder / "model.safetensors")
+    names = [name for name in start if f"encoder.{name}" in found[0]]
+    assert names and any(not torch.equal(found[0][f"encoder.{name}"], start[name]) for name in names)
+    for name in names:
+        expected = 0.5 * found[0][f"encoder.{name}"] + 0.5 * start[name]
+        torch.testing.assert_close(found[1][f"encoder.{name}"], expected, atol=1e-6, rtol=0)
+
+
+def test_the_recipe_has_the_adapters_and_the_mix_of_the_run(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    adapters = {"lora_rank": 2, "lora_alpha": 8.0, "lora_targets": ["query"]}
+    _trainer(encoder_folders["bert"], _arguments(tmp_path / "run"), {"de": pairs}, **adapters).train()
+    recipe = yaml.safe_load((tmp_path / "run" / "recipe.yaml").read_text("utf-8"))
+    assert recipe.items() >= (adapters | {"alpha": 0.25, "target_language": "en"}).items()
+
+
+@pytest.mark.parametrize(
+    ("objectives", "reason"),
+    [
+        ({"translation_ranking": {"hard_negatives": 2}}, "hard_negatives need mined negatives, but no pair has any"),
+        (RANKING | {"word_translation_ranking": 1.0}, "the objectives need word links, but no pair has any"),
+    ],
+)
+def test_pairs_without_what_the_objectives_read_are_refused(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs, objectives: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(RecipeError, match=reason):
+        _trainer(encoder_folders["bert"], _arguments(tmp_path), {"de": pairs}, objectives=objectives)
+
+
+def test_a_model_card_of_others_is_not_replaced(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:
+    (tmp_path / "README.md").write_text("my project", "utf-8")
+    with pytest.raises(OutputError, match="README.md that hf-xsent did not write: choose another output_dir"):
+        _trainer(encoder_folders["bert"], _arguments(tmp_path), {"de": pairs}).train()
+    assert (tmp_path / "README.md").read_text("utf-8") == "my project" and not (tmp_path / "config.json").exists()
+
+
+def test_plain_arguments_choose_the_best_model_by_dev_accuracy(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    arguments = TrainingArguments(
+        str(tmp_path / "run"), max_steps=2, use_cpu=True, report_to="none", eval_strategy="steps", eval_steps=1,
+        save_steps=1, load_best_model_at_end=True,
+    )  # fmt: skip
+    trainer = _trainer(encoder_folders["bert"], arguments, {"de": pairs[:10]}, {"de": pairs[10:]})
+    trainer.train()
+    accuracies = [line["eval_accuracy"] for line in trainer.state.log_history if "eval_accuracy" in line]
+    assert trainer.state.best_metric == max(accuracies) and trainer.state.best_model_checkpoint is not None
+
+
+def test_a_trainer_without_dev_leaves_its_arguments_to_others(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    arguments = _arguments(tmp_path)
+    assert _trainer(encoder_folders["bert"], arguments, {"de": pairs}).args.eval_strategy == "no"
+    assert (arguments.eval_strategy, arguments.eval_on_start, arguments.load_best_model_at_end) == ("steps", True, True)

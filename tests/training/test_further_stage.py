@@ -125,3 +125,13 @@ def test_what_an_earlier_stage_left_is_no_mlm_head(run: Run) -> None:
     model = XlmrWithRTLHead.from_backbone(str(run.out), max_length=24, objectives=DAP)
     dense = model.objectives[RTL].prediction.dense.weight
     assert torch.equal(dense, torch.eye(len(dense)))
+
+
+def test_settings_of_the_earlier_stage_that_a_run_drops_are_named(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    run.start(pooling="mean", normalize=True, prompts={"query": "query: "}, default_prompt_name="query")
+    assert "embeds with other settings" not in caplog.text
+    _second(run, normalize=False).start("--max_steps", "1")
+    assert (
+        "the starting model embeds with other settings: pooling 'mean', here 'cls'; prompts {'query': 'query: '}, here "
+        "None; default_prompt_name 'query', here None; state those to keep" in caplog.text
+    )

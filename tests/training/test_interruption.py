@@ -10,6 +10,7 @@ import subprocess
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import load_file
 from training_process import (
     SCRIPT,
@@ -26,7 +27,10 @@ from training_process import (
 from training_run import Run
 
 from hf_xsent import AlignmentTrainer, load_bitext
-from hf_xsent.errors import ModelError, OutputError, TrainingError
+from hf_xsent.errors import ModelError, OutputError, Stopped, TrainingError
+from hf_xsent.evaluation.retrieval import RetrievalAccuracy
+from hf_xsent.training import trainer as trainer_module
+from hf_xsent.training.callbacks import StopOnSignal
 
 DAP = {"objectives": {"translation_ranking": 1, "representation_translation": 0.8}, "pairs_per_chunk": 2}
 
@@ -67,6 +71,40 @@ def test_sigterm_saves_says_so_and_the_run_goes_on(run: Run) -> None:
     assert len(list(run.out.glob("checkpoint-*"))) == 1
     run.start("--resume", **settings)
     assert_same(run, weights, uninterrupted)
+
+
+@pytest.mark.parametrize("settings", [{"eval_steps": 1}, {"average_checkpoints": 2, "save_total_limit": 3}])
+def test_a_checkpoint_that_a_signal_saved_is_neither_the_best_nor_averaged(
+    run: Run, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dev accuracy falls from measurement to measurement, so that a checkpoint of step 4 would be the best."""
+    settings |= {"max_steps": 15, "eval_steps": 1, "save_steps": 5}
+    falling = iter(range(1000, 0, -1))
+
+    def measured(*_: Any, **__: Any) -> dict[str, RetrievalAccuracy]:
+        accuracy = next(falling) / 10
+        return {"de": RetrievalAccuracy(accuracy, accuracy, 1)}
+
+    monkeypatch.setattr(trainer_module, "retrieval_by_language", measured)
+    run.start(**settings)
+    weights = load_file(run.out / "model.safetensors")
+    checkpoints = sorted(path.name for path in run.out.glob("checkpoint-*"))
+    on_step_end, stops = StopOnSignal.on_step_end, [4, 11]
+
+    def signalled(self: StopOnSignal, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step in stops:
+            stops.remove(state.global_step)
+            os.kill(os.getpid(), signal.SIGTERM)
+        on_step_end(self, args, state, control, **kwargs)
+
+    monkeypatch.setattr(StopOnSignal, "on_step_end", signalled)
+    for flag in ("--overwrite", "--resume"):
+        with pytest.raises(Stopped):
+            run.start(flag, **settings)
+    run.start("--resume", **settings)
+    assert sorted(path.name for path in run.out.glob("checkpoint-*")) == checkpoints
+    for name, weight in load_file(run.out / "model.safetensors").items():
+        assert torch.equal(weight, weights[name]), name
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on_and_a_second_run_is_refused_meanwhile(run: Run) -> None:

@@ -29,7 +29,9 @@ def test_cost_is_a_table_and_json(
     command = ["cost", str(encoder_folders["bert-mlm"]), "--data", f"de={tmp_path / 'pairs.tsv'}", "--repeats", "1"]
     assert main([*command, "--methods", "tr", "dap", "--output", str(tmp_path / "cost.json")]) == 0
     assert capsys.readouterr().out.splitlines()[0].split()[:3] == ["method", "forward", "GFLOP"]
-    methods = json.loads((tmp_path / "cost.json").read_text())["methods"]
+    content = json.loads((tmp_path / "cost.json").read_text())
+    assert content["settings"]["pairs"] == 12  # those that were measured, after cleaning
+    methods = content["methods"]
     assert [one["method"] for one in methods] == ["tr", "dap"]
     assert main([*command, "--methods", "da"]) == 2
     assert "unknown method 'da'" in capsys.readouterr().err

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 
 from hf_xsent.api.training import _arguments
+from hf_xsent.models import METHODS
 from hf_xsent.training.reading import read_recipe
 from hf_xsent.training.run_card import write_recipe
 
@@ -28,3 +31,49 @@ def test_prompts_and_arguments_of_schedulers_stay_mappings(tmp_path: Path) -> No
     write_recipe(tmp_path, "pretrain", {}, recipe.training)
     recorded = yaml.safe_load((tmp_path / "recipe.yaml").read_text("utf-8"))
     assert recorded["lr_scheduler_kwargs"] == {"num_decay_steps": 2}
+
+
+BASE: dict[str, Any] = {"model": "encoder", "data": {"de": "pairs.tsv"}, "output_dir": "runs/out", "use_cpu": True}
+
+
+@pytest.mark.parametrize(
+    ("method", "objectives"),
+    [
+        ("dap", {"translation_ranking": {"temperature": 0.1}, "representation_translation": {"head_layers": 1}}),
+        ("wacse", {"translation_ranking": {}, "word_translation_ranking": {"temperature": 0.5}}),
+        ("ppa", {"momentum_contrast": {"temperature": 0.1}, "translation_language_modeling": {}}),
+    ],
+)
+def test_objectives_without_a_weight_retain_the_weights_of_the_method(
+    method: str, objectives: dict[str, Any], tmp_path: Path
+) -> None:
+    settings = BASE | {"method": method, "objectives": objectives}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(settings), "utf-8")
+    expected = METHODS[method][0](objectives=objectives).objectives
+    assert read_recipe(_arguments(None, settings)).config.objectives == expected
+    assert read_recipe([str(tmp_path / "recipe.yaml")]).config.objectives == expected
+
+
+def test_objectives_without_a_weight_retain_that_of_the_recipe(tmp_path: Path) -> None:
+    stated = {"translation_ranking": {"weight": 2.0}, "masked_language_modeling": 0.3}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(BASE | {"objectives": stated}), "utf-8")
+    changed = {"translation_ranking": {"temperature": 0.1}, "masked_language_modeling": {"masked_share": 0.2}}
+    recipe = read_recipe(_arguments(str(tmp_path / "recipe.yaml"), {"objectives": changed}))
+    assert [one.weight for one in recipe.config.objectives.values()] == [2.0, 0.3]
+
+
+def test_keeping_all_checkpoints_can_be_stated_in_every_form(tmp_path: Path) -> None:
+    """Also in the recipe that a run writes."""
+    (tmp_path / "stated.yaml").write_text(yaml.safe_dump(BASE | {"save_total_limit": None}), "utf-8")
+    recipe = read_recipe(_arguments(None, BASE | {"save_total_limit": None}))
+    write_recipe(tmp_path, "pretrain", BASE, recipe.training)
+    of_file, of_run = (read_recipe([str(tmp_path / f"{name}.yaml")]) for name in ("stated", "recipe"))
+    assert [one.training.save_total_limit for one in (recipe, of_file, of_run)] == [None, None, None]
+    assert read_recipe(_arguments(None, BASE)).training.save_total_limit == 2
+
+
+def test_columns_by_language_and_configs_of_libraries_are_mappings() -> None:
+    columns, config = {"de": [0, 1], "mined.tsv": ["source", "target"]}, {"split_batches": False}
+    recipe = read_recipe(_arguments(None, BASE | {"columns": columns, "accelerator_config": config}))
+    assert recipe.data.columns == ["de=0,1", "mined.tsv=source,target"]
+    assert recipe.training.accelerator_config.split_batches is False

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from training_run import Run
+from training_run import Run, remove_end
 from transformers.trainer_utils import rotate_checkpoints
 
 from hf_xsent import AlignmentTrainer
@@ -402,3 +402,20 @@ def test_a_kill_while_a_checkpoint_is_deleted_leaves_no_incomplete_one(
     with pytest.raises(KeyboardInterrupt):
         delete_surplus_checkpoints(tmp_path, 1, None)
     assert checkpoints_of(tmp_path) == [tmp_path / "checkpoint-4"]
+
+
+@pytest.mark.parametrize("schedule", ["constant", "linear"])
+def test_a_resumed_run_trains_with_changed_rates(run: Run, schedule: str) -> None:
+    settings: dict[str, Any] = {"warmup_steps": 0, "lr_scheduler_type": schedule, "head_learning_rate": "1e-3"}
+    settings["objectives"] = {"translation_ranking": 1, "representation_translation": 0.8}
+    run.start(**settings)
+    remove_end(run.out, "checkpoint-6")
+    changes = {"learning_rate": "1e-5", "weight_decay": 0.3, "adam_beta1": 0.5, "head_learning_rate": "1e-4"}
+    run.start("--resume_with_changes", **settings | changes)
+    rates = [line["learning_rate"] for line in run.metrics if "learning_rate" in line]
+    shares = [1, 1, 1, 1, 1, 1] if schedule == "constant" else [1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6]
+    assert rates == pytest.approx([1e-3 * one for one in shares[:3]] + [1e-5 * one for one in shares[3:]], rel=1e-6)
+    groups = torch.load(run.out / "checkpoint-6" / "optimizer.pt")["param_groups"]
+    assert {group["initial_lr"] for group in groups} == {1e-5, 1e-4}
+    assert {group["betas"][0] for group in groups} == {0.5}
+    assert {group["weight_decay"] for group in groups} == {0.0, 0.3}

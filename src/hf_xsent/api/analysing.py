@@ -131,7 +131,7 @@ def measure_cost(
     device = this_device(device)
     costs = training_cost(model, batch, methods, max_length, repeats, device, corpus=bitext)
     if output is not None:
-        settings = {"model": model, "pairs": pairs, "max_length": max_length, "repeats": repeats, "device": device}
+        settings = {"model": model, "pairs": len(batch), "max_length": max_length, "repeats": repeats, "device": device}
         content = {"settings": settings, "versions": versions(), "methods": [one.to_dict() for one in costs]}
         write_json(output, content)
     return costs

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
 from hf_xsent.errors import RecipeError
+from hf_xsent.finetuning.arguments import FineTuningSettings
 from hf_xsent.finetuning.report import FineTuningReport
 from hf_xsent.publishing import hub
+from hf_xsent.settings.declaring import takes_names
+from hf_xsent.training.recipe import DataSettings
 from hf_xsent.training.trainer import AlignmentTrainer
+
+_NAMED = {
+    one.name for kind in (DataSettings, FineTuningSettings) for one in fields(kind) if takes_names(one)
+}  # mappings that become NAME=VALUE; others become JSON
 
 
 def pretrain(recipe: str | PathLike[str] | None = None, **settings: Any) -> AlignmentTrainer | None:
@@ -82,16 +90,22 @@ def _arguments(recipe: str | PathLike[str] | None, settings: Mapping[str, Any]) 
     for name, value in settings.items():
         if name == "objectives" and isinstance(value, Mapping):
             arguments += _objectives(value)
-        elif isinstance(value, Mapping) and (name == "prompts" or name.endswith("_kwargs")):
+        elif name == "columns" and isinstance(value, Mapping):
+            columns = {key: _values(name, one) for key, one in value.items()}
+            arguments += ["--columns", *(f"{key}={','.join(one)}" for key, one in columns.items())]
+        elif isinstance(value, Mapping) and name not in _NAMED:
             arguments += [f"--{name}", json.dumps(value)]
         elif value is not None:
             arguments += [f"--{name}", *_values(name, value)]
+        elif name == "save_total_limit":  # None: keep all checkpoints
+            arguments += [f"--{name}", "null"]
     return arguments
 
 
 def _objectives(objectives: Mapping[str, Any]) -> list[str]:
     stated = {name: one if isinstance(one, Mapping) else {"weight": one} for name, one in objectives.items()}
-    arguments = ["--objectives", *(f"{name}={one.get('weight', 1.0)}" for name, one in stated.items())]
+    weights = {name: f"={one['weight']}" if "weight" in one else "" for name, one in stated.items()}
+    arguments = ["--objectives", *(name + weight for name, weight in weights.items())]
     for name, one in stated.items():
         for key, value in one.items():
             if key != "weight" and value is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -110,6 +111,7 @@ class FineTuner(SavingTrainer):
         eval_dataset: Mapping[str, Sequence[Any]] | None = None,
         processing_class: PreTrainedTokenizerBase | None = None,
     ) -> None:
+        args = copy(args)  # which another trainer may share
         if eval_dataset is None:
             args.eval_strategy = IntervalStrategy.NO
         if args.metric_for_best_model == "loss":  # the default of transformers; no task has it

@@ -110,6 +110,13 @@ def load_encoder_config(name_or_path: str, **hub: Any) -> PreTrainedConfig:
     return config.encoder_config if is_ours(config) else config
 
 
+def embedding_settings(name_or_path: str, **hub: Any) -> dict[str, Any]:
+    """Return how a model of this package or its export embeds sentences (pooling, prompts, …); empty for others."""
+    config = load_config(name_or_path, **hub)
+    found = config.to_dict() if is_ours(config) else getattr(config, EXPORTED_SETTINGS, None)
+    return dict(found or {})
+
+
 def model_file(name_or_path: str, file: str, subfolder: str = "", proxies: object = None, **hub: Any) -> Path | None:
     """Find a file of a model folder or Hub id; None if it does not exist or, without a network, is not in the cache.
 

@@ -245,11 +245,12 @@ def _training_sentences(run: Path, model: Path, recipe: Mapping[str, Any]) -> li
     state = json.loads(states[-1].read_text(encoding="utf-8"))
     sentences = [f"Training took {state['global_step']:,} steps ({state['epoch']:.2f} epochs)."]
     changed = recipe.get("average_checkpoints") or recipe.get("share_of_start") or recipe.get("ema_decay")
-    best_at_end = recipe.get("load_best_model_at_end", True) and not changed
-    is_best = best_at_end if model == run else state["global_step"] == state.get("best_global_step")
+    step = state.get("best_global_step")
+    has_best = Path(state.get("best_model_checkpoint") or "").name == f"checkpoint-{step}"
+    best_at_end = recipe.get("load_best_model_at_end", True) and has_best and not changed
+    is_best = best_at_end if model == run else state["global_step"] == step
     by_accuracy = recipe.get("metric_for_best_model", "accuracy") in ("accuracy", "eval_accuracy")
     if state.get("best_metric") is not None and is_best and by_accuracy:
-        step = state.get("best_global_step")
         best = f"{state['best_metric']:.2f}% retrieval accuracy@1, mean of both directions"
         sentences.append(f"The weights are those of step {step:,}, the best on dev pairs: {best}.")
     return sentences

@@ -38,6 +38,8 @@ def split_arguments(arguments: Sequence[str]) -> tuple[str | None, dict[str, lis
         if one.startswith("--") or one == "-o":
             name, equals, value = one.lstrip("-").partition("=")
             name = "output_dir" if name in ("o", "output") else name.replace("-", "_")  # as in all other commands
+            if name in flags:
+                raise RecipeError(f"--{name} is given twice: write all its values after one --{name}")
             current = flags[name] = [value] if equals else []
         elif current is None:
             raise RecipeError(f"unexpected argument {one!r}: the recipe comes first, then --flag value")
@@ -132,7 +134,8 @@ def read_values(
 ) -> dict[str, Any]:
     """Convert the values of a recipe and of flags to the types of ``hints``; a flag replaces the recipe's value.
 
-    A setting of type ``Names`` may be a mapping. Null means not set.
+    A setting of type ``Names`` may be a mapping. Null is a value where the type has it (``save_total_limit: null``
+    keeps all checkpoints), else it means not set.
     """
     prefix = f"{where}: " if where else ""
     check_known(stated, hints, prefix)
@@ -141,7 +144,7 @@ def read_values(
             prefix + key, named_values(prefix + key, value) if hints[key] == Names else value, hints[key]
         )
         for key, value in stated.items()
-        if value is not None
+        if value is not None or type(None) in _members(hints[key])
     }
     for name, words in flags.items():
         if name not in hints:
@@ -266,6 +269,8 @@ def named_values(where: str, value: Any) -> Any:
 
 def _names(where: str, value: Mapping[Any, Any]) -> Iterator[str]:
     for name, some in value.items():
+        if isinstance(name, bool):
+            raise RecipeError(f"{where}: a key is {str(name).lower()}; quote it: YAML reads a bare no or yes so")
         for one in some if isinstance(some, list) else [some]:
             if isinstance(one, Mapping | list):
                 raise RecipeError(f"{where}: {name} takes one value or a list of values, not {shortened(one)}")

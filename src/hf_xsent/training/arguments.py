@@ -54,6 +54,8 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):  # type: 
         self._check_averages()
         if "no" in (self.eval_strategy, self.save_strategy) or self.average_checkpoints is not None:
             self.load_best_model_at_end = False
+        if self.load_best_model_at_end and self.metric_for_best_model in (None, "loss"):  # transformers' default
+            self.metric_for_best_model, self.greater_is_better = "accuracy", True
         with fitted_to_machine(self):
             super().__post_init__()
             check_one_device(self)

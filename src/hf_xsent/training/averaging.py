@@ -1,9 +1,9 @@
-"""Average weights: over all steps by an exponential moving average (EMA), or over the last checkpoints of a run."""
+"""Average weights: over all steps by an exponential moving average (EMA), over checkpoints, or with the start."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformers import TrainerCallback
 
 from hf_xsent.errors import OutputError
+from hf_xsent.models.adapters import plain_weights
 from hf_xsent.models.run_folder import checkpoints_of
+from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.training.resuming import AVERAGE_FILE, WEIGHTS_FILE
 
 logger = logging.getLogger(__name__)
@@ -98,6 +100,19 @@ def average_last_checkpoints(model: nn.Module, folder: str | Path, count: int) -
             weight.lerp_(saved[name].to(weight), 1 / number)
     steps = ", ".join(checkpoint.name.rpartition("-")[2] for checkpoint in reversed(checkpoints))
     logger.info("the weights are the mean of %d checkpoints, of steps %s", len(checkpoints), steps)
+
+
+def starting_weights(model: SentenceEncoder) -> dict[str, Tensor]:
+    """Copy the encoder's weights into main memory, before training."""
+    return {name: weight.detach().to("cpu", copy=True) for name, weight in plain_weights(model.encoder).items()}
+
+
+@torch.no_grad()
+def average_with_start(model: SentenceEncoder, start: Mapping[str, Tensor], share: float) -> None:
+    """Set the encoder's weights to (1 - share) × trained + share × starting weights (Wortsman et al., 2022)."""
+    model.merge_adapters()
+    for name, weight in model.encoder.named_parameters():
+        weight.lerp_(start[name].to(weight), share)
 
 
 def _trained(model: nn.Module) -> list[tuple[str, nn.Parameter]]:

@@ -39,6 +39,22 @@ def _check_unpaired(arguments: DataSettings, files: Sequence[str]) -> None:
             raise DataError(f"no such file: {file}")
 
 
+def check_has_what_objectives_read(train: Any, config: Any) -> None:
+    """Raise an error if the objectives need word links or mined negatives and no pair of a bitext has any."""
+    if not isinstance(train, Bitext | PivotBitext):
+        return
+    if config.needs.links and not train.linked_pairs:
+        raise RecipeError(
+            "the objectives need word links, but no pair has any: make them with hf-xsent align-words, and give its "
+            "JSONL as --data or its lines as --links"
+        )
+    if config.hard_negatives and not train.pairs_with_negatives:
+        raise RecipeError(
+            "hard_negatives need mined negatives, but no pair has any: find them with hf-xsent mine-negatives, and "
+            "give its JSONL as --data"
+        )
+
+
 def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | PivotBitext | TextSides, Bitext | None]:
     """Read the training data, and the dev bitext: that of ``dev``, or pairs held out of the training bitext."""
     options: dict[str, Any] = {

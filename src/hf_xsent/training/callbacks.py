@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import TrainerCallback
+from transformers import EarlyStoppingCallback, TrainerCallback
 
 from hf_xsent.data.sampling.batches import ProcessBatches
 from hf_xsent.errors import Interrupted, Stopped
@@ -99,6 +99,33 @@ class EndOfStep(TrainerCallback):
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Call ``end_step``, before a checkpoint or a measurement."""
         kwargs["model"].end_step()
+
+
+class EarlyStopping(EarlyStoppingCallback):
+    """Stop after N consecutive dev measurements without a new best one, whether or not their steps have checkpoints."""
+
+    best: float | None = None
+    measured_at = 0  # step
+
+    def on_evaluate(  # type: ignore[override]  # as transformers' class does
+        self, args: Any, state: Any, control: Any, metrics: Any, **kwargs: Any
+    ) -> None:
+        """Count each step once, and the start not at all."""
+        if state.global_step > self.measured_at:
+            self.measured_at = state.global_step
+            super().on_evaluate(args, state, control, metrics, **kwargs)
+
+    def check_metric_value(self, args: Any, state: Any, control: Any, metric_value: Any) -> None:
+        """Count the measurements since the best one."""
+        self.early_stopping_patience_counter += 1
+        sign = 1 if args.greater_is_better else -1
+        if self.best is None or sign * metric_value > sign * self.best:
+            self.best, self.early_stopping_patience_counter = float(metric_value), 0
+
+    def state(self) -> dict[str, Any]:
+        """Return what a resumed run continues from."""
+        names = ("best", "measured_at", "early_stopping_patience_counter")
+        return {"args": {}, "attributes": {name: getattr(self, name) for name in names}}
 
 
 class ProgressBar(TrainerCallback):

@@ -29,16 +29,18 @@ from hf_xsent.files import (
 )
 from hf_xsent.locks import HOLDER_FILE, LOCK_FILE, check_not_locked, lock_folder
 from hf_xsent.models.run_folder import RUN_STATE_FILE, checkpoints_of
-from hf_xsent.training.callbacks import METRICS_FILE, MetricsFile, ProgressBar, StopOnSignal
+from hf_xsent.training.callbacks import METRICS_FILE, EarlyStopping, MetricsFile, ProgressBar, StopOnSignal
 from hf_xsent.training.identity import RunState
 from hf_xsent.training.resuming import (
     DAMAGED,
     UNFINISHED,
     WEIGHTS_FILE,
+    StatedRates,
     check_fits,
     check_no_newer_checkpoint,
     clean_up_checkpoints,
     delete_surplus_checkpoints,
+    is_on_schedule,
     moved_checkpoint,
     newest_complete_checkpoint,
 )
@@ -209,8 +211,14 @@ class SavingTrainer(Trainer):
         return str(checkpoint)
 
     def _load_callback_state(self) -> None:
-        """Find the best checkpoint, also in a moved folder; if it is missing, reset the best dev score."""
+        """Find the best checkpoint, also in a moved folder; if it is missing, reset the best dev score.
+
+        The patience is that of this run.
+        """
         super()._load_callback_state()
+        for callback in self.callback_handler.callbacks:
+            if isinstance(callback, EarlyStopping):
+                callback.early_stopping_patience = getattr(self.args, "early_stopping_patience", None) or 1
         recorded = None if self._resumed is None else self._resumed.best_model_checkpoint
         if recorded is None:
             return
@@ -234,7 +242,7 @@ class SavingTrainer(Trainer):
         """Return whether a checkpoint is that of the last step, or of the step of an early stop."""
         patience = getattr(self.args, "early_stopping_patience", None)
         callbacks: Any = state.stateful_callbacks or {}
-        stopping = callbacks.get("EarlyStoppingCallback", {})
+        stopping = callbacks.get(EarlyStopping.__name__, {})
         waited = stopping.get("attributes", {}).get("early_stopping_patience_counter", 0)
         return state.global_step >= max_steps or (patience is not None and waited >= patience)
 
@@ -267,6 +275,10 @@ class SavingTrainer(Trainer):
         if self.is_world_process_zero():
             write_run_card(self, stated.get("model_name"), stated.get("license"), stated.get("finetuned_from"))
 
+    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+        """Compare only measurements whose step has a checkpoint in every run, with or without a signal."""
+        return is_on_schedule(self.state, self.args) and super()._determine_best_metric(metrics, trial)
+
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
         """Save, rename the folder when all processes have written their part, and raise ``Stopped`` after a signal."""
         folder, name = self._get_output_dir(trial), f"checkpoint-{self.state.global_step}"
@@ -289,6 +301,8 @@ class SavingTrainer(Trainer):
             move_into_place(unfinished / name, Path(folder) / name)
             remove(unfinished)
             remove(Path(folder) / f"{DAMAGED}{name}")
+            if self._resumed is not None and not is_on_schedule(self._resumed, self.args):
+                remove(Path(folder) / f"checkpoint-{self._resumed.global_step}")  # of a signal: an uninterrupted run
             delete_surplus_checkpoints(folder, self.args.save_total_limit, self.state.best_model_checkpoint)
         self.accelerator.wait_for_everyone()
         if self.args.push_to_hub:
@@ -298,9 +312,12 @@ class SavingTrainer(Trainer):
             raise self._stop.error(f"after step {self.state.global_step}: continue with --resume")
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """Load the optimizer's state; raise an error if it is of other weights or settings."""
+        """Load the optimizer's state, but not its settings; raise an error if it is of other weights or settings."""
+        stated = None if checkpoint is None or self.is_deepspeed_enabled else StatedRates.of(self.optimizer)
         try:
             super()._load_optimizer_and_scheduler(checkpoint)
+            if stated is not None:
+                stated.restore(self.optimizer, self.lr_scheduler)
         except (ValueError, KeyError, RuntimeError, TypeError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise OutputError(

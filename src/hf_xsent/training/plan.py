@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
@@ -17,9 +18,9 @@ from hf_xsent.models.adapters import check_adapters
 from hf_xsent.models.backbone import check_frozen_layers
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.layer_selection import reduced_config
-from hf_xsent.models.loading import load_encoder_config, load_tokenizer
+from hf_xsent.models.loading import embedding_settings, load_encoder_config, load_tokenizer
 from hf_xsent.training.arguments import check_momentum_contrast
-from hf_xsent.training.bitext import check_bitext
+from hf_xsent.training.bitext import check_bitext, check_has_what_objectives_read
 from hf_xsent.training.checkpoints import check_start_remains, choose_checkpoint
 from hf_xsent.training.dual_pivot.features import NO_FEATURES
 from hf_xsent.training.reading import Recipe
@@ -27,6 +28,8 @@ from hf_xsent.training.recipe import DataSettings
 from hf_xsent.training.trainer import NO_DEV_FOR_EARLY_STOPPING
 
 logger = logging.getLogger(__name__)
+
+_OF_EMBEDDINGS = ("pooling", "normalize", "max_length", "prompts", "default_prompt_name")
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class Plan:
             if recipe.config.freezes_encoder:
                 raise RecipeError("encoder_layers removes layers, but a frozen encoder cannot adapt to this: remove it")
             encoder_config = reduced_config(encoder_config, recipe.config.encoder_layers)
+        _warn_of_other_embeddings(recipe, embedding_settings(encoder))
         config = recipe.config.replaced(encoder_config=encoder_config)
         config.check_objectives()
         if config.needs.teacher and config.teacher is None:
@@ -75,20 +79,11 @@ class Plan:
     def check_data(self, train: Bitext | PivotBitext | TextSides, dev: Bitext | None) -> None:
         """Check that the data has the word links and the languages that the objectives need."""
         mixing_probabilities(list(train.languages.values()), self.recipe.data.alpha)  # checks the sizes
+        check_has_what_objectives_read(train, self.recipe.config)
         if not isinstance(train, TextSides):
             if self.recipe.config.needs.links:
-                if not train.linked_pairs:
-                    raise RecipeError(
-                        "the objectives need word links, but no pair has any: make them with hf-xsent align-words, "
-                        "and give its JSONL as --data or its lines as --links"
-                    )
                 logger.info("%d of %d pairs have word links", train.linked_pairs, len(train))
             if self.recipe.config.hard_negatives:
-                if not train.pairs_with_negatives:
-                    raise RecipeError(
-                        "hard_negatives need mined negatives, but no pair has any: find them with hf-xsent "
-                        "mine-negatives, and give its JSONL as --data"
-                    )
                 logger.info("%d of %d pairs have mined negatives", train.pairs_with_negatives, len(train))
             self.recipe.config.check_languages(self._languages(train, dev))
 
@@ -102,6 +97,15 @@ class Plan:
 
     def _languages(self, train: Bitext | PivotBitext, dev: Bitext | None) -> set[str]:
         return {*train.languages, *(dev.languages if dev else ()), self.recipe.data.target_language}
+
+
+def _warn_of_other_embeddings(recipe: Recipe, start: Mapping[str, Any]) -> None:
+    """Warn of settings in which this run differs from its starting model without stating them."""
+    unstated = [name for name in _OF_EMBEDDINGS if name in start and name not in recipe.stated]
+    pairs = {name: (start[name], getattr(recipe.config, name)) for name in unstated}
+    differ = [f"{name} {one!r}, here {other!r}" for name, (one, other) in pairs.items() if one != other]
+    if differ:
+        logger.warning("the starting model embeds with other settings: %s; state those to keep", "; ".join(differ))
 
 
 def _check_kind_of_data(data: DataSettings, config: AlignmentConfig) -> None:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from transformers import set_seed
 
 from hf_xsent.data.bitext import Bitext
@@ -19,10 +18,7 @@ from hf_xsent.files import write_json
 from hf_xsent.logs import configure_logging
 from hf_xsent.models import METHODS
 from hf_xsent.models.dual_pivot import DualPivotForPreTraining
-from hf_xsent.models.layer_selection import select_layers
-from hf_xsent.models.loading import load_encoder
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
-from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.training.bitext import load_train_and_dev
 from hf_xsent.training.checkpoints import check_space, output_folder
 from hf_xsent.training.dual_pivot.features import FeatureCache
@@ -88,8 +84,6 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer | None:
         trainer.saves_at_end = False
         trainer.train(resume_from_checkpoint=plan.checkpoint)
         model.merge_adapters()
-        if training.share_of_start:
-            average_with_starting_encoder(model, plan.encoder, training.share_of_start, recipe.config.encoder_layers)
         if dev is not None and (training.share_of_start or training.average_checkpoints):
             trainer.evaluate()
         trainer.save_model()
@@ -134,16 +128,3 @@ def dry_run(
         trainer.train()
     logger.info("%s", forecast(training, steps, times.seconds))
     return trainer
-
-
-@torch.no_grad()
-def average_with_starting_encoder(
-    model: SentenceEncoder, encoder: str, share: float, layers: int | None = None
-) -> None:
-    """Set weights to (1 - share) × trained + share × starting encoder (Wortsman et al., 2022)."""
-    start = load_encoder(encoder)
-    if layers is not None:
-        select_layers(start, layers)
-    started = dict(start.named_parameters())
-    for name, weight in model.encoder.named_parameters():
-        weight.lerp_(started[name].to(weight), share)

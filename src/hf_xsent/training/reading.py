@@ -43,6 +43,7 @@ class Recipe:
     data: DataSettings
     run: RunSettings
     training: AlignmentTrainingArguments
+    stated: frozenset[str] = frozenset()  # keys of file and flags
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings of starting encoder, model and data as keys of a recipe, defaults included."""
@@ -74,7 +75,8 @@ def read_recipe(arguments: Sequence[str]) -> Recipe:
             raise RecipeError(f"the method {method} has no setting {key!r}" + did_you_mean(key, {*hints, *others}))
     values = read_values(stated, flags, hints | others, where)
     config: Any = model_class.config_of(None, {key: values[key] for key in hints if key in values} | objectives)
-    return Recipe(config=config, **{part: _build(kind, values) for kind, part in _PARTS.items()})
+    parts: dict[str, Any] = {part: _build(kind, values) for kind, part in _PARTS.items()}
+    return Recipe(config=config, stated=frozenset(values), **parts)
 
 
 def convert_recipe(stated: Mapping[str, Any], where: str = "") -> dict[str, Any]:
@@ -148,7 +150,8 @@ def _objectives(config_class: Any, stated: Any, flags: Flags, where: str) -> tup
     if (words := rest.pop(_OBJECTIVES, None)) is not None:
         named = [one.partition("=") for one in words]
         weights = {
-            one: convert_value(f"--objectives {one}", weight, float) if equals else 1.0 for one, equals, weight in named
+            one: convert_value(f"--objectives {one}", weight, float) if equals else None
+            for one, equals, weight in named
         }
         chosen = merge_objectives(chosen, weights)
     settings = {flag: value for flag, value in rest.items() if flag.startswith(f"{_OBJECTIVES}.")}

@@ -143,7 +143,9 @@ class TrainingSettings:
     eval_on_start: bool = setting(True, "Measure dev accuracy before the first step.")
     load_best_model_at_end: bool = setting(True, "At the end, load the checkpoint with the best dev accuracy.")
     metric_for_best_model: str | None = setting("accuracy", "Dev metric that decides which checkpoint is best.")
-    save_total_limit: int | None = setting(2, "Keep at most this many checkpoints, the best and the latest included.")
+    save_total_limit: int | None = setting(
+        2, "Keep at most this many checkpoints, the best and the latest included; null: all."
+    )
     warmup_steps: float = setting(0.1, "Warm-up steps; below 1, a fraction of all steps.")
     remove_unused_columns: bool = setting(False, "The collator needs the raw text.")
     one_language_batches: bool = setting(False, "Fill each batch, over all processes, with pairs of one language.")

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
-from transformers import PreTrainedModel
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import PreTrainedModel, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_callback import TrainerState
+from transformers.trainer_utils import SaveStrategy
 
 from hf_xsent.errors import OutputError
 from hf_xsent.files import move_into_place, remove
@@ -26,6 +29,7 @@ WEIGHTS_FILE = "model.safetensors"
 AVERAGE_FILE = "averaged_weights.safetensors"  # of a checkpoint of a run with ema_decay
 DAMAGED = "_damaged-"  # prefix of the folder of a checkpoint that cannot be resumed
 UNFINISHED = "_unfinished"  # folder of incomplete files: not yet renamed new ones, not yet deleted old ones
+_STATED = ("initial_lr", "weight_decay", "betas", "eps", "momentum")  # of an optimizer's group of weights
 
 Shape = tuple[int, ...]
 
@@ -88,6 +92,39 @@ def delete_surplus_checkpoints(folder: str | Path, limit: int | None, best: str 
     for checkpoint in surplus[spared:]:
         move_into_place(checkpoint, deleted)
         remove(deleted)
+
+
+def is_on_schedule(state: TrainerState, arguments: TrainingArguments) -> bool:
+    """Return whether a run saves a checkpoint at the step of this state without a signal, too."""
+    if state.global_step >= state.max_steps or arguments.save_strategy == SaveStrategy.BEST:
+        return True
+    if arguments.save_strategy == SaveStrategy.EPOCH:
+        return state.epoch is not None and float(state.epoch).is_integer()
+    return arguments.save_strategy == SaveStrategy.STEPS and state.global_step % state.save_steps == 0
+
+
+@dataclass(frozen=True)
+class StatedRates:
+    """The settings of a new optimizer, which the state of a checkpoint replaces: after a change, by the old ones."""
+
+    groups: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, optimizer: Any) -> StatedRates:
+        """Copy the settings of each group of weights."""
+        return cls([{name: group[name] for name in _STATED if name in group} for group in optimizer.param_groups])
+
+    def restore(self, optimizer: Any, scheduler: Any) -> None:
+        """Set them again, and the learning rate of the present step."""
+        for group, stated in zip(optimizer.param_groups, self.groups, strict=True):
+            group.update(stated)
+        if type(scheduler) is LambdaLR:  # others, such as ReduceLROnPlateau, compute a rate from the last one
+            peaks = [stated["initial_lr"] for stated in self.groups]
+            shares = [share(scheduler.last_epoch) for share in scheduler.lr_lambdas]
+            rates = [peak * share for peak, share in zip(peaks, shares, strict=True)]
+            scheduler.load_state_dict(scheduler.state_dict() | {"base_lrs": peaks, "_last_lr": rates})
+            for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate
 
 
 def _set_damaged_aside(checkpoints: Iterable[Path]) -> None:

@@ -26,7 +26,7 @@ def write_recipe(folder: str | Path, command: str, options: Mapping[str, Any], t
     for field in fields(training):
         value = getattr(training, field.name, None)
         public = field.init and not field.name.endswith("_token")  # the folder may be pushed to the Hub
-        plain = isinstance(value, str | int | float) or (value and field.name in _MAPPINGS)
+        plain = isinstance(value, str | int | float | None) or (value and field.name in _MAPPINGS)
         if public and value != field.default and plain:
             stated[field.name] = getattr(value, "value", value)
     text = f"# hf-xsent {command} {RECIPE_FILE}\n{yaml.safe_dump(stated, sort_keys=False)}"
@@ -35,9 +35,16 @@ def write_recipe(folder: str | Path, command: str, options: Mapping[str, Any], t
 
 def write_run_recipe(trainer: Trainer) -> None:
     """Write the recipe of a run that was not started from one, as far as the trainer knows it."""
+    settings = getattr(trainer, "settings_of_run", None) or settings_of(trainer)
+    write_recipe(str(trainer.args.output_dir), "pretrain", settings, trainer.args)
+
+
+def settings_of(trainer: Trainer) -> dict[str, Any]:
+    """Return the settings of model and data that a trainer knows, as keys of a recipe."""
     config = trainer.accelerator.unwrap_model(trainer.model).config
     start = {"model": config.encoder_config.name_or_path or None, "method": config.model_type}
-    write_recipe(str(trainer.args.output_dir), "pretrain", start | config.recipe(), trainer.args)
+    data = {name: getattr(trainer, name, None) for name in ("alpha", "target_language")}
+    return start | config.recipe() | data
 
 
 def write_run_card(

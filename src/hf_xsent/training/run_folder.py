@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
-from transformers.trainer_utils import SaveStrategy
+from transformers.trainer_utils import SaveStrategy, TrainOutput
 
+from hf_xsent.errors import OutputError
 from hf_xsent.files import write_json
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
 from hf_xsent.training.callbacks import METRICS_FILE
 from hf_xsent.training.checkpoints import SavingTrainer
-from hf_xsent.training.run_card import RECIPE_FILE, write_run_card, write_run_recipe
+from hf_xsent.training.run_card import RECIPE_FILE, settings_of, write_run_card, write_run_recipe
 
 
 class RunTrainer(SavingTrainer):
     """Save the model with recipe and card at the end of ``train``; push it to the Hub as an export."""
 
     _uploading = False
+    settings_of_run: Mapping[str, Any] | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.saves_at_end = self.args.save_strategy != SaveStrategy.NO
+
+    def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
+        """Train; record the settings before adapters are merged, and replace no model card of others."""
+        folder = Path(str(self.args.output_dir))
+        if self.saves_at_end and (folder / "README.md").exists() and not (folder / RECIPE_FILE).exists():
+            raise OutputError(f"{folder} holds a README.md that hf-xsent did not write: choose another output_dir")
+        self.settings_of_run = settings_of(self)
+        return super().train(*args, **kwargs)
 
     def save_run(self) -> None:
         """Write model, tokenizer, recipe, counts of pairs and model card into the output folder."""

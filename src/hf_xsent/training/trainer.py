@@ -8,13 +8,14 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import nullcontext
+from copy import copy
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
-from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, TrainingArguments
+from transformers import PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
 from hf_xsent.compat import keep_freed_memory
@@ -31,8 +32,14 @@ from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.tensors.gathering import naming_lost_processes
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_momentum_contrast
-from hf_xsent.training.averaging import MovingAverage, average_last_checkpoints
-from hf_xsent.training.callbacks import CostCounter, EndOfStep, StartOfEpoch
+from hf_xsent.training.averaging import (
+    MovingAverage,
+    average_last_checkpoints,
+    average_with_start,
+    starting_weights,
+)
+from hf_xsent.training.bitext import check_has_what_objectives_read
+from hf_xsent.training.callbacks import CostCounter, EarlyStopping, EndOfStep, StartOfEpoch
 from hf_xsent.training.gradient_norms import GradientNorms
 from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.run_folder import RunTrainer
@@ -94,6 +101,7 @@ class AlignmentTrainer(RunTrainer):
         if eval_dataset is None:
             if args.early_stopping_patience is not None:
                 raise RecipeError(NO_DEV_FOR_EARLY_STOPPING)
+            args = copy(args)  # which another trainer may share
             args.eval_strategy = IntervalStrategy.NO
             args.eval_on_start = args.load_best_model_at_end = False
         elif args.fsdp:
@@ -102,6 +110,7 @@ class AlignmentTrainer(RunTrainer):
                 "measure the saved model by hf-xsent evaluate"
             )
         config = model.config
+        check_has_what_objectives_read(train_dataset, config)
         collator = kwargs.pop("data_collator", None) or PairCollator(
             processing_class, config.max_length, config.embedded_languages, target_language,
             target_texts=teacher is not None, links=config.needs.links, negatives=config.hard_negatives,
@@ -120,13 +129,14 @@ class AlignmentTrainer(RunTrainer):
         super().__init__(model, args, collator, *data, processing_class, **kwargs)
         model.tokenizer = processing_class
         self.add_callback(EndOfStep)
+        self._start = starting_weights(model) if args.share_of_start else {}
         self._average = None if args.ema_decay is None else MovingAverage(args.ema_decay)
         if self._average is not None:
             self.add_callback(self._average)
         self._epochs = StartOfEpoch()
         self.add_callback(self._epochs)
         if args.early_stopping_patience is not None:
-            self.add_callback(EarlyStoppingCallback(args.early_stopping_patience))
+            self.add_callback(EarlyStopping(args.early_stopping_patience))
         self.tokenizer = processing_class
         self.alpha = alpha
         self.target_language = target_language
@@ -157,6 +167,8 @@ class AlignmentTrainer(RunTrainer):
             self._average.finish(model, self.state.best_model_checkpoint if self.args.load_best_model_at_end else None)
         if self.args.average_checkpoints is not None:
             average_last_checkpoints(model, str(self.args.output_dir), self.args.average_checkpoints)
+        if self.args.share_of_start:
+            average_with_start(model, self._start, self.args.share_of_start)
         if self.saves_at_end:
             self.save_run()
         return output
@@ -274,7 +286,7 @@ class AlignmentTrainer(RunTrainer):
         return TrainingError(
             f"step {self.state.global_step + 1}: {what}, in a batch of {len(pairs)} pairs; look first at "
             f"{pairs[rows[0]]!r} (all in {file}); {state}: lower the learning rate or drop these sentences, "
-            "and --resume the last checkpoint"
+            "and continue from the last checkpoint with --resume_with_changes"
         )
 
     def train_sampler(self) -> TemperatureSampler:

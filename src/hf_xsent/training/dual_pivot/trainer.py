@@ -136,7 +136,8 @@ class DualPivotTrainer(AlignmentTrainer):
         super()._load_optimizer_and_scheduler(checkpoint)
         if self.critic is not None and checkpoint is not None:
             state = torch.load(Path(checkpoint) / CRITIC_FILE, map_location="cpu", weights_only=True)
-            self.critic.optimizer.load_state_dict(state)  # on the weights' device
+            settings = {"param_groups": self.critic.optimizer.state_dict()["param_groups"]}  # of this run
+            self.critic.optimizer.load_state_dict(state | settings)  # on the weights' device
 
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
         """Compute the norm over the trained weights only, not the encoder's."""
@@ -150,7 +151,7 @@ class DualPivotTrainer(AlignmentTrainer):
             return super()._step_error(what)
         return TrainingError(
             f"step {self.state.global_step + 1}: {what}: lower the learning rate, or clip the critic's weights "
-            "(--clip 0.01), and --resume the last checkpoint"
+            "(--clip 0.01), and continue from the last checkpoint with --resume_with_changes"
         )
 
 
