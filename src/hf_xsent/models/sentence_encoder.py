@@ -104,8 +104,7 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
         """Start from a pretrained encoder or a model of this package, with a config or keyword arguments.
 
         ``config_class.setting_names()`` lists the keywords. ``revision``, ``dtype`` (default: float32), ``device_map``
-        and other loading arguments of transformers' ``from_pretrained`` are accepted, too. ``base_config`` replaces the
-        checkpoint's config.
+        and transformers' other loading arguments are accepted, too. ``base_config`` replaces the checkpoint's config.
         """
         loading = loading_arguments(settings)
         stated = cls.config_of(config, settings)

@@ -80,7 +80,7 @@ def read_recipe(arguments: Sequence[str]) -> Recipe:
 
 
 def convert_recipe(stated: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """Convert the values of a recipe to the types of its settings; drop settings that are null."""
+    """Convert the values of a recipe to the types of its settings."""
     config_class = METHODS[stated.get("method") or StartSettings.method][0]
     hints, others = _hints_of_method(config_class)
     rest = {key: value for key, value in stated.items() if key != _OBJECTIVES}
