@@ -252,6 +252,13 @@ def test_nothing_stays_behind(
     assert not any(tmp_path.iterdir())
 
 
+def test_languages_of_no_task_are_refused() -> None:
+    with pytest.raises(RecipeError, match="given for 'tatoba', which is not among the tasks tatoeba; did you mean"):
+        evaluate("model", {"tatoeba": "folder"}, {"tatoba": ["de"]})
+    with pytest.raises(RecipeError, match="languages restrict tasks given by name: give them to load_tasks instead"):
+        evaluate("model", [], {"tatoeba": ["de"]})
+
+
 def test_tasks_and_languages_that_are_no_mapping_are_refused():
     with pytest.raises(RecipeError, match=r"tasks maps names to folders, such as {'tatoeba': 'data/tatoeba'}"):
         evaluate("runs/mine", "data/tatoeba")  # type: ignore[arg-type]

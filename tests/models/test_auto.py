@@ -248,6 +248,15 @@ def test_queries_and_documents_have_the_prompts_of_sentence_transformers(
         )
 
 
+def test_saving_an_opened_export_in_its_folder_leaves_its_card(
+    encoder_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = _exported(encoder_folders["bert"], tmp_path / "out")
+    (folder / "README.md").write_text("edited", encoding="utf-8")
+    AutoModel.from_pretrained(folder).save_pretrained(folder)
+    assert (folder / "README.md").read_text(encoding="utf-8") == "edited"
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_an_opened_export_is_saved_in_its_dtype_by_the_main_process(
     encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str], dtype: torch.dtype

@@ -230,6 +230,18 @@ def test_an_older_export_is_replaced_only_when_asked(encoder_folders: dict[str, 
     assert _names(tmp_path)[0] == "out" and not any(name.endswith(".part") for name in _names(tmp_path))
 
 
+def test_an_export_beside_other_files_is_not_replaced(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    model, tokenizer = _model(encoder_folders["bert"])
+    folder = export_sentence_transformer(model, tmp_path / "out", tokenizer, verify=False)
+    for name in ("checkpoint-500", "notes.md"):
+        (folder / name).mkdir()
+        with pytest.raises(OutputError, match=f"{name} is not part of an export and would be deleted: move it"):
+            export_sentence_transformer(model, folder, tokenizer, overwrite=True, verify=False)
+        (folder / name).rmdir()
+    (folder / "onnx").mkdir()
+    export_sentence_transformer(model, folder, tokenizer, overwrite=True, verify=False)
+
+
 def test_an_empty_folder_may_be_written_into(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
     model, tokenizer = _model(encoder_folders["bert"])
     (tmp_path / "out").mkdir()

@@ -50,6 +50,8 @@ def evaluate(
     """
     if isinstance(tasks, str | os.PathLike):
         raise RecipeError(f"tasks maps names to folders, such as {{'tatoeba': {os.fspath(tasks)!r}}}, not a string")
+    if languages and not isinstance(tasks, Mapping):
+        raise RecipeError("languages restrict tasks given by name: give them to load_tasks instead")
     chosen = load_tasks(tasks, languages) if isinstance(tasks, Mapping) else list(tasks)
     reports: list[Report] = []
     if isinstance(model, str | os.PathLike):

@@ -32,6 +32,10 @@ def load_tasks(
         )
     for name in sources:
         check_task(name)
+    for name in languages or {}:
+        if name not in sources:
+            tasks = f"{', '.join(sources)}{did_you_mean(name, sources)}"
+            raise RecipeError(f"languages are given for {name!r}, which is not among the tasks {tasks}")
     return [TASKS[name].load(source, (languages or {}).get(name)) for name, source in sources.items()]
 
 

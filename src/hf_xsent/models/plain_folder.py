@@ -38,7 +38,7 @@ def write_plain_folder(
     width: int | None = None,
     max_shard_size: int | str = "50GB",
 ) -> None:
-    """Write encoder, tokenizer, modules and a minimal card; ``encode`` truncates embeddings to ``width``.
+    """Write encoder, tokenizer, modules and, if missing, a minimal card; ``encode`` truncates embeddings to ``width``.
 
     The defaults of dtype and width are the model's; that of max_shard_size is transformers'.
     """
@@ -77,7 +77,8 @@ def write_plain_folder(
     transformer = {"max_seq_length": config.max_length, "do_lower_case": False}
     write_json(folder / "sentence_bert_config.json", transformer)
     write_general_settings(folder, config, dim)
-    (folder / "README.md").write_text(_card(config, width), encoding="utf-8")
+    if not (folder / "README.md").is_file():  # which may have been edited
+        (folder / "README.md").write_text(_card(config, width), encoding="utf-8")
 
 
 def _keys_of_transformers_4(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,12 @@ from hf_xsent.errors import OutputError
 from hf_xsent.files import write_json
 
 RUN_FACTS = "training.json"
+_EXPORTED = (
+    *("README.md", ".eval_results", RUN_FACTS, "modules.json", "[1-9]_*", "onnx"),
+    *("config.json", "config_sentence_transformers.json", "sentence_bert_config.json"),
+    *("model.safetensors*", "model-*.safetensors", "special_tokens_map.json", "added_tokens.json"),
+    *("tokenizer*", "vocab*", "merges.txt", "*.model"),
+)
 
 
 def is_export(folder: str | Path) -> bool:
@@ -28,6 +34,17 @@ def check_export(folder: str | Path) -> None:
     """Raise an error for a folder that is not an export."""
     if not is_export(folder):
         raise OutputError(f"{folder} is not an export: write one with hf-xsent export")
+
+
+def check_replaceable(folder: str | Path) -> None:
+    """Raise an error for a folder that is not an export, or has files that no export writes, such as checkpoints."""
+    if not is_export(folder):
+        raise OutputError(f"{folder} contains files but is not an export: choose another folder")
+    for path in sorted(Path(folder).iterdir()):
+        if not any(path.match(pattern) for pattern in _EXPORTED):
+            raise OutputError(
+                f"{path} is not part of an export and would be deleted: move it, or choose another folder"
+            )
 
 
 def write_run_facts(folder: Path, facts: dict[str, Any]) -> None:

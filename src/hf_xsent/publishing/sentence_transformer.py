@@ -17,7 +17,7 @@ from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import EXPORTED_SETTINGS, load_tokenizer, quiet_loading
 from hf_xsent.models.plain_folder import write_plain_folder
 from hf_xsent.models.sentence_encoder import SentenceEncoder
-from hf_xsent.publishing.export_folder import is_export, write_run_facts
+from hf_xsent.publishing.export_folder import check_replaceable, write_run_facts
 from hf_xsent.publishing.model_card import CardFacts, encoding_facts, portable_facts, render_card
 
 logger = logging.getLogger(__name__)
@@ -52,8 +52,7 @@ def export_sentence_transformer(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         if not overwrite:
             raise OutputError(f"{folder} exists already: choose another folder or replace it with --overwrite")
-        if folder.exists() and not is_export(folder):
-            raise OutputError(f"{folder} contains files but is not an export: choose another folder")
+        check_replaceable(folder)
     check_can_create(folder)
     embedder = _embedder(model, tokenizer, dim)
     config = embedder.model.config
