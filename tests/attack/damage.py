@@ -29,7 +29,7 @@ def attack(seed: int, count: int) -> dict[str, int]:
         assert built.code == 0, built.said
         works = _works(world)
         made_by = [("pretrain", world / "pretrain.yaml"), ("export", "out", "-o", "export"), *works.values()]
-        made_by.append((*world.finetune(), "--output=tuned"))
+        made_by.append(tuple(world.finetune("tuned")))
         for arguments in made_by:
             made = run(command(*arguments), whole)
             assert made.code == 0, made.said
@@ -108,7 +108,7 @@ def _command(rng: random.Random, world: World, done: str) -> list[str]:
         if done.startswith(output):
             return writes
     if done.startswith("tuned/"):
-        return [*world.finetune(), "--output_dir=tuned", "--resume"]
+        return [*world.finetune("tuned"), "--resume"]
     if done.startswith("export/"):
         card = [
             "publish",

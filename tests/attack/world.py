@@ -108,9 +108,9 @@ class World:
         }
         self._write_yaml("study.yaml", study)
 
-    def finetune(self) -> list[str]:
+    def finetune(self, output_dir: str = "out") -> list[str]:
         """Return the command of a short fine-tuning run."""
-        settings = {"model": self / "encoder", "output_dir": "out", "train": f"en={self / 'xnli/train-en.tsv'}"}
+        settings = {"model": self / "encoder", "output_dir": output_dir, "train": f"en={self / 'xnli/train-en.tsv'}"}
         settings |= {"xnli": self / "xnli", "max_length": "48", "per_device_train_batch_size": "8", "max_steps": "4"}
         settings |= {"save_steps": "2", "logging_steps": "1", "use_cpu": "true", "report_to": "none"}
         return ["finetune", "xnli", *(f"--{key}={value}" for key, value in settings.items())]
