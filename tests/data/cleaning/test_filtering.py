@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from hf_xsent.data.cleaning.filtering import FilterRules, NearDuplicates, PairFilter, check_language, number_overlap
-from hf_xsent.errors import DataError, RecipeError
+from hf_xsent.data.cleaning.filtering import FilterRules, NearDuplicates, PairFilter, number_overlap
+from hf_xsent.errors import RecipeError
 
 
 def test_each_rule_counts_what_it_removed() -> None:
@@ -58,11 +58,3 @@ def test_near_duplicates_and_no_others() -> None:
 def test_bad_rules_are_refused(stated: str, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         FilterRules.parse([stated])
-
-
-def test_a_wrong_language_is_refused() -> None:
-    texts = ["Das ist nicht der Hund, den ich auf der Straße gesehen habe."]
-    check_language(texts, "de", "the source side")
-    check_language(texts, "und", "the source side")
-    with pytest.raises(DataError, match="the source side seems to be German, not French"):
-        check_language(texts, "fr", "the source side")

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from zlib import crc32
 
 import numpy as np
 
 from hf_xsent.data.cleaning.repeats import normalise
-from hf_xsent.data.cleaning.rules import CleaningCounts, CleaningRules
-from hf_xsent.data.identification import identify_language
-from hf_xsent.data.languages import find_language
-from hf_xsent.errors import DataError
+from hf_xsent.data.cleaning.report import CleaningCounts
+from hf_xsent.data.cleaning.rules import CleaningRules
 
 _NUMBER = re.compile(r"\d+(?:[.,:'’\u00a0\u202f]\d+)*")
 _GRAM = 5  # bytes
@@ -80,16 +78,6 @@ def number_overlap(source: str, target: str) -> float:
     one, other = _numbers(source), _numbers(target)
     total = one.total() + other.total()
     return 2 * (one & other).total() / total if total else 1.0
-
-
-def check_language(texts: Sequence[str], stated: str, name: str) -> None:
-    """Raise an error if texts seem to be in another language than stated."""
-    found = identify_language(texts)
-    if stated != "und" and found is not None and find_language(stated).code != found:
-        raise DataError(
-            f"{name} seems to be {find_language(found).name}, not {find_language(stated).name}: "
-            "check --language, --target_language and the columns"
-        )
 
 
 def _numbers(text: str) -> Counter[str]:
