@@ -10,7 +10,7 @@ from hf_xsent.api.mining import score_pairs as score_pairs
 from hf_xsent.api.training import finetune as finetune
 from hf_xsent.api.training import pretrain as pretrain
 from hf_xsent.api.training import publish as publish
-from hf_xsent.comparison.pipeline import compare as compare
+from hf_xsent.comparison.compare import compare as compare
 from hf_xsent.data.bitext import load_bitext as load_bitext
 from hf_xsent.documents.alignment import align_documents as align_documents
 from hf_xsent.evaluation.registry import load_tasks as load_tasks
