@@ -41,7 +41,7 @@ def parse_yaml(text: str) -> Any:
         mark = error.problem_mark
         place = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
         raise ValueError(f"{': '.join(filter(None, (error.context, error.problem)))}{place}") from error
-    except (yaml.YAMLError, OverflowError, TypeError) as error:
+    except (yaml.YAMLError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(" ".join(str(error).split())) from error
 
 
