@@ -19,10 +19,7 @@ from hf_xsent import __version__
 from hf_xsent.cli import (
     align_documents,
     align_words,
-    analyse,
     compare,
-    cost,
-    evaluate,
     export,
     mine_negatives,
     publish,
@@ -39,11 +36,14 @@ from hf_xsent.settings.secrets import refuse_secret_arguments
 COMMANDS: dict[str, tuple[str, str]] = {
     "pretrain": ("training.settings:PretrainHelp", "training.pretrain:pretrain"),
     "finetune": ("finetuning.settings:FineTuneHelp", "finetuning.finetune:finetune"),
+    "evaluate": ("evaluation.settings:EvaluateSettings", "evaluation.evaluate:evaluate"),
+    "analyse": ("evaluation.settings:AnalyseSettings", "evaluation.analyse:analyse"),
+    "cost": ("training.cost_settings:CostSettings", "training.cost:measure_cost"),
     "mine": ("mining.settings:MineSettings", "api.mining:mine_files"),
 }
 OLD: dict[str, ModuleType] = {
     module.__name__.rsplit(".", 1)[-1].replace("_", "-"): module
-    for module in (quickstart, align_words, evaluate, analyse, cost, compare, mine_negatives, align_documents, score,
+    for module in (quickstart, align_words, compare, mine_negatives, align_documents, score,
                    export, trim_vocab, publish)
 }  # fmt: skip
 
