@@ -35,6 +35,9 @@ class FineTuningReport:
         some = [self.scores[name] for name in names or self.scores]
         return {kind: sum(one[kind] for one in some) / len(some) for kind in some[0]}
 
+    def __str__(self) -> str:
+        return f"{self.table()}\n"
+
     def table(self) -> str:
         """Render one row per test set with the means, then one row per published model on the same test sets."""
         published = self.published()
