@@ -20,7 +20,7 @@ from hf_xsent.files import is_local, write_text
 from hf_xsent.finetuning.settings import FineTuningTrainingSettings
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
 from hf_xsent.settings.secrets import refuse_secrets
-from hf_xsent.training.arguments import check_one_device, choose_bf16, fitted_to_machine
+from hf_xsent.training.arguments import REFUSED, check_one_device, choose_bf16, fitted_to_machine, refuse_fields
 from hf_xsent.training.checkpoints import SavingTrainer
 
 Scores = dict[str, dict[str, float]]  # of each test set, by name
@@ -45,6 +45,7 @@ class FineTuningArguments(FineTuningTrainingSettings, TrainingArguments):  # typ
 
     def __post_init__(self) -> None:
         """Refuse a Hub token and several GPUs in one process, and pin no memory without a GPU."""
+        refuse_fields(self, REFUSED)
         choose_bf16(self)
         refuse_secrets({"hub_token": self.hub_token})  # checkpoints hold the arguments
         with fitted_to_machine(self):
