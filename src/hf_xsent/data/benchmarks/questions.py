@@ -71,7 +71,7 @@ def load_mlqa(source: str | PathLike[str], split: str = "test", generalized: boo
     Question and context are in the same language (XLT) or, with ``generalized``, in any two languages (G-XLT).
     """
     pattern = rf"{split}-context-(?P<context>..)-question-(?P<question>..)\.json"
-    configs = {pair: "mlqa.{}.{}".format(*pair) for pair in product(MLQA_LANGUAGES, repeat=2)}
+    configs = {(first, second): f"mlqa.{first}.{second}" for first, second in product(MLQA_LANGUAGES, repeat=2)}
     places = _find_sets(source, pattern, f"{split}-context-de-question-en.json", configs)
     wanted = [pair for pair in places if generalized or pair[0] == pair[1]]
     for language in sum(wanted, ()):

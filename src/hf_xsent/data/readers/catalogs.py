@@ -58,12 +58,12 @@ def read_mo(source: BitextSource) -> Iterator[tuple[int, str, str]]:
 
     data = read_bytes(Path(source.path), _LARGEST_FILE)
     try:
-        plural = gettext.GNUTranslations(io.BytesIO(data)).plural  # unlike polib, raises an error for a truncated file
+        translations: Any = gettext.GNUTranslations(io.BytesIO(data))  # polib reads truncated files
         catalog = polib.mofile(data)
     except (OSError, struct.error, UnicodeError, LookupError, ValueError) as error:
         raise DataError(f"{source.path}: not a complete MO file ({error}); compile it again with msgfmt") from error
     for number, message in enumerate(catalog, start=1):
-        yield from _pairs(number, message, plural)
+        yield from _pairs(number, message, translations.plural)
 
 
 def _has_plural(number: int) -> int:

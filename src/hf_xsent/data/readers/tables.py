@@ -86,5 +86,10 @@ def read_moses(source: BitextSource) -> Iterator[Row | DataError]:
         if first is None or second is None:
             longer, shorter = (source_path, target_path) if first else (target_path, source_path)
             raise DataError(f"{longer}:{number}: {shorter} has only {number - 1} lines; both must have the same number")
-        bad = next((line for _, line in (first, second) if isinstance(line, DataError)), None)
-        yield bad or (number, first[1], second[1])
+        source_text, target_text = first[1], second[1]
+        if isinstance(source_text, DataError):
+            yield source_text
+        elif isinstance(target_text, DataError):
+            yield target_text
+        else:
+            yield number, source_text, target_text
