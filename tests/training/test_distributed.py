@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from every_objective import teacher_vectors
 from processes import answers_of, caching_trainer
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
@@ -55,7 +56,7 @@ def _batch(folder: str, pairs: Pairs) -> dict[str, Tensor]:
             pair |= {"source_negatives": [pair["source"][:9], "Le pain"], "target_negatives": ["The cat drinks bread."]}
     linked = [example | {"links": "0-1 1-0 2-2 2-1"} if "e" in example["source"] else example for example in examples]
     table = torch.randn(64, 32, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    return collator(linked) | {"teacher_vectors": table[[len(target) for _, target in pairs]]}
+    return collator(linked) | teacher_vectors(table[[len(target) for _, target in pairs]])
 
 
 def _gradient(model: torch.nn.Module) -> Tensor:
