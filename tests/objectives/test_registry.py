@@ -22,7 +22,7 @@ from hf_xsent.objectives.registry import (
     write_objectives,
 )
 from hf_xsent.objectives.settings import ObjectiveSettings
-from hf_xsent.settings.declaring import help_of, is_derived, is_saved, range_of, recipe_fields
+from hf_xsent.settings.declare import help_of, is_derived, is_saved, range_of, settings_of
 
 
 def _error(stated: Any) -> str:
@@ -32,7 +32,7 @@ def _error(stated: Any) -> str:
     return str(raises.value)
 
 
-# What is recipe_fields
+# Classes
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
@@ -41,7 +41,7 @@ def test_each_objective_has_a_loss_settings_and_help(name: str) -> None:
     assert issubclass(kind, Objective) and issubclass(kind, SentenceObjective | TokenObjective)
     assert issubclass(kind.Settings, ObjectiveSettings)
     assert kind.Settings.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    for one in recipe_fields(kind.Settings).values():
+    for one in settings_of(kind.Settings).values():
         assert help_of(one)[:1].isupper() and len(help_of(one)) > len(range_of(one)), one.name
     assert fields(kind.Settings)[0].name == "weight"
 
@@ -189,7 +189,7 @@ def test_what_a_recipe_states_reads_back_without_what_is_derived(name: str) -> N
     kind = objective_class(name).Settings
     settings = kind(weight=0.5, **other_values(name))
     written = write_objectives({name: settings}, recipe=True)
-    assert set(written[name]) <= set(recipe_fields(kind))
+    assert set(written[name]) <= set(settings_of(kind))
     given = {one.name: getattr(settings, one.name) for one in fields(kind) if not is_derived(one)}
     assert read_objectives(json.loads(json.dumps(written))) == {name: kind(**given)}
 

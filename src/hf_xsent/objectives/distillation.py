@@ -21,7 +21,7 @@ from torch.nn import functional as F  # noqa: F401 - for the docstring's computa
 from hf_xsent.objectives.base import SIDES, Needs, SentenceObjective
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.settings import ObjectiveSettings
-from hf_xsent.settings.declaring import setting
+from hf_xsent.settings.declare import setting
 from hf_xsent.tensors.gathering import mean_over_rows
 
 
