@@ -240,7 +240,7 @@ def test_mined_negatives_are_candidates_of_all_queries(
         source_negative_identity=torch.tensor(identity[0]),
         target_negative_identity=torch.tensor(identity[1]),
         source_negative_number=torch.zeros(3),
-        target_negative_number=torch.ones(7),
+        target_negative_number=torch.arange(7) % 2,
     )
     expected = _with_negatives_by_loop(source, target, of_target, identity[1], own[1], 0.3)
     if symmetric:
@@ -248,3 +248,23 @@ def test_mined_negatives_are_candidates_of_all_queries(
     assert objective.sentence_loss(pairs).item() == pytest.approx(expected, rel=1e-10)
     plain = TranslationRanking(TranslationRanking.Settings(temperature=0.3, symmetric=symmetric), cast(Parts, None))
     assert plain.sentence_loss(pairs).item() < expected
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_an_objective_reads_its_own_number_of_negatives(count: int) -> None:
+    """Another objective of the same batch may read more of them."""
+    source, target, negatives = torch.randn(3, 6, 5, dtype=torch.float64)
+    numbers, identity = torch.tensor([0, 1, 2, 0, 1, 0]), torch.arange(100, 106)
+    pairs = sentence_pairs(
+        source,
+        target,
+        target_negatives=negatives,
+        target_negative_identity=identity,
+        target_negative_number=numbers,
+    )
+    objective = TranslationRanking(TranslationRanking.Settings(hard_negatives=count), cast(Parts, None))
+    first = numbers < count
+    expected = translation_ranking_loss(
+        source, target, target_negatives=(negatives[first], identity[first]) if count else None
+    )
+    torch.testing.assert_close(objective.sentence_loss(pairs), expected)

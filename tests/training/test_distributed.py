@@ -9,6 +9,7 @@ import pytest
 import torch
 from every_objective import teacher_vectors
 from processes import answers_of, caching_trainer
+from projected import register_projected
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoTokenizer
@@ -32,6 +33,7 @@ MIXES: dict[str, dict[str, Any]] = {
         "aligned_word_prediction": 0.1,
         "word_translation_ranking": 0.1,
     },
+    "TR + an objective with weights": {"translation_ranking": RANKING, "projected": 0.5},
     "MEXMA": {"mexma": {"head_layers": 1, "koleo_weight": 0.1}},
 }
 
@@ -72,6 +74,7 @@ def _sizes(world: int, count: int) -> list[int]:
 
 def _gradients(rank: int, world: int, folder: str, pairs: Pairs) -> dict[str, Tensor]:
     gradients = {}
+    register_projected()
     start = sum(_sizes(world, len(pairs))[:rank])
     own = pairs[start : start + _sizes(world, len(pairs))[rank]]
     halves = [own[: len(own) // 2], own[len(own) // 2 :]]
@@ -99,6 +102,7 @@ def _assert_equal(name: str, gradient: Tensor, theirs: Tensor) -> None:
     assert (gradient.norm() / theirs.norm()).item() == pytest.approx(1, abs=1e-9), name
 
 
+@pytest.mark.usefixtures("projected")
 @pytest.mark.parametrize("world", [2, 4])
 def test_gradients_are_those_of_one_process(encoder_folders: dict[str, Path], pairs: Pairs, world: int) -> None:
     """With uneven batches, accumulation, caching, and sentences that repeat across processes."""

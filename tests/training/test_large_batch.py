@@ -17,6 +17,8 @@ from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.training.large_batch import _sentence_gradients, split_batch
 
+pytestmark = pytest.mark.usefixtures("projected")
+
 Pairs = list[tuple[str, str]]
 TR = {"translation_ranking": {"symmetric": True}}
 BOTH = {"weight": 0.8, "direction": "both", "predicted_languages": ["de", "en"]}
@@ -31,6 +33,7 @@ MIXES: dict[str, dict[str, Any]] = {
     "TR of several widths and negatives": {"matryoshka": {"hard_negatives": 3, "dims": [32, 8]}},
     "TR of several widths": {"matryoshka": {"symmetric": True, "dims": [32, 8]}},
     "TR + distillation": TR | {"distillation": 5.0},
+    "TR + an objective with weights": TR | {"projected": 0.5},
     "RTL alone": {"representation_translation": 1.0},
     "TR + MEXMA": TR | {"mexma": {"head_layers": 1, "masked_share": 0.4, "koleo_weight": 0.1}},
     "WACSE": {

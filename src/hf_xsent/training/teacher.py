@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from transformers import TrainingArguments
 
 from hf_xsent.errors import ModelError
 from hf_xsent.models.config import AlignmentConfig
@@ -33,13 +34,20 @@ class Teachers:
         self.encode_by_objective = dict(encode_by_objective)
 
     @classmethod
-    def load(
-        cls, config: AlignmentConfig, start: str | None, device: torch.device, precision: str = "float32"
-    ) -> Teachers:
+    def load(cls, config: AlignmentConfig, start: str | None, arguments: TrainingArguments) -> Teachers:
         """Load each teacher of the objectives once; ``start`` is the Hub id or folder of the starting encoder."""
-        names = config.teachers(start)
-        opened = {name: _open(name, config, device, precision) for name in dict.fromkeys(names.values())}
+        names, precision = config.teachers(start), "bfloat16" if arguments.bf16 else "float32"
+        opened = {name: _open(name, config, arguments.device, precision) for name in dict.fromkeys(names.values())}
         return cls({objective: opened[name] for objective, name in names.items()})
+
+    @classmethod
+    def of(
+        cls, model: SentenceEncoder, arguments: TrainingArguments, teachers: Teachers | Mapping[str, Encode] | None
+    ) -> Teachers | None:
+        """Return the given teachers or, without them, load those that the model's objectives need."""
+        if teachers is None:
+            return cls.load(model.config, model._source, arguments) if model.config.needs.teacher else None
+        return teachers if isinstance(teachers, Teachers) else cls(teachers)
 
     def __call__(self, batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
         """Replace the texts of the batch by the teachers' embeddings; equal teachers embed each side once."""

@@ -141,7 +141,7 @@ class AlignmentTrainer(RunTrainer):
         self.tokenizer = processing_class
         self.alpha = alpha
         self.target_language = target_language
-        self.teachers = self._load_teachers(teachers)
+        self.teachers = Teachers.of(model, self.args, teachers)
         self._sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=self.args.device))
         self._batches = 0
         self._pairs = 0
@@ -240,15 +240,6 @@ class AlignmentTrainer(RunTrainer):
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         self._clock += time.perf_counter() - started
         return metrics
-
-    def _load_teachers(self, teachers: Teachers | Mapping[str, Encode] | None) -> Teachers | None:
-        model = self.accelerator.unwrap_model(self.model)
-        if not model.config.needs.teacher:
-            return None
-        if teachers is None:
-            precision = "bfloat16" if self.args.bf16 else "float32"
-            return Teachers.load(model.config, model._source, self.args.device, precision)
-        return teachers if isinstance(teachers, Teachers) else Teachers(teachers)
 
     def _dev_encoder(self, model: SentenceEncoderForPreTraining) -> SupportsEncode:
         return SentenceEmbedder(model, self.tokenizer)
