@@ -79,7 +79,7 @@ def test_order_is_kept_and_values_are_of_their_types() -> None:
     read = read_objectives(
         {
             "cycle": 5,
-            "translation_ranking": {"temperature": "5e-2", "symmetric": "yes", "margin": 1},
+            "translation_ranking": {"temperature": "5e-2", "symmetric": "true", "margin": 1},
             "matryoshka": {"dims": "64"},
         }
     )

@@ -281,12 +281,12 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         read = indices if tokens is None else indices[tokens]
         return replace(states, packed=packed, tokens=read, embeddings=both), both
 
-    def _negatives(self, batch: Mapping[str, Tensor], none: Tensor) -> dict[str, Tensor]:
+    def _negatives(self, batch: Mapping[str, Tensor], none: Tensor) -> dict[str, Any]:
         """Embed the mined negatives of the sides that objectives read; ``none`` (0 × d) if the batch has none.
 
         ``none`` has a gradient, so that all processes run the same backward passes of ``gather_rows``.
         """
-        negatives: dict[str, Tensor] = {}
+        negatives: dict[str, Any] = {}
         for side in self.config.hard_negatives:
             if f"{side}_negative_input_ids" not in batch:
                 raise ModelError(f"hard_negatives need {side}_negative_input_ids: use PairCollator(negatives=…)")

@@ -42,10 +42,12 @@ class SentencePairs:
     def joined(cls, parts: Sequence[SentencePairs]) -> SentencePairs:
         """Concatenate the pairs of all parts, which have no teacher, into one batch."""
         names = [name for name, value in vars(parts[0]).items() if isinstance(value, Tensor)]
-        return cls(**{name: torch.cat([getattr(part, name) for part in parts]) for name in names})
+        joined: Any = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
+        return cls(**joined)
 
     def taught(self, objective: str, teacher: Mapping[str, Tensor | None]) -> SentencePairs:
         """Return the pairs with the embeddings of this objective's teacher by side, which must have equal width."""
+        checked = {}
         for side, vectors in teacher.items():
             if vectors is None:
                 raise ModelError(f"{objective} needs its teacher's embeddings: pass {objective}_teacher_{side}")
@@ -54,7 +56,8 @@ class SentencePairs:
                     f"the teacher's {side} embeddings for {objective} have the shape {tuple(vectors.shape)}, those of "
                     f"the student {tuple(self.source.shape)}: choose models of equal width"
                 )
-        return replace(self, teacher=teacher)
+            checked[side] = vectors
+        return replace(self, teacher=checked)
 
     def first_negatives(self, side: str, count: int) -> tuple[Tensor, Tensor] | None:
         """Return embeddings and identities of the first ``count`` mined negatives of each pair, or None."""
@@ -66,7 +69,8 @@ class SentencePairs:
 
     def truncated(self, width: int) -> SentencePairs:
         """Return the pairs with embeddings truncated to this width."""
-        return replace(self, **{name: vectors[:, :width] for name, vectors in self.trained().items()})
+        truncated: Any = {name: vectors[:, :width] for name, vectors in self.trained().items()}
+        return replace(self, **truncated)
 
     def trained(self) -> dict[str, Tensor]:
         """Return the embeddings that receive gradients, by field name."""

@@ -50,10 +50,11 @@ class AlignmentLoss(nn.Module):
                 "SentenceTransformer(…)"
             )
         self.model = model
-        width = model.get_embedding_dimension()
+        width: Any = model.get_embedding_dimension()
+        chosen: Any = objectives or {"translation_ranking": 1.0}
         # The trainer's model over an empty encoder builds and checks the objectives.
         empty = BertConfig(vocab_size=1, hidden_size=width, num_hidden_layers=0, num_attention_heads=1)
-        config = AlignmentConfig(objectives=objectives or {"translation_ranking": 1.0}, encoder_config=empty)
+        config = AlignmentConfig(objectives=chosen, encoder_config=empty)
         for name in config.objectives:
             if missing := _missing_needs(objective_class(name)):
                 raise RecipeError(
@@ -127,7 +128,7 @@ def _identity(features: Mapping[str, Tensor]) -> Tensor | None:
     if "cu_seq_lens_q" in features:
         starts = features["cu_seq_lens_q"][:-1]
     if starts is not None:  # the sentences follow each other without padding
-        sentences = ids.flatten().tensor_split(starts[1:].tolist())
+        sentences = list(ids.flatten().tensor_split(starts[1:].tolist()))
         ids = pad_sequence(sentences, batch_first=True)
         mask = pad_sequence([torch.ones_like(sentence) for sentence in sentences], batch_first=True)
     return None if mask is None else hash_sentences(ids, mask)

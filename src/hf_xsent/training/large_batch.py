@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from accelerate.utils import DistributedType
@@ -94,7 +94,8 @@ def _sentence_gradients(
     whole = SentencePairs.joined(parts)
     sizes = [{name: len(vectors) for name, vectors in part.trained().items()} for part in parts]
     parts.clear()
-    whole = replace(whole, **{name: _at_least_float32(vectors) for name, vectors in whole.trained().items()})
+    wide: Any = {name: _at_least_float32(vectors) for name, vectors in whole.trained().items()}
+    whole = replace(whole, **wide)
     embeddings = {name: vectors.requires_grad_() for name, vectors in whole.trained().items()}
     weights = {name: weight for name, weight in model.objectives.named_parameters() if weight.requires_grad}
     inputs = [*embeddings.values(), *weights.values()]

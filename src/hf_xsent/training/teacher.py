@@ -42,7 +42,7 @@ class Teachers:
 
     @classmethod
     def of(
-        cls, model: SentenceEncoder, arguments: TrainingArguments, teachers: Teachers | Mapping[str, Encode] | None
+        cls, model: Any, arguments: TrainingArguments, teachers: Teachers | Mapping[str, Encode] | None
     ) -> Teachers | None:
         """Return the given teachers or, without them, load those that the model's objectives need."""
         if teachers is None:
@@ -89,7 +89,7 @@ def _encode_of(name_or_path: str, student: AlignmentConfig, device: torch.device
         return SentenceEmbedder.from_pretrained(name_or_path, device=device, precision=precision).encode
     settings = {name: getattr(student, name) for name in ("pooling", "normalize", "prompts", "default_prompt_name")}
     settings["max_length"] = min(student.max_length, family(config).max_length(config))
-    model = SentenceEncoder.from_backbone(name_or_path, dtype=getattr(torch, precision), **settings)
+    model: Any = SentenceEncoder.from_backbone(name_or_path, dtype=getattr(torch, precision), **settings)
     return SentenceEmbedder(model.to(device).eval(), load_tokenizer(name_or_path)).encode
 
 
