@@ -146,11 +146,9 @@ def identify_recipe(recipe: Recipe, trained: bool) -> dict[str, Any]:
     identity |= {"half": training.bf16 or training.fp16, "features": data.features == "none"}  # float32 without a cache
     if not trained:
         return identity | {name: config[name] for name in ("pooling", "max_length", "layers") if name in config}
-    if recipe.config.teacher is not None:
-        teacher = {"teacher": identify_model(recipe.config.teacher)}
-        config["objectives"] = {
-            name: settings | teacher if settings.get("teacher") else settings
-            for name, settings in config["objectives"].items()
+    for name, teacher in recipe.config.teachers(recipe.start.model).items():
+        config["objectives"] = config["objectives"] | {
+            name: config["objectives"][name] | {"teacher": identify_model(teacher)}
         }
     identity |= {"config": config, "training": identify_training(training)}
     identity["batch"] = [training.per_device_train_batch_size, training.gradient_accumulation_steps]

@@ -155,7 +155,7 @@ def _distinct(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _check_recipe(at: str, content: Mapping[str, Any]) -> None:
-    """Raise an error for a key that is no setting, or that the study sets itself."""
+    """Raise an error for an unknown key, or for one that the study sets itself."""
     prefix = f"{at}: " if at else ""
     check_known(content, [*recipe_settings(), "recipe"], prefix)
     if taken := [key for key in content if key in _SET_BY_STUDY]:
