@@ -17,13 +17,14 @@ from transformers.trainer_utils import rotate_checkpoints
 from hf_xsent import AlignmentTrainer
 from hf_xsent.errors import OutputError, RecipeError
 from hf_xsent.models.run_folder import RUN_STATE_FILE, checkpoints_of
+from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.training.resuming import UNFINISHED, delete_surplus_checkpoints, find_damage
 
 CONSTANT = {"lr_scheduler_type": "constant", "warmup_steps": 0, "load_best_model_at_end": False}
 
 
 def _weights(run: Run) -> dict[str, torch.Tensor]:
-    return load_file(run.out / "model.safetensors")
+    return saved_weights(run.out)
 
 
 def _assert_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:

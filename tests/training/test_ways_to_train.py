@@ -16,6 +16,7 @@ from hf_xsent.cli.main import main
 from hf_xsent.errors import RecipeError
 from hf_xsent.models.loading import load_config
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
+from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.training.reading import read_recipe
 
 STEPS = ("max_steps", "eval_steps", "save_steps")
@@ -47,7 +48,7 @@ def test_a_student_comes_nearer_to_its_teacher_who_leaves_no_trace(
             for one in (start, student)
         )
         assert after > before + 0.1
-    names = load_file(run.out / "checkpoint-30" / "model.safetensors").keys()
+    names = saved_weights(run.out / "checkpoint-30").keys()
     assert all(name.startswith("encoder.") for name in names)
     assert "teacher" not in (run.out / "config.json").read_text()
     assert read_recipe([str(run.out / "recipe.yaml")]).config.teacher == str(folder)
@@ -62,8 +63,8 @@ def test_distillation_goes_on_exactly_where_it_stopped(run: Run) -> None:
 def test_adapters_end_in_plain_weights(run: Run, settings: dict[str, Any]) -> None:
     run.start(lora_rank=2, lora_alpha=4, lora_targets=["query", "value"], **settings)
     start = load_file(Path(run.settings["model"]) / "model.safetensors")
-    final = load_file(run.out / "model.safetensors")
-    checkpoint = load_file(run.out / "checkpoint-6" / "model.safetensors")
+    final = saved_weights(run.out)
+    checkpoint = saved_weights(run.out / "checkpoint-6")
     first = settings.get("frozen_layers", 0)
     adapted = {f"encoder.layer.{n}.attention.self.{one}.weight" for n in range(first, 3) for one in ("query", "value")}
     for name, weight in final.items():
