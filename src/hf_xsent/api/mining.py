@@ -22,47 +22,49 @@ from hf_xsent.files import check_writable
 from hf_xsent.mining import negatives, pipeline, scoring
 from hf_xsent.mining.margin import MinedPairs
 from hf_xsent.mining.ray_engine import RayEngine
+from hf_xsent.mining.settings import MineSettings
 from hf_xsent.mining.vectors import VectorStore
+from hf_xsent.settings.command import command
 
 _PAIRS_TO_IDENTIFY = 10_000
 
 
-def mine_files(
-    source: str | Path,
-    target: str | Path,
-    output: str | Path,
-    model: Any,
-    *,
-    work: str | Path | None = None,
-    pooling: str | None = None,
-    max_length: int | None = None,
-    precision: str = "float32",
-    device: str | None = None,
-    engine: str = "local",
-    address: str = "auto",
-    **settings: Any,
-) -> MinedPairs | None:
+@command(MineSettings)
+def mine_files(settings: MineSettings) -> FoundPairs | None:
     """Mine translations among the lines of two files, and write them to a TSV file, best first.
 
-    ``model`` is a folder, a Hub id or any object with ``encode``. ``settings`` are those of ``MiningSettings``: k,
-    margin, candidates, threshold, top, calibrate, plot, … ``work`` (default: OUTPUT.work) caches embeddings and
-    neighbours, so that the same call resumes. Of several processes, only rank 0 writes and returns the pairs.
+    Of several processes, only rank 0 writes and returns the pairs.
 
     ```python
     from hf_xsent import mine_files
 
-    mined = mine_files("news.zh.txt", "news.en.txt", "pairs.tsv", "runs/mine", threshold=1.06)
-    print(len(mined), mined.score[:3])
+    mined = mine_files("news.zh.txt", "news.en.txt", "pairs.tsv", model="runs/mine", threshold=1.06)
+    print(len(mined.pairs), mined.pairs.score[:3])
     ```
     """
-    pipeline.MiningSettings(**settings)  # wrong settings raise before the model is loaded
-    device = this_device(device)
-    runner: Any = RayEngine(address, device) if engine == "ray" else this_process()
-    here = "cpu" if engine == "ray" and not torch.cuda.is_available() else device  # GPUs may be on the workers only
-    options = {"pooling": pooling, "max_length": max_length, "precision": precision, "device": here}
-    encoder, identity = open_encoder(model, options)
-    chosen = pipeline.MiningSettings(**{**settings, "device": here})
-    return pipeline.mine_files(source, target, output, encoder, identity, work_folder(work, output), chosen, runner)
+    device = this_device(settings.device)
+    runner: Any = RayEngine(settings.address, device) if settings.engine == "ray" else this_process()
+    here = "cpu" if settings.engine == "ray" and not torch.cuda.is_available() else device  # GPUs of the workers only
+    options = {name: getattr(settings, name) for name in ("pooling", "max_length", "precision")} | {"device": here}
+    encoder, identity = open_encoder(settings.model, options)
+    names = ("k", "margin", "candidates", "threshold", "top", "memory_mib", "index", "probes", "calibrate", "plot")
+    of_mining = {name: getattr(settings, name) for name in names} | {"vector_dtype": settings.vectors, "device": here}
+    pairs = pipeline.mine_files(
+        settings.source, settings.target, settings.output, encoder, identity, settings.work_folder,
+        pipeline.MiningSettings(**of_mining), runner,
+    )  # fmt: skip
+    return None if pairs is None else FoundPairs(pairs, settings.output)
+
+
+@dataclass(frozen=True)
+class FoundPairs:
+    """The mined pairs, and the file that has them."""
+
+    pairs: MinedPairs
+    output: str
+
+    def __str__(self) -> str:
+        return f"{len(self.pairs):,} pairs, best first, are in {self.output}"
 
 
 def mine_negatives(

@@ -8,7 +8,10 @@ import gc
 import logging
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from importlib import import_module
 from os.path import exists
 from types import ModuleType
 from typing import Any, NoReturn
@@ -17,28 +20,102 @@ from hf_xsent import __version__
 from hf_xsent.cli import (
     align_documents,
     align_words,
-    analyse,
     compare,
-    cost,
-    evaluate,
     export,
-    finetune,
-    mine,
     mine_negatives,
-    pretrain,
     publish,
     quickstart,
     score,
     trim_vocab,
 )
+from hf_xsent.cli.help import command_help, topic_help
 from hf_xsent.errors import HfXsentError, RecipeError, did_you_mean, shortened
 from hf_xsent.files import describe_disk_failure
 from hf_xsent.settings.secrets import refuse_secret_arguments
 
-COMMANDS: tuple[ModuleType, ...] = (quickstart, pretrain, align_words, finetune, evaluate, analyse, cost, compare)
-COMMANDS += (mine, mine_negatives, align_documents, score, export, trim_vocab, publish)
-# Every field of TrainingArguments is also a flag of these, too many to declare: they parse their flags themselves.
-TRAINING = {"pretrain": pretrain, "finetune": finetune}
+
+@dataclass(frozen=True)
+class CommandPlace:
+    """Where the settings class of a command, which imports no torch, and its function are."""
+
+    settings: str  # file:class
+    function: str  # file:function
+
+    def load(self) -> Any:
+        """Import the function."""
+        return _load(self.function)
+
+
+COMMANDS = {
+    "pretrain": CommandPlace("training.settings:PretrainHelp", "training.pretrain:pretrain"),
+    "finetune": CommandPlace("finetuning.settings:FineTuneHelp", "finetuning.finetune:finetune"),
+    "evaluate": CommandPlace("evaluation.settings:EvaluateSettings", "evaluation.evaluate:evaluate"),
+    "analyse": CommandPlace("evaluation.settings:AnalyseSettings", "evaluation.analyse:analyse"),
+    "cost": CommandPlace("training.cost_settings:CostSettings", "training.cost:measure_cost"),
+    "mine": CommandPlace("mining.settings:MineSettings", "api.mining:mine_files"),
+}
+OLD: dict[str, ModuleType] = {
+    module.__name__.rsplit(".", 1)[-1].replace("_", "-"): module
+    for module in (quickstart, align_words, compare, mine_negatives, align_documents, score,
+                   export, trim_vocab, publish)
+}  # fmt: skip
+
+
+def _load(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"hf_xsent.{module}"), name)
+
+
+def overview() -> str:
+    """Return one line for each command."""
+    lines = [f"  {name:<16} {settings_class(name).__doc__.partition(chr(10))[0]}" for name in COMMANDS]
+    lines += [f"  {name:<16} {str(module.__doc__).partition(chr(10))[0]}" for name, module in OLD.items()]
+    return "\n".join(
+        [
+            "usage: hf-xsent COMMAND …",
+            "",
+            "Turn a multilingual encoder into a cross-lingual sentence encoder.",
+            "",
+            *lines,
+        ]
+    )
+
+
+def settings_class(name: str) -> Any:
+    """Import the settings class of a command, without torch."""
+    return _load(COMMANDS[name].settings)
+
+
+def run_command(name: str, arguments: Sequence[str]) -> None:
+    """Print the help of a command, or run it and print its result."""
+    if {"-h", "--help"} & {*arguments}:
+        kind = settings_class(name)
+        topics: dict[str, str] = getattr(kind, "help_topics", {})
+        topic = next((word for word in arguments if word in topics), None)
+        print(command_help(name, kind) if topic is None else topic_help(_load(topics[topic])()))
+        return
+    command = COMMANDS[name].load()
+    settings = command.parse(arguments)
+    _show_logs()
+    with _resumable(settings):
+        result = command(settings)
+    for item in result if isinstance(result, list) else [result]:
+        if item is not None and type(item).__str__ is not object.__str__:
+            print(item)
+
+
+@contextmanager
+def _resumable(settings: Any) -> Iterator[None]:
+    """On SIGTERM, name the work folder from which the same command resumes, if it has one."""
+    from hf_xsent.stopping import raising_on_sigterm
+
+    work = getattr(settings, "work_folder", None)
+    with (
+        nullcontext()
+        if work is None
+        else raising_on_sigterm(f"finished work is in {work}, from which the same command continues")
+    ):
+        yield
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -80,7 +157,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = CommandParser(prog="hf-xsent", description=description)
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for module in COMMANDS:
+    for module in OLD.values():
         description = (module.__doc__ or "").strip()
         command = commands.add_parser(
             module.__name__.rsplit(".", 1)[-1].replace("_", "-"),
@@ -99,8 +176,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         refuse_secret_arguments(arguments)
-        if arguments and arguments[0] in TRAINING and not {"-h", "--help"} & set(arguments):
-            TRAINING[arguments[0]].run(arguments[1:])
+        if not arguments or arguments[0] in ("-h", "--help"):
+            print(overview())
+        elif arguments[0] == "--version":
+            print(__version__)
+        elif arguments[0] in COMMANDS:
+            run_command(arguments[0], arguments[1:])
+        elif arguments[0] not in OLD:
+            raise RecipeError(f"unknown command {arguments[0]!r}{did_you_mean(arguments[0], [*COMMANDS, *OLD])}")
         else:
             parsed, unknown = build_parser().parse_known_args(arguments)
             parsed.parser.check_known(unknown)

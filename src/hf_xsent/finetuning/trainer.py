@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,9 +17,10 @@ from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
 from hf_xsent.compat import keep_freed_memory
 from hf_xsent.files import is_local, write_text
+from hf_xsent.finetuning.settings import FineTuningTrainingSettings
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
 from hf_xsent.settings.secrets import refuse_secrets
-from hf_xsent.training.arguments import check_one_device, choose_bf16, fitted_to_machine
+from hf_xsent.training.arguments import REFUSED, check_one_device, choose_bf16, fitted_to_machine, refuse_fields
 from hf_xsent.training.checkpoints import SavingTrainer
 
 Scores = dict[str, dict[str, float]]  # of each test set, by name
@@ -39,30 +40,12 @@ A `{kind}` of transformers, fine-tuned with hf-xsent; `recipe.yaml` holds data a
 
 
 @dataclass
-class FineTuningArguments(TrainingArguments):
+class FineTuningArguments(FineTuningTrainingSettings, TrainingArguments):  # type: ignore[misc]  # bf16 may be "auto"
     """Hugging Face's arguments with the defaults of fine-tuning (PPA, section 3.3)."""
-
-    bf16: bool | str = field(  # type: ignore[assignment]
-        default=False, metadata={"help": "Compute in bfloat16; auto: if the device does so."}
-    )
-    per_device_train_batch_size: int = field(
-        default=32, metadata={"help": "Records per step and process; a switched record is two rows."}
-    )
-    num_train_epochs: float = field(default=2.0, metadata={"help": "Passes over the training data."})
-    eval_strategy: str = field(default="epoch", metadata={"help": "When to measure --dev: no, steps or epoch."})
-    learning_rate: float = field(default=5e-5, metadata={"help": "Peak learning rate."})
-    warmup_steps: float = field(default=0.1, metadata={"help": "Warm-up steps; below 1, a fraction of all steps."})
-    logging_steps: float = field(default=10, metadata={"help": "Log the loss every this many steps."})
-    save_total_limit: int | None = field(default=1, metadata={"help": "Number of checkpoints to retain."})
-    remove_unused_columns: bool = field(
-        default=False, metadata={"help": "Keep the raw text, which the collator needs."}
-    )
-    ddp_find_unused_parameters: bool | None = field(
-        default=False, metadata={"help": "False, since every weight has a gradient."}
-    )
 
     def __post_init__(self) -> None:
         """Refuse a Hub token and several GPUs in one process, and pin no memory without a GPU."""
+        refuse_fields(self, REFUSED)
         choose_bf16(self)
         refuse_secrets({"hub_token": self.hub_token})  # checkpoints hold the arguments
         with fitted_to_machine(self):
@@ -130,7 +113,7 @@ class FineTuner(SavingTrainer):
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """Compute the task's loss."""
-        outputs = model(**{name: one for name, one in inputs.items() if name in MODEL_INPUTS})
+        outputs = model(**{name: tensor for name, tensor in inputs.items() if name in MODEL_INPUTS})
         loss = self.task.loss(outputs, inputs)
         return (loss, outputs) if return_outputs else loss
 
@@ -144,20 +127,20 @@ class FineTuner(SavingTrainer):
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
 
-    def create_model_card(self, *_: Any, **stated: Any) -> None:
+    def create_model_card(self, *_: Any, **known: Any) -> None:
         """Write a short model card."""
         if self.is_world_process_zero():
             model = self.accelerator.unwrap_model(self.model)
-            start = stated.get("finetuned_from") or model.name_or_path
+            start = known.get("finetuned_from") or model.name_or_path
             data = ModelCardData(
-                license=stated.get("license"),
+                license=known.get("license"),
                 library_name="transformers",
                 tags=["hf-xsent"],
                 base_model=None if is_local(start) else start,
             )
             folder = Path(str(self.args.output_dir))
             text = _CARD.format(
-                metadata=data.to_yaml(), name=stated.get("model_name") or folder.name, kind=type(model).__name__
+                metadata=data.to_yaml(), name=known.get("model_name") or folder.name, kind=type(model).__name__
             )
             write_text(folder / "README.md", text)
 
@@ -169,10 +152,10 @@ class FineTuner(SavingTrainer):
 
 def metrics_of(scores: Scores, prefix: str) -> dict[str, float]:
     """Name each score of each set, and average each score over the sets."""
-    found = {f"{prefix}_{kind}_{name}": value for name, some in scores.items() for kind, value in some.items()}
+    metrics = {f"{prefix}_{kind}_{name}": value for name, score in scores.items() for kind, value in score.items()}
     for kind in next(iter(scores.values())):
-        found[f"{prefix}_{kind}"] = sum(some[kind] for some in scores.values()) / len(scores)
-    return found
+        metrics[f"{prefix}_{kind}"] = sum(score[kind] for score in scores.values()) / len(scores)
+    return metrics
 
 
 def pad(rows: Sequence[Features], padding: int) -> dict[str, Tensor]:
@@ -193,4 +176,4 @@ def predictions(
     with evaluating(module):
         for numbers in batches_by_length([len(row["input_ids"]) for row in rows], TOKENS_PER_BATCH, description, "row"):
             batch = pad([rows[number] for number in numbers], padding)
-            yield numbers, model(**{name: one.to(model.device) for name, one in batch.items()})
+            yield numbers, model(**{name: tensor.to(model.device) for name, tensor in batch.items()})
