@@ -32,8 +32,7 @@ def _weights(folder: Path) -> dict[str, Tensor]:
 
 
 def _started(run: Run) -> dict[str, Tensor]:
-    started = _weights(Path(run.settings["model"]))
-    return {f"encoder.{name}": weight for name, weight in started.items()}
+    return _weights(Path(run.settings["model"]))
 
 
 def _slow_averages(run: Run, decay: float) -> list[dict[str, Tensor]]:

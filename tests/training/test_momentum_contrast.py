@@ -189,6 +189,6 @@ def test_the_saved_recipe_names_the_settings(ppa: Run) -> None:
     assert saved["method"] == "ppa" and saved["objectives"].keys() == PPA["objectives"].keys()
     for name, stated in PPA["objectives"].items():
         assert stated.items() <= saved["objectives"][name].items()
-    config = json.loads((ppa.out / "config.json").read_text())
+    config = json.loads((ppa.out / "config.json").read_text())["hf_xsent"]
     assert config["random_input_shuffling"] is True
     assert config["objectives"][TLM]["reset_positions"] is False

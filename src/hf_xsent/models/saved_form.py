@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from hf_xsent.errors import ModelError
+from hf_xsent.errors import ModelError, shortened
 from hf_xsent.files import write_json
 from hf_xsent.models.adapters import plain_weights
 from hf_xsent.models.families import family
@@ -94,8 +94,10 @@ def load_saved_weights(model: nn.Module, folder: str | Path) -> None:
     try:
         model.load_state_dict({name: one for name, one in weights.items() if name not in adapted or name in names})
     except RuntimeError as error:
-        reason = " ".join(str(error).split())[:300]
-        raise ModelError(f"{folder} is of another model: {reason}") from error
+        reason = " ".join(str(error).partition(":")[2].split())
+        raise ModelError(
+            f"{folder} is of another model: {shortened(reason)}: resume with the recipe of that run"
+        ) from error
 
 
 def _write_tokenizer(model: Any, folder: Path) -> None:

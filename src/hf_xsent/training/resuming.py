@@ -154,7 +154,7 @@ def _damages(checkpoint: Path) -> Iterator[str]:
     """Describe damaged weights and training states; a distributed checkpoint stores some of them in subfolders."""
     weights = sorted(checkpoint.glob("*.safetensors"))
     states = sorted([*checkpoint.glob("*.pt"), *checkpoint.glob("*.pth")])
-    subfolders = any(path.is_dir() for path in checkpoint.iterdir())
+    subfolders = any(path.is_dir() and not path.name[0].isdecimal() for path in checkpoint.iterdir())
     if not weights and not subfolders:
         yield "model.safetensors is missing"
     if states and not (checkpoint / "optimizer.pt").is_file() and not subfolders:
