@@ -133,3 +133,59 @@ def test_other_settings_than_those_of_the_heads_are_one_sentence(
     save_file(weights | {name: torch.zeros(3)}, tmp_path / HEADS_FILE)
     with pytest.raises(ModelError, match=r"has objectives.* of shape \(3,\), but the settings need"):
         XlmrWithRTLHead.from_pretrained(tmp_path)
+
+
+OVER_PIECES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "RTL": (XlmrWithRTLHead, {}),
+    "TLM": (XlmrWithRTLHead, {"translation_language_modeling": 1.0}),
+    "MLM": (XlmrWithRTLHead, {"masked_language_modeling": {"untied_embeddings": True}}),
+    "MEXMA": (XlmrWithRTLHead, {"mexma": 1.0}),
+    "PPA": (MoCoAlignedBert, QUEUE),
+}
+
+
+def _pairs(model: Any, words: str = "") -> dict[str, torch.Tensor]:
+    batch = model.tokenizer([f"The dog sleeps {words}", f"Where is it? {words}"], padding=True, return_tensors="pt")
+    sides = ("source", "target")
+    return {f"{side}_{key}": batch[key] for side in sides for key in ("input_ids", "attention_mask")}
+
+
+@pytest.mark.parametrize("name", OVER_PIECES)
+@pytest.mark.parametrize("encoder", ["bert-mlm", "modernbert"])
+def test_a_model_with_new_tokens_trains_and_opens_again(
+    encoder_folders: dict[str, Path], tmp_path: Path, name: str, encoder: str
+) -> None:
+    kind, objectives = OVER_PIECES[name]
+    settings = {"objectives": objectives} if objectives else {}
+    model = kind.from_backbone(str(encoder_folders[encoder]), max_length=32, **settings)
+    before = {key: weight.clone() for key, weight in model.objectives.state_dict().items()}
+    words = [f"new{number}" for number in range(5)]
+    model.tokenizer.add_tokens(words)
+    model.resize_token_embeddings(len(model.tokenizer))
+    for key, weight in model.objectives.state_dict().items():
+        kept = weight if weight.shape == before[key].shape else weight[: len(before[key])]
+        assert torch.equal(kept, before[key]), key
+    model.train()(**_pairs(model, " ".join(words))).loss.backward()
+    assert model.get_input_embeddings().weight.grad is not None
+    model.save_pretrained(tmp_path)
+    opened = AutoModelForPreTraining.from_pretrained(tmp_path)
+    assert all(torch.equal(weight, opened.state_dict()[key]) for key, weight in model.state_dict().items())
+    assert len(opened.tokenizer) == opened.get_input_embeddings().num_embeddings
+
+
+@pytest.mark.parametrize("kind", [XlmrWithRTLHead, MoCoAlignedBert, DualPivotForPreTraining])
+@pytest.mark.parametrize("encoder", ["bert", "xlm-roberta", "modernbert"])
+def test_heads_have_the_dtype_of_the_encoder(
+    encoder_folders: dict[str, Path], sentences: list[str], kind: Any, encoder: str
+) -> None:
+    model = kind.from_backbone(str(encoder_folders[encoder]), dtype=torch.bfloat16, max_length=32)
+    dtypes = {weight.dtype for weight in model.state_dict().values() if weight.is_floating_point()}
+    assert dtypes == {torch.bfloat16}
+    assert model(**_pairs(model)).loss.isfinite()
+    assert model.encode(sentences[:2]).shape == (2, 32)
+
+
+def test_language_embeddings_have_the_dtype_of_the_encoder(encoder_folders: dict[str, Path]) -> None:
+    options: Any = {"dtype": torch.bfloat16, "languages": ["de", "en"]}
+    model = DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), **options)
+    assert model.encode(["A dog."], "en").shape == (1, 32)
