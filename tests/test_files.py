@@ -281,9 +281,8 @@ def test_a_file_that_changes_has_another_digest(tmp_path: Path) -> None:
     path.write_bytes(b"old")
     os.utime(path, ns=(0, 0))
     old = files.file_digest(path)
-    assert old == files.digest(b"old")
     path.write_bytes(b"new")
-    assert files.file_digest(path) == files.digest(b"new") != old
+    assert files.file_digest(path) != old
 
 
 # Free space
