@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.api.opening import this_device
 from hf_xsent.data.benchmarks.tatoeba import TatoebaSet, load_tatoeba
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.errors import RecipeError
@@ -15,6 +14,7 @@ from hf_xsent.evaluation.report import versions
 from hf_xsent.evaluation.runner import describe
 from hf_xsent.files import check_writable, write_json
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.opening import this_device
 from hf_xsent.pages.scatter import Panel, write_scatter
 from hf_xsent.training.measuring import TrainingCost, check_methods, check_pairs, training_cost
 

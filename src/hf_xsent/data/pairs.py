@@ -9,7 +9,7 @@ from hf_xsent.data.in_memory import is_in_memory, write_sources
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.sources import BitextSource, resolve_sources
 from hf_xsent.errors import RecipeError
-from hf_xsent.settings.shared import PairSettings
+from hf_xsent.data.pair_settings import PairSettings
 
 
 def open_pairs(settings: PairSettings, **links: Any) -> BitextSource:

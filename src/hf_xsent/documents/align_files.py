@@ -3,182 +3,175 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hf_xsent.data.cache import load_array
 from hf_xsent.data.identification import identify_language
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.compression import is_jsonl
-from hf_xsent.data.readers.formats import OnError
-from hf_xsent.documents.alignment import align_sides, logger
-from hf_xsent.documents.reading import SPLITS, read_document
+from hf_xsent.documents.alignment import align_sides, logger, open_model
+from hf_xsent.documents.reading import pair_documents, read_document
+from hf_xsent.documents.settings import AlignDocumentsSettings
 from hf_xsent.documents.spans import EncodedDocument
 from hf_xsent.documents.splitting import Document
-from hf_xsent.errors import DataError, did_you_mean
-from hf_xsent.files import check_writable, digest, file_digest, write_arrays
+from hf_xsent.errors import DataError
+from hf_xsent.files import check_writable, digest, write_arrays
 from hf_xsent.logs import Progress
 from hf_xsent.mining.output import one_line, write_lines, write_table
-from hf_xsent.mining.shards import ProcessRunner, Runner
 from hf_xsent.models.encode_interface import SupportsEncode
-from hf_xsent.stored_lines import read_with_checksum, write_with_checksum
+from hf_xsent.models.opening import is_first_process, open_encoder
+from hf_xsent.runs.identity import identify_files
+from hf_xsent.runs.store import Store
+from hf_xsent.settings.command import command
 
 COLUMNS = ("score", "document", "source_numbers", "target_numbers", "source", "target")
 _TEXTS_PER_FILE = 4096
-_VERSION = 2  # of the files in the work folder
+_VERSION = 3  # increase it when alignments change
 
 
 @dataclass(frozen=True)
-class DocumentSettings:
-    """How to read documents, the minimum score of pairs, and what to do with a document that cannot be aligned."""
+class AlignedDocuments:
+    """The number of sentence pairs, and the file that has them."""
 
-    split: str = "lines"
-    languages: tuple[str, str] | None = None
-    threshold: float | None = None
-    on_error: OnError = "raise"  # or skip
+    pairs: int
+    output: str
 
-    def __post_init__(self) -> None:
-        """Raise an error for unknown languages and choices."""
-        if self.on_error not in ("raise", "skip"):
-            raise DataError(f"on_error must be 'raise' or 'skip', not {self.on_error!r}")
-        if self.split not in SPLITS:
-            raise DataError(
-                f"unknown split {self.split!r}: use {' or '.join(SPLITS)}{did_you_mean(self.split, SPLITS)}"
-            )
-        for language in self.languages or ():
-            find_language(language)
+    def __str__(self) -> str:
+        return f"{self.pairs:,} pairs are in {self.output}"
+
+
+@command(AlignDocumentsSettings)
+def align_document_files(settings: AlignDocumentsSettings) -> AlignedDocuments | None:
+    """Align documents with their translations, and write the sentence pairs to a TSV (``COLUMNS``) or JSONL file.
+
+    ``source`` and ``target`` are files, folders (equal names) or globs (equal matches of ``*``); ``split="text"``
+    splits running text into sentences. ``on_error="skip"`` skips documents that cannot be read or aligned, with a
+    warning. For lists of sentences use ``align_documents``. Of several processes, only the first writes the output and
+    returns the number of pairs.
+
+    ```python
+    from hf_xsent import align_document_files
+
+    aligned = align_document_files("book.de.txt", "book.fr.txt", "pairs.tsv", "runs/mine", languages=["de", "fr"])
+    ```
+    """
+    pairs = pair_documents(settings.source, settings.target, settings.on_error)
+    check_writable(settings.output, [file for _, *files in pairs for file in files])
+    model, identity = open_encoder(settings, open_named=open_model)
+    languages = settings.languages or [None, None]
+    decisive = [_VERSION, identity, settings.split, languages]
+    documents: dict[str, DocumentPair] = {}
+    for name, *files in pairs:
+        # The key includes the names of the files, which stored errors have.
+        key = digest([*decisive, list(map(str, files)), identify_files(files)])
+        documents[f"{key}.jsonl"] = DocumentPair(name, files[0], files[1])
+    store = Store(settings.work_folder / "aligned")
+    job = AlignmentJob(model, identity, settings, documents)
+    store.fill(list(documents), job, "aligning")
+    if not is_first_process():
+        return None
+    rows = _rows(store, documents, settings)
+    if is_jsonl(Path(settings.output).name):
+        count = write_lines(settings.output, (json.dumps(row, ensure_ascii=False) for row in rows))
+    else:
+        count = write_table(settings.output, COLUMNS, ([_cell(row[column]) for column in COLUMNS] for row in rows))
+    return AlignedDocuments(count, settings.output)
 
 
 @dataclass(frozen=True)
-class AlignmentShard:
-    """The alignment of two files, written as JSON Lines, or the error for which the pair is skipped."""
+class DocumentPair:
+    """A document and its translation."""
 
     name: str
     source: Path
     target: Path
-    settings: DocumentSettings
+
+
+@dataclass(frozen=True)
+class AlignmentJob:
+    """Align documents, and write the pairs of each as JSON Lines, or the error for which it is skipped."""
+
+    model: SupportsEncode
     identity: dict[str, str]
-    work: Path
+    settings: AlignDocumentsSettings
+    documents: Mapping[str, DocumentPair]
 
-    @cached_property
-    def path(self) -> Path:
-        """Return the file of aligned sentences; its name hashes everything that determines it.
-
-        The path is computed once, from the files as they were before alignment. It includes their names, which stored
-        errors have.
-        """
-        names, stated = [str(self.source), str(self.target)], [self.settings.split, self.settings.languages]
-        decisive = [_VERSION, self.identity, stated, names, file_digest(self.source), file_digest(self.target)]
-        return self.work / "aligned" / f"{digest(decisive)}.lines"
-
-    def is_complete(self) -> bool:
-        """Return whether the file exists and is not damaged."""
-        return read_with_checksum(self.path) is not None
-
-    def run(self, model: SupportsEncode | None) -> None:
+    def __call__(self, name: str, path: Path) -> None:
         """Read, encode, align, write."""
-        assert model is not None
+        document = self.documents[name]
         try:
-            rows = self._align(model)
+            rows = self._align(document)
         except DataError as error:
             if self.settings.on_error == "raise":
                 raise
-            rows = [json.dumps({"error": str(error)}, ensure_ascii=False)]
-        if replace(self).path != self.path:
-            raise DataError(f"{self.source} or {self.target} changed while they were aligned: run the command again")
-        write_with_checksum(self.path, rows)
+            rows = [{"error": str(error)}]
+        path.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), "utf-8")
 
-    def _align(self, model: SupportsEncode) -> list[str]:
-        """Return a line of JSON for each pair."""
-        files, languages = (self.source, self.target), self.settings.languages or (None, None)
-        documents = [read_document(*one) for one in zip(files, [self.settings.split] * 2, languages, strict=True)]
+    def _align(self, pair: DocumentPair) -> list[dict[str, Any]]:
+        """Return a row for each pair of sentences."""
+        files, languages = (pair.source, pair.target), self.settings.languages or (None, None)
+        documents = [
+            read_document(file, self.settings.split, code) for file, code in zip(files, languages, strict=True)
+        ]
         _check_languages(files, documents, self.settings.languages)
+        texts = documents[0].sentences, documents[1].sentences
         source, target = (
-            EncodedDocument.from_sentences(
-                document.sentences, self._encode(model, document.sentences), document.paragraphs
-            )
+            EncodedDocument.from_sentences(document.sentences, self._encode(document.sentences), document.paragraphs)
             for document in documents
         )
-        texts, names = (documents[0].sentences, documents[1].sentences), (str(self.source), str(self.target))
-        aligned = align_sides(source, target, partial(self._encode, model), texts, names)
         rows = []
-        for spans in aligned:
+        for spans in align_sides(source, target, self._encode, texts, (str(pair.source), str(pair.target))):
             if spans.score is None:
                 continue
-            row: dict[str, Any] = {"score": spans.score, "document": self.name}
-            numbered = zip(("source", "target"), documents, (spans.source, spans.target), strict=True)
-            for side, document, numbers in numbered:
+            row: dict[str, Any] = {"score": spans.score, "document": pair.name}
+            for side, document, numbers in zip(
+                ("source", "target"), documents, (spans.source, spans.target), strict=True
+            ):
                 row[f"{side}_numbers"] = [document.numbers[number] for number in numbers]
                 row[side] = " ".join(document.sentences[number] for number in numbers)
-            rows.append(json.dumps(row, ensure_ascii=False))
+            rows.append(row)
         return rows
 
-    def _encode(self, model: SupportsEncode, texts: Sequence[str]) -> np.ndarray:
+    def _encode(self, texts: Sequence[str]) -> np.ndarray:
         """Encode the texts that are not cached in the work folder yet."""
-        parts = []
+        store, parts = Store(self.settings.work_folder / "vectors"), []
         starts = range(0, len(texts), _TEXTS_PER_FILE)
         for start in Progress(starts, desc="encoding", unit=" batches", delay=2, leave=False):
-            some = texts[start : start + _TEXTS_PER_FILE]
-            path = self.work / "vectors" / f"{digest([self.identity, some])}.npy"
-            if (found := load_array(path, len(some), "float32")) is None:
-                if path.exists():
-                    logger.warning("%s is damaged: it is computed again", path)
-                write_arrays(path, np.asarray(model.encode(some), np.float32))
-                found = np.load(path, mmap_mode="r")
-            parts.append(found)
+            batch = texts[start : start + _TEXTS_PER_FILE]
+            name = f"{digest([self.identity, batch])}.npy"
+            parts.append(store.get(name, partial(self._write_vectors, batch), partial(np.load, mmap_mode="r")))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-
-def align_document_files(
-    documents: Sequence[tuple[str, Path, Path]],
-    output: str | Path,
-    model: SupportsEncode,
-    identity: dict[str, str],
-    work: str | Path,
-    settings: DocumentSettings | None = None,
-    runner: Runner | None = None,
-) -> int | None:
-    """Align documents from `pair_documents`, and write the pairs of all to one TSV (``COLUMNS``) or JSONL file.
-
-    Its numbers count lines, or the sentences of running text, from 1. ``work`` caches embeddings and alignments, so
-    that an interrupted run resumes. Only rank 0 writes the output and returns the number of pairs.
-    """
-    settings, runner = settings or DocumentSettings(), runner or ProcessRunner()
-    files = [file for _, *both in documents for file in both]
-    check_writable(output, files)
-    check_writable(Path(work) / "aligned" / "part", files)
-    for file in files if len(documents) > 1 and settings.on_error == "raise" else ():
-        read_document(file, settings.split)  # report bad files before encoding
-    shards = [AlignmentShard(name, one, other, settings, identity, Path(work)) for name, one, other in documents]
-    runner(shards, "aligning", model)
-    if isinstance(runner, ProcessRunner) and runner.rank:
-        return None
-    rows = _rows(shards, settings)
-    if is_jsonl(Path(output).name):
-        return write_lines(output, (json.dumps(row, ensure_ascii=False) for row in rows))
-    return write_table(output, COLUMNS, ([_cell(row[column]) for column in COLUMNS] for row in rows))
+    def _write_vectors(self, texts: Sequence[str], path: Path) -> None:
+        write_arrays(path, np.asarray(self.model.encode(texts), np.float32))
 
 
-def _rows(shards: Sequence[AlignmentShard], settings: DocumentSettings) -> Iterator[dict[str, Any]]:
+def _rows(
+    store: Store, documents: Mapping[str, DocumentPair], settings: AlignDocumentsSettings
+) -> Iterator[dict[str, Any]]:
+    """Yield the pairs of all documents; report those that were skipped."""
     skipped = []
-    for shard in shards:
-        for line in read_with_checksum(shard.path) or []:
-            row: dict[str, Any] = json.loads(line) | {"document": shard.name}
+    for name, document in documents.items():
+        for row in store.read(name, _read_rows):
             if "error" in row:
-                skipped.append(f"{shard.name}: {row['error']}")
+                skipped.append(f"{document.name}: {row['error']}")
             elif settings.threshold is None or row["score"] >= settings.threshold:
-                yield row
-    if skipped and (settings.on_error == "raise" or len(skipped) == len(shards)):
+                yield row | {"document": document.name}
+    if skipped and len(skipped) == len(documents):
         raise DataError(skipped[0])
-    for one in skipped:
-        logger.warning("skipped %s", one)
+    for reason in skipped:
+        logger.warning("skipped %s", reason)
     if skipped:
-        logger.warning("%d of %d documents were skipped", len(skipped), len(shards))
+        logger.warning("%d of %d documents were skipped", len(skipped), len(documents))
+
+
+def _read_rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").split("\n")[:-1]]
 
 
 def _cell(value: Any) -> str:
@@ -188,12 +181,12 @@ def _cell(value: Any) -> str:
     return f"{value:.6f}" if isinstance(value, float) else one_line(value)
 
 
-def _check_languages(files: Sequence[Path], documents: Sequence[Document], languages: tuple[str, str] | None) -> None:
-    """Warn if a document seems not to be in the stated language or, if none is stated, both seem to be in the same."""
-    found = [identify_language(document.sentences) for document in documents]
-    for file, code, stated in zip(files, found, languages or (None, None), strict=True):
+def _check_languages(files: Sequence[Path], documents: Sequence[Document], languages: Sequence[str] | None) -> None:
+    """Warn if a document seems not to be in its language or, if none is stated, both seem to be in the same."""
+    codes = [identify_language(document.sentences) for document in documents]
+    for file, code, stated in zip(files, codes, languages or (None, None), strict=True):
         if stated is not None and code is not None and find_language(stated).code != code:
             names = find_language(code).name, find_language(stated).name
             logger.warning("%s seems to be %s, not %s: check the file and --languages", file, *names)
-    if found[0] is not None and found[0] == found[1] and languages is None:
-        logger.warning("%s and %s both seem to be %s: check the files", *files, find_language(found[0]).name)
+    if codes[0] is not None and codes[0] == codes[1] and languages is None:
+        logger.warning("%s and %s both seem to be %s: check the files", *files, find_language(codes[0]).name)

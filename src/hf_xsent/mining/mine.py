@@ -21,7 +21,7 @@ from hf_xsent.mining.neighbours import search_precision
 from hf_xsent.mining.output import one_line, write_histogram, write_table
 from hf_xsent.mining.ray_engine import RayEngine
 from hf_xsent.mining.search import SearchOptions, neighbour_store, search
-from hf_xsent.mining.settings import MiningSettings
+from hf_xsent.mining.settings import MineSettings
 from hf_xsent.mining.vectors import Fill, VectorStore
 from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.opening import is_first_process, open_encoder, this_device
@@ -35,17 +35,18 @@ _SAMPLE = 256
 
 
 @dataclass(frozen=True)
-class MinedFile(MinedPairs):
-    """The pairs written to a file."""
+class MinedFile:
+    """The mined pairs, and the file that has them."""
 
+    pairs: MinedPairs
     output: str
 
     def __str__(self) -> str:
-        return f"{len(self):,} pairs, best first, are in {self.output}"
+        return f"{len(self.pairs):,} pairs, best first, are in {self.output}"
 
 
-@command(MiningSettings)
-def mine_files(settings: MiningSettings) -> MinedFile | None:
+@command(MineSettings)
+def mine_files(settings: MineSettings) -> MinedFile | None:
     """Mine translations among the lines of two files, and write them to a TSV file (``COLUMNS``), best first.
 
     The work folder caches sentences, embeddings and neighbours, so that the same call resumes. Of several processes,
@@ -54,11 +55,11 @@ def mine_files(settings: MiningSettings) -> MinedFile | None:
     ```python
     from hf_xsent import mine_files
 
-    mined = mine_files("news.zh.txt", "news.en.txt", output="pairs.tsv", model="runs/mine", threshold=1.06)
-    print(len(mined), mined.score[:3])
+    mined = mine_files("news.zh.txt", "news.en.txt", "pairs.tsv", "runs/mine", threshold=1.06)
+    print(len(mined.pairs), mined.pairs.score[:3])
     ```
     """
-    work = work_folder(settings)
+    work = settings.work_folder
     files = settings.source, settings.target
     _check_files(settings, work)
     device = this_device(settings.device)
@@ -91,15 +92,10 @@ def mine_files(settings: MiningSettings) -> MinedFile | None:
     if settings.top is not None:
         mined = mined.first(settings.top)
     write_table(settings.output, COLUMNS, _rows(mined, sides[0], sides[1]))
-    return MinedFile(**vars(mined), output=settings.output)
+    return MinedFile(mined, settings.output)
 
 
-def work_folder(settings: MiningSettings) -> Path:
-    """Return the folder of intermediate results."""
-    return Path(settings.work or f"{settings.output.rstrip('/')}.work")
-
-
-def _check_files(settings: MiningSettings, work: Path) -> None:
+def _check_files(settings: MineSettings, work: Path) -> None:
     """Raise an error if both sides are one file, or if an output would replace an input or cannot be written."""
     source, target = Path(settings.source), Path(settings.target)
     if source.exists() and target.exists() and source.samefile(target):
@@ -137,7 +133,7 @@ def _log_estimate(
     source: VectorStore,
     target: VectorStore,
     work: Path,
-    settings: MiningSettings,
+    settings: MineSettings,
     options: SearchOptions,
 ) -> None:
     """Encode a sample of each side, mine one block, and log how long the rest takes."""

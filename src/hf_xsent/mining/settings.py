@@ -1,24 +1,28 @@
-"""Declare the settings of mining, of mining negatives and of scoring pairs."""
+"""Declare the settings of the mining commands, without importing torch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from hf_xsent.data.pair_settings import BitextSettings, PairSettings
 from hf_xsent.errors import RecipeError
+from hf_xsent.settings.common import EncodingSettings, WorkSettings
 from hf_xsent.settings.declare import setting
-from hf_xsent.settings.shared import BitextSettings, EncodingSettings, PairSettings, WorkSettings, output_setting
 
 
-@dataclass(frozen=True)
-class NeighbourSettings(EncodingSettings, WorkSettings):
-    """How sentences are encoded and searched."""
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings(WorkSettings, EncodingSettings):
+    """How embeddings are stored and searched."""
 
-    memory_mib: int = setting(512, "Maximum memory of the search's blocks, in MiB.", at_least=0, results=False)
+    memory_mib: int = setting(
+        512, "Maximum memory of the search's blocks, in MiB.", at_least=0, results=False, local=True
+    )
     vectors: str = setting("float32", "Store embeddings in this precision.", choices=("float32", "float16"))
 
 
-@dataclass(frozen=True)
-class MiningSettings(NeighbourSettings):
+@dataclass(frozen=True, kw_only=True)
+class MineSettings(EncodingSettings, WorkSettings):
     """Find translations among the lines of two text files.
 
     hf-xsent mine news.zh.txt news.en.txt --model runs/mine --output pairs.tsv --threshold 1.06
@@ -29,17 +33,12 @@ class MiningSettings(NeighbourSettings):
     """
 
     source: str = setting(
-        None,
-        "Sentences of one language, one per line; plain or .gz, .bz2, .xz, .zst.",
-        positional=True,
-        required=True,
-        local=True,
+        None, "Sentences of one language, one per line; plain or .gz, .bz2, .xz, .zst.", positional=True, required=True
     )
-    target: str = setting(
-        None, "Sentences of the other language, one per line.", positional=True, required=True, local=True
+    target: str = setting(None, "Sentences of the other language, one per line.", positional=True, required=True)
+    output: str = setting(
+        None, "Write the pairs to this TSV file, best first.", metavar="FILE", required=True, aliases=("o",)
     )
-    output: str = output_setting("Write the pairs to this TSV file, best first.")
-    k: int = setting(4, "Average the cosines of N nearest neighbours in the margin.", at_least=1)
     margin: str = setting(
         "ratio",
         "Score by cosine / neighbours' mean cosine (ratio), cosine - that mean (distance), or cosine (absolute).",
@@ -55,34 +54,25 @@ class MiningSettings(NeighbourSettings):
         None,
         "Choose the threshold with the best F1 on this TSV of some gold pairs (texts or line numbers).",
         metavar="GOLD",
-        local=True,
     )
     top: int | None = setting(None, "Write the N best pairs. (default: all)", at_least=1)
-    plot: str | None = setting(
-        None, "Plot the histogram of scores to this SVG file.", metavar="FILE", results=False, local=True
-    )
+    plot: str | None = setting(None, "Plot the histogram of scores to this SVG file.", metavar="FILE", local=True)
     index: str | None = setting(
         None, "Search a faiss index such as IVF4096,Flat instead of all sentences. (default: exact search)"
     )
     probes: int = setting(32, "Number of cells of an IVF index to search per sentence (nprobe).", at_least=1)
-    engine: str = setting(
-        "local", "Run on this machine or on a Ray cluster.", choices=("local", "ray"), results=False, local=True
-    )
-    address: str = setting(
-        "auto",
-        "Address of the Ray cluster; auto: the running one, local: a new one.",
-        results=False,
-        local=True,
-    )
+    engine: str = setting("local", "Run on this machine or on a Ray cluster.", choices=("local", "ray"), local=True)
+    address: str = setting("auto", "Address of the Ray cluster; auto: the running one, local: a new one.", local=True)
+    k: int = setting(4, "Average the cosines of N nearest neighbours in the margin.", at_least=1)
 
     def __post_init__(self) -> None:
         """Refuse two ways to choose the threshold."""
         if self.threshold is not None and self.calibrate is not None:
-            raise RecipeError("--threshold and --calibrate both choose the threshold: give one of them")
+            raise RecipeError("--threshold and --calibrate both choose the minimum score: give one of them")
 
 
-@dataclass(frozen=True)
-class NegativesSettings(NeighbourSettings, BitextSettings):
+@dataclass(frozen=True, kw_only=True)
+class MineNegativesSettings(SearchSettings, BitextSettings):
     """Mine hard negatives: for each pair, the nearest sentences of both languages that are not its translations.
 
     hf-xsent mine-negatives "train/{language}-en.tsv.xz" --model runs/mine --output negatives
@@ -96,11 +86,18 @@ class NegativesSettings(NeighbourSettings, BitextSettings):
         [],
         "Sentence pairs by language, in the format of hf-xsent pretrain --data.",
         named=True,
-        positional=True,
+        positional=1,
         required=True,
-        local=True,
+        metavar="CODE=FILE",
     )
-    output: str = output_setting("Write LANGUAGE.jsonl with all pairs into this folder.", "FOLDER")
+    output: str = setting(
+        None, "Write LANGUAGE.jsonl with all pairs into this folder.", metavar="FOLDER", positional=2, required=True,
+        aliases=("o",),
+    )  # fmt: skip
+    model: Any = setting(
+        None, "Encode with this model: a folder or a Hub id; in Python also any object with encode.", positional=3,
+        required=True,
+    )  # fmt: skip
     negatives: int = setting(
         4, "Write at most N source negatives and N target negatives per pair, nearest first.", at_least=1
     )
@@ -118,17 +115,20 @@ class NegativesSettings(NeighbourSettings, BitextSettings):
     )
     all_targets: bool = setting(
         False,
-        "Search the targets of all languages, not only the pair's own: harder negatives; time grows with the languages.",
+        "Search the targets of all languages, not only the pair's own: harder negatives; time grows with the "
+        "languages.",
     )
 
     def __post_init__(self) -> None:
         """Refuse more negatives than there are neighbours to choose among."""
         if self.negatives > self.neighbours:
-            raise RecipeError(f"--negatives {self.negatives} is more than --neighbours {self.neighbours}: raise that")
+            raise RecipeError(
+                f"--negatives {self.negatives} must be at most --neighbours, {self.neighbours}: raise --neighbours"
+            )
 
 
-@dataclass(frozen=True)
-class ScoringSettings(EncodingSettings, WorkSettings, PairSettings):
+@dataclass(frozen=True, kw_only=True)
+class ScoreSettings(WorkSettings, EncodingSettings, PairSettings):
     """Score and filter the pairs of a bitext file: cosine, and margin if pools of sentences are given.
 
     hf-xsent score crawled.tsv --model runs/mine --output scored.tsv
@@ -136,18 +136,22 @@ class ScoringSettings(EncodingSettings, WorkSettings, PairSettings):
     hf-xsent score pairs.tsv --model runs/mine -o clean.tsv --language de --filter min_score=0.7 max_length_ratio=2
     """
 
-    output: str = output_setting("Write the scored pairs to this TSV file.")
+    output: str = setting(
+        None, "Write the scored pairs to this TSV file.", metavar="FILE", positional=2, required=True, aliases=("o",)
+    )
+    model: Any = setting(
+        None, "Encode with this model: a folder or a Hub id; in Python also any object with encode.", positional=3,
+        required=True,
+    )  # fmt: skip
     source_pool: str | None = setting(
         None,
         "Search the neighbours of targets in this file, one sentence per line; needs --target_pool.",
         metavar="FILE",
-        local=True,
     )
     target_pool: str | None = setting(
         None,
         "Search the neighbours of sources in this file, one sentence per line; needs --source_pool.",
         metavar="FILE",
-        local=True,
     )
     margin: str = setting(
         "ratio",
@@ -162,6 +166,6 @@ class ScoringSettings(EncodingSettings, WorkSettings, PairSettings):
     )
 
     def __post_init__(self) -> None:
-        """Refuse one pool."""
+        """Refuse a single pool."""
         if (self.source_pool is None) != (self.target_pool is None):
             raise RecipeError("margins need both pools: give --source_pool and --target_pool")

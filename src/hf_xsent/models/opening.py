@@ -13,7 +13,7 @@ from hf_xsent.errors import ModelError
 from hf_xsent.files import digest
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.runs.identity import identify_model
-from hf_xsent.settings.shared import EncodingSettings
+from hf_xsent.settings.common import EncodingSettings
 
 # The last one is longer than the maximum length of most models, so that a changed one changes its embedding.
 _PROBES = ("A dog runs.", "Ein zweiter Satz.", "第三句话。", " ".join(map(str, range(600))))
@@ -55,7 +55,7 @@ def identify_embeddings(name_or_path: str, embedder: SentenceEmbedder) -> dict[s
 
 
 def this_device(device: str | None = None) -> str:
-    """Return the device, by default the GPU of this process, shared if there are more processes than GPUs, or the CPU."""
+    """Return the device: by default the GPU of this process, which processes may share, or the CPU."""
     if device or not torch.cuda.is_available():
         return device or "cpu"
     return f"cuda:{int(os.environ.get('LOCAL_RANK', 0)) % torch.cuda.device_count()}"

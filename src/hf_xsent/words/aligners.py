@@ -1,16 +1,14 @@
-"""Choose one of the word aligners by its settings."""
+"""Open one of the word aligners by its settings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hf_xsent.data.words.links import Link
 from hf_xsent.data.words.splitting import Words
-from hf_xsent.errors import RecipeError, did_you_mean
-
-ALIGNERS = ("embedding", "statistical", "span")
+from hf_xsent.models.opening import this_device
+from hf_xsent.words.settings import AlignerSettings
 
 
 class WordAligner(Protocol):
@@ -26,49 +24,20 @@ class WordAligner(Protocol):
         """Return the links of each pair as (source word index, target word index), the most reliable first."""
 
 
-@dataclass(frozen=True)
-class AlignerSettings:
-    """Which aligner to use, and its settings."""
+def open_aligner(settings: AlignerSettings) -> WordAligner:
+    """Load the aligner and its model."""
+    settings.check_aligner()
+    if settings.aligner == "statistical":
+        from hf_xsent.words.statistical import StatisticalAligner
 
-    name: str = "embedding"
-    model: str | None = None
-    layer: int | None = None
-    threshold: float | None = None  # None: the aligner's default
-    precision: str = "float32"
+        return StatisticalAligner()
+    options: dict[str, Any] = {"device": this_device(settings.device), "precision": settings.precision}
+    if settings.threshold is not None:
+        options["threshold"] = settings.threshold
+    if settings.aligner == "span":
+        from hf_xsent.words.span_prediction import SpanAligner
 
-    def check(self) -> None:
-        """Refuse wrong settings."""
-        if self.name not in ALIGNERS:
-            raise RecipeError(
-                f"unknown aligner {self.name!r}: use {', '.join(ALIGNERS)}" + did_you_mean(self.name, ALIGNERS)
-            )
-        if self.name != "statistical" and self.model is None:
-            raise RecipeError(f"the {self.name} aligner needs a model: a folder or a Hub id")
-        if self.name == "statistical" and self.model is not None:
-            raise RecipeError("the statistical aligner has no model: use the embedding or span aligner")
-        if self.name != "embedding" and self.layer is not None:
-            raise RecipeError(f"the {self.name} aligner has no layer: use the embedding aligner")
-        if self.threshold is None:
-            return
-        if self.name == "statistical":
-            raise RecipeError("the statistical aligner has no threshold: use the embedding or span aligner")
-        highest, score = (1, "a probability") if self.name == "embedding" else (2, "the sum of two probabilities")
-        if not 0 < self.threshold <= highest:
-            raise RecipeError(f"threshold must be above 0 and at most {highest} ({score}), not {self.threshold}")
+        return SpanAligner.from_pretrained(str(settings.model), **options)
+    from hf_xsent.words.embedding import EmbeddingAligner
 
-    def build(self, device: str | None = None) -> WordAligner:
-        """Load the aligner and its model."""
-        self.check()
-        if self.name == "statistical":
-            from hf_xsent.alignment.statistical import StatisticalAligner
-
-            return StatisticalAligner()
-        chosen = {} if self.threshold is None else {"threshold": self.threshold}
-        shared: dict[str, Any] = {"device": device, "precision": self.precision, **chosen}
-        if self.name == "span":
-            from hf_xsent.alignment.span_prediction import SpanAligner
-
-            return SpanAligner.from_pretrained(str(self.model), **shared)
-        from hf_xsent.alignment.embedding import EmbeddingAligner
-
-        return EmbeddingAligner.from_pretrained(str(self.model), self.layer, **shared)
+    return EmbeddingAligner.from_pretrained(str(settings.model), settings.layer, **options)
