@@ -17,8 +17,8 @@ from hf_xsent.evaluation.report import read_reports
 from hf_xsent.objectives.registry import OBJECTIVES
 from hf_xsent.publishing.evaluation_tables import read_tables
 from hf_xsent.publishing.model_card import CardFacts, facts_of_run, render_card
-from hf_xsent.settings.reading import read_mapping
-from hf_xsent.training.reading import read_recipe, recipe_keys
+from hf_xsent.settings.read import read_mapping
+from hf_xsent.training.recipe import read_recipe, recipe_keys
 
 from .inputs import Trial, damaged, run_trials, text
 

@@ -13,7 +13,7 @@ import hf_xsent
 from hf_xsent.cli.main import build_parser
 from hf_xsent.errors import RecipeError
 from hf_xsent.finetuning.xnli import main as finetune_xnli
-from hf_xsent.training.reading import read_recipe
+from hf_xsent.training.recipe import read_recipe
 
 CONTRIBUTING = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text("utf-8")
 TRAINING = ("pretrain", "finetune")  # their flags are settings, read by settings/reading.py

@@ -9,10 +9,10 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from hf_xsent.mining.shards import default_device
 
 from hf_xsent.cli.main import main
 from hf_xsent.errors import ModelError
-from hf_xsent.mining.shards import default_device
 from hf_xsent.models.embedder import SentenceEmbedder
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hf_xsent.documents.pipeline import COLUMNS, DocumentSettings, align_document_files
+from hf_xsent.mining.shards import ProcessRunner
 
 from hf_xsent.data.readers.formats import read_pairs
 from hf_xsent.data.readers.sources import BitextSource
-from hf_xsent.documents.pipeline import COLUMNS, DocumentSettings, align_document_files
 from hf_xsent.documents.reading import pair_documents
 from hf_xsent.errors import DataError, OutputError
-from hf_xsent.mining.shards import ProcessRunner
 
 IDENTITY = {"model": "meanings"}
 KILLED = """

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hf_xsent.mining.negatives import NegativeCounts, NegativeSettings, mine_negatives
 from numbered_words import Words
 from training_run import Pairs, Run
 
 from hf_xsent.cli.main import main
 from hf_xsent.data.bitext import load_bitext, resolve_sources
 from hf_xsent.errors import DataError, OutputError, RecipeError
-from hf_xsent.mining.negatives import NegativeCounts, NegativeSettings, mine_negatives
 
 IDENTITY = {"model": "words"}
 pytestmark = pytest.mark.usefixtures("small_shards")

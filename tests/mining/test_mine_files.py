@@ -9,14 +9,14 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from hf_xsent.mining.pipeline import COLUMNS, MiningSettings, mine_files
+from hf_xsent.mining.shards import ProcessRunner
 from numbered_words import Words
 
 from hf_xsent.data.sentences import load_sentences
 from hf_xsent.errors import DataError, OutputError
 from hf_xsent.mining import neighbours, pipeline, vectors
 from hf_xsent.mining.calibration import read_gold
-from hf_xsent.mining.pipeline import COLUMNS, MiningSettings, mine_files
-from hf_xsent.mining.shards import ProcessRunner
 
 IDENTITY = {"model": "words"}
 pytestmark = pytest.mark.usefixtures("small_shards")

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hf_xsent.mining.pipeline import mine_files
 
 from hf_xsent.data import sentences
 from hf_xsent.errors import MissingExtraError, OutputError
-from hf_xsent.mining.pipeline import mine_files
 from hf_xsent.mining.ray_engine import RayEngine, _run
 from hf_xsent.mining.search import SearchOptions, SearchShard
 

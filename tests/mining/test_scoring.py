@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hf_xsent.mining.scoring import score_pairs
 
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError, OutputError
 from hf_xsent.mining import scoring
 from hf_xsent.mining.neighbours import nearest_one_way
-from hf_xsent.mining.scoring import score_pairs
 from hf_xsent.mining.top_k import Neighbours
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hf_xsent.mining.pipeline import mine_files
 
 from hf_xsent.data import sentences
-from hf_xsent.mining.pipeline import mine_files
 
 KILLED = """
 import os, signal, sys

@@ -25,7 +25,7 @@ from hf_xsent.objectives.registry import (
     write_objectives,
 )
 from hf_xsent.objectives.settings import ObjectiveSettings
-from hf_xsent.settings.declaring import default_of, help_of, is_derived, range_of, recipe_fields
+from hf_xsent.settings.declare import default_of, help_of, is_derived, range_of, settings_of
 
 RANKING = {"temperature": 0.1, "margin": 0.3, "symmetric": True, "mask_repeated": False, "hard_negatives": 2}
 OTHER_VALUES: dict[str, dict[str, Any]] = {  # of each setting, one that is not its default
@@ -85,7 +85,7 @@ def _error(stated: Any) -> str:
     return str(raises.value)
 
 
-# What is recipe_fields
+# What is settings_of
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
@@ -122,12 +122,10 @@ def test_each_objective_has_a_loss_settings_and_help(name: str) -> None:
     assert issubclass(kind, Objective) and issubclass(kind, SentenceObjective | TokenObjective)
     assert issubclass(kind.Settings, ObjectiveSettings)
     assert kind.Settings.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    for one in recipe_fields(kind.Settings).values():
+    for one in settings_of(kind.Settings).values():
         assert help_of(one)[:1].isupper() and len(help_of(one)) > len(range_of(one)), one.name
     assert fields(kind.Settings)[0].name == "weight"
-    assert set(OTHER_VALUES[name]) >= set(recipe_fields(kind.Settings)) - {"weight"}, (
-        "a setting is missing in this test"
-    )
+    assert set(OTHER_VALUES[name]) >= set(settings_of(kind.Settings)) - {"weight"}, "a setting is missing in this test"
 
 
 # What is read
@@ -275,7 +273,7 @@ def test_what_a_recipe_states_reads_back_without_what_is_derived(name: str) -> N
     kind = objective_class(name).Settings
     settings = kind(weight=0.5, **OTHER_VALUES[name])
     written = write_objectives({name: settings}, recipe=True)
-    assert set(written[name]) <= set(recipe_fields(kind))
+    assert set(written[name]) <= set(settings_of(kind))
     given = {one.name: getattr(settings, one.name) for one in fields(kind) if not is_derived(one)}
     assert read_objectives(json.loads(json.dumps(written))) == {name: kind(**given)}
 

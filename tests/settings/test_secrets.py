@@ -10,8 +10,9 @@ import pytest
 
 from hf_xsent.cli.main import main
 from hf_xsent.errors import RecipeError
-from hf_xsent.settings.reading import read_mapping, split_arguments
+from hf_xsent.settings.read import split_arguments
 from hf_xsent.settings.secrets import refuse_secrets
+from hf_xsent.settings.yaml12 import read_mapping
 
 TOKEN = "hf_" + "aB3dE6gH9j" * 3 + "WxYz"
 
@@ -80,8 +81,8 @@ def test_the_command_line_names_the_argument_and_not_the_secret(
 
 def test_arguments_of_a_python_call_are_checked_too():
     with pytest.raises(RecipeError, match="--hub_token holds a token"):
-        split_arguments(["--hub_token", "sesame"])
-    assert split_arguments(["--hub_token", "--resume"])[1] == {"hub_token": [], "resume": []}
+        split_arguments(["--hub_token", "sesame"], {}, {})
+    assert split_arguments(["--hub_token", "--resume"], {}, {})[1] == {"hub_token": [], "resume": []}
 
 
 def test_an_error_in_yaml_does_not_repeat_the_line(tmp_path: Path):

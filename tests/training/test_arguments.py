@@ -11,7 +11,7 @@ from hf_xsent import AlignmentTrainingArguments
 from hf_xsent.errors import HfXsentError
 from hf_xsent.finetuning.trainer import FineTuningArguments
 from hf_xsent.training.arguments import check_momentum_contrast
-from hf_xsent.training.reading import read_recipe
+from hf_xsent.training.recipe import read_recipe
 
 ZERO_3 = {"zero_optimization": {"stage": 3}}
 

@@ -14,14 +14,14 @@ import yaml
 
 from hf_xsent.cli import analyse, cost, evaluate
 from hf_xsent.data.cleaning.rules import CleaningRules
-from hf_xsent.finetuning.arguments import MlqaSettings, XnliSettings
+from hf_xsent.finetuning.settings import MlqaSettings, XnliSettings
 from hf_xsent.finetuning.trainer import FineTuningArguments
 from hf_xsent.models import METHODS
 from hf_xsent.objectives.registry import declared_settings
-from hf_xsent.settings.declaring import default_of, recipe_fields
+from hf_xsent.settings.declare import default_of, settings_of
 from hf_xsent.training.arguments import AlignmentTrainingArguments
-from hf_xsent.training.reading import read_dataclasses, read_recipe
-from hf_xsent.training.recipe import DataSettings
+from hf_xsent.training.recipe import read_dataclasses, read_recipe
+from hf_xsent.training.settings import DataSettings
 
 ROOT = Path(__file__).parents[2]
 RECIPES = {path.stem: path for path in sorted((ROOT / "trainer_scripts/recipes").glob("*.yaml"))}
@@ -97,10 +97,10 @@ def _defaults(name: str, recipe: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if "method" in recipe:
         config = METHODS[recipe["method"]][0]
-        settings = {key: one for key, one in recipe_fields(config).items() if key in config.setting_names()}
+        settings = {key: one for key, one in settings_of(config).items() if key in config.setting_names()}
         found |= {key: default_of(one) for key, one in settings.items() if key != "objectives"}
         for objective in recipe["objectives"]:
-            settings = recipe_fields(declared_settings(objective))
+            settings = settings_of(declared_settings(objective))
             found |= {f"{objective}.{key}": default_of(one) for key, one in settings.items()}
         if recipe.get("clean", True):
             found |= {f"rules.{one.name}": one.default for one in fields(CleaningRules)}

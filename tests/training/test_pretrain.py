@@ -18,7 +18,7 @@ from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
 from hf_xsent.training.pretrain import main
-from hf_xsent.training.reading import read_recipe
+from hf_xsent.training.recipe import read_recipe
 
 
 @pytest.fixture

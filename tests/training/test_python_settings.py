@@ -10,7 +10,7 @@ import yaml
 
 from hf_xsent.api.training import _arguments
 from hf_xsent.models import METHODS
-from hf_xsent.training.reading import read_recipe
+from hf_xsent.training.recipe import read_recipe
 from hf_xsent.training.run_card import write_recipe
 
 

@@ -14,15 +14,16 @@ import pytest
 import yaml
 
 from hf_xsent.errors import RecipeError
-from hf_xsent.finetuning.arguments import CommonFineTuningArguments
+from hf_xsent.finetuning.settings import CommonFineTuningArguments
 from hf_xsent.finetuning.trainer import FineTuningArguments
 from hf_xsent.models import METHODS
 from hf_xsent.objectives.registry import OBJECTIVES, declared_settings, objective_class
-from hf_xsent.settings.declaring import default_of, range_of, recipe_fields, types_of
+from hf_xsent.settings.declare import default_of, range_of, settings_of, types_of
 from hf_xsent.training import reading
 from hf_xsent.training.arguments import AlignmentTrainingArguments
-from hf_xsent.training.reading import Recipe, read_recipe, recipe_keys
-from hf_xsent.training.recipe import (
+from hf_xsent.training.recipe import Recipe, read_recipe, recipe_keys
+from hf_xsent.training.run_card import write_recipe
+from hf_xsent.training.settings import (
     HIDDEN_TRAINING_SETTINGS,
     CommonArguments,
     DataSettings,
@@ -30,7 +31,6 @@ from hf_xsent.training.recipe import (
     StartSettings,
     TrainingSettings,
 )
-from hf_xsent.training.run_card import write_recipe
 
 TR, RTL, TLM, WTR = (
     "translation_ranking", "representation_translation", "translation_language_modeling", "word_translation_ranking"
@@ -451,23 +451,21 @@ def test_every_flag_of_help_is_one_that_recipes_and_flags_take(shown: str) -> No
     for flag in flags:
         if flag.startswith("objectives."):
             _, name, key = flag.split(".")
-            assert key in recipe_fields(objective_class(name).Settings)
+            assert key in settings_of(objective_class(name).Settings)
         else:
             assert flag in recipe_keys()
     assert {
-        f"objectives.{name}.{key}" for name in OBJECTIVES for key in recipe_fields(objective_class(name).Settings)
+        f"objectives.{name}.{key}" for name in OBJECTIVES for key in settings_of(objective_class(name).Settings)
     } <= flags
     assert {key for config, _, _ in METHODS.values() for key in config.setting_names()} <= flags
-    assert {*recipe_fields(CommonArguments)} - {
-        "output_dir"
-    } <= flags and "--output FOLDER, --output_dir FOLDER" in shown
+    assert {*settings_of(CommonArguments)} - {"output_dir"} <= flags and "--output FOLDER, --output_dir FOLDER" in shown
     assert {one.name for one in fields(TrainingSettings)} - {*HIDDEN_TRAINING_SETTINGS} <= flags
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_help_reads_the_settings_that_the_objective_has(name: str) -> None:
     """Help compiles them out of the file without torch: names, defaults and ranges are those of the real class."""
-    shown, real = recipe_fields(declared_settings(name)), recipe_fields(objective_class(name).Settings)
+    shown, real = settings_of(declared_settings(name)), settings_of(objective_class(name).Settings)
     assert [*shown] == [*real]
     for key, one in real.items():
         assert (default_of(shown[key]), range_of(shown[key])) == (default_of(one), range_of(one))
@@ -484,7 +482,7 @@ def test_no_flag_means_two_things() -> None:
     names = [field.name for part in parts for field in fields(part)]
     assert len(names) == len(set(names))
     assert not {*names} & {key for config, _, _ in METHODS.values() for key in config.setting_names()}
-    assert not {*recipe_keys()} & {key for name in OBJECTIVES for key in recipe_fields(declared_settings(name))}
+    assert not {*recipe_keys()} & {key for name in OBJECTIVES for key in settings_of(declared_settings(name))}
 
 
 def test_every_field_of_training_arguments_is_a_key() -> None:
@@ -497,7 +495,7 @@ def test_every_field_of_training_arguments_is_a_key() -> None:
 )
 def test_help_states_the_defaults_of_training_arguments(shown_here: type, real: type) -> None:
     known = {one.name: one for one in fields(real)}
-    for name, one in recipe_fields(shown_here).items():
+    for name, one in settings_of(shown_here).items():
         assert default_of(one) == default_of(known[name]), name
 
 

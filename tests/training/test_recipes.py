@@ -16,11 +16,11 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, XLMRobertaConfig
 
 from hf_xsent import SentenceEmbedder
-from hf_xsent.finetuning.arguments import MlqaSettings, XnliSettings
+from hf_xsent.finetuning.settings import MlqaSettings, XnliSettings
 from hf_xsent.finetuning.trainer import FineTuningArguments
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
-from hf_xsent.training.reading import read_dataclasses, read_recipe
+from hf_xsent.training.recipe import read_dataclasses, read_recipe
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "trainer_scripts/recipes").glob("*.yaml"))

@@ -16,7 +16,7 @@ from hf_xsent.cli.main import main
 from hf_xsent.errors import RecipeError
 from hf_xsent.models.loading import load_config
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
-from hf_xsent.training.reading import read_recipe
+from hf_xsent.training.recipe import read_recipe
 
 STEPS = ("max_steps", "eval_steps", "save_steps")
 DAP = {"translation_ranking": 1, "representation_translation": 0.8}

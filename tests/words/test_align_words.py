@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from forks import CONTEXT
-
 from hf_xsent.alignment import pipeline
 from hf_xsent.alignment.aligners import AlignerSettings
 from hf_xsent.alignment.embedding import EmbeddingAligner
 from hf_xsent.api.aligning import align_words
+
 from hf_xsent.cli.main import main
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.readers.sources import BitextSource

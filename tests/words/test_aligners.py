@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
-
 from hf_xsent.alignment.aligners import AlignerSettings
 from hf_xsent.alignment.embedding import EmbeddingAligner
 from hf_xsent.alignment.posteriors import link_posteriors
 from hf_xsent.alignment.span_prediction import SpanAligner
 from hf_xsent.alignment.statistical import StatisticalAligner, grow_diag_final_and
+from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
+
 from hf_xsent.data.words.splitting import Words, split_words
 from hf_xsent.errors import DataError, MissingExtraError, ModelError, RecipeError
 

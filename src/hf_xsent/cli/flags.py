@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from hf_xsent.settings.declaring import help_of, metavar_of, recipe_fields
+from hf_xsent.settings.declare import help_of, metavar_of, settings_of
 
 _SHARED: dict[str, dict[str, Any]] = {
     "--model": {"required": True, "help": "Encode with this model: a folder or a Hub id."},
@@ -73,7 +73,7 @@ def add_settings(parser: Any, title: str, *kinds: type, prefix: str = "", hidden
     """Declare a flag for each setting of some dataclasses, in a new group if it has a title."""
     group = parser.add_argument_group(title) if title else parser
     for kind in kinds:
-        for name, one in recipe_fields(kind).items():
+        for name, one in settings_of(kind).items():
             if name not in hidden:
                 names = ("--output", "--output_dir", "-o") if name == "output_dir" else (f"--{prefix}{name}",)
                 group.add_argument(*names, metavar=metavar_of(one), help=help_of(one).replace("%", "%%"))

@@ -8,37 +8,81 @@ import gc
 import logging
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from importlib import import_module
 from os.path import exists
 from types import ModuleType
 from typing import Any, NoReturn
 
 from hf_xsent import __version__
 from hf_xsent.cli import (
-    align_documents,
-    align_words,
     analyse,
     compare,
     cost,
     evaluate,
     export,
-    finetune,
-    mine,
-    mine_negatives,
-    pretrain,
     publish,
     quickstart,
-    score,
     trim_vocab,
 )
+from hf_xsent.cli.help import command_help, topic_help
 from hf_xsent.errors import HfXsentError, RecipeError, did_you_mean, shortened
 from hf_xsent.files import describe_disk_failure
 from hf_xsent.settings.secrets import refuse_secret_arguments
 
-COMMANDS: tuple[ModuleType, ...] = (quickstart, pretrain, align_words, finetune, evaluate, analyse, cost, compare)
-COMMANDS += (mine, mine_negatives, align_documents, score, export, trim_vocab, publish)
-# Every field of TrainingArguments is also a flag of these, too many to declare: they parse their flags themselves.
-TRAINING = {"pretrain": pretrain, "finetune": finetune}
+# Each command: its settings class, which imports no torch, and its function (settings.command.Command).
+COMMANDS: dict[str, tuple[str, str]] = {
+    "pretrain": ("training.settings:PretrainHelp", "training.pretrain:pretrain"),
+    "finetune": ("finetuning.settings:FineTuneHelp", "finetuning.finetune:finetune"),
+    "align-words": ("words.settings:AlignWordsSettings", "words.align:align_words"),
+    "mine": ("mining.settings:MineSettings", "mining.mine:mine_files"),
+    "mine-negatives": ("mining.settings:MineNegativesSettings", "mining.hard_negatives:mine_negatives"),
+    "align-documents": ("documents.settings:AlignDocumentsSettings", "documents.align_files:align_document_files"),
+    "score": ("mining.settings:ScoreSettings", "mining.score:score_pairs"),
+}
+OLD: dict[str, ModuleType] = {
+    module.__name__.rsplit(".", 1)[-1].replace("_", "-"): module
+    for module in (quickstart, evaluate, analyse, cost, compare, export, trim_vocab, publish)
+}
+
+
+def _load(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"hf_xsent.{module}"), name)
+
+
+def run_command(name: str, arguments: Sequence[str]) -> None:
+    """Print the help of a command, or run it and print its result."""
+    settings, function = COMMANDS[name]
+    if {"-h", "--help"} & {*arguments}:
+        kind, topics = _load(settings), {}
+        topics = getattr(kind, "help_topics", {})
+        topic = next((word for word in arguments if word in topics), None)
+        print(command_help(name, kind) if topic is None else topic_help(_load(topics[topic])()))
+        return
+    command = _load(function)
+    parsed = command.parse(arguments)
+    _show_logs()
+    with _resumable(parsed):
+        result = command(parsed)
+    for item in result if isinstance(result, list) else [result]:
+        if hasattr(type(item), "__str__") and type(item).__str__ is not object.__str__ and item is not None:
+            print(item)
+
+
+@contextmanager
+def _resumable(settings: Any) -> Iterator[None]:
+    """On SIGTERM, name the work folder from which the same command resumes, if it has one."""
+    from hf_xsent.stopping import raising_on_sigterm
+
+    work = getattr(settings, "work_folder", None)
+    with (
+        nullcontext()
+        if work is None
+        else raising_on_sigterm(f"finished work is in {work}, from which the same command continues")
+    ):
+        yield
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -80,7 +124,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = CommandParser(prog="hf-xsent", description=description)
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for module in COMMANDS:
+    for module in OLD.values():
         description = (module.__doc__ or "").strip()
         command = commands.add_parser(
             module.__name__.rsplit(".", 1)[-1].replace("_", "-"),
@@ -99,8 +143,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         refuse_secret_arguments(arguments)
-        if arguments and arguments[0] in TRAINING and not {"-h", "--help"} & set(arguments):
-            TRAINING[arguments[0]].run(arguments[1:])
+        if arguments and arguments[0] in COMMANDS:
+            run_command(arguments[0], arguments[1:])
         else:
             parsed, unknown = build_parser().parse_known_args(arguments)
             parsed.parser.check_known(unknown)

@@ -22,7 +22,7 @@ from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer
 from hf_xsent.training.bitext import load_train_and_dev
 from hf_xsent.training.plan import Plan
-from hf_xsent.training.reading import convert_recipe, read_recipe
+from hf_xsent.training.recipe import convert_recipe, read_recipe
 
 TRIAL_STEPS, DISCARDED_STEPS = 10, 3  # to measure the cost of a method's steps; the first steps are warm-up
 

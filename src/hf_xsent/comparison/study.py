@@ -11,10 +11,11 @@ from typing import Any
 from hf_xsent.comparison.tasks import check_tasks
 from hf_xsent.errors import RecipeError, shortened
 from hf_xsent.objectives.registry import merge_objectives
-from hf_xsent.settings.reading import check_known, parse_yaml, read_mapping
+from hf_xsent.settings.read import check_known
 from hf_xsent.settings.secrets import refuse_secrets
+from hf_xsent.settings.yaml12 import parse_yaml, read_mapping
 from hf_xsent.tensors.packing import POOLINGS
-from hf_xsent.training.reading import recipe_keys
+from hf_xsent.training.recipe import recipe_keys
 
 NEEDED = ("model", "data", "budget", "methods", "tasks")
 STUDY_KEYS = (*NEEDED, "title", "recipe", "settings", "poolings", "seeds", "keep_models", "plot")

@@ -25,7 +25,7 @@ class PairSettings(BitextSettings):
     pairs: Any = setting(
         None,
         "Read sentence pairs from this file: TSV, Moses pairs, TMX, JSONL or Parquet.",
-        positional=1,
+        positional=True,
         required=True,
     )
     language: str = setting("und", "Language code of the source side, and und if unknown.")

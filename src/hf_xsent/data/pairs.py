@@ -6,10 +6,10 @@ from typing import Any
 
 from hf_xsent.data.cache import default_cache_dir
 from hf_xsent.data.in_memory import is_in_memory, write_sources
+from hf_xsent.data.pair_settings import PairSettings
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.sources import BitextSource, resolve_sources
 from hf_xsent.errors import RecipeError
-from hf_xsent.data.pair_settings import PairSettings
 
 
 def open_pairs(settings: PairSettings, **links: Any) -> BitextSource:

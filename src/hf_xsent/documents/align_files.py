@@ -162,7 +162,7 @@ def _rows(
                 skipped.append(f"{document.name}: {row['error']}")
             elif settings.threshold is None or row["score"] >= settings.threshold:
                 yield row | {"document": document.name}
-    if skipped and len(skipped) == len(documents):
+    if skipped and (settings.on_error == "raise" or len(skipped) == len(documents)):
         raise DataError(skipped[0])
     for reason in skipped:
         logger.warning("skipped %s", reason)

@@ -1,4 +1,4 @@
-"""Find the best monotone alignment of two documents by dynamic programming over beads within a band; pair moved text."""
+"""Find the best monotone alignment of two documents by dynamic programming over beads within a band."""
 
 from __future__ import annotations
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from hf_xsent.data.languages import find_language
 from hf_xsent.errors import RecipeError
-from hf_xsent.settings.common import EncodingSettings, WorkSettings
+from hf_xsent.settings.common import EncodingSettings, WorkSettings, output_setting
 from hf_xsent.settings.declare import setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlignDocumentsSettings(WorkSettings, EncodingSettings):
+class AlignDocumentsSettings(EncodingSettings, WorkSettings):
     """Align the sentences of documents with those of their translations, in order, and write the pairs.
 
     hf-xsent align-documents book.de.txt book.fr.txt --model runs/mine -o pairs.tsv
@@ -23,18 +22,15 @@ class AlignDocumentsSettings(WorkSettings, EncodingSettings):
     """
 
     source: str = setting(
-        None, "A document, or a folder or glob of documents; plain or .gz, .bz2, .xz, .zst.", positional=1, required=True
+        None,
+        "A document, or a folder or glob of them; plain or .gz, .bz2, .xz, .zst.",
+        positional=True,
+        required=True,
     )
     target: str = setting(
-        None, "Its translation, or a folder (equal names) or glob (equal matches of *).", positional=2, required=True
+        None, "Its translation, or a folder (equal names) or glob (equal matches of *).", positional=True, required=True
     )
-    output: str = setting(
-        None, "Write the pairs to this TSV or JSONL file.", metavar="FILE", positional=3, required=True, aliases=("o",)
-    )
-    model: Any = setting(
-        None, "Encode with this model: a folder or a Hub id; in Python also any object with encode.", positional=4,
-        required=True,
-    )  # fmt: skip
+    output: str = output_setting("Write the pairs to this TSV or JSONL file.")
     split: str = setting(
         "lines",
         "Documents have one sentence per line (lines), or running text to be split into sentences (text).",

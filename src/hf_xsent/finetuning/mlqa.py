@@ -22,27 +22,25 @@ from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrai
 from hf_xsent.data.benchmarks.questions import Question, QuestionSet, load_mlqa, load_questions, load_xquad
 from hf_xsent.errors import RecipeError
 from hf_xsent.evaluation.question_answering import score_answers
-from hf_xsent.finetuning.arguments import MlqaSettings
 from hf_xsent.finetuning.code_switching import switch_questions
 from hf_xsent.finetuning.report import FineTuningReport
 from hf_xsent.finetuning.running import (
     limit,
     load_records,
-    read_settings,
     run,
     select_tests,
     single_groups,
     tokenizer_of,
 )
-from hf_xsent.finetuning.trainer import FineTuningTask, Scores, pad, predictions
+from hf_xsent.finetuning.settings import MlqaSettings
+from hf_xsent.finetuning.trainer import FineTuningArguments, FineTuningTask, Scores, pad, predictions
 from hf_xsent.logs import Progress
 
 _QUESTIONS_AT_ONCE = 1000
 
 
-def main(arguments: Sequence[str]) -> list[FineTuningReport]:
-    """Run ``[recipe.yaml] [--flag value …]``; all data is read and checked before anything is trained."""
-    options, training = read_settings(MlqaSettings, arguments)
+def finetune_mlqa(options: MlqaSettings, training: FineTuningArguments) -> list[FineTuningReport]:
+    """Read all data, then train and measure."""
     sources, records = load_records(options.train, lambda path, _: load_questions(path))
     train = switch_questions(sources, records) if options.code_switching else single_groups(records)
     _, dev = load_records(options.dev, lambda path, _: load_questions(path, "validation"))

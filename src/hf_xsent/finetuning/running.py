@@ -24,7 +24,6 @@ from hf_xsent.models.run_folder import RUN_STATE_FILE, checkpoints_of
 from hf_xsent.models.task_model import task_model, without_padding
 from hf_xsent.training.checkpoints import check_space, check_start_remains, choose_checkpoint, output_folder
 from hf_xsent.training.identity import identify_name, identify_training, plain
-from hf_xsent.training.reading import read_dataclasses
 from hf_xsent.training.resuming import resumed_state
 from hf_xsent.training.run_card import RECIPE_FILE, write_recipe
 
@@ -37,9 +36,8 @@ Record = TypeVar("Record")
 Sets = Mapping[str, Mapping[str, Sequence[Any]]]  # records by benchmark and test set
 
 
-def read_settings(kind: type[Any], arguments: Sequence[str]) -> tuple[Any, FineTuningArguments]:
-    """Read recipe and flags, and check them before any data is read."""
-    options, training = read_dataclasses(arguments, [kind, FineTuningArguments])
+def check_settings(options: Any, training: FineTuningArguments) -> None:
+    """Check the settings before any data is read."""
     configure_logging(options.verbose)
     if options.model is None:
         raise RecipeError("no encoder to start from: give --model, a Hub id such as xlm-roberta-base or a folder")
@@ -58,7 +56,6 @@ def read_settings(kind: type[Any], arguments: Sequence[str]) -> tuple[Any, FineT
     longest = family(config).max_length(config)
     if not 8 <= options.max_length <= longest:
         raise RecipeError(f"max_length {options.max_length} does not fit: this encoder takes 8 to {longest} tokens")
-    return options, training
 
 
 def tokenizer_of(name_or_path: str) -> PreTrainedTokenizerBase:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
 from hf_xsent.compat import keep_freed_memory
 from hf_xsent.files import is_local, write_text
+from hf_xsent.finetuning.settings import FineTuningTrainingSettings
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
 from hf_xsent.settings.secrets import refuse_secrets
 from hf_xsent.training.arguments import check_one_device, choose_bf16, fitted_to_machine
@@ -39,27 +40,8 @@ A `{kind}` of transformers, fine-tuned with hf-xsent; `recipe.yaml` holds data a
 
 
 @dataclass
-class FineTuningArguments(TrainingArguments):
+class FineTuningArguments(FineTuningTrainingSettings, TrainingArguments):  # type: ignore[misc]  # bf16 may be "auto"
     """Hugging Face's arguments with the defaults of fine-tuning (PPA, section 3.3)."""
-
-    bf16: bool | str = field(  # type: ignore[assignment]
-        default=False, metadata={"help": "Compute in bfloat16; auto: if the device does so."}
-    )
-    per_device_train_batch_size: int = field(
-        default=32, metadata={"help": "Records per step and process; a switched record is two rows."}
-    )
-    num_train_epochs: float = field(default=2.0, metadata={"help": "Passes over the training data."})
-    eval_strategy: str = field(default="epoch", metadata={"help": "When to measure --dev: no, steps or epoch."})
-    learning_rate: float = field(default=5e-5, metadata={"help": "Peak learning rate."})
-    warmup_steps: float = field(default=0.1, metadata={"help": "Warm-up steps; below 1, a fraction of all steps."})
-    logging_steps: float = field(default=10, metadata={"help": "Log the loss every this many steps."})
-    save_total_limit: int | None = field(default=1, metadata={"help": "Number of checkpoints to retain."})
-    remove_unused_columns: bool = field(
-        default=False, metadata={"help": "Keep the raw text, which the collator needs."}
-    )
-    ddp_find_unused_parameters: bool | None = field(
-        default=False, metadata={"help": "False, since every weight has a gradient."}
-    )
 
     def __post_init__(self) -> None:
         """Refuse a Hub token and several GPUs in one process, and pin no memory without a GPU."""

@@ -14,16 +14,15 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel, Pr
 
 from hf_xsent.data.benchmarks.inference import LABELS, InferencePair, load_inference, load_xnli
 from hf_xsent.errors import ModelError
-from hf_xsent.finetuning.arguments import XnliSettings
 from hf_xsent.finetuning.code_switching import switch_inference
 from hf_xsent.finetuning.report import FineTuningReport
-from hf_xsent.finetuning.running import limit, load_records, read_settings, run, single_groups, tokenizer_of
-from hf_xsent.finetuning.trainer import FineTuningTask, Scores, pad, predictions
+from hf_xsent.finetuning.running import limit, load_records, run, single_groups, tokenizer_of
+from hf_xsent.finetuning.settings import XnliSettings
+from hf_xsent.finetuning.trainer import FineTuningArguments, FineTuningTask, Scores, pad, predictions
 
 
-def main(arguments: Sequence[str]) -> list[FineTuningReport]:
-    """Run ``[recipe.yaml] [--flag value …]``; all data is read and checked before anything is trained."""
-    options, training = read_settings(XnliSettings, arguments)
+def finetune_xnli(options: XnliSettings, training: FineTuningArguments) -> list[FineTuningReport]:
+    """Read all data, then train and measure."""
     sources, records = load_records(options.train, load_inference)
     train = switch_inference(sources, records) if options.code_switching else single_groups(records)
     _, dev = load_records(options.dev, partial(load_inference, split="validation"))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from hf_xsent.data.pair_settings import BitextSettings, PairSettings
 from hf_xsent.errors import RecipeError
-from hf_xsent.settings.common import EncodingSettings, WorkSettings
+from hf_xsent.settings.common import EncodingSettings, WorkSettings, output_setting
 from hf_xsent.settings.declare import setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchSettings(WorkSettings, EncodingSettings):
+class SearchSettings(EncodingSettings, WorkSettings):
     """How embeddings are stored and searched."""
 
     memory_mib: int = setting(
@@ -22,7 +21,7 @@ class SearchSettings(WorkSettings, EncodingSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MineSettings(EncodingSettings, WorkSettings):
+class MineSettings(SearchSettings):
     """Find translations among the lines of two text files.
 
     hf-xsent mine news.zh.txt news.en.txt --model runs/mine --output pairs.tsv --threshold 1.06
@@ -86,18 +85,11 @@ class MineNegativesSettings(SearchSettings, BitextSettings):
         [],
         "Sentence pairs by language, in the format of hf-xsent pretrain --data.",
         named=True,
-        positional=1,
+        positional=True,
         required=True,
         metavar="CODE=FILE",
     )
-    output: str = setting(
-        None, "Write LANGUAGE.jsonl with all pairs into this folder.", metavar="FOLDER", positional=2, required=True,
-        aliases=("o",),
-    )  # fmt: skip
-    model: Any = setting(
-        None, "Encode with this model: a folder or a Hub id; in Python also any object with encode.", positional=3,
-        required=True,
-    )  # fmt: skip
+    output: str = output_setting("Write LANGUAGE.jsonl with all pairs into this folder.", "FOLDER")
     negatives: int = setting(
         4, "Write at most N source negatives and N target negatives per pair, nearest first.", at_least=1
     )
@@ -128,7 +120,7 @@ class MineNegativesSettings(SearchSettings, BitextSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreSettings(WorkSettings, EncodingSettings, PairSettings):
+class ScoreSettings(EncodingSettings, WorkSettings, PairSettings):
     """Score and filter the pairs of a bitext file: cosine, and margin if pools of sentences are given.
 
     hf-xsent score crawled.tsv --model runs/mine --output scored.tsv
@@ -136,13 +128,7 @@ class ScoreSettings(WorkSettings, EncodingSettings, PairSettings):
     hf-xsent score pairs.tsv --model runs/mine -o clean.tsv --language de --filter min_score=0.7 max_length_ratio=2
     """
 
-    output: str = setting(
-        None, "Write the scored pairs to this TSV file.", metavar="FILE", positional=2, required=True, aliases=("o",)
-    )
-    model: Any = setting(
-        None, "Encode with this model: a folder or a Hub id; in Python also any object with encode.", positional=3,
-        required=True,
-    )  # fmt: skip
+    output: str = output_setting("Write the scored pairs to this TSV file.")
     source_pool: str | None = setting(
         None,
         "Search the neighbours of targets in this file, one sentence per line; needs --target_pool.",

@@ -17,7 +17,7 @@ from hf_xsent.models.families import family
 from hf_xsent.models.sentence_encoder import SentenceEncoderConfig
 from hf_xsent.objectives.base import Corpus, Needs
 from hf_xsent.objectives.registry import objective_class, read_objectives, write_objectives
-from hf_xsent.settings.declaring import derived
+from hf_xsent.settings.declare import derived
 from hf_xsent.settings.model import PairSettings
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from hf_xsent.models.sentence_encoder import SentenceEncoder, View
 from hf_xsent.objectives.base import SentenceObjective
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.registry import objective_class
-from hf_xsent.settings.declaring import derived, setting
+from hf_xsent.settings.declare import derived, setting
 from hf_xsent.settings.model import VARIANT_OBJECTIVES, VARIANTS, ExtractionSettings
 from hf_xsent.tensors.packing import PackedSentences, hash_sentences, pack, pool
 

@@ -12,7 +12,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from hf_xsent.compat import attention_of
 from hf_xsent.errors import RecipeError
 from hf_xsent.models.families import family
-from hf_xsent.settings.declaring import check_settings, derived, is_derived, recipe_fields
+from hf_xsent.settings.declare import check_settings, derived, is_derived, settings_of
 from hf_xsent.settings.model import EncoderSettings
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
     def setting_names(cls) -> list[str]:
         """Return the names that a recipe may set."""
         inherited = {field.name for field in fields(PreTrainedConfig)} | {"encoder_config"}
-        return [name for name in recipe_fields(cls) if name not in inherited]
+        return [name for name in settings_of(cls) if name not in inherited]
 
     @property
     def encoder_dropout(self) -> float | None:

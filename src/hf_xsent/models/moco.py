@@ -13,7 +13,7 @@ from huggingface_hub.dataclasses import strict
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
-from hf_xsent.settings.declaring import setting
+from hf_xsent.settings.declare import setting
 
 
 @strict

@@ -38,8 +38,8 @@ from hf_xsent.models.loading import (
 from hf_xsent.models.modules_json import exported_settings, write_modules_json
 from hf_xsent.models.plain_folder import write_plain_folder
 from hf_xsent.models.text_encoder import TextEncoder, View
-from hf_xsent.settings.declaring import types_of
-from hf_xsent.settings.reading import convert_value
+from hf_xsent.settings.convert import convert
+from hf_xsent.settings.declare import types_of
 from hf_xsent.tensors.dropout import use_fast_dropout
 from hf_xsent.tensors.packing import PackedSentences, pack, pool, unpack
 
@@ -197,8 +197,7 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
                 raise RecipeError(f"{cls.config_class.__name__} has no setting {key!r}" + did_you_mean(key, keys))
         hints = types_of(cls.config_class, settings)
         settings = {
-            key: value if key == "objectives" else convert_value(key, value, hints[key])
-            for key, value in settings.items()
+            key: value if key == "objectives" else convert(key, value, hints[key]) for key, value in settings.items()
         }
         try:
             return cls.config_class(**settings) if config is None else config.replaced(**settings)

@@ -23,7 +23,7 @@ from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.objectives.base import SIDES, Needs, SentenceObjective
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.settings import ObjectiveSettings
-from hf_xsent.settings.declaring import setting
+from hf_xsent.settings.declare import setting
 from hf_xsent.tensors.gathering import mean_over_rows
 
 

@@ -26,7 +26,7 @@ from hf_xsent.errors import RecipeError
 from hf_xsent.objectives.base import Needs, Parts, Start, TokenObjective
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, TokenStates
 from hf_xsent.objectives.settings import VocabularySettings
-from hf_xsent.settings.declaring import setting
+from hf_xsent.settings.declare import setting
 from hf_xsent.tensors.packing import PackedSentences, join
 
 

@@ -24,7 +24,7 @@ from hf_xsent.objectives.translation_ranking import (
     TranslationRankingSettings,
     translation_ranking_loss,  # noqa: F401 - for the docstring's computation
 )
-from hf_xsent.settings.declaring import setting
+from hf_xsent.settings.declare import setting
 
 
 def matryoshka_loss(

@@ -29,7 +29,7 @@ from hf_xsent.objectives.base import SIDES, Needs, Parts, SentenceObjective, Sta
 from hf_xsent.objectives.masked_language import MaskedRows, Masking
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, SentencePairs, TokenStates
 from hf_xsent.objectives.settings import ObjectiveSettings
-from hf_xsent.settings.declaring import setting
+from hf_xsent.settings.declare import setting
 from hf_xsent.tensors.chunked_softmax import chunked_cross_entropy
 from hf_xsent.tensors.gathering import gather_rows, mean_over_rows
 

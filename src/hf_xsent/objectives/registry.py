@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 from dataclasses import fields
-from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from hf_xsent.errors import RecipeError, did_you_mean
 from hf_xsent.objectives.settings import ObjectiveSettings
-from hf_xsent.settings.declaring import check_settings, is_derived, is_saved, recipe_fields
-from hf_xsent.settings.reading import convert_value
+from hf_xsent.settings.convert import convert
+from hf_xsent.settings.declare import check_settings, is_derived, is_saved, settings_of
 
 if TYPE_CHECKING:
     from hf_xsent.objectives.base import Objective
@@ -92,49 +89,16 @@ def _settings(name: str, stated: Any, preset: Any) -> ObjectiveSettings:
         return stated  # frozen
     if isinstance(stated, bool) or not isinstance(stated, int | float | str | Mapping | None):
         raise RecipeError(f"objectives.{name} takes a weight or a mapping of settings, not {stated!r}")
-    stated = _stated(preset) | _stated(stated)
-    settings = kind(**_converted(name, stated))
+    values = _stated(preset) | _stated(stated)
+    hints = get_type_hints(kind)
+    for key in values:
+        if key not in hints:
+            raise RecipeError(f"{where}{key} is not a setting{did_you_mean(str(key), [*settings_of(kind)])}")
+    settings = kind(**{key: convert(where + key, value, hints[key]) for key, value in values.items()})
     check_settings(settings, where)
     return settings
 
 
-def convert_objectives(stated: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Convert the stated settings of each objective to their types."""
-    return {name: _converted(name, _stated(value)) for name, value in stated.items()}
-
-
-def _converted(name: str, stated: Mapping[str, Any]) -> dict[str, Any]:
-    kind, where = objective_class(name).Settings, f"objectives.{name}."
-    hints, known = get_type_hints(kind), [one.name for one in fields(kind)]
-    for key in stated:
-        if key not in known:
-            raise RecipeError(f"{where}{key} is not a setting{did_you_mean(str(key), [*recipe_fields(kind)])}")
-    return {key: convert_value(where + key, value, hints[key]) for key, value in stated.items()}
-
-
-def declared_settings(name: str) -> type[ObjectiveSettings]:
-    """Return an objective's settings class without importing the objective's file, which would import torch."""
-    module, _, owner = OBJECTIVES[name].partition(":")
-    kind: type[ObjectiveSettings] = _settings_classes(module)[f"{owner}Settings"]
-    return kind
-
-
-@cache
-def _settings_classes(module: str) -> dict[str, Any]:
-    """Execute only a file's definitions of settings classes and the imports they need, none of which imports torch."""
-    path = Path(__file__).with_name(f"{module}.py")
-    # @dataclass looks up sys.modules[__name__], so __name__ must be the name of an imported module.
-    names: dict[str, Any] = {"__name__": ObjectiveSettings.__module__}
-    run: list[ast.stmt] = []
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ImportFrom):
-            source = node.module or ""
-            if source.startswith("hf_xsent.objectives.") and source != "hf_xsent.objectives.settings":
-                wanted = [one.name for one in node.names if one.name.endswith("Settings")]
-                names |= {one: _settings_classes(source.rpartition(".")[2])[one] for one in wanted}
-            elif source.startswith(("__future__", "dataclasses", "hf_xsent.settings", "hf_xsent.objectives.settings")):
-                run.append(node)
-        elif isinstance(node, ast.ClassDef) and node.name.endswith("Settings"):
-            run.append(node)
-    exec(compile(ast.Module(run, []), str(path), "exec"), names)  # our own source
-    return names
+def settings_by_objective() -> dict[str, tuple[type[ObjectiveSettings]]]:
+    """Return the settings class of each objective by its name in flags."""
+    return {f"objectives.{name}.": (objective_class(name).Settings,) for name in OBJECTIVES}

@@ -37,7 +37,7 @@ from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.objectives.base import Corpus, Needs, Parts, Start, TokenObjective
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, TokenStates
 from hf_xsent.objectives.settings import VocabularySettings
-from hf_xsent.settings.declaring import derived, setting
+from hf_xsent.settings.declare import derived, setting
 from hf_xsent.tensors.packing import PackedSentences, join, pack  # noqa: F401 - pack for the docstring
 
 logger = logging.getLogger(__name__)

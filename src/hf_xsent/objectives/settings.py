@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hf_xsent.settings.declaring import setting
+from hf_xsent.settings.declare import setting
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from hf_xsent.errors import RecipeError
 from hf_xsent.objectives.base import SentenceObjective
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.settings import ObjectiveSettings
-from hf_xsent.settings.declaring import setting
+from hf_xsent.settings.declare import setting
 from hf_xsent.tensors.chunked_softmax import chunked_cross_entropy
 from hf_xsent.tensors.gathering import gather_rows, mean_over_rows
 

@@ -30,7 +30,7 @@ from torch.nn import functional as F
 from hf_xsent.objectives.base import SentenceObjective
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.settings import ObjectiveSettings
-from hf_xsent.settings.declaring import setting
+from hf_xsent.settings.declare import setting
 from hf_xsent.tensors.gathering import gather_rows, mean_over_processes, sum_over_processes
 
 

@@ -33,7 +33,7 @@ from hf_xsent.objectives.base import SIDES, Needs, Parts, Start, TokenObjective
 from hf_xsent.objectives.masked_language import MaskedRows
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, TokenStates
 from hf_xsent.objectives.settings import ObjectiveSettings, VocabularySettings
-from hf_xsent.settings.declaring import setting
+from hf_xsent.settings.declare import setting
 from hf_xsent.tensors.word_grid import (
     BatchWords,
     LinkedWords,

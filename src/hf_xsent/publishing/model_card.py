@@ -19,7 +19,7 @@ from hf_xsent.models.modules_json import sentence_transformer_settings
 from hf_xsent.pages.html import markdown_text
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_tables, with_one_result
 from hf_xsent.publishing.export_folder import check_export, read_run_facts
-from hf_xsent.settings.reading import parse_yaml
+from hf_xsent.settings.yaml12 import parse_yaml
 
 _REPOSITORY = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
 _POOLING_WORDS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hf_xsent.settings.declaring import setting
+from hf_xsent.settings.declare import setting
 
 
 @dataclass(repr=False, eq=False)

@@ -21,9 +21,9 @@ from transformers.integrations import is_deepspeed_available
 
 from hf_xsent.errors import MissingExtraError, RecipeError
 from hf_xsent.models.precision import has_bfloat16
-from hf_xsent.settings.declaring import check_settings
+from hf_xsent.settings.declare import check_settings
 from hf_xsent.settings.secrets import refuse_secrets
-from hf_xsent.training.recipe import TrainingSettings
+from hf_xsent.training.settings import TrainingSettings
 
 logger = logging.getLogger(__name__)
 _LAUNCHED = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")  # set by launchers

@@ -13,7 +13,7 @@ from hf_xsent.data.pivot import PivotBitext, add_pivot_pairs
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, RecipeError
-from hf_xsent.training.recipe import DataSettings
+from hf_xsent.training.settings import DataSettings
 
 
 def check_bitext(arguments: DataSettings) -> None:

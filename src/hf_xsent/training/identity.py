@@ -17,12 +17,12 @@ from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import OutputError
 from hf_xsent.files import digest, is_local, write_json
 from hf_xsent.models.run_folder import RUN_STATE_FILE
-from hf_xsent.training.recipe import TrainingSettings
+from hf_xsent.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
 
-    from hf_xsent.training.reading import Recipe
+    from hf_xsent.training.recipe import Recipe
 
 _SAMPLED_ROWS = 200  # of each language
 _SHOWN = 8  # differences in an error

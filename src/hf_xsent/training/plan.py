@@ -23,8 +23,8 @@ from hf_xsent.training.arguments import check_momentum_contrast
 from hf_xsent.training.bitext import check_bitext, check_has_what_objectives_read
 from hf_xsent.training.checkpoints import check_start_remains, choose_checkpoint
 from hf_xsent.training.dual_pivot.features import NO_FEATURES
-from hf_xsent.training.reading import Recipe
-from hf_xsent.training.recipe import DataSettings
+from hf_xsent.training.recipe import Recipe
+from hf_xsent.training.settings import DataSettings
 from hf_xsent.training.trainer import NO_DEV_FOR_EARLY_STOPPING
 
 logger = logging.getLogger(__name__)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from hf_xsent.logs import configure_logging
 from hf_xsent.models import METHODS
 from hf_xsent.models.dual_pivot import DualPivotForPreTraining
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
+from hf_xsent.settings.command import command
 from hf_xsent.training.bitext import load_train_and_dev
 from hf_xsent.training.checkpoints import check_space, output_folder
 from hf_xsent.training.dual_pivot.features import FeatureCache
@@ -26,7 +26,7 @@ from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
 from hf_xsent.training.identity import identify
 from hf_xsent.training.measuring import StepTimes, count_steps, forecast, short_run
 from hf_xsent.training.plan import Plan
-from hf_xsent.training.reading import Recipe, read_recipe
+from hf_xsent.training.recipe import Recipe, build_recipe, recipe_settings, recipe_types
 from hf_xsent.training.resuming import resumed_state
 from hf_xsent.training.run_card import write_recipe
 from hf_xsent.training.teacher import Teacher
@@ -37,18 +37,24 @@ logger = logging.getLogger(__name__)
 _SENTENCES_OF_DRY_RUN = 256  # of each side of each language; a full run encodes all sentences before the first step
 
 
-def main(arguments: Sequence[str]) -> AlignmentTrainer | None:
-    """Train from ``[recipe.yaml] [--flag value …]``; mistakes raise an ``HfXsentError`` before training starts."""
-    recipe = read_recipe(arguments)
-    configure_logging(recipe.run.verbose)
-    return pretrain(recipe)
-
-
+@command(Recipe, build_recipe, recipe_settings(), recipe_types())
 def pretrain(recipe: Recipe) -> AlignmentTrainer | None:
-    """Train, and save the model, its tokenizer, the recipe and the reports in the output folder.
+    """Train from a recipe file, settings, or both (a setting replaces the recipe's value); return the trainer.
 
-    Return None if the run to resume is finished.
+    Settings are the keys of recipes (docs/settings.md), among them every field of transformers' TrainingArguments. The
+    output folder receives the model, its tokenizer, the recipe and the reports. Return None if the run to resume is
+    finished. For pairs in memory use ``AlignmentTrainer``.
+
+    ```python
+    from hf_xsent import pretrain
+
+    trainer = pretrain(
+        model="xlm-roberta-base", data={"de": "pairs.tsv"}, output_dir="runs/de", max_steps=1000,
+        objectives={"translation_ranking": {"temperature": 0.05}},
+    )
+    ```
     """
+    configure_logging(recipe.run.verbose)
     training, run = recipe.training, recipe.run
     plan = Plan.of(recipe)
     parts: dict[str, Any] = {"processing_class": plan.tokenizer}

@@ -1,224 +1,167 @@
-"""Declare the recipe settings of starting encoder, data, run and training, without importing torch."""
+"""Read the recipe of a training run: its file, Python's values and flags become one checked ``Recipe``."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import Field, asdict, dataclass
+from functools import cache
+from typing import Any
 
-from hf_xsent.settings.declaring import setting
+from hf_xsent.errors import RecipeError, did_you_mean
+from hf_xsent.models import METHODS
+from hf_xsent.models.config import AlignmentConfig
+from hf_xsent.objectives.registry import OBJECTIVES, merge_objectives, objective_class
+from hf_xsent.settings.convert import convert, convert_words
+from hf_xsent.settings.declare import settings_of, types_of
+from hf_xsent.settings.read import Flags, build_settings, check_known, read_values, split_arguments
+from hf_xsent.settings.yaml12 import read_mapping
+from hf_xsent.training.arguments import AlignmentTrainingArguments
+from hf_xsent.training.settings import CommonArguments, DataSettings, RunSettings, StartSettings
 
-
-@dataclass(frozen=True)
-class StartSettings:
-    """The starting encoder and the method."""
-
-    model: str | None = setting(
-        None, "Starting encoder, or a model to train further: a Hub id such as xlm-roberta-base, or a folder."
-    )
-    method: str = setting(
-        "alignment",
-        "Method, with its model and its objectives; alignment is translation ranking (TR).",
-        choices=("alignment", "dap", "ppa", "wacse", "dual-pivot"),
-    )
-
-
-@dataclass(frozen=True)
-class DataSettings:
-    """The bitext: sources, cleaning and mixing."""
-
-    data: list[str] | None = setting(
-        None,
-        "Training pairs by language: de=pairs.tsv fr=OPUS.en-fr.tmx, or train/{language}-en.tsv.xz for all languages.",
-        named=True,
-        metavar="CODE=FILE",
-    )
-    unpaired: list[str] | None = setting(
-        None, "Dual pivot: two files of unpaired sentences, one per language: de.txt en.txt.", metavar="FILE"
-    )
-    dev: list[str] | None = setting(
-        None,
-        "Dev pairs, which choose the best checkpoint, in the format of --data. (default: some of the training pairs)",
-        named=True,
-        metavar="CODE=FILE",
-    )
-    dev_pairs: int = setting(
-        100, "Without --dev, hold out this many training pairs of each language as dev pairs.", at_least=0
-    )
-    dev_share: float | None = setting(
-        None, "Hold out at most this fraction of a language's pairs, even if --dev_pairs is more.", above=0, below=1
-    )
-    target_language: str = setting("en", "Language of the target side.")
-    columns: list[str] | None = setting(
-        None,
-        "Source column and target column, by name or number (from 0): 0 1 or text_de text_en. "
-        "Per language or file: de=0,1 mined.tsv=source,target. (default: found by header or content)",
-        metavar="COLUMN",
-    )
-    pivot: bool = setting(
-        False,
-        "Also train on pairs of sources, in two languages, that have the same target; they are sampled as one more "
-        "language.",
-    )
-    links: list[str] | None = setting(
-        None,
-        "Word links of the training pairs, by language as in --data: Pharaoh lines, or JSONL of align-words.",
-        named=True,
-        metavar="CODE=FILE",
-    )
-    link_words: str = setting(
-        "script",
-        "How --links number words. script: as align-words splits text, by its writing system. spaces: as strings "
-        "between spaces.",
-        choices=("script", "spaces"),
-    )
-    alpha: float = setting(
-        0.5,
-        "Sample languages in proportion to size^alpha: 1 is in proportion to their sizes, 0 samples all equally.",
-        at_least=0,
-        at_most=1,
-    )
-    max_pairs: int | None = setting(None, "Read at most this many training pairs of each language; without it, all.")
-    max_pairs_choice: str = setting(
-        "first",
-        "Which pairs max_pairs keeps: the first, or a random choice, which is the same in every run.",
-        choices=("first", "random"),
-    )
-    clean: bool = setting(True, "Apply the cleaning rules; false applies only those that --rules states.")
-    rules: list[str] | None = setting(
-        None,
-        "Change cleaning rules: max_characters=200 sets a limit, copied_share=null turns that rule off, "
-        "exclude=FILES removes pairs that have a sentence of these test sets; data/cleaning/rules.py lists all rules.",
-        named=True,
-        metavar="RULE=VALUE",
-    )
-    on_error: str = setting(
-        "raise", "At a bad line, stop (raise), or skip, count and report it (skip).", choices=("raise", "skip")
-    )
-    cache_dir: str | None = setting(
-        None,
-        "Folder in which to cache the cleaned bitext, memory-mapped. (default: hf_xsent/bitext in HF_HOME)",
-        metavar="FOLDER",
-    )
-    features: str | None = setting(
-        None,
-        "Dual pivot: cache the frozen encoder's layer sums in this folder, which runs may share; without it, "
-        'OUTPUT_DIR/features. "none" disables the cache: the encoder runs in every step, as always with --variant '
-        "authors.",
-    )
+_PARTS: dict[str, type[Any]] = {
+    "start": StartSettings,
+    "data": DataSettings,
+    "run": RunSettings,
+    "training": AlignmentTrainingArguments,
+}
 
 
 @dataclass(frozen=True)
-class RunSettings:
-    """What to do with the output folder, and what to log."""
+class Recipe:
+    """All settings of one run."""
 
-    resume: bool = setting(False, "Resume from the last checkpoint in the output folder.")
-    resume_with_changes: bool = setting(
-        False, "Resume although settings or data that decide the results have changed; run_state.json records them."
-    )
-    overwrite: bool = setting(False, "Replace the earlier run in the output folder.")
-    dry_run: bool = setting(
-        False, "Load everything, run three steps, and estimate the time and memory of the full run."
-    )
-    verbose: bool = setting(False, "Also log the messages of transformers and other libraries.")
+    start: StartSettings
+    config: AlignmentConfig  # the method's settings; Plan adds the encoder's config
+    data: DataSettings
+    run: RunSettings
+    training: AlignmentTrainingArguments
+    stated: frozenset[str] = frozenset()  # keys of file, Python and flags
 
-    @property
-    def resumes(self) -> bool:
-        """Whether to continue the run in the output folder."""
-        return self.resume or self.resume_with_changes
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings of starting encoder, model and data as keys of a recipe, defaults included."""
+        return asdict(self.start) | self.config.recipe() | asdict(self.data)
 
 
-@dataclass(repr=False, eq=False)
-class TrainingSettings:
-    """Settings that hf-xsent adds to TrainingArguments, and those whose defaults it changes."""
-
-    bf16: bool | str = setting(
-        False,
-        "Compute in bfloat16; weights stay float32. auto: if the device computes bfloat16 in hardware.",
-        metavar="true|false|auto",
-    )
-    per_device_train_batch_size: int = setting(
-        64, "Pairs per step and process; translation ranking takes its negatives from this batch, over all processes."
-    )
-    logging_steps: float = setting(10, "Log the losses every N steps.")
-    eval_strategy: str = setting("steps", "When to measure dev accuracy.", choices=("no", "steps", "epoch"))
-    eval_on_start: bool = setting(True, "Measure dev accuracy before the first step.")
-    load_best_model_at_end: bool = setting(True, "At the end, load the checkpoint with the best dev accuracy.")
-    metric_for_best_model: str | None = setting("accuracy", "Dev metric that decides which checkpoint is best.")
-    save_total_limit: int | None = setting(
-        2, "Keep at most this many checkpoints, the best and the latest included; null: all."
-    )
-    warmup_steps: float = setting(0.1, "Warm-up steps; below 1, a fraction of all steps.")
-    remove_unused_columns: bool = setting(False, "The collator needs the raw text.")
-    one_language_batches: bool = setting(False, "Fill each batch, over all processes, with pairs of one language.")
-    distinct_batches: bool = setting(
-        False,
-        "Sample no sentence twice into a batch, over all processes; another pair of the language replaces a repeat.",
-    )
-    pairs_per_chunk: int | None = setting(
-        None,
-        "Gradient caching: encode the batch in chunks of this many pairs, which needs the memory of one chunk and "
-        "gives the gradients of the full batch; each chunk is encoded twice.",
-        at_least=1,
-    )
-    head_learning_rate: float | None = setting(
-        None, "Peak learning rate of the objectives' heads; without it, learning_rate.", above=0
-    )
-    frozen_word_embeddings: bool = setting(False, "Freeze the word embeddings: less memory, faster steps.")
-    frozen_layers: int = setting(
-        0, "Freeze the embeddings and the lowest N layers: less memory, faster steps; 0 freezes nothing.", at_least=0
-    )
-    early_stopping_patience: int | None = setting(
-        None, "Stop after N consecutive dev measurements without a new best; without it, never stop early.", at_least=1
-    )
-    log_gradient_norms: bool = setting(
-        False,
-        "At each logging step, also log the norm of each unweighted objective's gradient over the encoder's weights; "
-        "such a step costs up to twice as much. In one process, without pairs_per_chunk and accumulation.",
-    )
-    compile_layers: bool = setting(
-        False, "Compile the encoder's layers with torch.compile, once for all sentence lengths; for GPUs."
-    )
-    share_of_start: float = setting(
-        0.0,
-        "After training, average the weights with those of the starting encoder; this is the starting encoder's share.",
-        at_least=0,
-        below=1,
-    )
-    ddp_timeout: int = setting(
-        600, "End the run with an error if a process waits this many seconds for another one.", at_least=1
-    )
-    ema_decay: float | None = setting(
-        None,
-        "After each step, averaged weights = d × averaged weights + (1 - d) × weights; this is d, such as 0.999. Dev "
-        "measurements and the saved model use the averaged weights.",
-        above=0,
-        below=1,
-    )
-    average_checkpoints: int | None = setting(
-        None,
-        "At the end, average the weights of the last N checkpoints instead of loading the best; save_total_limit must "
-        "be above N.",
-        at_least=2,
-    )
-    ddp_find_unused_parameters: bool | None = setting(False, "Every step uses every weight.")
-    ddp_broadcast_buffers: bool | None = setting(False, "All processes hold equal queues.")
+@cache
+def recipe_settings() -> dict[str, Field[Any]]:
+    """Return all top-level settings of a training recipe, those of every method included."""
+    of_parts = {name: field for part in _PARTS.values() for name, field in settings_of(part).items()}
+    of_parts["output_dir"] = settings_of(CommonArguments)["output_dir"]  # with its shorter flags
+    return of_parts | {
+        name: settings_of(config)[name] for config, _, _ in METHODS.values() for name in config.setting_names()
+    }
 
 
-@dataclass(frozen=True)
-class CommonArguments:
-    """The fields of transformers' TrainingArguments that ``--help`` lists, with its defaults."""
+@cache
+def recipe_types() -> dict[str, Any]:
+    """Return the types of these settings."""
+    of_methods = {name: hint for config, _, _ in METHODS.values() for name, hint in _types_of_method(config).items()}
+    return of_methods | _types_of_parts() | {"objectives": list[str]}
 
-    output_dir: str | None = setting(
-        None, "Write checkpoints, metrics and the final model into this folder; required.", metavar="FOLDER"
+
+@cache
+def _types_of_parts() -> dict[str, Any]:
+    return {name: hint for part in _PARTS.values() for name, hint in types_of(part).items()}
+
+
+def read_recipe(arguments: Sequence[str]) -> Recipe:
+    """Read a recipe from ``[recipe.yaml] [--flag value …]``."""
+    path, flags = split_arguments(arguments, recipe_settings(), recipe_types())
+    return build_recipe([read_mapping(path)] if path else [], flags, path or "")
+
+
+def build_recipe(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None, where: str = "") -> Recipe:
+    """Build a recipe from layers of values (a file's, Python's, …), of which later ones replace earlier ones.
+
+    Objectives are those of the last layer that names any; settings that it does not state come from earlier layers.
+    """
+    values: dict[str, Any] = {}
+    prefix = f"{where}: " if where else ""
+    for layer in layers:
+        check_known(layer, recipe_settings(), prefix)
+        values |= layer
+    flags = dict(flags or {})
+    method = _text(flags.get("method"), values.get("method"))
+    if method not in METHODS:
+        raise RecipeError(f"unknown method {method!r}: use {', '.join(METHODS)}{did_you_mean(method, METHODS)}")
+    config_class, model_class, _ = METHODS[method]
+    values.pop("objectives", None)
+    objectives, flags = _read_objectives(
+        config_class, [layer["objectives"] for layer in layers if layer.get("objectives") is not None], flags, prefix
     )
-    max_steps: int = setting(-1, "Train for N steps; -1 trains for --num_train_epochs.")
-    num_train_epochs: float = setting(3.0, "Train for N epochs, unless --max_steps is given.")
-    learning_rate: float = setting(5e-5, "Peak learning rate; 5e-5 suits a base-size encoder.")
-    eval_steps: float | None = setting(
-        None, "Measure dev accuracy every N steps; save_steps must be a multiple of it. (default: logging_steps)"
-    )
-    save_steps: float = setting(500, "Write a checkpoint every N steps.")
-    seed: int = setting(42, "Seed of new weights, dropout and data order.")
-    report_to: str = setting("none", "Also send metrics to tensorboard, wandb or trackio.")
+    own, others = _types_of_method(config_class), _types_of_parts()
+    for name in [*values, *flags]:
+        if name not in own and name not in others and name in recipe_settings():
+            raise RecipeError(f"the method {method} has no setting {name!r}{did_you_mean(name, {*own, *others})}")
+    converted = read_values(values, flags, own | others, where)
+    of_model = {name: converted[name] for name in own if name in converted}
+    if objectives is not None:
+        of_model["objectives"] = objectives
+    parts: dict[str, Any] = {part: build_settings(kind, converted) for part, kind in _PARTS.items()}
+    return Recipe(config=model_class.config_of(None, of_model), stated=frozenset(converted), **parts)
 
 
-HIDDEN_TRAINING_SETTINGS = ("remove_unused_columns", "ddp_find_unused_parameters", "ddp_broadcast_buffers")
+def _types_of_method(config_class: Any) -> dict[str, Any]:
+    """Return the types of the method's settings without its objectives."""
+    return types_of(config_class, [name for name in config_class.setting_names() if name != "objectives"])
+
+
+def _text(words: Sequence[str] | None, value: Any) -> str:
+    return str(words[0] if words else value or StartSettings.method)
+
+
+def _read_objectives(
+    config_class: Any, layers: Sequence[Any], flags: Mapping[str, Sequence[str]], prefix: str
+) -> tuple[dict[str, Any] | None, dict[str, Sequence[str]]]:
+    """Merge the objectives of the method, of each layer and of ``--objectives``, then flags of single settings.
+
+    Return the objectives, None if neither layers nor flags name any, and the other flags.
+    """
+    objectives: dict[str, Any] = config_class.default_objectives()
+    for layer in layers:
+        if not isinstance(layer, Mapping):
+            raise RecipeError(f"{prefix}objectives takes a mapping such as {{translation_ranking: 1.0}}, not {layer!r}")
+        for name, settings in layer.items():
+            if name in OBJECTIVES and isinstance(settings, Mapping):
+                check_known(settings, settings_of(objective_class(name).Settings), f"{prefix}objectives.{name}: ")
+        objectives = merge_objectives(objectives, layer)
+    rest = {flag: words for flag, words in flags.items() if flag in recipe_settings() and flag != "objectives"}
+    if "objectives" in flags:
+        named = [word.partition("=") for word in flags["objectives"]]
+        weights = {
+            name: convert(f"--objectives {name}", weight, float) if equals else None for name, equals, weight in named
+        }
+        objectives = merge_objectives(objectives, weights)
+    single = [flag for flag in flags if flag not in rest and flag != "objectives"]
+    for flag in sorted(single, key=lambda flag: not flag.endswith(".weight")):  # weights first: they add objectives
+        name, key = _setting_of_flag(flag, objectives)
+        value = convert_words(flag, flags[flag], types_of(objective_class(name).Settings)[key])
+        objectives = objectives | merge_objectives(objectives, {name: {key: value}})
+    changed = bool(layers or single or "objectives" in flags)
+    return (objectives if changed else None), rest
+
+
+def _setting_of_flag(flag: str, objectives: Mapping[str, Any]) -> tuple[str, str]:
+    """Split a flag into objective and setting: ``objectives.NAME.SETTING``, or a SETTING that one objective has."""
+    settings = {name: settings_of(objective_class(name).Settings) for name in objectives}
+    if flag.startswith("objectives."):
+        name, _, key = flag.removeprefix("objectives.").partition(".")
+        if name not in OBJECTIVES:
+            raise RecipeError(f"unknown objective {name!r} in --{flag}{did_you_mean(name, OBJECTIVES)}")
+        if name not in objectives and key != "weight":
+            raise RecipeError(f"--{flag}: {name} is not an objective of this run; add --objectives.{name}.weight 1.0")
+        known = settings_of(objective_class(name).Settings)
+        if key not in known:
+            raise RecipeError(f"--{flag}: {name} has no setting {key!r}{did_you_mean(key, known)}")
+        return name, key
+    owners = [name for name in settings if flag in settings[name]]
+    if len(owners) == 1:
+        return owners[0], flag
+    if owners:
+        ways = " or ".join(f"--objectives.{name}.{flag}" for name in owners)
+        raise RecipeError(f"--{flag} is a setting of several objectives: write {ways}")
+    elsewhere = [name for name in OBJECTIVES if flag in settings_of(objective_class(name).Settings)]
+    if elsewhere:
+        raise RecipeError(f"--{flag} is a setting of {' and '.join(elsewhere)}, which this run does not train with")
+    known_flags: Iterable[str] = [*recipe_settings(), *(key for keys in settings.values() for key in keys)]
+    raise RecipeError(f"unknown flag --{flag}{did_you_mean(flag, known_flags)}")

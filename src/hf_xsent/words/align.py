@@ -50,7 +50,7 @@ def align_words(settings: AlignWordsSettings) -> AlignedPairs | None:
     ```python
     from hf_xsent import align_words
 
-    aligned = align_words("pairs.tsv", "pairs.jsonl", "xlm-roberta-base")
+    aligned = align_words("pairs.tsv", "pairs.jsonl", model="xlm-roberta-base")
     ```
     """
     links = {settings.language: settings.links} if settings.links else None

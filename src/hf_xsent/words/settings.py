@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hf_xsent.data.pair_settings import PairSettings
 from hf_xsent.errors import RecipeError
-from hf_xsent.settings.common import WorkSettings
+from hf_xsent.settings.common import WorkSettings, output_setting
 from hf_xsent.settings.declare import setting
 
 
@@ -20,7 +20,9 @@ class AlignerSettings:
         choices=("embedding", "statistical", "span"),
     )
     model: str | None = setting(
-        None, "Encoder of the embedding or span aligner: a folder or a Hub id. Not required for eflomal.", positional=3
+        None,
+        "Encoder of the embedding or span aligner: a folder or a Hub id. Not required for eflomal.",
+        positional=True,
     )
     layer: int | None = setting(
         None, "Compare the hidden states of this layer (embedding). (default: 0.6 of the encoder's layers)", at_least=0
@@ -53,10 +55,10 @@ class AlignerSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlignWordsSettings(WorkSettings, AlignerSettings, PairSettings):
+class AlignWordsSettings(AlignerSettings, WorkSettings, PairSettings):
     """Link the words of sentence pairs, for training with word alignment (WACSE).
 
-    hf-xsent align-words pairs.tsv --model xlm-roberta-base -o pairs.jsonl   # then: hf-xsent pretrain --data de=pairs.jsonl
+    hf-xsent align-words pairs.tsv --model xlm-roberta-base -o pairs.jsonl   # then: … --data de=pairs.jsonl
     hf-xsent align-words pairs.tsv --aligner statistical -o pairs.links      # then: … --data de=pairs.tsv --links de=…
     hf-xsent align-words pairs.tsv --links other.txt --link_words spaces -o pairs.jsonl   # convert another tool's links
     torchrun --nproc_per_node 8 --no-python hf-xsent align-words …   # share the pairs among processes
@@ -64,10 +66,7 @@ class AlignWordsSettings(WorkSettings, AlignerSettings, PairSettings):
     Interrupted? The same command resumes: links are cached in the work folder.
     """
 
-    output: str = setting(
-        None, "Write pairs with links (.jsonl) or Pharaoh lines here.", metavar="FILE", positional=2, required=True,
-        aliases=("o",),
-    )  # fmt: skip
+    output: str = output_setting("Write pairs with links (.jsonl) or Pharaoh lines here.")
     links: str | None = setting(
         None, "Convert these links (Pharaoh lines or JSONL) instead of aligning.", metavar="FILE"
     )

@@ -14,7 +14,7 @@ from hf_xsent.data.cleaning.excluding import ExcludedSentences, excluded_files
 from hf_xsent.data.languages import Language, find_language, scripts_of
 from hf_xsent.errors import DataError, RecipeError, did_you_mean
 from hf_xsent.files import file_stamp
-from hf_xsent.settings.reading import convert_value
+from hf_xsent.settings.convert import convert
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -85,7 +85,7 @@ class CleaningRules:
                 raise RecipeError(f"unknown cleaning rule {name!r}: use {', '.join(types)}{did_you_mean(name, types)}")
             if not equals:
                 raise RecipeError(f"cleaning rule {name} takes a value: write {name}=VALUE")
-            found = convert_value(f"cleaning rule {name}", value, types[name])
+            found = convert(f"cleaning rule {name}", value, types[name])
             changed[name] = [*(changed.get(name) or []), *found] if isinstance(found, list) else found
         return replace(cls() if clean else cls.none(), **changed)
 

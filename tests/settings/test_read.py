@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -10,15 +10,10 @@ from typing import Any
 import pytest
 
 from hf_xsent.errors import RecipeError
-from hf_xsent.settings.reading import (
-    Names,
-    convert_value,
-    named_values,
-    read_mapping,
-    read_values,
-    split_arguments,
-    value_of_flag,
-)
+from hf_xsent.settings.convert import convert, convert_words
+from hf_xsent.settings.declare import Names, setting, settings_of, types_of
+from hf_xsent.settings.read import read_settings, read_values, split_arguments
+from hf_xsent.settings.yaml12 import read_mapping
 
 
 class _Strategy(Enum):
@@ -34,48 +29,69 @@ def _error(raises: Any) -> str:
 # Command lines
 
 
-def test_a_command_line_is_a_recipe_and_the_words_after_each_flag() -> None:
-    path, flags = split_arguments(
-        [
-            "recipe.yaml",
-            "--data",
-            "de=a.tsv",
-            "fr=b.tsv",
-            "--max-length",
-            "9",
-            "--model=x=y",
-            "--resume",
-            "--margin",
-            "-1",
-        ]
-    )
-    assert path == "recipe.yaml"
+@dataclass(frozen=True)
+class _Settings:
+    source: str = setting(None, "Read this.", positional=True, required=True)
+    more: list[str] | None = setting(None, "Read these, too.", positional=True)
+    output: str | None = setting(None, "Write this.", aliases=("o",))
+    k: int = setting(4, "Neighbours.", at_least=1)
+    margin: float = setting(0.0, "Margin.")
+    resume: bool = setting(False, "Resume.")
+    budget: dict[str, Any] | None = setting(None, "Budget.")
+
+
+def _split(*arguments: str) -> tuple[str | None, dict[str, list[str]]]:
+    return split_arguments(arguments, settings_of(_Settings), types_of(_Settings))
+
+
+def test_a_command_line_is_a_recipe_positional_settings_and_the_words_of_each_flag() -> None:
+    path, flags = _split("a.txt", "run.yaml", "b.txt", "--resume", "c.txt", "-o", "out", "--margin", "-1", "--k=8")
+    assert path == "run.yaml"
     assert flags == {
-        "data": ["de=a.tsv", "fr=b.tsv"],
-        "max_length": ["9"],
-        "model": ["x=y"],
-        "resume": [],
-        "margin": ["-1"],
+        **{"source": ["a.txt"], "more": ["b.txt", "c.txt"], "resume": []},
+        **{"output": ["out"], "margin": ["-1"], "k": ["8"]},
     }
 
 
-def test_without_a_recipe_there_is_no_path() -> None:
-    assert split_arguments(["--resume"]) == (None, {"resume": []})
-    assert split_arguments([]) == (None, {})
+def test_an_unknown_flag_takes_all_words_so_that_a_special_reader_may_know_it() -> None:
+    assert _split("a.txt", "--temperature", "1", "2") == (None, {"source": ["a.txt"], "temperature": ["1", "2"]})
 
 
-@pytest.mark.parametrize("arguments", [["--data", "de=a", "--data", "fr=b"], ["-o", "a", "--output_dir=b"]])
+@pytest.mark.parametrize("arguments", [["--k", "1", "--k", "2"], ["-o", "a", "--output=b"]])
 def test_a_repeated_flag_is_refused(arguments: list[str]) -> None:
-    with pytest.raises(RecipeError) as raises:
-        split_arguments(arguments)
-    name = "data" if "--data" in arguments else "output_dir"
-    assert _error(raises) == f"--{name} is given twice: write all its values after one --{name}"
+    with pytest.raises(RecipeError, match="is given twice: write all its values after one --"):
+        _split(*arguments)
 
 
-def test_a_word_before_the_first_flag_is_an_error() -> None:
+def test_a_word_too_many_is_an_error() -> None:
+    fields = {name: field for name, field in settings_of(_Settings).items() if name != "more"}
+    with pytest.raises(RecipeError, match="^unexpected argument 'b': --help lists all arguments$"):
+        split_arguments(["a", "b"], fields, types_of(_Settings))
+
+
+# Settings objects
+
+
+def test_flags_replace_values_and_dotted_flags_change_one_entry_of_a_mapping() -> None:
+    values = {"source": "a", "k": 8, "budget": {"steps": 5, "pairs": 7}}
+    settings = read_settings(_Settings, values, {"k": ["9"], "budget.steps": ["50"], "more": ["b"]})
+    assert settings == _Settings("a", ["b"], k=9, budget={"steps": 50, "pairs": 7})
+    assert values["budget"] == {"steps": 5, "pairs": 7}
+
+
+@pytest.mark.parametrize(
+    ("values", "flags", "error"),
+    [
+        ({}, {}, "source is missing: give SOURCE"),
+        ({"source": "a", "k": 0}, {}, "k 0 is not at least 1"),
+        ({"source": "a"}, {"bugdet.steps": ["1"]}, "unknown flag --bugdet.steps; did you mean 'budget'?"),
+        ({"source": "a", "hub_token": "x"}, {}, "hub_token holds a token or password"),
+    ],
+)
+def test_missing_and_invalid_settings_are_one_sentence(values: Any, flags: Any, error: str) -> None:
     with pytest.raises(RecipeError) as raises:
-        split_arguments(["recipe.yaml", "other.yaml", "--seed", "1"])
-    assert _error(raises) == "unexpected argument 'other.yaml': the recipe comes first, then --flag value"
+        read_settings(_Settings, values, flags)
+    assert _error(raises).startswith(error)
 
 
 # Values
@@ -84,7 +100,7 @@ def test_a_word_before_the_first_flag_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("value", "hint", "expected"),
     [
-        ("5e-5", float, 5e-5),  # YAML 1.1 reads text
+        ("5e-5", float, 5e-5),
         ("5e5", float, 5e5),
         ("1.5e5", float, 1.5e5),
         ("+1.5E5", float, 1.5e5),
@@ -95,7 +111,6 @@ def test_a_word_before_the_first_flag_is_an_error() -> None:
         ("3", float | None, 3.0),
         ("null", float | None, None),
         (None, float | None, None),
-        ("yes", bool, True),
         ("false", bool, False),
         (True, bool | None, True),
         ("5e-5", str, "5e-5"),
@@ -114,11 +129,14 @@ def test_a_word_before_the_first_flag_is_an_error() -> None:
         ("{a: 1}", dict[str, Any] | str, {"a": 1}),
         ("steps", _Strategy, "steps"),
         ("steps", _Strategy | str, "steps"),
-        (False, _Strategy | str, "no"),  # YAML 1.1 reads false
+        ("no", _Strategy | str, "no"),
+        ("no", str | None, "no"),
+        (["de", "no"], list[str], ["de", "no"]),
+        (Path("a"), str, "a"),
     ],
 )
 def test_a_value_becomes_one_of_its_type(value: Any, hint: Any, expected: Any) -> None:
-    found = convert_value("key", value, hint)
+    found = convert("key", value, hint)
     assert found == expected
     assert type(found) is type(expected)
 
@@ -133,7 +151,8 @@ def test_a_value_becomes_one_of_its_type(value: Any, hint: Any, expected: Any) -
         ("1.0", int, "key takes a whole number, not '1.0'"),
         (1, bool, "key takes true or false, not 1"),
         ("maybe", bool, "key takes true or false, not 'maybe'"),
-        (True, str, "key takes text, not True; quote it: YAML reads a bare no, yes, on or off as true or false"),
+        (True, str, "key takes text, not True"),
+        ("yes", bool, "key takes true or false, not 'yes'"),
         ([1, "x"], list[int] | None, "key takes a list, not [1, 'x']"),
         ({"a": 1}, list[str], "key takes a list, not {'a': 1}"),
         ([1], float | str, "key takes a number or text, not [1]"),
@@ -142,13 +161,13 @@ def test_a_value_becomes_one_of_its_type(value: Any, hint: Any, expected: Any) -
 )
 def test_a_value_of_another_type_is_one_sentence(value: Any, hint: Any, error: str) -> None:
     with pytest.raises(RecipeError) as raises:
-        convert_value("key", value, hint)
+        convert("key", value, hint)
     assert _error(raises) == error
 
 
 def test_an_error_shows_the_start_of_a_long_value() -> None:
     with pytest.raises(RecipeError) as raises:
-        convert_value("key", [*range(1000), "x"], list[int])
+        convert("key", [*range(1000), "x"], list[int])
     assert len(_error(raises)) < 150
 
 
@@ -172,7 +191,7 @@ def test_an_error_shows_the_start_of_a_long_value() -> None:
     ],
 )
 def test_the_words_after_a_flag_become_a_value(words: list[str], hint: Any, expected: Any) -> None:
-    assert value_of_flag("key", words, hint) == expected
+    assert convert_words("key", words, hint) == expected
 
 
 @pytest.mark.parametrize(
@@ -186,7 +205,7 @@ def test_the_words_after_a_flag_become_a_value(words: list[str], hint: Any, expe
 )
 def test_a_flag_with_other_words_is_one_sentence(words: list[str], hint: Any, error: str) -> None:
     with pytest.raises(RecipeError) as raises:
-        value_of_flag("key", words, hint)
+        convert_words("key", words, hint)
     assert _error(raises) == error
 
 
@@ -201,18 +220,12 @@ def test_a_flag_replaces_the_recipes_value_and_null_is_a_value_where_the_type_ha
     assert read_values(stated, {"seed": ["2"]}, HINTS) == {"name": None, "seed": 2}
 
 
-def test_a_bare_no_as_the_name_of_a_language_is_explained() -> None:
-    with pytest.raises(RecipeError) as raises:
-        read_values({"data": {False: "a.tsv"}}, {}, HINTS, "run.yaml")
-    assert _error(raises) == "run.yaml: data: a key is false; quote it: YAML reads a bare no or yes so"
-
-
 def test_named_lists_may_be_mappings() -> None:
     stated = {"data": {"de": "a.tsv", "fr": ["b.tsv", "c.tsv"], "rule": None, "flag": True, "share": 0.5}}
     expected = ["de=a.tsv", "fr=b.tsv", "fr=c.tsv", "rule=null", "flag=true", "share=0.5"]
     assert read_values(stated, {}, HINTS) == {"data": expected}
     assert read_values({"data": "de=a.tsv"}, {}, HINTS) == {"data": ["de=a.tsv"]}
-    assert named_values("data", ["de=a.tsv"]) == ["de=a.tsv"]
+    assert read_values({"data": {"no": "a.tsv"}}, {}, HINTS) == {"data": ["no=a.tsv"]}
 
 
 @pytest.mark.parametrize(
@@ -222,7 +235,7 @@ def test_named_lists_may_be_mappings() -> None:
         ({3: 1}, {}, "run.yaml: unknown key 3"),
         ({"seed": "x"}, {}, "run.yaml: seed takes a whole number, not 'x'"),
         ({"languages": {"de": 1}}, {}, "run.yaml: languages takes a list, not {'de': 1}"),
-        ({"data": {"de": {"a": 1}}}, {}, "run.yaml: data: de takes one value or a list of values, not {'a': 1}"),
+        ({"data": {"de": {"a": 1}}}, {}, "run.yaml: data: de takes text, a number or a list of them, not {'a': 1}"),
         ({}, {"sed": ["1"]}, "unknown flag --sed; did you mean 'seed'?"),
         ({}, {"seed": ["x"]}, "--seed takes a whole number, not 'x'"),
     ],
@@ -259,57 +272,27 @@ def test_a_file_that_is_no_recipe_is_one_sentence(tmp_path: Path, content: bytes
     assert _error(raises).startswith(error.format(path=path))
 
 
-@pytest.mark.parametrize("value", [False, ["de", False]])
-def test_a_bare_no_of_yaml_is_explained(value: Any) -> None:
-    with pytest.raises(RecipeError, match="languages takes a list, not .*False.*; quote it: YAML reads a bare no"):
-        convert_value("languages", value, list[str] | None)
-
-
-BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 20)
-)
-MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 20))
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (BOMB, "more than 100,000 values"),
-        (MERGES, "more than 100,000 values"),
-        ("a: &a [*a]", "an alias of itself"),
-        ("a: 2020-99-99", "not a valid timestamp, line 1, column 4"),
-        ("a: 0x_", "not a valid int"),
-        ("x: 1\na: !!bool x", "not a valid bool, line 2, column 4"),
-        ("a: !!timestamp x", "not a valid timestamp"),
-        ("a: 1" + ":59" * 3000, "not a valid int"),
+        ("a: &a [*a", "not valid YAML"),
+        ("x: 1\na: !!bool x", "not valid YAML"),
         ("a: " + "[" * 20_000, "nested too deep"),
-        ("- " * 20_000, "nested too deep"),
-        ('a: "\\ud800"', "lone surrogate"),
-        ('a: "\\0"', "NUL character"),
         ('a: "\\UFFFFFFFF"', "not valid YAML"),
         ("a: !!python/object/apply:os.system [id]", "could not determine a constructor"),
-        ("# \n" * 100_000, "larger than 256 KiB"),
     ],
 )
-def test_yaml_made_to_do_harm_is_refused_in_one_short_sentence(tmp_path: Path, text: str, message: str) -> None:
+def test_yaml_that_cannot_be_read_is_one_short_sentence(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "recipe.yaml").write_text(text)
     with pytest.raises(RecipeError, match=message) as raises:
         read_mapping(tmp_path / "recipe.yaml")
     assert len(_error(raises)) < 400
 
 
-def test_aliases_and_merges_are_read(tmp_path: Path) -> None:
-    (tmp_path / "recipe.yaml").write_text("a: &a {x: 1}\nb: {<<: *a, y: 2}\nc: *a\n")
-    assert read_mapping(tmp_path / "recipe.yaml") == {"a": {"x": 1}, "b": {"x": 1, "y": 2}, "c": {"x": 1}}
-
-
-def test_pipes_and_devices_are_refused_without_reading(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", Path("/dev/zero")):
-        with pytest.raises(RecipeError, match="not a regular file"):
-            read_mapping(path)
-
-
-@pytest.mark.parametrize("text", ["2020-99-99", "0x_", "!!bool x", "[" * 20_000, "&a [*a]"])
-def test_values_of_flags_that_are_no_yaml_stay_text(text: str) -> None:
-    assert value_of_flag("name", [text], str) == text
+def test_yaml_has_the_types_of_version_1_2(tmp_path: Path) -> None:
+    text = "a: &a {x: 1}\nb: {<<: *a, y: 5e-5}\nlanguages: [no, on]\ndate: 2020-01-01\ntime: 1:30\nflag: true\n"
+    (tmp_path / "recipe.yaml").write_text(text)
+    assert read_mapping(tmp_path / "recipe.yaml") == {
+        **{"a": {"x": 1}, "b": {"x": 1, "y": 5e-5}, "languages": ["no", "on"]},
+        **{"date": "2020-01-01", "time": "1:30", "flag": True},
+    }

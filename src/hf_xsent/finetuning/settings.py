@@ -1,19 +1,26 @@
-"""Declare the settings of fine-tuning besides transformers' TrainingArguments. Free of torch, so that help is fast."""
+"""Declare the settings of fine-tuning, without importing torch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hf_xsent.settings.declaring import setting
+from hf_xsent.settings.declare import setting
 
 _MAX_LENGTH = "Truncate each row, both texts together, to this many tokens; mlqa: 384 if not given."
 
 
-@dataclass
+@dataclass(frozen=True)
 class FineTuningSettings:
     """The encoder, the data and the output folder."""
 
+    task: str | None = setting(
+        None,
+        "Natural language inference, or question answering.",
+        positional=True,
+        required=True,
+        choices=("xnli", "mlqa"),
+    )
     model: str | None = setting(
         None,
         "Start from this encoder (a folder or a Hub id); without --train, measure this fine-tuned model.",
@@ -59,20 +66,16 @@ class FineTuningSettings:
         return self.resume or self.resume_with_changes
 
 
-@dataclass
+@dataclass(frozen=True)
 class XnliSettings(FineTuningSettings):
     """Natural language inference."""
-
-    task: ClassVar[str] = "xnli"
 
     xnli: str | None = setting(None, "Measure XNLI at the end: a folder of files test-de.tsv, or facebook/xnli.")
 
 
-@dataclass
+@dataclass(frozen=True)
 class MlqaSettings(FineTuningSettings):
     """Extractive question answering."""
-
-    task: ClassVar[str] = "mlqa"
 
     mlqa: str | None = setting(
         None, "Measure MLQA at the end: a folder of files test-context-de-question-de.json, or a Hub id."
@@ -86,13 +89,14 @@ class MlqaSettings(FineTuningSettings):
     max_answer_length: int = setting(30, "Find answers of at most this many tokens.")
 
 
-@dataclass(frozen=True)
-class CommonFineTuningArguments:
-    """Declare the fields of transformers' TrainingArguments that ``--help`` shows, with the defaults of fine-tuning."""
+@dataclass(repr=False, eq=False)
+class FineTuningTrainingSettings:
+    """The fields of transformers' TrainingArguments that help lists, with the defaults of fine-tuning."""
 
     output_dir: str | None = setting(
-        None, "Write checkpoints, the fine-tuned model and the results into this folder; required.", metavar="FOLDER"
-    )
+        None, "Write checkpoints, the fine-tuned model and the results into this folder; required.", metavar="FOLDER",
+        aliases=("output", "o"), local=True,
+    )  # fmt: skip
     num_train_epochs: float = setting(2.0, "Train for N epochs, unless --max_steps is given.")
     max_steps: int = setting(-1, "Train for N steps; -1 trains for --num_train_epochs.")
     per_device_train_batch_size: int = setting(32, "Records per step and process; a code-switched record is two rows.")
@@ -108,3 +112,26 @@ class CommonFineTuningArguments:
         metavar="true|false|auto",
     )
     seed: int = setting(42, "Seed of the head's weights, dropout and data order.")
+    logging_steps: float = setting(10, "Log the loss every N steps.", results=False, shown=False)
+    save_total_limit: int | None = setting(1, "Number of checkpoints to retain.", results=False, shown=False)
+    remove_unused_columns: bool = setting(False, "The collator needs the raw text.", results=False, shown=False)
+    ddp_find_unused_parameters: bool | None = setting(False, "Every weight has a gradient.", results=False, shown=False)
+
+
+class FineTuneHelp:
+    """Fine-tune an encoder on a task in English, or in several languages, and measure every language.
+
+    hf-xsent finetune xnli --model runs/mine --train en=multinli.train.tsv --xnli data/xnli --output runs/mine-xnli
+    hf-xsent finetune mlqa --model runs/mine --train en=train-v1.1.json --mlqa data/mlqa --xquad data/xquad --output …
+    hf-xsent finetune xnli trainer_scripts/recipes/xnli-translate-train.yaml --model runs/mine --train en=… de=… fr=…
+
+    Every field of transformers' TrainingArguments is also a flag and a recipe key; common ones are listed below. The
+    results are in results.json and results.txt of the output folder, next to the published ones.
+    """
+
+    help_groups: ClassVar[dict[str, tuple[type, ...]]] = {
+        "encoder and data": (FineTuningSettings,),
+        "xnli": (XnliSettings,),
+        "mlqa": (MlqaSettings,),
+        "training": (FineTuningTrainingSettings,),
+    }

@@ -9,7 +9,7 @@ import pytest
 from settings_page import PAGE, settings_page
 
 from hf_xsent.errors import RecipeError
-from hf_xsent.settings.declaring import (
+from hf_xsent.settings.declare import (
     check_settings,
     default_of,
     derived,
@@ -18,9 +18,8 @@ from hf_xsent.settings.declaring import (
     is_saved,
     metavar_of,
     range_of,
-    recipe_fields,
     setting,
-    takes_names,
+    settings_of,
 )
 
 
@@ -44,17 +43,13 @@ FIELDS = {one.name: one for one in fields(_Settings)}
 
 
 def test_a_recipe_may_set_all_but_what_is_derived() -> None:
-    assert list(recipe_fields(_Settings)) == [name for name in FIELDS if name not in ("size", "ids")]
+    assert list(settings_of(_Settings)) == [name for name in FIELDS if name not in ("size", "ids")]
     assert [name for name, one in FIELDS.items() if is_derived(one)] == ["size", "ids"]
 
 
 def test_config_json_holds_all_but_what_says_that_it_is_not_saved() -> None:
     assert [name for name, one in FIELDS.items() if not is_saved(one)] == ["teacher", "ids"]
     assert "ids=" not in repr(_Settings(ids=(1, 2)))
-
-
-def test_only_named_lists_may_be_mappings() -> None:
-    assert [name for name, one in FIELDS.items() if takes_names(one)] == ["data"]
 
 
 def test_a_mutable_default_is_not_shared() -> None:

@@ -1,0 +1,114 @@
+"""Convert values of recipes, flags and Python to the types that settings declare.
+
+msgspec refuses unions such as ``IntervalStrategy | str`` of transformers' TrainingArguments, and pydantic's errors have
+several lines.
+"""
+
+from __future__ import annotations
+
+import os
+import types
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any, Union, get_args, get_origin
+
+from hf_xsent.errors import RecipeError, did_you_mean, shortened
+from hf_xsent.settings.yaml12 import parse_yaml
+
+_UNFIT = object()  # the value is of none of these types
+
+
+def convert(where: str, value: Any, hint: Any) -> Any:
+    """Convert a value to this type, or raise an error that begins with ``where``.
+
+    Text is parsed as YAML if the type has a kind that fits; otherwise, it stays text.
+    """
+    kinds = members(hint)
+    choices = [member.value for kind in kinds if _is_enum(kind) for member in kind]
+    if isinstance(value, str) and choices and value not in choices:
+        raise RecipeError(
+            f"{where} {shortened(value)} is unknown: use {', '.join(choices)}{did_you_mean(value, choices)}"
+        )
+    converted = _converted(value, kinds)
+    if converted is _UNFIT:
+        raise RecipeError(f"{where} takes {describe_type(hint)}, not {shortened(value)}")
+    return converted
+
+
+def convert_words(name: str, words: Sequence[str], hint: Any) -> Any:
+    """Convert the words after a flag to a value of this type; a flag alone sets a boolean."""
+    where, kinds = f"--{name}", members(hint)
+    if not words and bool in kinds:
+        return True
+    if takes_list(hint) and (len(words) != 1 or str not in kinds):
+        return convert(where, list(words), hint)
+    if len(words) != 1:
+        raise RecipeError(
+            f"{where} takes one value, not {shortened(' '.join(words))}" if words else f"{where} needs a value"
+        )
+    return convert(where, words[0], hint)
+
+
+def takes_list(hint: Any) -> bool:
+    """Return whether a type has a list."""
+    return any((get_origin(kind) or kind) in (list, tuple) for kind in members(hint))
+
+
+def members(hint: Any) -> tuple[Any, ...]:
+    """Return the types of a union, or the single type."""
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+def describe_type(hint: Any) -> str:
+    """Describe a type for an error: ``a number``, ``a list``."""
+    words = {bool: "true or false", int: "a whole number", float: "a number", str: "text", dict: "a mapping"}
+    words |= {list: "a list", tuple: "a list"}
+    kinds = [get_origin(kind) or kind for kind in members(hint) if kind is not type(None)]
+    return " or ".join(dict.fromkeys(words.get(kind, str(kind)) for kind in kinds))
+
+
+def _converted(value: Any, kinds: Sequence[Any]) -> Any:
+    """Return the value as the first of these types that fits, or ``_UNFIT``; a single value fits a list."""
+    if Any in kinds:
+        return value
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if isinstance(value, str) and not isinstance(parsed := parse_text(value), str):
+        scalars = [kind for kind in kinds if kind is not str and get_origin(kind) is not list]
+        if (converted := _converted(parsed, scalars)) is not _UNFIT:
+            return converted
+    for kind in kinds:
+        if (converted := _as(kind, value)) is not _UNFIT:
+            return converted
+    lists = [kind for kind in kinds if get_origin(kind) is list]
+    return _as(lists[0], [value]) if lists and not isinstance(value, Mapping | list | tuple | None) else _UNFIT
+
+
+def _as(kind: Any, value: Any) -> Any:
+    """Return the value as this type, or ``_UNFIT``."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if (origin := get_origin(kind)) in (list, tuple):
+        if not isinstance(value, list | tuple):
+            return _UNFIT
+        items = [_converted(item, members(get_args(kind)[0])) for item in value]
+        return _UNFIT if any(item is _UNFIT for item in items) else origin(items)
+    if (origin or kind) is dict:
+        return dict(value) if isinstance(value, Mapping) else _UNFIT
+    if kind in (float, str) and number:
+        return kind(value)
+    if _is_enum(kind):
+        return value if value in [member.value for member in kind] else _UNFIT
+    fits = isinstance(kind, type) and isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    return value if fits else _UNFIT
+
+
+def _is_enum(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Enum)
+
+
+def parse_text(text: str) -> Any:
+    """Parse text as YAML if it is valid YAML, else return it."""
+    try:
+        return parse_yaml(text)
+    except ValueError:
+        return text

@@ -1,0 +1,170 @@
+"""Read settings: values of a recipe or of Python, then flags, become one checked settings object.
+
+A settings class is a dataclass of ``setting()`` fields. The same reader serves every command, recipe and function.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import Field
+from typing import Any, TypeVar
+
+from hf_xsent.errors import RecipeError, did_you_mean, shortened
+from hf_xsent.settings.convert import convert, convert_words, members, parse_text, takes_list
+from hf_xsent.settings.declare import Names, check_settings, positional_names, settings_of, types_of
+from hf_xsent.settings.secrets import refuse_secret_arguments, refuse_secrets
+
+Flags = Mapping[str, Sequence[str]]  # the words after each flag
+Settings = TypeVar("Settings")
+
+_RECIPES = (".yaml", ".yml", ".json")
+
+
+def read_settings(
+    kind: type[Settings], values: Mapping[str, Any] | None = None, flags: Flags | None = None, where: str = ""
+) -> Settings:
+    """Build a settings object from the values of a recipe or of Python, and from flags, which replace them.
+
+    ``where`` names the recipe in errors. Null is a value where the type has it (``save_total_limit: null`` keeps all
+    checkpoints), else it means not set.
+
+    >>> from hf_xsent.mining.settings import MiningSettings
+    >>> read_settings(MiningSettings, {"source": "a", "target": "b", "output": "c", "model": "d"}, {"k": ["8"]}).k
+    8
+    """
+    converted = read_values(values or {}, flags or {}, types_of(kind), where)
+    return build_settings(kind, converted)
+
+
+def build_settings(kind: type[Settings], values: Mapping[str, Any]) -> Settings:
+    """Build a settings object from converted values, ignoring those of other classes, and check their ranges."""
+    own = {name: values[name] for name in settings_of(kind) if name in values}
+    try:
+        settings = kind(**own)
+    except (ValueError, TypeError, OSError) as error:  # OSError: a setting of transformers names a missing file
+        raise RecipeError(f"invalid or conflicting settings: {' '.join(str(error).split())}") from error
+    check_settings(settings)
+    return settings
+
+
+def read_values(values: Mapping[str, Any], flags: Flags, types: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """Convert values and flags to these types by name; ``--name.key value`` changes an entry of a mapping."""
+    prefix = f"{where}: " if where else ""
+    refuse_secrets(values, prefix)
+    check_known(values, types, prefix)
+    nested = {name: words for name, words in flags.items() if "." in name and name not in types}
+    for name, words in nested.items():
+        if (head := name.partition(".")[0]) not in types:
+            raise RecipeError(f"unknown flag --{name}{did_you_mean(head, types)}")
+        entry = [parse_text(word) for word in words]
+        values = _replace_entry(values, name.split("."), entry[0] if len(entry) == 1 else entry)
+    converted = {
+        name: convert(prefix + name, _as_names(prefix + name, value) if types[name] == Names else value, types[name])
+        for name, value in values.items()
+        if value is not None or {type(None), Any} & {*members(types[name])}
+    }
+    for name, words in flags.items():
+        if name in nested:
+            continue
+        if name not in types:
+            raise RecipeError(f"unknown flag --{name}{did_you_mean(name, types)}")
+        converted[name] = convert_words(name, words, types[name])
+    return converted
+
+
+def check_known(keys: Iterable[Any], known: Collection[str], where: str) -> None:
+    """Raise an error for the first unknown key."""
+    for key in keys:
+        if key not in known:
+            raise RecipeError(f"{where}unknown key {shortened(key)}{did_you_mean(str(key), known)}")
+
+
+def _replace_entry(values: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
+    """Return a copy of nested mappings with one entry replaced."""
+    name, *rest = path
+    if not rest:
+        return {**values, name: value}
+    inner = values.get(name)
+    return {**values, name: _replace_entry(inner if isinstance(inner, Mapping) else {}, rest, value)}
+
+
+def _as_names(where: str, value: Any) -> Any:
+    """Rewrite the mapping ``{de: pairs.tsv}`` as the list ``[de=pairs.tsv]``; leave other values unchanged."""
+    return list(_names(where, value)) if isinstance(value, Mapping) else value
+
+
+def _names(where: str, mapping: Mapping[Any, Any]) -> Iterator[str]:
+    for name, values in mapping.items():
+        for value in values if isinstance(values, list | tuple) else [values]:
+            if not isinstance(value, str | int | float | os.PathLike | None):
+                raise RecipeError(f"{where}: {name} takes text, a number or a list of them, not {shortened(value)}")
+            yield f"{name}={'null' if value is None else str(value).lower() if isinstance(value, bool) else value}"
+
+
+# Command lines
+
+
+def split_arguments(
+    arguments: Sequence[str], fields: Mapping[str, Field[Any]], types: Mapping[str, Any]
+) -> tuple[str | None, dict[str, list[str]]]:
+    """Split a command line into the path of a recipe (the argument that ends in .yaml or .json) and words by flag.
+
+    A setting takes one word, a list all words up to the next flag, a boolean none or one. Flags that are not among
+    ``fields`` take all words. Other words are positional settings.
+    """
+    refuse_secret_arguments(arguments)
+    names = {alias: name for name, field in fields.items() for alias in field.metadata.get("aliases", ())}
+    recipe: str | None = None
+    words: list[str] = []
+    flags: dict[str, list[str]] = {}
+    waiting = list(arguments)
+    while waiting:
+        word = waiting.pop(0)
+        if not _is_flag(word):
+            if word.endswith(_RECIPES) and recipe is None:
+                recipe = word
+            else:
+                words.append(word)
+            continue
+        name, equals, value = word.lstrip("-").partition("=")
+        name = name.replace("-", "_")
+        name = names.get(name, name)
+        if name in flags:
+            raise RecipeError(f"--{name} is given twice: write all its values after one --{name}")
+        flags[name] = [value] if equals else _take_words(waiting, types.get(name))
+    free = [name for name in positional_names(fields) if name not in flags]
+    return recipe, _assign(words, free, types) | flags
+
+
+def _is_flag(word: str) -> bool:
+    return word.startswith("--") or (len(word) == 2 and word[0] == "-" and word[1].isalpha())
+
+
+def _take_words(waiting: list[str], hint: Any) -> list[str]:
+    """Remove the words of a flag from the front of those that wait."""
+    count = next((i for i, word in enumerate(waiting) if _is_flag(word)), len(waiting))
+    kinds = members(hint)
+    if hint is None or takes_list(hint):
+        most = count
+    elif bool in kinds and not (count and (waiting[0] in ("true", "false") or str in kinds)):
+        most = 0
+    else:
+        most = 1
+    taken, waiting[:] = waiting[: min(most, count)], waiting[min(most, count) :]
+    return taken
+
+
+def _assign(words: Sequence[str], names: Sequence[str], types: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Assign words to positional settings in order; a list takes the rest."""
+    rest, assigned = list(words), {}
+    for name in names:
+        count = len(rest) if takes_list(types[name]) else 1
+        if rest:
+            assigned[name], rest = rest[:count], rest[count:]
+    if rest:
+        hint = "--help lists all arguments"
+        if os.path.exists(rest[0]):
+            hint = 'put a pattern of several files in quotes, such as "books/*.txt", for the shell not to expand it'
+        raise RecipeError(f"unexpected argument {rest[0]!r}: {hint}")
+    return assigned

@@ -1,0 +1,261 @@
+"""Declare the recipe settings of starting encoder, data, run and training, without importing torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hf_xsent.settings.declare import setting
+from hf_xsent.settings.model import EncoderSettings, ExtractionSettings, PairSettings
+
+
+@dataclass(frozen=True)
+class StartSettings:
+    """The starting encoder and the method."""
+
+    model: str | None = setting(
+        None, "Starting encoder, or a model to train further: a Hub id such as xlm-roberta-base, or a folder."
+    )
+    method: str = setting(
+        "alignment",
+        "Method, with its model and its objectives; alignment is translation ranking (TR).",
+        choices=("alignment", "dap", "ppa", "wacse", "dual-pivot"),
+    )
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """The bitext: sources, cleaning and mixing."""
+
+    data: list[str] | None = setting(
+        None,
+        "Training pairs by language: de=pairs.tsv fr=OPUS.en-fr.tmx, or train/{language}-en.tsv.xz for all languages.",
+        named=True,
+        metavar="CODE=FILE",
+    )
+    unpaired: list[str] | None = setting(
+        None, "Dual pivot: two files of unpaired sentences, one per language: de.txt en.txt.", metavar="FILE"
+    )
+    dev: list[str] | None = setting(
+        None,
+        "Dev pairs, which choose the best checkpoint, in the format of --data. (default: some of the training pairs)",
+        named=True,
+        metavar="CODE=FILE",
+    )
+    dev_pairs: int = setting(
+        100, "Without --dev, hold out this many training pairs of each language as dev pairs.", at_least=0
+    )
+    dev_share: float | None = setting(
+        None, "Hold out at most this fraction of a language's pairs, even if --dev_pairs is more.", above=0, below=1
+    )
+    target_language: str = setting("en", "Language of the target side.")
+    columns: list[str] | None = setting(
+        None,
+        "Source column and target column, by name or number (from 0): 0 1 or text_de text_en. "
+        "Per language or file: de=0,1 mined.tsv=source,target. (default: found by header or content)",
+        metavar="COLUMN",
+    )
+    pivot: bool = setting(
+        False,
+        "Also train on pairs of sources, in two languages, that have the same target; they are sampled as one more "
+        "language.",
+    )
+    links: list[str] | None = setting(
+        None,
+        "Word links of the training pairs, by language as in --data: Pharaoh lines, or JSONL of align-words.",
+        named=True,
+        metavar="CODE=FILE",
+    )
+    link_words: str = setting(
+        "script",
+        "How --links number words. script: as align-words splits text, by its writing system. spaces: as strings "
+        "between spaces.",
+        choices=("script", "spaces"),
+    )
+    alpha: float = setting(
+        0.5,
+        "Sample languages in proportion to size^alpha: 1 is in proportion to their sizes, 0 samples all equally.",
+        at_least=0,
+        at_most=1,
+    )
+    max_pairs: int | None = setting(None, "Read at most this many training pairs of each language; without it, all.")
+    max_pairs_choice: str = setting(
+        "first",
+        "Which pairs max_pairs keeps: the first, or a random choice, which is the same in every run.",
+        choices=("first", "random"),
+    )
+    clean: bool = setting(True, "Apply the cleaning rules; false applies only those that --rules states.")
+    rules: list[str] | None = setting(
+        None,
+        "Change cleaning rules: max_characters=200 sets a limit, copied_share=null turns that rule off, "
+        "exclude=FILES removes pairs that have a sentence of these test sets; data/cleaning/rules.py lists all rules.",
+        named=True,
+        metavar="RULE=VALUE",
+    )
+    on_error: str = setting(
+        "raise", "At a bad line, stop (raise), or skip, count and report it (skip).", choices=("raise", "skip")
+    )
+    cache_dir: str | None = setting(
+        None,
+        "Folder in which to cache the cleaned bitext, memory-mapped. (default: hf_xsent/bitext in HF_HOME)",
+        metavar="FOLDER",
+    )
+    features: str | None = setting(
+        None,
+        "Dual pivot: cache the frozen encoder's layer sums in this folder, which runs may share; without it, "
+        'OUTPUT_DIR/features. "none" disables the cache: the encoder runs in every step, as always with --variant '
+        "authors.",
+    )
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What to do with the output folder, and what to log."""
+
+    resume: bool = setting(False, "Resume from the last checkpoint in the output folder.")
+    resume_with_changes: bool = setting(
+        False, "Resume although settings or data that decide the results have changed; run_state.json records them."
+    )
+    overwrite: bool = setting(False, "Replace the earlier run in the output folder.")
+    dry_run: bool = setting(
+        False, "Load everything, run three steps, and estimate the time and memory of the full run."
+    )
+    verbose: bool = setting(False, "Also log the messages of transformers and other libraries.")
+
+    @property
+    def resumes(self) -> bool:
+        """Whether to continue the run in the output folder."""
+        return self.resume or self.resume_with_changes
+
+
+@dataclass(repr=False, eq=False)
+class TrainingSettings:
+    """Settings that hf-xsent adds to TrainingArguments, and those whose defaults it changes."""
+
+    bf16: bool | str = setting(
+        False,
+        "Compute in bfloat16; weights stay float32. auto: if the device computes bfloat16 in hardware.",
+        metavar="true|false|auto",
+    )
+    per_device_train_batch_size: int = setting(
+        64, "Pairs per step and process; translation ranking takes its negatives from this batch, over all processes."
+    )
+    logging_steps: float = setting(10, "Log the losses every N steps.")
+    eval_strategy: str = setting("steps", "When to measure dev accuracy.", choices=("no", "steps", "epoch"))
+    eval_on_start: bool = setting(True, "Measure dev accuracy before the first step.")
+    load_best_model_at_end: bool = setting(True, "At the end, load the checkpoint with the best dev accuracy.")
+    metric_for_best_model: str | None = setting("accuracy", "Dev metric that decides which checkpoint is best.")
+    save_total_limit: int | None = setting(
+        2, "Keep at most this many checkpoints, the best and the latest included; null: all."
+    )
+    warmup_steps: float = setting(0.1, "Warm-up steps; below 1, a fraction of all steps.")
+    remove_unused_columns: bool = setting(False, "The collator needs the raw text.", results=False, shown=False)
+    one_language_batches: bool = setting(False, "Fill each batch, over all processes, with pairs of one language.")
+    distinct_batches: bool = setting(
+        False,
+        "Sample no sentence twice into a batch, over all processes; another pair of the language replaces a repeat.",
+    )
+    pairs_per_chunk: int | None = setting(
+        None,
+        "Gradient caching: encode the batch in chunks of this many pairs, which needs the memory of one chunk and "
+        "gives the gradients of the full batch; each chunk is encoded twice.",
+        at_least=1,
+    )
+    head_learning_rate: float | None = setting(
+        None, "Peak learning rate of the objectives' heads; without it, learning_rate.", above=0
+    )
+    frozen_word_embeddings: bool = setting(False, "Freeze the word embeddings: less memory, faster steps.")
+    frozen_layers: int = setting(
+        0, "Freeze the embeddings and the lowest N layers: less memory, faster steps; 0 freezes nothing.", at_least=0
+    )
+    early_stopping_patience: int | None = setting(
+        None, "Stop after N consecutive dev measurements without a new best; without it, never stop early.", at_least=1
+    )
+    log_gradient_norms: bool = setting(
+        False,
+        "At each logging step, also log the norm of each unweighted objective's gradient over the encoder's weights; "
+        "such a step costs up to twice as much. In one process, without pairs_per_chunk and accumulation.",
+    )
+    compile_layers: bool = setting(
+        False, "Compile the encoder's layers with torch.compile, once for all sentence lengths; for GPUs."
+    )
+    share_of_start: float = setting(
+        0.0,
+        "After training, average the weights with those of the starting encoder; this is the starting encoder's share.",
+        at_least=0,
+        below=1,
+    )
+    ddp_timeout: int = setting(
+        600, "End the run with an error if a process waits this many seconds for another one.", at_least=1
+    )
+    ema_decay: float | None = setting(
+        None,
+        "After each step, averaged weights = d × averaged weights + (1 - d) × weights; this is d, such as 0.999. Dev "
+        "measurements and the saved model use the averaged weights.",
+        above=0,
+        below=1,
+    )
+    average_checkpoints: int | None = setting(
+        None,
+        "At the end, average the weights of the last N checkpoints instead of loading the best; save_total_limit must "
+        "be above N.",
+        at_least=2,
+    )
+    ddp_find_unused_parameters: bool | None = setting(
+        False, "Every step uses every weight.", results=False, shown=False
+    )
+    ddp_broadcast_buffers: bool | None = setting(False, "All processes hold equal queues.", results=False, shown=False)
+
+
+@dataclass(frozen=True)
+class CommonArguments:
+    """The fields of transformers' TrainingArguments that ``--help`` lists, with its defaults."""
+
+    output_dir: str | None = setting(
+        None, "Write checkpoints, metrics and the final model into this folder; required.", metavar="FOLDER",
+        aliases=("output", "o"), local=True,
+    )  # fmt: skip
+    max_steps: int = setting(-1, "Train for N steps; -1 trains for --num_train_epochs.")
+    num_train_epochs: float = setting(3.0, "Train for N epochs, unless --max_steps is given.")
+    learning_rate: float = setting(5e-5, "Peak learning rate; 5e-5 suits a base-size encoder.")
+    eval_steps: float | None = setting(
+        None, "Measure dev accuracy every N steps; save_steps must be a multiple of it. (default: logging_steps)"
+    )
+    save_steps: float = setting(500, "Write a checkpoint every N steps.")
+    seed: int = setting(42, "Seed of new weights, dropout and data order.")
+    report_to: str = setting("none", "Also send metrics to tensorboard, wandb or trackio.", results=False)
+
+
+@dataclass(frozen=True)
+class ObjectivesHelp:
+    """The losses to train with."""
+
+    objectives: list[str] | None = setting(
+        None,
+        "Losses and their weights; hf-xsent pretrain --help objectives lists all of them with their settings. "
+        "(default: those of --method)",
+        metavar="NAME=WEIGHT",
+    )
+
+
+class PretrainHelp:
+    """Train a model from a recipe, from flags, or from both (a flag replaces the recipe's value).
+
+    hf-xsent pretrain recipe.yaml --output runs/mine
+    hf-xsent pretrain --model xlm-roberta-base --data de=pairs.tsv --output runs/de --max_steps 1000
+    torchrun --nproc_per_node 8 trainer_scripts/run_pretrain.py recipe.yaml
+
+    A method is a choice of objectives: --objectives translation_ranking=1.0 representation_translation=0.8. Set their
+    settings by --objectives.translation_ranking.temperature 0.02, or --temperature 0.02 if only one of them has it.
+    Every field of transformers' TrainingArguments is also a flag and a recipe key; common ones are listed below.
+    """
+
+    help_groups: ClassVar[dict[str, tuple[type, ...]]] = {
+        "start": (StartSettings,),
+        "objectives": (ObjectivesHelp,),
+        "model": (EncoderSettings, PairSettings, ExtractionSettings),
+        "data": (DataSettings,),
+        "run": (RunSettings,),
+        "training": (CommonArguments, TrainingSettings),
+    }
+    help_topics: ClassVar[dict[str, str]] = {"objectives": "objectives.registry:settings_by_objective"}
