@@ -61,7 +61,7 @@ def mine_files(settings: MineSettings) -> MinedFile | None:
     """
     work = settings.work_folder
     files = settings.source, settings.target
-    _check_files(settings, work)
+    _check_files(settings)
     device = this_device(settings.device)
     fill: Fill = RayEngine(settings.address, device) if settings.engine == "ray" else Store.fill
     # On a Ray cluster, the GPUs may be on the workers only.
@@ -95,13 +95,12 @@ def mine_files(settings: MineSettings) -> MinedFile | None:
     return MinedFile(mined, settings.output)
 
 
-def _check_files(settings: MineSettings, work: Path) -> None:
+def _check_files(settings: MineSettings) -> None:
     """Raise an error if both sides are one file, or if an output would replace an input or cannot be written."""
     source, target = Path(settings.source), Path(settings.target)
     if source.exists() and target.exists() and source.samefile(target):
         raise DataError(f"{source} is both source and target: give the file of the other language")
     inputs = [source, target, *([settings.calibrate] if settings.calibrate else [])]
-    check_writable(work / "sentences" / "lock")
     check_writable(settings.output, inputs)
     if settings.plot is not None:
         check_writable(settings.plot, [*inputs, settings.output])
