@@ -3,7 +3,7 @@ from hf_xsent.api.analysing import analyse as analyse
 from hf_xsent.api.analysing import measure_cost as measure_cost
 from hf_xsent.api.evaluating import evaluate as evaluate
 from hf_xsent.api.training import publish as publish
-from hf_xsent.comparison.pipeline import compare as compare
+from hf_xsent.comparison.compare import compare as compare
 from hf_xsent.data.bitext import load_bitext as load_bitext
 from hf_xsent.documents.align_files import align_document_files as align_document_files
 from hf_xsent.documents.alignment import align_documents as align_documents

@@ -20,14 +20,22 @@ from hf_xsent.cli.main import main as command
 from hf_xsent.cli.main import program
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
 from hf_xsent.finetuning import running
+from hf_xsent.finetuning.finetune import finetune
 from hf_xsent.finetuning.mlqa import SpanExtraction
-from hf_xsent.finetuning.mlqa import main as mlqa
+from hf_xsent.finetuning.report import FineTuningReport
 from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments
 from hf_xsent.finetuning.xnli import PairClassification
-from hf_xsent.finetuning.xnli import main as xnli
 from hf_xsent.models.task_model import task_model
 
 LABELS = ("entailment", "neutral", "contradiction")
+
+
+def xnli(flags: list[str]) -> list[FineTuningReport]:
+    return finetune.run(["xnli", *flags])
+
+
+def mlqa(flags: list[str]) -> list[FineTuningReport]:
+    return finetune.run(["mlqa", *flags])
 
 
 def _write_squad(path: Path, sentences: list[str]) -> None:
@@ -140,24 +148,24 @@ def test_a_resumed_run_ends_as_the_whole_one(data: Path, encoder_folders: dict[s
     flags = _flags(
         data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", f"--xnli={data}", save_total_limit=2
     )
-    (report,) = xnli(flags)
+    (report,) = finetune.run(["xnli", *flags])
     whole = load_file(data / "out/model.safetensors")
     remove_end(data / "out", "checkpoint-4")
-    (again,) = xnli([*flags, "--resume"])
+    (again,) = finetune.run(["xnli", *flags, "--resume"])
     assert again.scores == report.scores
     for name, weight in load_file(data / "out/model.safetensors").items():
         assert torch.equal(weight, whole[name]), name
     with pytest.raises(OutputError, match="holds another run: continue it with --resume"):
-        xnli(flags)
+        finetune.run(["xnli", *flags])
 
 
 def test_a_finished_run_is_neither_trained_nor_measured_twice(data: Path, encoder_folders: dict[str, Path]) -> None:
     flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", f"--xnli={data}")
-    (report,) = xnli(flags)
+    (report,) = finetune.run(["xnli", *flags])
     before = {path: path.stat().st_mtime_ns for path in (data / "out").rglob("*")}
-    assert xnli([*flags, "--resume"]) == [report]
+    assert finetune.run(["xnli", *flags, "--resume"]) == [report]
     assert before == {path: path.stat().st_mtime_ns for path in (data / "out").rglob("*")}
-    (fewer,) = xnli([*flags, "--resume", "--languages=de"])
+    (fewer,) = finetune.run(["xnli", *flags, "--resume", "--languages=de"])
     assert fewer.scores == {"de": report.scores["de"]}, "other test sets are measured without training"
     changed = {path for path, stamp in before.items() if path.stat().st_mtime_ns != stamp}
     assert changed == {data / "out/results.json", data / "out/results.txt"}
@@ -166,9 +174,9 @@ def test_a_finished_run_is_neither_trained_nor_measured_twice(data: Path, encode
 
 def test_a_finished_run_is_measured_again_on_changed_test_data(data: Path, encoder_folders: dict[str, Path]) -> None:
     flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", f"--xnli={data}", max_steps=1)
-    xnli(flags)
+    finetune.run(["xnli", *flags])
     (data / "test-de.tsv").write_text("a\tb\tneutral\n", encoding="utf-8")
-    (report,) = xnli([*flags, "--resume"])
+    (report,) = finetune.run(["xnli", *flags, "--resume"])
     assert report.scores["de"]["accuracy"] in (0.0, 100.0)
 
 
@@ -212,14 +220,14 @@ def test_a_damaged_checkpoint_is_passed_over(
 ) -> None:
     flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", save_total_limit=2)
     with caplog.at_level("INFO"):
-        xnli(flags)
+        finetune.run(["xnli", *flags])
     assert f"the fine-tuned model is in {data / 'out'}" in caplog.text
     whole = load_file(data / "out/model.safetensors")
     (data / "out/model.safetensors").unlink()
     (data / "out/model.safetensors").write_bytes(b"damaged")
     state = data / "out/checkpoint-4/optimizer.pt"
     state.write_bytes(state.read_bytes()[:1000])
-    xnli([*flags, "--resume"])
+    finetune.run(["xnli", *flags, "--resume"])
     assert "checkpoint-4 is damaged: optimizer.pt" in caplog.text
     found = load_file(data / "out/model.safetensors")
     assert [name for name, weight in found.items() if not torch.equal(weight, whole[name])] == []
@@ -236,9 +244,14 @@ def test_a_damaged_checkpoint_is_passed_over(
         (xnli, ["--xnli={d}"], HfXsentError, "is not fine-tuned for this task: give --train"),
         (xnli, ["--train=en={d}/train-en.tsv", "--max_length=5000"], RecipeError, "max_length 5000 does not fit"),
         (xnli, ["--train=en={d}/train-en.tsv", "--learning_rat=1"], RecipeError, "unknown flag --learning_rat"),
-        (xnli, ["--train=en={d}/train-en.tsv", "--max_train=-1"], RecipeError, "max_train -1 is not positive"),
-        (xnli, ["--xnli={d}", "--max_test=0"], RecipeError, "max_test 0 is not positive: drop it"),
-        (xnli, ["--train=en={d}/train-en.tsv", "--dropout=2"], RecipeError, "dropout 2.0 is not a probability"),
+        (xnli, ["--train=en={d}/train-en.tsv", "--max_train=-1"], RecipeError, "max_train -1 is not at least 1"),
+        (xnli, ["--xnli={d}", "--max_test=0"], RecipeError, "max_test 0 is not at least 1"),
+        (
+            xnli,
+            ["--train=en={d}/train-en.tsv", "--dropout=2"],
+            RecipeError,
+            "dropout 2.0 is not at least 0",
+        ),
         (
             xnli,
             ["--train=en={d}/train-en.tsv", "--load_best_model_at_end", "--save_strategy=epoch"],
@@ -424,12 +437,12 @@ def test_the_command_prints_the_table_and_tells_of_unknown_tasks(
     assert command(["finetune", "xnli", *flags]) == 0
     assert "xnli, zero-shot" in capsys.readouterr().out
     assert command(["finetune", "squad", *flags]) == 2
-    assert "unknown task 'squad': write hf-xsent finetune xnli or mlqa" in capsys.readouterr().err
+    assert "unknown task 'squad': use xnli or mlqa" in capsys.readouterr().err
 
 
 def test_a_recipe_beside_flags(data: Path, encoder_folders: dict[str, Path]) -> None:
     recipe = data / "recipe.yaml"
     recipe.write_text(f"train: {{en: {data}/train-en.tsv}}\nxnli: {data}\nmax_steps: 1\nseed: 3\n", encoding="utf-8")
-    (report,) = xnli([str(recipe), *_flags(data, encoder_folders["bert"], max_steps=None)])
+    (report,) = finetune.run(["xnli", str(recipe), *_flags(data, encoder_folders["bert"], max_steps=None)])
     assert set(report.scores) == {"de", "en"}
     assert json.loads((data / "out/results.json").read_text())["settings"]["seed"] == 3

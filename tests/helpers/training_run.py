@@ -12,7 +12,7 @@ import yaml
 from safetensors.torch import load_file
 
 from hf_xsent import AlignmentTrainer
-from hf_xsent.training.pretrain import main
+from hf_xsent.training.pretrain import pretrain
 
 Pairs = list[tuple[str, str]]
 
@@ -56,7 +56,7 @@ class Run:
         recipe = self.folder / "recipe.yaml"
         settings = {key: value for key, value in (self.settings | changes).items() if value is not None}
         recipe.write_text(yaml.safe_dump(settings), encoding="utf-8")
-        return main([str(recipe), *flags])
+        return pretrain.run([str(recipe), *flags])
 
     @property
     def metrics(self) -> list[dict[str, Any]]:

@@ -46,7 +46,7 @@ def test_push_to_hub_sends_model_and_card(encoder_folders: dict[str, Path], pair
     )
     command += f"--cache_dir {tmp_path}/cache --clean false --dev_pairs 0 --objectives translation_ranking=1 "
     command += "--per_device_train_batch_size 4 --push_to_hub --hub_model_id org/tiny --hub_private_repo true"
-    code = f"import sys; from hf_xsent.training.pretrain import main; main({command.split()!r})"
+    code = f"import sys; from hf_xsent.training.pretrain import pretrain; pretrain.run({command.split()!r})"
     with LocalHub() as hub:
         environment = {
             "PATH": "/usr/bin:/bin",

@@ -18,7 +18,7 @@ from training_run import Pairs, remove_end
 from hf_xsent.cli.main import leave
 from hf_xsent.models.run_folder import RUN_STATE_FILE
 from hf_xsent.objectives.masked_language import Masking
-from hf_xsent.training.pretrain import main
+from hf_xsent.training.pretrain import pretrain
 
 METHODS: dict[str, dict[str, Any]] = {
     "dap": {},
@@ -37,7 +37,7 @@ def _train(runs: list[str]) -> None:
     Masking.__call__ = _mask  # type: ignore[method-assign]
     torch.set_num_threads(1)
     for run in runs:
-        main(run.split())
+        pretrain.run(run.split())
     leave(0)
 
 
@@ -82,7 +82,7 @@ class Elastic:
             runs.append(" ".join((str(recipe), *flags)))
         if processes == 1:
             for run in runs:
-                main(run.split())
+                pretrain.run(run.split())
             return
         launch(processes, _train, runs, log=self.folder / f"{name}.log")
 

@@ -44,12 +44,6 @@ def check_settings(options: Any, training: FineTuningArguments) -> None:
     if training.output_dir in (None, "trainer_output"):
         raise RecipeError("no output folder: give --output, a folder for this run")
     check_start_remains(options.model, str(training.output_dir), options.overwrite and bool(options.train))
-    for name in ("max_train", "max_test", "max_question_length", "max_answer_length"):
-        most = getattr(options, name, None)
-        if most is not None and most < 1:
-            raise RecipeError(f"{name} {most} is not positive: drop it, or give 1 or more")
-    if options.dropout is not None and not 0 <= options.dropout < 1:
-        raise RecipeError(f"dropout {options.dropout} is not a probability below 1")
     if training.load_best_model_at_end and not options.dev:
         raise RecipeError("load_best_model_at_end needs dev data to measure: give --dev de=…")
     config = load_encoder_config(options.model)
