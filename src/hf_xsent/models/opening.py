@@ -22,7 +22,7 @@ _PROBES = ("A dog runs.", "Ein zweiter Satz.", "第三句话。", " ".join(map(s
 def open_encoder(
     settings: EncodingSettings,
     device: str | None = None,
-    open_named: Callable[..., SentenceEmbedder] = SentenceEmbedder.from_pretrained,
+    open_named: Callable[..., SentenceEmbedder] | None = None,
 ) -> tuple[Any, dict[str, str]]:
     """Return the encoder on ``device`` (default: this process's), and the values that identify its embeddings.
 
@@ -33,7 +33,8 @@ def open_encoder(
     options = {name: getattr(settings, name) for name in ("pooling", "max_length", "precision")}
     if isinstance(model, str | os.PathLike):
         name = os.fspath(model)
-        embedder = open_named(name, **options, device=device or this_device(settings.device))
+        options["device"] = device or this_device(settings.device)
+        embedder = (open_named or SentenceEmbedder.from_pretrained)(name, **options)
         return embedder, identify_embeddings(name, embedder)
     if not hasattr(model, "encode"):
         raise ModelError(f"{type(model).__name__} has no encode: give a folder, a Hub id or a model that encodes text")

@@ -20,9 +20,7 @@ class AlignerSettings:
         choices=("embedding", "statistical", "span"),
     )
     model: str | None = setting(
-        None,
-        "Encoder of the embedding or span aligner: a folder or a Hub id. Not required for eflomal.",
-        positional=True,
+        None, "Encoder of the embedding or span aligner: a folder or a Hub id. Not required for eflomal."
     )
     layer: int | None = setting(
         None, "Compare the hidden states of this layer (embedding). (default: 0.6 of the encoder's layers)", at_least=0
@@ -81,9 +79,7 @@ class AlignWordsSettings(AlignerSettings, WorkSettings, PairSettings):
         if self.links is None:
             self.check_aligner()
             if self.link_words != "script":
-                raise RecipeError(
-                    f"--link_words {self.link_words} describes --links FILE: give it, or omit --link_words"
-                )
+                raise RecipeError("--link_words describes --links: give --links, or omit --link_words")
         elif (self.model, self.aligner, self.layer, self.threshold) != (None, "embedding", None, None):
             raise RecipeError(
                 "--links converts links instead of aligning: omit --model, --aligner, --layer and --threshold"
