@@ -18,10 +18,7 @@ from typing import Any, NoReturn
 
 from hf_xsent import __version__
 from hf_xsent.cli import (
-    analyse,
     compare,
-    cost,
-    evaluate,
     export,
     publish,
     quickstart,
@@ -48,17 +45,20 @@ class CommandPlace:
 COMMANDS = {
     "pretrain": CommandPlace("training.settings:PretrainHelp", "training.pretrain:pretrain"),
     "finetune": CommandPlace("finetuning.settings:FineTuneHelp", "finetuning.finetune:finetune"),
-    "align-words": CommandPlace("words.settings:AlignWordsSettings", "words.align:align_words"),
+    "evaluate": CommandPlace("evaluation.settings:EvaluateSettings", "evaluation.evaluate:evaluate"),
+    "analyse": CommandPlace("evaluation.settings:AnalyseSettings", "evaluation.analyse:analyse"),
+    "cost": CommandPlace("training.cost_settings:CostSettings", "training.cost:measure_cost"),
     "mine": CommandPlace("mining.settings:MineSettings", "mining.mine:mine_files"),
     "mine-negatives": CommandPlace("mining.settings:MineNegativesSettings", "mining.hard_negatives:mine_negatives"),
+    "score": CommandPlace("mining.settings:ScoreSettings", "mining.score:score_pairs"),
     "align-documents": CommandPlace(
         "documents.settings:AlignDocumentsSettings", "documents.align_files:align_document_files"
     ),
-    "score": CommandPlace("mining.settings:ScoreSettings", "mining.score:score_pairs"),
+    "align-words": CommandPlace("words.settings:AlignWordsSettings", "words.align:align_words"),
 }
 OLD: dict[str, ModuleType] = {
     module.__name__.rsplit(".", 1)[-1].replace("_", "-"): module
-    for module in (quickstart, evaluate, analyse, cost, compare, export, trim_vocab, publish)
+    for module in (quickstart, compare, export, trim_vocab, publish)
 }
 
 
