@@ -200,7 +200,7 @@ def test_languages_get_their_embeddings(run: Run) -> None:
         (
             {"objectives": {"distillation": {"teacher": "x"}}, "training_mlp": True},
             RecipeError,
-            "training_mlp cannot be used with distillation",
+            "training_mlp cannot be used with a teacher",
         ),
         ({"lora_alpha": 4}, RecipeError, "set lora_rank too"),
         ({"frozen_layers": 4}, RecipeError, "frozen_layers 4 does not fit: this encoder has 3 layers"),

@@ -50,7 +50,7 @@ def test_a_student_comes_nearer_to_its_teacher_who_leaves_no_trace(
     names = load_file(run.out / "checkpoint-30" / "model.safetensors").keys()
     assert all(name.startswith("encoder.") for name in names)
     assert "teacher" not in (run.out / "config.json").read_text()
-    assert read_recipe([str(run.out / "recipe.yaml")]).config.teacher == str(folder)
+    assert read_recipe([str(run.out / "recipe.yaml")]).config.objectives["distillation"].teacher == str(folder)
 
 
 def test_distillation_goes_on_exactly_where_it_stopped(run: Run) -> None:

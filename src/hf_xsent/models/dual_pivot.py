@@ -270,7 +270,7 @@ class DualPivotForPreTraining(DualPivotForSentenceEmbedding, SentenceEncoderForP
 
     def forward(self, *, return_dict: bool | None = None, **batch: Any) -> Any:  # type: ignore[override]
         """Compute the losses of a batch of ``sentence_pairs``."""
-        loss, losses = self.sentence_loss(self.sentence_pairs(batch))
+        loss, losses = self.sentence_loss(self.sentence_pairs(batch), batch)
         output = AlignmentOutput(loss=loss, losses=losses)
         return output.to_tuple() if return_dict is False else output
 
@@ -292,7 +292,12 @@ class DualPivotForPreTraining(DualPivotForSentenceEmbedding, SentenceEncoderForP
         else:
             vectors = self.extract_tokens(batch["layer_states"], batch["packed"])
         source, target = vectors.chunk(2)
-        return SentencePairs(source, target, batch["source_identity"], batch["target_identity"])
+        return SentencePairs(
+            source=source,
+            target=target,
+            source_identity=batch["source_identity"],
+            target_identity=batch["target_identity"],
+        )
 
 
 def _layer_sums(states: Iterable[Tensor], packed: PackedSentences) -> Tensor:

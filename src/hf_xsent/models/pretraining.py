@@ -33,7 +33,7 @@ from hf_xsent.models.mlm_head import (
     plain_head,
 )
 from hf_xsent.models.sentence_encoder import SentenceEncoder, View
-from hf_xsent.objectives.base import Objective, Parts, SentenceObjective, Start, TokenObjective
+from hf_xsent.objectives.base import Objective, Parts, Start, TokenObjective, sentence_losses
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, SentencePairs, TokenStates
 from hf_xsent.objectives.registry import objective_class
 from hf_xsent.tensors.gathering import mean_over_processes, sum_over_processes
@@ -67,6 +67,7 @@ class CachedBatch:
     """Results of a large batch for one of its chunks, by gradient caching."""
 
     gradients: Tensor  # gradients of the sentence losses for the chunk's ``SentencePairs.trained``
+    weights: Mapping[str, Tensor]  # in one of the chunks: gradients of the sentence losses for weights of objectives
     counts: dict[str, list[Tensor]]  # of each token objective: the tokens of each part, in all chunks and processes
 
 
@@ -169,24 +170,27 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
     ) -> AlignmentOutput | tuple[Any, ...]:
         """Compute the losses of a batch of N pairs.
 
-        Optional: ``language_ids`` (2N: all sources, then all targets); ``teacher_vectors`` (N × d), a teacher's
-        embeddings of the targets; for objectives over words, ``source_words`` and ``target_words`` (the word number of
-        each token, -1 for none) and ``links`` (N × L × 2 word numbers of translations, padded with -1); for mined
-        negatives of a side, such as the target, ``target_negative_input_ids``, ``target_negative_attention_mask`` and
-        ``target_negative_rows`` (the pair of each).
+        Optional: ``language_ids`` (2N: all sources, then all targets); a teacher's embeddings (N × d), named by
+        objective and side, such as ``distillation_teacher_target``; for objectives over words, ``source_words`` and
+        ``target_words`` (the word number of each token, -1 for none) and ``links`` (N × L × 2 word numbers of
+        translations, padded with -1); for mined negatives of a side, such as the target, ``target_negative_input_ids``,
+        ``target_negative_attention_mask`` and ``target_negative_rows`` (the pair of each, ascending).
 
         With ``cached``, compute a chunk of a larger batch: the gradients of the larger batch's sentence losses
-        enter through the chunk's embeddings, and token losses are divided by the counts of the larger batch.
+        enter through the chunk's embeddings and the objectives' own weights, and token losses are divided by the counts
+        of the larger batch.
         """
         batch |= {"source_input_ids": source_input_ids, "source_attention_mask": source_attention_mask}
         batch |= {"target_input_ids": target_input_ids, "target_attention_mask": target_attention_mask}
         encoded = self.encode_pairs({name: one for name, one in batch.items() if one is not None})
         if cached is None:
-            total, losses = self.sentence_loss(encoded.sentences)
+            total, losses = self.sentence_loss(encoded.sentences, batch)
             counts = {name: [sum_over_processes(one.count) for one in some] for name, some in encoded.sampled.items()}
         else:
             embeddings = torch.cat([*encoded.sentences.trained().values()])
             total, losses, counts = (embeddings * cached.gradients).sum(), {}, cached.counts
+            for name, gradient in cached.weights.items():
+                total = total + (self.objectives.get_parameter(name) * gradient).sum()
         for name, parts in encoded.sampled.items():
             sums = [self.objectives[name].token_loss(encoded.tokens, encoded.states, part) for part in parts]
             means = [mean_over_processes(one, count) for one, count in zip(sums, counts[name], strict=True)]
@@ -201,10 +205,9 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         for objective in self.objectives.values():
             objective.end_step(self.encoder)
 
-    def sentence_loss(self, pairs: SentencePairs) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the weighted sum of the sentence losses, and each unweighted loss by name."""
-        objectives = {name: one for name, one in self.objectives.items() if isinstance(one, SentenceObjective)}
-        losses = {name: one.sentence_loss(pairs) for name, one in objectives.items()}
+    def sentence_loss(self, pairs: SentencePairs, batch: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the weighted sum of the sentence losses, and each unweighted loss by name, without its gradient."""
+        losses = sentence_losses(self.objectives, pairs, batch)
         total = sum(
             (self.config.objectives[name].weight * loss for name, loss in losses.items()), pairs.source.new_zeros(())
         )
@@ -231,12 +234,11 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         states, vectors = self._encode_needed(packed, language_ids)
         source, target = vectors.chunk(2)
         sentences = SentencePairs(
-            source,
-            target,
-            source_identity,
-            target_identity,
-            batch.get("teacher_vectors"),
-            self._momentum_target(packed),
+            source=source,
+            target=target,
+            source_identity=source_identity,
+            target_identity=target_identity,
+            momentum_target=self._momentum_target(packed),
             **self._negatives(batch, source[:0]),
         )
         return EncodedPairs(sentences, pairs, states, sampled)
@@ -279,13 +281,13 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         read = indices if tokens is None else indices[tokens]
         return replace(states, packed=packed, tokens=read, embeddings=both), both
 
-    def _negatives(self, batch: Mapping[str, Tensor], none: Tensor) -> dict[str, Tensor]:
+    def _negatives(self, batch: Mapping[str, Tensor], none: Tensor) -> dict[str, Any]:
         """Embed the mined negatives of the sides that objectives read; ``none`` (0 × d) if the batch has none.
 
         ``none`` has a gradient, so that all processes run the same backward passes of ``gather_rows``.
         """
-        found: dict[str, Tensor] = {}
-        for side in [one for one in SIDES if one in self.config.hard_negatives]:
+        negatives: dict[str, Any] = {}
+        for side in self.config.hard_negatives:
             if f"{side}_negative_input_ids" not in batch:
                 raise ModelError(f"hard_negatives need {side}_negative_input_ids: use PairCollator(negatives=…)")
             ids, mask, rows = (batch[f"{side}_negative_{what}"] for what in ("input_ids", "attention_mask", "rows"))
@@ -297,8 +299,13 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
                 hidden = self.backbone.encode(packed, extra_embeddings=self._language_vectors(packed, languages))
                 vectors = pool(hidden, packed, self.config.pooling)[packed.restore]
                 vectors = self._finish(vectors if self.training_mlp is None else self.training_mlp(vectors))
-            found |= {f"{side}_negatives": vectors, f"{side}_negative_identity": hash_sentences(ids, mask)}
-        return found
+            negatives[f"{side}_negatives"] = vectors
+            negatives[f"{side}_negative_identity"] = hash_sentences(ids, mask)
+            # Rows ascend: the number of a negative counts from the first one of its pair.
+            negatives[f"{side}_negative_number"] = torch.arange(len(rows), device=rows.device) - torch.searchsorted(
+                rows, rows
+            )
+        return negatives
 
     @torch.no_grad()
     def _momentum_target(self, packed: PackedSentences) -> Tensor | None:

@@ -60,8 +60,7 @@ class Plan:
         _warn_of_other_embeddings(recipe, embedding_settings(encoder))
         config = recipe.config.replaced(encoder_config=encoder_config)
         config.check_objectives()
-        if config.needs.teacher and config.teacher is None:
-            raise RecipeError("an objective needs a teacher model: give --teacher, a Hub id or a folder")
+        config.teachers(encoder)  # raises an error if an objective lacks its teacher
         if config.needs.momentum_encoder:
             check_momentum_contrast(training)
         _check_kind_of_data(recipe.data, config)

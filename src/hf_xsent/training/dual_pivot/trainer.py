@@ -95,7 +95,7 @@ class DualPivotTrainer(AlignmentTrainer):
         if rows is not None and features is not None:
             encoding: Any = features.embedder.model
             encoding.to(args.device)
-            rows = FeatureRows(rows, features)
+            rows = FeatureRows(rows, features, model.config.needs.teacher)
             kwargs["data_collator"] = _uncollated
         self._extraction = model
         self._threads = torch.get_num_threads()
