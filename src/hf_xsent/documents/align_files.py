@@ -63,8 +63,7 @@ def align_document_files(settings: AlignDocumentsSettings) -> AlignedDocuments |
     pairs = pair_documents(settings.source, settings.target, settings.on_error)
     check_writable(settings.output, [file for _, *files in pairs for file in files])
     model, identity = open_encoder(settings, open_named=open_model)
-    languages = settings.languages or [None, None]
-    decisive = [_VERSION, identity, settings.split, languages]
+    decisive = [_VERSION, identity, settings.split, settings.languages]
     documents: dict[str, DocumentPair] = {}
     for name, *files in pairs:
         # The key includes the names of the files, which stored errors have.

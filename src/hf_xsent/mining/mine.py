@@ -100,7 +100,7 @@ def _check_files(settings: MineSettings) -> None:
     source, target = Path(settings.source), Path(settings.target)
     if source.exists() and target.exists() and source.samefile(target):
         raise DataError(f"{source} is both source and target: give the file of the other language")
-    inputs = [source, target, *([settings.calibrate] if settings.calibrate else [])]
+    inputs = [source, target, *([Path(settings.calibrate)] if settings.calibrate else [])]
     check_writable(settings.output, inputs)
     if settings.plot is not None:
         check_writable(settings.plot, [*inputs, settings.output])

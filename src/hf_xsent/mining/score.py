@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -91,7 +91,7 @@ def _open_filter(settings: ScoreSettings, source: BitextSource) -> PairFilter:
 
 
 def _rows(
-    pairs: list[tuple[str, str]], model: SupportsEncode, pools: list[Vectors], settings: ScoreSettings
+    pairs: list[tuple[str, str]], model: SupportsEncode, pools: Sequence[Vectors], settings: ScoreSettings
 ) -> Iterator[tuple[str, ...]]:
     """Yield the columns of each pair."""
     sides = [_embed(model, list(side)) for side in zip(*pairs, strict=True)]

@@ -101,8 +101,8 @@ def _links(store: Store, number: int, pairs: Sequence[LinkedPair], aligner: Word
 
 
 def _write_links(aligner: WordAligner, pairs: Sequence[LinkedPair], path: Path) -> None:
-    sides = [[split_words(pair[side]) for pair in pairs] for side in (0, 1)]
-    path.write_text("".join(f"{format_links(links)}\n" for links in aligner.align(*sides)), "utf-8")
+    sources, targets = [split_words(pair[0]) for pair in pairs], [split_words(pair[1]) for pair in pairs]
+    path.write_text("".join(f"{format_links(links)}\n" for links in aligner.align(sources, targets)), "utf-8")
 
 
 def _read_lines(path: Path) -> list[str]:
