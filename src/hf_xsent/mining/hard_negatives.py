@@ -21,8 +21,8 @@ from torch import Tensor
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.compression import lines
-from hf_xsent.data.readers.formats import LinkedPair, check_source, pair_record, read_valid_pairs
-from hf_xsent.data.readers.negatives import NEGATIVES
+from hf_xsent.data.readers.formats import LinkedPair, check_source, read_valid_pairs
+from hf_xsent.data.readers.records import NEGATIVES, pair_record
 from hf_xsent.data.readers.sources import BitextSource, resolve_sources, source_files
 from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.files import check_writable, digest

@@ -9,8 +9,9 @@ from itertools import islice
 import numpy as np
 import torch
 
-from hf_xsent.data.cleaning.filtering import FilterRules, PairFilter, check_language
-from hf_xsent.data.cleaning.rules import CleaningReport
+from hf_xsent.data.cleaning.filtering import FilterRules, PairFilter
+from hf_xsent.data.cleaning.report import CleaningReport
+from hf_xsent.data.identification import check_language
 from hf_xsent.data.pairs import open_pairs
 from hf_xsent.data.readers.formats import check_source, read_pairs
 from hf_xsent.data.readers.sources import BitextSource, source_files

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from hf_xsent.data.pairs import open_pairs
 from hf_xsent.data.readers.compression import is_jsonl, strip_compression
-from hf_xsent.data.readers.formats import LinkedPair, check_source, pair_record, read_pairs, read_valid_pairs
+from hf_xsent.data.readers.formats import LinkedPair, check_source, read_pairs, read_valid_pairs
+from hf_xsent.data.readers.records import pair_record
 from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.data.words.links import format_links
 from hf_xsent.data.words.splitting import split_words
