@@ -18,7 +18,6 @@ from typing import Any, NoReturn
 
 from hf_xsent import __version__
 from hf_xsent.cli import (
-    compare,
     export,
     publish,
     quickstart,
@@ -48,6 +47,7 @@ COMMANDS = {
     "evaluate": CommandPlace("evaluation.settings:EvaluateSettings", "evaluation.evaluate:evaluate"),
     "analyse": CommandPlace("evaluation.settings:AnalyseSettings", "evaluation.analyse:analyse"),
     "cost": CommandPlace("training.cost_settings:CostSettings", "training.cost:measure_cost"),
+    "compare": CommandPlace("comparison.settings:CompareSettings", "comparison.compare:compare"),
     "mine": CommandPlace("mining.settings:MineSettings", "mining.mine:mine_files"),
     "mine-negatives": CommandPlace("mining.settings:MineNegativesSettings", "mining.hard_negatives:mine_negatives"),
     "score": CommandPlace("mining.settings:ScoreSettings", "mining.score:score_pairs"),
@@ -58,7 +58,7 @@ COMMANDS = {
 }
 OLD: dict[str, ModuleType] = {
     module.__name__.rsplit(".", 1)[-1].replace("_", "-"): module
-    for module in (quickstart, compare, export, trim_vocab, publish)
+    for module in (quickstart, export, trim_vocab, publish)
 }
 
 
