@@ -96,7 +96,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
 
     @torch.no_grad()
     def set_input_embeddings(self, value: nn.Module) -> None:
-        """Replace the token embeddings; objectives keep the weights of known tokens, and start new ones from the table."""
+        """Replace the token embeddings; objectives keep weights of known tokens, and start new ones from the table."""
         super().set_input_embeddings(value)
         table: Any = value.weight
         trained = self.objectives.state_dict()
