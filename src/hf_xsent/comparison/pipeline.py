@@ -21,7 +21,7 @@ from hf_xsent.comparison.tasks import read_task
 from hf_xsent.errors import OutputError, TrainingError
 from hf_xsent.locks import lock, try_lock
 from hf_xsent.logs import Progress
-from hf_xsent.models.run_folder import RUN_STATE_FILE
+from hf_xsent.runs.checkpoints import RUN_STATE_FILE
 from hf_xsent.stopping import raising_on_sigterm
 
 logger = logging.getLogger(__name__)

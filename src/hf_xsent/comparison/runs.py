@@ -20,7 +20,8 @@ from hf_xsent.data.readers.sources import source_files
 from hf_xsent.evaluation.task import Outcomes
 from hf_xsent.files import digest, file_digest, is_local, write_json
 from hf_xsent.models.fingerprint import fingerprint_model
-from hf_xsent.training.callbacks import METRICS_FILE, last_step, read_metrics
+from hf_xsent.runs.run import METRICS_FILE
+from hf_xsent.training.callbacks import last_step, read_metrics
 
 logger = logging.getLogger(__name__)
 

@@ -41,8 +41,9 @@ from hf_xsent.training.averaging import (
 from hf_xsent.training.bitext import check_has_what_objectives_read
 from hf_xsent.training.callbacks import CostCounter, EarlyStopping, EndOfStep, StartOfEpoch
 from hf_xsent.training.gradient_norms import GradientNorms
+from hf_xsent.training.identity import identify_method, identify_pairs, identify_start, identify_training
 from hf_xsent.training.large_batch import cached_loss
-from hf_xsent.training.run_folder import RunTrainer
+from hf_xsent.training.run_trainer import RunTrainer
 from hf_xsent.training.teacher import Teacher
 
 NO_DEV_FOR_EARLY_STOPPING = "early_stopping_patience needs dev pairs to measure: give --dev, or --dev_pairs above 0"
@@ -59,7 +60,8 @@ class AlignmentTrainer(RunTrainer):
     A dataset is what ``load_bitext`` returns, or anything that it reads, such as a Dataset or a list of pairs; the
     latter are not cleaned. ``args`` may be plain TrainingArguments. At the end of ``train``, the output folder has the
     model, which AutoModel and SentenceTransformer open, its tokenizer, recipe.yaml, metrics.jsonl and the model card.
-    ``save_strategy="no"`` writes only the metrics.
+    ``save_strategy="no"`` writes only the metrics. The output folder must be new or empty: ``train`` says how to
+    resume or replace the run in it.
 
     ```python
     from hf_xsent import AlignmentTrainer, XlmrWithRTLHead
@@ -150,18 +152,48 @@ class AlignmentTrainer(RunTrainer):
         self._batch: Mapping[str, Any] = {}
         self._norms = GradientNorms(model) if args.log_gradient_norms else None
 
-    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> TrainOutput:
-        """Train; the model ends with its last, best or averaged weights, as the arguments choose."""
+    def identity(self) -> dict[str, Any]:
+        """Return the settings of model and training, the starting model and the data.
+
+        The number of processes may change if the batch over all processes does not; with a momentum encoder, also the
+        number of accumulated batches if the pairs per step do not.
+        """
+        config = self.accelerator.unwrap_model(self.model).config
+        identity = {"model": identify_start(config), **identify_method(config), **identify_training(self.args)}
+        identity |= {"alpha": self.alpha, "target_language": self.target_language}
+        if not config.needs.momentum_encoder:  # else negatives come from a queue, whatever the batch
+            identity["pairs per batch, over all processes"] = self.args.train_batch_size * self.args.world_size
+        for name, dataset in (("training", self.train_dataset), ("dev", self.eval_dataset)):
+            identity |= {} if dataset is None else identify_pairs(dataset, name)
+        return identity
+
+    def starting_model(self) -> str | None:
+        """Return the Hub id or folder of the encoder that training starts from, if it is known."""
+        return self.accelerator.unwrap_model(self.model).config.encoder_config.name_or_path or None
+
+    def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
+        """Train, and save the model with its last, best or averaged weights, as the arguments choose.
+
+        The output folder must be new or empty. ``resume_from_checkpoint=True`` continues the run in it, which must have
+        the same settings and data; ``allow_changes=True`` continues it with others, which run_state.json records;
+        ``overwrite=True`` replaces it.
+        """
         if self.train_dataset is None:
             raise DataError("no pairs to train on: pass them as train_dataset")
+        with naming_lost_processes(self.args.ddp_timeout):
+            return super().train(*args, **kwargs)
+
+    def before_training(self, checkpoint: str | None) -> None:
+        """Start the clock, and find the averaged weights to continue from."""
+        super().before_training(checkpoint)
         if self.args.device.type == "cpu":
             keep_freed_memory()
         self._clock = time.perf_counter()
-        checkpoint = self.checkpoint_to_resume(resume_from_checkpoint)
         if self._average is not None:
             self._average.checkpoint = checkpoint
-        with naming_lost_processes(self.args.ddp_timeout):
-            output = super().train(checkpoint, *args, **kwargs)
+
+    def after_training(self) -> None:
+        """Average weights and merge adapters, and measure what was averaged."""
         model = self.accelerator.unwrap_model(self.model)
         if self._average is not None:
             self._average.finish(model, self.state.best_model_checkpoint if self.args.load_best_model_at_end else None)
@@ -169,9 +201,10 @@ class AlignmentTrainer(RunTrainer):
             average_last_checkpoints(model, str(self.args.output_dir), self.args.average_checkpoints)
         if self.args.share_of_start:
             average_with_start(model, self._start, self.args.share_of_start)
-        if self.saves_at_end:
-            self.save_run()
-        return output
+        if self.saves_run:
+            model.merge_adapters()
+        if self.eval_dataset is not None and (self.args.share_of_start or self.args.average_checkpoints):
+            self.evaluate()
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Save the model; add the averaged weights to a checkpoint."""
