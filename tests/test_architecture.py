@@ -45,11 +45,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "mining": {"pages", "data", "models"},
     "documents": {"data", "models", "mining"},
     "alignment": {"tensors", "data", "models"},  # aligners read words as data has them, with states of models
-    "evaluation": {"tensors", "data", "models", "mining"},
+    "evaluation": {"tensors", "pages", "data", "models", "mining"},
     "publishing": {"pages", "models"},
     "sentence_transformers": {"tensors", "models", "objectives", "evaluation"},
     "training": {"tensors", "data", "models", "objectives", "evaluation", "publishing"},
-    "finetuning": {"tensors", "data", "models", "evaluation", "training"},
+    "finetuning": {"tensors", "pages", "data", "models", "evaluation", "training"},
     "comparison": {"tensors", "pages", "data", "models", "objectives", "evaluation", "alignment", "training"},
 }
 MAY_IMPORT["api"] = {*MAY_IMPORT} - GROUND  # what programs call, and the cli with them

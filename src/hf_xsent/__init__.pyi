@@ -8,7 +8,7 @@ from hf_xsent.api.mining import mine_files as mine_files
 from hf_xsent.api.mining import mine_negatives as mine_negatives
 from hf_xsent.api.mining import score_pairs as score_pairs
 from hf_xsent.api.training import publish as publish
-from hf_xsent.comparison.pipeline import compare as compare
+from hf_xsent.comparison.compare import compare as compare
 from hf_xsent.data.bitext import load_bitext as load_bitext
 from hf_xsent.documents.alignment import align_documents as align_documents
 from hf_xsent.evaluation.registry import load_tasks as load_tasks

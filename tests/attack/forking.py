@@ -155,11 +155,11 @@ def _count_changes(counted: Path, kill: Kill | None) -> None:
 
 def _fork_processes_of_studies() -> None:
     """Let a comparison fork the processes of its runs; a new interpreter would import for seconds."""
-    from hf_xsent.comparison import pipeline
+    from hf_xsent.comparison import compare as comparing
 
-    real: Any = pipeline.subprocess
+    real: Any = comparing.subprocess
     names = {name: getattr(real, name) for name in ("DEVNULL", "STDOUT", "PIPE")}
-    pipeline.subprocess = SimpleNamespace(Popen=_ForkedRun, **names)  # type: ignore[assignment]
+    comparing.subprocess = SimpleNamespace(Popen=_ForkedRun, **names)  # type: ignore[assignment]
 
 
 class _ForkedRun:

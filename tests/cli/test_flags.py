@@ -1,23 +1,26 @@
-"""One word has one meaning in all commands: the flags of every parser, next to the table of CONTRIBUTING.md."""
+"""One word has one meaning in all commands: the settings of every command, next to the table of CONTRIBUTING.md."""
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections import defaultdict
+from dataclasses import Field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import hf_xsent
-from hf_xsent.cli.main import build_parser
+from hf_xsent.cli.main import COMMANDS, settings_class
 from hf_xsent.errors import RecipeError
-from hf_xsent.finetuning.xnli import main as finetune_xnli
+from hf_xsent.finetuning.finetune import finetune
+from hf_xsent.settings.command import Command
+from hf_xsent.settings.declare import help_of, settings_of
 from hf_xsent.training.recipe import read_recipe
 
 CONTRIBUTING = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text("utf-8")
-TRAINING = ("pretrain", "finetune")  # their flags are settings, read by settings/reading.py
-CALLS = {  # the public call of each command; quickstart is a tour, whose Python is examples/quickstart.ipynb
+TRAINING = ("pretrain", "finetune")
+CALLS = {  # the public function of each command whose name differs; quickstart is a tour
     "align-documents": "align_document_files",
     "cost": "measure_cost",
     "export": "export_sentence_transformer",
@@ -28,65 +31,64 @@ CALLS = {  # the public call of each command; quickstart is a tour, whose Python
 }
 
 
-@pytest.fixture(scope="module")
-def commands() -> dict[str, argparse.ArgumentParser]:
-    (found,) = (one for one in build_parser()._actions if isinstance(one, argparse._SubParsersAction))
-    return dict(found.choices)
+def _settings(command: str) -> dict[str, Field[Any]]:
+    kind = settings_class(command)
+    groups = getattr(kind, "help_groups", {"": (kind,)})
+    return {name: field for kinds in groups.values() for part in kinds for name, field in settings_of(part).items()}
 
 
-def _flags(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
-    return {name: one for one in parser._actions for name in one.option_strings if name.startswith("--")}
+FLAGS = {command: _settings(command) for command in COMMANDS}
 
 
-def test_a_flag_of_two_commands_is_in_the_table(commands: dict[str, argparse.ArgumentParser]) -> None:
-    table = set(re.findall(r"`(--\w+)`", CONTRIBUTING.partition("## Flags")[2].partition("\n## ")[0]))
+def test_a_flag_of_two_commands_is_in_the_table() -> None:
+    table = set(re.findall(r"`--(\w+)`", CONTRIBUTING.partition("## Flags")[2].partition("\n## ")[0]))
     where = defaultdict(list)
-    for command, parser in commands.items():
-        for flag in _flags(parser):
-            where[flag].append(command)
-    shared = {flag for flag, some in where.items() if len(some) > 1 and set(some) - {*TRAINING}} - {"--help"}
+    for command, fields in FLAGS.items():
+        for name, field in fields.items():
+            if field.metadata["shown"] and not field.metadata["positional"]:
+                where[name].append(command)
+    shared = {name for name, commands in where.items() if len(commands) > 1 and {*commands} - {*TRAINING}}
     assert shared <= table, shared - table
-    assert all(len(where[flag]) > 1 for flag in table - {"--output_dir"}), table
 
 
-def test_every_command_writes_its_results_to_output(commands: dict[str, argparse.ArgumentParser]) -> None:
-    for command, parser in commands.items():
-        flags = {name for one in parser._actions for name in one.option_strings}
-        assert command == "publish" or {"--output", "-o"} <= flags, command
-        assert not flags & {"--out", "--outdir", "--corpus", "--lang", "--langs"}, command
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_writes_its_results_to_output(command: str) -> None:
+    names = {*FLAGS[command]}
+    aliases = {alias for field in FLAGS[command].values() for alias in field.metadata["aliases"]}
+    assert command == "publish" or (names & {"output", "output_dir"} and "o" in aliases)
+    assert not names & {"out", "outdir", "corpus", "lang", "langs"}
 
 
-def test_a_flag_takes_the_same_kind_of_value_everywhere(commands: dict[str, argparse.ArgumentParser]) -> None:
-    kinds = defaultdict(set)
-    for command, parser in commands.items():
-        for name, one in _flags(parser).items():
-            if command not in TRAINING:
-                several = one.nargs is not None and one.nargs != 0
-                if not (command == "evaluate" and name in ("--dim", "--layer", "--pooling")):  # measures several
-                    kinds[name].add((several, one.nargs == 0, one.type))
-    assert not {name: some for name, some in kinds.items() if len(some) > 1}
+def test_a_flag_takes_the_same_kind_of_value_everywhere() -> None:
+    types = defaultdict(set)
+    several = {"pooling", "layers", "dim", "model", "languages", "columns", "data"}  # lists in some commands
+    for command, fields in FLAGS.items():
+        for name, field in fields.items():
+            if command not in TRAINING and name not in several:
+                types[name].add(str(field.type).removesuffix(" | None"))
+    assert not {name: kinds for name, kinds in types.items() if len(kinds) > 1}
 
 
-def test_help_states_the_type_and_the_default_of_every_flag(commands: dict[str, argparse.ArgumentParser]) -> None:
-    for command, parser in commands.items():
-        for name, one in _flags(parser).items():
-            if one.nargs == 0 or one.required:
-                continue
-            said = any(word in str(one.help) for word in ("efault", "ithout", "required"))
-            assert said and one.metavar not in ("…", "VALUE", "VALUE …"), (command, name)
-            assert "default: ['" not in str(one.help) and str(one.help).count("default: ") <= 1, (command, name)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_setting_has_help_with_its_default(command: str) -> None:
+    for name, field in FLAGS[command].items():
+        said = any(word in help_of(field) for word in ("efault", "ithout", "required"))
+        assert field.metadata["help"] and (said or field.metadata["required"] or field.metadata["positional"]), name
+        assert help_of(field).count("default: ") <= 1, name
 
 
 def test_training_takes_output_as_the_other_commands_do() -> None:
     for flag in ("--output", "-o", "--output_dir"):
         assert read_recipe([flag, "runs/mine", "--use_cpu"]).training.output_dir == "runs/mine"
     with pytest.raises(RecipeError, match="no encoder to start from"):
-        finetune_xnli(["--output", "runs/mine"])
+        finetune.run(["xnli", "--output", "runs/mine"])
     with pytest.raises(RecipeError, match="--output"):
-        finetune_xnli(["--model", "encoder"])
+        finetune.run(["xnli", "--model", "encoder"])
 
 
-def test_every_command_has_a_call(commands: dict[str, argparse.ArgumentParser]) -> None:
-    for command in commands:
-        call = CALLS.get(command, command.replace("-", "_"))
-        assert call is None or callable(getattr(hf_xsent, call)), command
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_public_function_is_the_command(command: str) -> None:
+    call = CALLS.get(command, command.replace("-", "_"))
+    if call is not None:
+        function = getattr(hf_xsent, call)
+        assert isinstance(function, Command) and function is COMMANDS[command].load()

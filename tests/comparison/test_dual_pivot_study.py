@@ -13,10 +13,10 @@ from page_reader import Page
 from study_file import StudyFile
 from transformers import AutoConfig, AutoModel
 
-from hf_xsent.comparison.pipeline import list_runs
+from hf_xsent.comparison.compare import list_runs
 from hf_xsent.comparison.planning import check_methods
 from hf_xsent.comparison.process import measure, open_embedder, train, with_features
-from hf_xsent.comparison.report import render_page
+from hf_xsent.comparison.report import report_document
 from hf_xsent.comparison.results import collect
 from hf_xsent.comparison.study import read_study
 from hf_xsent.errors import HfXsentError
@@ -61,7 +61,9 @@ def test_runs_share_the_features_of_the_encoder_and_are_drawn_over_layers(
     assert isinstance(with_features(runs[0], open_embedder(runs[0])), CachedEncoder)
     results = json.loads(json.dumps(collect(read_study(pivots.path), runs)))
     assert len({str(row["groups"]) for row in results["summary"]}) > 1
-    (drawn,) = [svg for svg in Page(render_page(results)).svgs if svg.get("aria-label").endswith("by layers")]
+    (drawn,) = [
+        svg for svg in Page(report_document(results).html()).svgs if svg.get("aria-label").endswith("by layers")
+    ]
     names = [text.text for text in drawn.iter() if text.get("class") == "name"]
     assert names == ["as it is, layer", "supervised, layer"]
 

@@ -14,8 +14,8 @@ from forks import Fork
 from study_file import StudyFile, start_runs_as_forks
 
 from hf_xsent.cli.main import main
-from hf_xsent.comparison import pipeline
-from hf_xsent.comparison.pipeline import compare, list_runs, train_and_measure
+from hf_xsent.comparison import compare as comparing
+from hf_xsent.comparison.compare import compare, list_runs, train_and_measure
 from hf_xsent.comparison.runs import Run
 from hf_xsent.errors import OutputError, Stopped
 from hf_xsent.models.precision import compute_dtype
@@ -39,7 +39,7 @@ def begun(forks: list[Fork], monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(run.name)
         return train_and_measure(run, *rest)
 
-    monkeypatch.setattr(pipeline, "train_and_measure", noted)
+    monkeypatch.setattr(comparing, "train_and_measure", noted)
     return names
 
 
@@ -177,12 +177,12 @@ def test_processes_with_one_output_folder_share_the_runs(study: StudyFile, monke
 
     def first(run: Run, *rest: Any) -> bool:
         names.append(("first", run.name))
-        monkeypatch.setattr(pipeline, "train_and_measure", second)
+        monkeypatch.setattr(comparing, "train_and_measure", second)
         during = compare(study.path, study.out)  # as another process would, while this run is claimed
         assert [row["method"] for row in during["runs"] if row["state"] == "unfinished"] == ["none"]
         return train_and_measure(run, *rest)
 
-    monkeypatch.setattr(pipeline, "train_and_measure", first)
+    monkeypatch.setattr(comparing, "train_and_measure", first)
     results = compare(study.path, study.out)
     assert names == [("first", "none, cls"), *(("second", f"TR, cls, seed {seed}") for seed in range(3))]
     assert all(row["state"] == "finished" for row in results["runs"])
@@ -199,7 +199,7 @@ def test_a_run_that_failed_in_another_process_is_not_repeated(study: StudyFile, 
             one.record_failure(2, "out of memory")
         return False
 
-    monkeypatch.setattr(pipeline, "train_and_measure", fail)
+    monkeypatch.setattr(comparing, "train_and_measure", fail)
     compare(study.path, study.out)
     assert names == ["TR, cls, seed 0"]
     compare(study.path, study.out)
@@ -220,5 +220,5 @@ def test_the_folder_of_a_training_run_is_no_output_folder(study: StudyFile):
 
 
 def test_a_signal_without_a_name_is_stated_by_its_number() -> None:
-    assert pipeline._reason(-signal.SIGKILL, "") == "killed by SIGKILL, perhaps out of memory"
-    assert pipeline._reason(-40, "") == "killed by signal 40"
+    assert comparing._reason(-signal.SIGKILL, "") == "killed by SIGKILL, perhaps out of memory"
+    assert comparing._reason(-40, "") == "killed by signal 40"

@@ -19,9 +19,8 @@ import pytest
 from page_reader import Page
 from scipy import stats
 
-from hf_xsent.comparison.differences import _half_interval
-from hf_xsent.comparison.report import _plot, mean_curve, render_markdown, render_page, write_reports
-from hf_xsent.comparison.results import collect, mean_and_sd
+from hf_xsent.comparison.report import mean_curve, report_document, setting_curves, write_report
+from hf_xsent.comparison.results import collect, half_interval, mean_and_sd
 from hf_xsent.comparison.runs import Run
 from hf_xsent.comparison.study import Budget, Study
 from hf_xsent.data.benchmarks.bucc import BuccSet
@@ -40,6 +39,14 @@ SCORES = {  # by method, pooling and seed
     ("DAP <b>&", "mean", 1): None,  # failed
     ("DAP <b>&", "cls", 1): None,
 }
+
+
+def markdown(results: dict[str, Any]) -> str:
+    return report_document(results).markdown()
+
+
+def page_of(results: dict[str, Any]) -> str:
+    return report_document(results).html()
 
 
 @pytest.fixture
@@ -97,7 +104,7 @@ def test_a_task_of_one_pair_has_its_columns(tmp_path: Path):
     write_json(run.scores_file("bucc"), content | {"identity": "same"})
     results = collect(Study("One pair", "encoder", Budget("steps", 20), (), run.tasks, True), [run])
     assert results["tasks"]["bucc"]["columns"][0] == ["all", "f1"]
-    assert "F1 of all" in render_markdown(json.loads(json.dumps(results)))
+    assert "F1 of all" in markdown(json.loads(json.dumps(results)))
 
 
 def test_published_rows_are_those_that_share_a_figure(results: dict[str, Any]):
@@ -118,7 +125,7 @@ def test_a_published_row_without_a_figure_that_was_measured_is_left_out(tmp_path
 
 
 def test_the_markdown_has_every_table(results: dict[str, Any]):
-    text = render_markdown(results)
+    text = markdown(results)
     assert "| method | pooling | seeds | mean of 36 | xx→en of 36 | en→xx of 36 | mean of 4 |" in text
     assert "| TR | mean | 2 | 90.50 ± 0.71 | 91.50 ± 0.71 | 89.50 ± 0.71 | 85.50 ± 0.71 |" in text
     assert "| XLM-R + DAP | DAP (arXiv:2305.09148) |  | 92.0 | 91.3 | 92.7 |  |" in text
@@ -131,7 +138,7 @@ def test_the_markdown_has_every_table(results: dict[str, Any]):
 
 
 def test_the_page_is_well_formed_and_needs_no_network(results: dict[str, Any]):
-    text = render_page(results)
+    text = page_of(results)
     page = Page(text)
     assert page.links == [] and "@import" not in text and "url(" not in text
     assert "default-src 'none'" in text
@@ -147,7 +154,7 @@ def test_the_page_is_well_formed_and_needs_no_network(results: dict[str, Any]):
 
 
 def test_the_chart_of_each_task_is_a_file_of_its_own(results: dict[str, Any], tmp_path: Path):
-    write_reports(tmp_path, results)
+    write_report(tmp_path, results)
     drawing = ElementTree.parse(tmp_path / "tatoeba.svg").getroot()
     assert drawing.tag == "{http://www.w3.org/2000/svg}svg" and ".s0 { fill:" in "".join(drawing.itertext())
     points = [title.text or "" for title in drawing.iter("{http://www.w3.org/2000/svg}title")]
@@ -159,7 +166,7 @@ def test_no_winner_is_named_while_the_noise_is_not_known(results: dict[str, Any]
     found = results["differences"]["tatoeba"]
     assert found["best"] == {"method": "DAP <b>&", "pooling": "mean"}
     assert {one["interval"] for one in found["others"]} == {None}
-    for text in (unescape(render_markdown(results)), Page(render_page(results)).text):
+    for text in (unescape(markdown(results)), Page(page_of(results)).text):
         assert "Highest: DAP <b>&, mean, but not every difference has an interval" in text and "Best:" not in text
 
 
@@ -189,14 +196,14 @@ def _study_with_outcomes(folder: Path, shares: dict[str, list[float]]) -> dict[s
 
 def test_a_winner_is_named_only_beyond_the_noise_of_items_and_seeds(tmp_path: Path):
     clear = _study_with_outcomes(tmp_path / "clear", {"a": [0.80, 0.801], "b": [0.85, 0.851], "c": [0.7, 0.7]})
-    text = render_markdown(clear)
+    text = markdown(clear)
     assert "Best: b, mean." in text and "No clear" not in text
     assert re.search(r"\| a \| mean \| -\d\.\d+ \| -\d\.\d+ to -\d\.\d+ \| worse \|", text)
     items = _study_with_outcomes(tmp_path / "items", {"a": [0.80], "b": [0.8008], "c": [0.7]})
-    assert "No clear winner: noise could explain the lead of b, mean over a, mean." in render_markdown(items)
+    assert "No clear winner: noise could explain the lead of b, mean over a, mean." in markdown(items)
     seeds = _study_with_outcomes(tmp_path / "seeds", {"a": [0.70, 0.88], "b": [0.85, 0.86]})
-    assert "the lead of b, mean over a, mean" in Page(render_page(seeds)).text
-    assert "| a | mean |" in render_markdown(seeds) and "within the noise" in render_markdown(seeds)
+    assert "the lead of b, mean over a, mean" in Page(page_of(seeds)).text
+    assert "| a | mean |" in markdown(seeds) and "within the noise" in markdown(seeds)
 
 
 def test_the_report_does_without_damaged_files_and_deleted_logs(tmp_path: Path):
@@ -222,9 +229,9 @@ def test_a_study_without_any_result_has_a_page_too(tmp_path: Path):
     study = Study("Nothing yet", "encoder", Budget("minutes", 1.5), (), tasks, True)
     run = Run(tmp_path / "1", "TR", "cls", 0, "encoder", {"max_steps": 9}, tasks, {"tatoeba": "?"}, True)
     results = collect(study, [run])
-    page = Page(render_page(results))
+    page = Page(page_of(results))
     assert "0 of 1" in page.text and "unfinished" in page.text and "1.5 minutes" in page.text
-    assert "unfinished" in render_markdown(results)
+    assert "unfinished" in markdown(results)
 
 
 def test_a_plot_has_a_curve_for_each_pooling() -> None:
@@ -234,7 +241,10 @@ def test_a_plot_has_a_curve_for_each_pooling() -> None:
         rows.append(run | {"groups": {"retrieval": {"all": {"mean": [base + number, None]}}}})
         runs.append(run | {"recipe": {"encoder_layers": number}})
     about = {"columns": [["all", "mean"]], "headings": {"mean": "mean"}, "main": "mean"}
-    page = _plot({"plot": "encoder_layers", "tasks": {"retrieval": about}, "summary": rows, "runs": runs}, "retrieval")
+    drawn = setting_curves(
+        {"plot": "encoder_layers", "tasks": {"retrieval": about}, "summary": rows, "runs": runs}, "retrieval"
+    )
+    page = "".join(map(str, drawn))
     assert page.count("<polyline") == 2
     assert "mean pooling: TR" in page and "cls pooling: TR" in page
 
@@ -272,7 +282,7 @@ def test_a_browser_shows_it_light_and_dark_sorts_it_and_fits_it_on_a_phone(
     results: dict[str, Any], tmp_path: Path, dark: bool
 ):
     file = tmp_path / "page.html"
-    file.write_text(render_page(results).replace("</body>", f"{LOOK}</body>"), encoding="utf-8")
+    file.write_text(page_of(results).replace("</body>", f"{LOOK}</body>"), encoding="utf-8")
     command = [str(CHROMIUM), "--headless=new", "--disable-gpu", f"--user-data-dir={tmp_path / 'chromium'}"]
     command += ["--no-sandbox"] * (os.geteuid() == 0) + ["--force-dark-mode"] * dark
     command += ["--window-size=500,900", "--enable-logging=stderr", "--dump-dom", file.as_uri()]
@@ -294,5 +304,5 @@ def test_the_interval_over_seeds_is_welchs() -> None:
     one, other = [90.1, 90.9, 91.0], [88.0, 89.5]
     spreads = [(statistics.stdev(some), len(some)) for some in (one, other)]
     expected = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
-    assert 2 * _half_interval(spreads) == pytest.approx(expected.high - expected.low)
-    assert _half_interval([(0.0, 1), (0.0, 2)]) == 0  # an untrained encoder, and equal figures
+    assert 2 * half_interval(spreads) == pytest.approx(expected.high - expected.low)
+    assert half_interval([(0.0, 1), (0.0, 2)]) == 0  # an untrained encoder, and equal figures

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from study_file import StudyFile
 
-from hf_xsent.comparison.pipeline import list_runs
+from hf_xsent.comparison.compare import list_runs
 from hf_xsent.comparison.planning import steps_of
 from hf_xsent.comparison.study import Budget, read_study
 from hf_xsent.errors import HfXsentError, RecipeError

@@ -11,7 +11,7 @@ from study_file import Pairs, StudyFile
 
 from hf_xsent import SentenceEmbedder
 from hf_xsent.alignment.aligners import AlignerSettings
-from hf_xsent.comparison.pipeline import list_runs
+from hf_xsent.comparison.compare import list_runs
 from hf_xsent.comparison.process import measure
 from hf_xsent.comparison.results import collect
 from hf_xsent.comparison.study import read_study

@@ -23,7 +23,6 @@ from hf_xsent.evaluation.report import (
     published_lines,
     published_scores,
     read_reports,
-    render_table,
     sweep_table,
 )
 from hf_xsent.evaluation.retrieval import TatoebaTask
@@ -307,11 +306,6 @@ def test_reports_come_back_from_their_file(reports: list[Report], tmp_path: Path
     write_json(tmp_path / "a.json", {"runs": [asdict(report) for report in reports]})
     assert read_reports(tmp_path / "a.json") == reports
     assert read_reports(tmp_path / "none.json") == []
-
-
-def test_columns_of_a_table_line_up():
-    table = render_table(["name", "x"], [["a", 1.0], ["longer", 22]])
-    assert table == "name       x\n------  ----\na       1.00\nlonger    22"
 
 
 def test_published_figures_stand_beside_the_groups_they_are_of():

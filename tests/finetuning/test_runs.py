@@ -13,21 +13,29 @@ import torch
 from forks import launch
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
-from training_run import Pairs, remove_end
+from training_run import Pairs, unfinish
 from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification, AutoTokenizer
 
 from hf_xsent.cli.main import main as command
 from hf_xsent.cli.main import program
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
-from hf_xsent.finetuning import running
+from hf_xsent.finetuning.finetune import finetune
 from hf_xsent.finetuning.mlqa import SpanExtraction
-from hf_xsent.finetuning.mlqa import main as mlqa
+from hf_xsent.finetuning.report import FineTuningReport
 from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments
 from hf_xsent.finetuning.xnli import PairClassification
-from hf_xsent.finetuning.xnli import main as xnli
 from hf_xsent.models.task_model import task_model
+from hf_xsent.runs import run as runs
 
 LABELS = ("entailment", "neutral", "contradiction")
+
+
+def xnli(flags: list[str]) -> list[FineTuningReport]:
+    return finetune.run(["xnli", *flags])
+
+
+def mlqa(flags: list[str]) -> list[FineTuningReport]:
+    return finetune.run(["mlqa", *flags])
 
 
 def _write_squad(path: Path, sentences: list[str]) -> None:
@@ -140,24 +148,24 @@ def test_a_resumed_run_ends_as_the_whole_one(data: Path, encoder_folders: dict[s
     flags = _flags(
         data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", f"--xnli={data}", save_total_limit=2
     )
-    (report,) = xnli(flags)
+    (report,) = finetune.run(["xnli", *flags])
     whole = load_file(data / "out/model.safetensors")
-    remove_end(data / "out", "checkpoint-4")
-    (again,) = xnli([*flags, "--resume"])
+    unfinish(data / "out", "checkpoint-4")
+    (again,) = finetune.run(["xnli", *flags, "--resume"])
     assert again.scores == report.scores
     for name, weight in load_file(data / "out/model.safetensors").items():
         assert torch.equal(weight, whole[name]), name
     with pytest.raises(OutputError, match="holds another run: continue it with --resume"):
-        xnli(flags)
+        finetune.run(["xnli", *flags])
 
 
 def test_a_finished_run_is_neither_trained_nor_measured_twice(data: Path, encoder_folders: dict[str, Path]) -> None:
     flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", f"--xnli={data}")
-    (report,) = xnli(flags)
+    (report,) = finetune.run(["xnli", *flags])
     before = {path: path.stat().st_mtime_ns for path in (data / "out").rglob("*")}
-    assert xnli([*flags, "--resume"]) == [report]
+    assert finetune.run(["xnli", *flags, "--resume"]) == [report]
     assert before == {path: path.stat().st_mtime_ns for path in (data / "out").rglob("*")}
-    (fewer,) = xnli([*flags, "--resume", "--languages=de"])
+    (fewer,) = finetune.run(["xnli", *flags, "--resume", "--languages=de"])
     assert fewer.scores == {"de": report.scores["de"]}, "other test sets are measured without training"
     changed = {path for path, stamp in before.items() if path.stat().st_mtime_ns != stamp}
     assert changed == {data / "out/results.json", data / "out/results.txt"}
@@ -166,9 +174,9 @@ def test_a_finished_run_is_neither_trained_nor_measured_twice(data: Path, encode
 
 def test_a_finished_run_is_measured_again_on_changed_test_data(data: Path, encoder_folders: dict[str, Path]) -> None:
     flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", f"--xnli={data}", max_steps=1)
-    xnli(flags)
+    finetune.run(["xnli", *flags])
     (data / "test-de.tsv").write_text("a\tb\tneutral\n", encoding="utf-8")
-    (report,) = xnli([*flags, "--resume"])
+    (report,) = finetune.run(["xnli", *flags, "--resume"])
     assert report.scores["de"]["accuracy"] in (0.0, 100.0)
 
 
@@ -183,10 +191,10 @@ def test_a_resumed_run_that_changed_is_refused_or_recorded(data: Path, encoder_f
     for change, shown in (
         ("--learning_rate=1e-6", "learning_rate"),
         ("--dropout=0", "dropout none, now 0"),
-        ("--per_device_train_batch_size=2", "records per step, over all processes 4, now 2"),
+        ("--per_device_train_batch_size=2", "batch of a step, over all processes 4, now 2"),
         (f"--train=de={data}/train-de.tsv", "training data 1 en"),
     ):
-        with pytest.raises(OutputError, match=f"changed since its checkpoint of step 4: .*{shown}.*_with_changes"):
+        with pytest.raises(OutputError, match=f"changed since step 4: .*{shown}.*_with_changes"):
             xnli(flags("--resume", change))
     (data / "train-en.tsv").write_text((data / "train-en.tsv").read_text("utf-8") * 2, encoding="utf-8")
     with pytest.raises(OutputError, match="training data 1 en"):
@@ -201,28 +209,10 @@ def test_a_resumed_run_trains_with_a_changed_rate(data: Path, encoder_folders: d
     settings = {"train": f"en={data}/train-en.tsv", "save_total_limit": 2, "logging_steps": 1}
     settings |= {"lr_scheduler_type": "constant", "warmup_steps": 0}
     xnli(_flags(data, encoder_folders["bert"], **settings))
-    remove_end(data / "out", "checkpoint-4")
+    unfinish(data / "out", "checkpoint-4")
     xnli(_flags(data, encoder_folders["bert"], "--resume_with_changes", "--learning_rate=1e-6", **settings))
     lines = [json.loads(line) for line in (data / "out/metrics.jsonl").read_text().splitlines()]
     assert [line["learning_rate"] for line in lines if "learning_rate" in line] == [1e-3, 1e-3, 1e-6, 1e-6]
-
-
-def test_a_damaged_checkpoint_is_passed_over(
-    data: Path, encoder_folders: dict[str, Path], caplog: pytest.LogCaptureFixture
-) -> None:
-    flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", save_total_limit=2)
-    with caplog.at_level("INFO"):
-        xnli(flags)
-    assert f"the fine-tuned model is in {data / 'out'}" in caplog.text
-    whole = load_file(data / "out/model.safetensors")
-    (data / "out/model.safetensors").unlink()
-    (data / "out/model.safetensors").write_bytes(b"damaged")
-    state = data / "out/checkpoint-4/optimizer.pt"
-    state.write_bytes(state.read_bytes()[:1000])
-    xnli([*flags, "--resume"])
-    assert "checkpoint-4 is damaged: optimizer.pt" in caplog.text
-    found = load_file(data / "out/model.safetensors")
-    assert [name for name, weight in found.items() if not torch.equal(weight, whole[name])] == []
 
 
 @pytest.mark.parametrize(
@@ -236,9 +226,14 @@ def test_a_damaged_checkpoint_is_passed_over(
         (xnli, ["--xnli={d}"], HfXsentError, "is not fine-tuned for this task: give --train"),
         (xnli, ["--train=en={d}/train-en.tsv", "--max_length=5000"], RecipeError, "max_length 5000 does not fit"),
         (xnli, ["--train=en={d}/train-en.tsv", "--learning_rat=1"], RecipeError, "unknown flag --learning_rat"),
-        (xnli, ["--train=en={d}/train-en.tsv", "--max_train=-1"], RecipeError, "max_train -1 is not positive"),
-        (xnli, ["--xnli={d}", "--max_test=0"], RecipeError, "max_test 0 is not positive: drop it"),
-        (xnli, ["--train=en={d}/train-en.tsv", "--dropout=2"], RecipeError, "dropout 2.0 is not a probability"),
+        (xnli, ["--train=en={d}/train-en.tsv", "--max_train=-1"], RecipeError, "max_train -1 is not at least 1"),
+        (xnli, ["--xnli={d}", "--max_test=0"], RecipeError, "max_test 0 is not at least 1"),
+        (
+            xnli,
+            ["--train=en={d}/train-en.tsv", "--dropout=2"],
+            RecipeError,
+            "dropout 2.0 is not at least 0",
+        ),
         (
             xnli,
             ["--train=en={d}/train-en.tsv", "--load_best_model_at_end", "--save_strategy=epoch"],
@@ -400,13 +395,13 @@ def test_sets_are_measured_in_the_precision_of_training(
 
 def _finetune_late(*arguments: str) -> None:
     """Let the second process reach the check of the output folder later than the first."""
-    check = running.choose_checkpoint
+    finished_at = runs.Run.finished_at
 
     def late(*args: Any) -> Any:
         time.sleep(2 * int(os.environ["RANK"]))
-        return check(*args)
+        return finished_at(*args)
 
-    running.choose_checkpoint = late
+    runs.Run.finished_at = late  # type: ignore[method-assign]
     program(["finetune", "xnli", *arguments])
 
 
@@ -424,12 +419,12 @@ def test_the_command_prints_the_table_and_tells_of_unknown_tasks(
     assert command(["finetune", "xnli", *flags]) == 0
     assert "xnli, zero-shot" in capsys.readouterr().out
     assert command(["finetune", "squad", *flags]) == 2
-    assert "unknown task 'squad': write hf-xsent finetune xnli or mlqa" in capsys.readouterr().err
+    assert "unknown task 'squad': use xnli or mlqa" in capsys.readouterr().err
 
 
 def test_a_recipe_beside_flags(data: Path, encoder_folders: dict[str, Path]) -> None:
     recipe = data / "recipe.yaml"
     recipe.write_text(f"train: {{en: {data}/train-en.tsv}}\nxnli: {data}\nmax_steps: 1\nseed: 3\n", encoding="utf-8")
-    (report,) = xnli([str(recipe), *_flags(data, encoder_folders["bert"], max_steps=None)])
+    (report,) = finetune.run(["xnli", str(recipe), *_flags(data, encoder_folders["bert"], max_steps=None)])
     assert set(report.scores) == {"de", "en"}
     assert json.loads((data / "out/results.json").read_text())["settings"]["seed"] == 3

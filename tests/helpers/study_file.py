@@ -12,7 +12,8 @@ import pytest
 import yaml
 from forks import Fork
 
-from hf_xsent.comparison import pipeline, process
+from hf_xsent.comparison import compare as comparing
+from hf_xsent.comparison import process
 
 Pairs = list[tuple[str, str]]
 RECIPE = "objectives: {translation_ranking: {weight: 1, temperature: 0.1}}\nmax_steps: 77\n"
@@ -66,6 +67,6 @@ def start_runs_as_forks(monkeypatch: pytest.MonkeyPatch) -> list[Fork]:
         return started[-1]
 
     constants = {name: getattr(subprocess, name) for name in ("DEVNULL", "STDOUT")}
-    monkeypatch.setattr(pipeline, "subprocess", SimpleNamespace(Popen=fork, **constants))
-    monkeypatch.setattr(pipeline, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(comparing, "subprocess", SimpleNamespace(Popen=fork, **constants))
+    monkeypatch.setattr(comparing, "_POLL_SECONDS", 0.01)
     return started

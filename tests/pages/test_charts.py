@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -11,9 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hf_xsent.pages.charts import WIDTH, Mark, bar_chart, curve_chart, histogram, point_chart, standalone, ticks
-from hf_xsent.pages.html import Cell, Table
-from hf_xsent.pages.scatter import Panel, write_scatter
+from hf_xsent.pages.charts import (
+    WIDTH,
+    Mark,
+    WordMap,
+    bar_chart,
+    curve_chart,
+    histogram,
+    point_chart,
+    standalone,
+    ticks,
+    word_maps,
+)
 
 VALUES = st.floats(-1e6, 1e6, allow_nan=False)
 
@@ -49,6 +57,29 @@ def test_names_of_points_that_lie_together_do_not_lie_on_each_other():
     )
 
 
+def test_labels_in_a_map_of_words_do_not_overlap_and_every_point_names_its_text() -> None:
+    rng = np.random.default_rng(0)
+    texts = [f"word{number}" for number in range(120)]
+    groups = [f"language {number % 14}" for number in range(120)]
+    svg = ElementTree.fromstring(
+        word_maps("words", [WordMap("a title", rng.standard_normal((120, 2)), texts, groups)] * 2)
+    )
+    width = float(svg.get("viewBox").split()[2])
+    legend, maps = svg.findall("g[@class]/text"), [part for part in svg.findall("g") if part.get("transform")]
+    assert len(legend) == 14 and len({(text.get("x"), text.get("y")) for text in legend}) == 14
+    assert all(float(text.get("x")) + 50 < width for text in legend) and len(maps) == 2
+    for drawn in maps:
+        points = drawn.findall("g")
+        assert [point.find("circle/title").text for point in points] == texts
+        labels = [label for point in points if (label := point.find("text")) is not None]
+        boxes = [(float(label.get("x")), float(label.get("y")), 4 * len(label.text)) for label in labels]
+        assert 30 < len(boxes) < 120
+        for number, (x, y, wide) in enumerate(boxes):
+            assert y > 20 and x > 0 and x + wide < 360
+            for x2, y2, wide2 in boxes[:number]:
+                assert abs(y - y2) >= 8.9 or x + wide <= x2 or x2 + wide2 <= x
+
+
 def test_names_at_the_ends_of_curves_do_not_lie_on_each_other():
     curves = {f"curve {number}": (number, [(0, 0), (10, 5 + number / 100)]) for number in range(6)}
     svg = ElementTree.fromstring(curve_chart("ends", curves, "step", named=True))
@@ -63,7 +94,7 @@ def test_no_points_are_an_empty_chart():
     ElementTree.fromstring(curve_chart("t", {}, "step"))
 
 
-def test_a_histogram_is_a_file_of_its_own(tmp_path: Path):
+def test_a_histogram_is_a_file_of_its_own():
     text = standalone(histogram("120 <pairs>", [1, 5, 2], [0.0, 1.0, 2.0, 3.0], threshold=1.5))
     svg = ElementTree.fromstring(text)
     ns = "{http://www.w3.org/2000/svg}"
@@ -78,15 +109,16 @@ def test_ticks_are_few_round_and_within(low: float, span: float):
     high = low + span
     if high - low < 1e-9 * max(abs(low), 1):
         return
-    some = ticks(low, high)
-    assert 1 <= len(some) <= 12
-    assert all(low - span * 1e-6 <= value <= high + span * 1e-6 for value in some)
-    assert all(math.isfinite(value) for value in some)
+    values = ticks(low, high)
+    assert 1 <= len(values) <= 12
+    assert all(low - span * 1e-6 <= value <= high + span * 1e-6 for value in values)
+    assert all(math.isfinite(value) for value in values)
 
 
-def test_names_with_control_characters_give_well_formed_charts(tmp_path: Path):
+def test_names_with_control_characters_give_well_formed_charts():
     name = "a\x00\x1b[31m\ud800\ufffe<b>&\tc"
     charts = [
+        word_maps(name, [WordMap(name, np.zeros((1, 2)), [name], [name])]),
         bar_chart(name, {name: [1.0]}, [name]),
         curve_chart(name, {name: (0, [(0.0, 1.0), (1.0, 2.0)])}, name, named=True),
         point_chart(name, [Mark(1.0, 2.0, 0, name)], name),
@@ -94,30 +126,3 @@ def test_names_with_control_characters_give_well_formed_charts(tmp_path: Path):
     ]
     for chart in charts:
         assert "a[31m<b>&" in "".join(ElementTree.fromstring(chart).itertext())
-    write_scatter(tmp_path / "s.svg", [Panel(name, np.zeros((1, 2)), [name], [name])])
-    assert "a[31m<b>&" in "".join(ElementTree.parse(tmp_path / "s.svg").getroot().itertext())
-
-
-def test_names_stay_text_in_markdown():
-    table = Table(["<i>x</i>"], [[Cell("<script>alert(1)</script>\n`x`|y\\")]])
-    assert table.markdown().splitlines() == [
-        "| &lt;i&gt;x&lt;/i&gt; |",
-        "| --- |",
-        "| &lt;script&gt;alert(1)&lt;/script&gt; \\`x\\`\\|y\\\\ |",
-    ]
-
-
-def test_a_table_is_the_same_as_html_and_as_markdown():
-    table = Table(["name", "score"], [[Cell("a|b <"), Cell("1.50 ± 0.10", 1.5)], [Cell("paper"), Cell("")]], quoted=1)
-    assert table.markdown().splitlines() == [
-        "| name | score |",
-        "| --- | ---: |",
-        "| a\\|b &lt; | 1.50 ± 0.10 |",
-        "| paper |  |",
-    ]
-    html = ElementTree.fromstring(table.html())
-    rows = html.findall(".//tbody/tr")
-    assert [row.get("class") for row in rows] == [None, "quoted"]
-    assert rows[0][0].text == "a|b <" and rows[0][1].get("data-number") == "1.5"
-    assert rows[1][1].get("data-number") is None
-    assert html.find("table").get("class") == "sortable"

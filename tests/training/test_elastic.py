@@ -13,12 +13,12 @@ import yaml
 from forks import launch
 from safetensors.torch import load_file
 from torch import Tensor
-from training_run import Pairs, remove_end
+from training_run import Pairs, unfinish
 
 from hf_xsent.cli.main import leave
-from hf_xsent.models.run_folder import RUN_STATE_FILE
 from hf_xsent.objectives.masked_language import Masking
-from hf_xsent.training.pretrain import main
+from hf_xsent.runs.checkpoints import RUN_STATE_FILE
+from hf_xsent.training.pretrain import pretrain
 
 METHODS: dict[str, dict[str, Any]] = {
     "dap": {},
@@ -37,7 +37,7 @@ def _train(runs: list[str]) -> None:
     Masking.__call__ = _mask  # type: ignore[method-assign]
     torch.set_num_threads(1)
     for run in runs:
-        main(run.split())
+        pretrain.run(run.split())
     leave(0)
 
 
@@ -82,7 +82,7 @@ class Elastic:
             runs.append(" ".join((str(recipe), *flags)))
         if processes == 1:
             for run in runs:
-                main(run.split())
+                pretrain.run(run.split())
             return
         launch(processes, _train, runs, log=self.folder / f"{name}.log")
 
@@ -92,7 +92,7 @@ class Elastic:
     def back_to_step_3(self, name: str) -> None:
         for method in METHODS:
             out = self.out(name, method)
-            remove_end(out, "checkpoint-6")
+            unfinish(out, "checkpoint-6")
             state = json.loads((out / RUN_STATE_FILE).read_text())
             (out / RUN_STATE_FILE).write_text(json.dumps(state | {"finished_at_step": None}))
 

@@ -14,13 +14,14 @@ import yaml
 
 from hf_xsent.cli import analyse, cost, evaluate
 from hf_xsent.data.cleaning.rules import CleaningRules
+from hf_xsent.finetuning.finetune import finetune
 from hf_xsent.finetuning.settings import MlqaSettings, XnliSettings
 from hf_xsent.finetuning.trainer import FineTuningArguments
 from hf_xsent.models import METHODS
-from hf_xsent.objectives.registry import declared_settings
+from hf_xsent.objectives.registry import objective_class
 from hf_xsent.settings.declare import default_of, settings_of
 from hf_xsent.training.arguments import AlignmentTrainingArguments
-from hf_xsent.training.recipe import read_dataclasses, read_recipe
+from hf_xsent.training.recipe import read_recipe
 from hf_xsent.training.settings import DataSettings
 
 ROOT = Path(__file__).parents[2]
@@ -100,7 +101,7 @@ def _defaults(name: str, recipe: dict[str, Any]) -> dict[str, Any]:
         settings = {key: one for key, one in settings_of(config).items() if key in config.setting_names()}
         found |= {key: default_of(one) for key, one in settings.items() if key != "objectives"}
         for objective in recipe["objectives"]:
-            settings = settings_of(declared_settings(objective))
+            settings = settings_of(objective_class(objective).Settings)
             found |= {f"{objective}.{key}": default_of(one) for key, one in settings.items()}
         if recipe.get("clean", True):
             found |= {f"rules.{one.name}": one.default for one in fields(CleaningRules)}
@@ -254,7 +255,7 @@ def test_the_flags_of_the_tables_exist(paper: str, monkeypatch: pytest.MonkeyPat
                 if "method" in _recipe(recipe):
                     read_recipe([path, *words, "--use_cpu"])
                 else:
-                    read_dataclasses([path, *words, "--use_cpu"], [XnliSettings, FineTuningArguments])
+                    finetune.parse(["xnli", path, *words, "--use_cpu"])
 
 
 def test_the_page_names_only_corpora_that_the_papers_name() -> None:

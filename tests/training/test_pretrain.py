@@ -17,7 +17,7 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, DistilBertConfig
 from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
-from hf_xsent.training.pretrain import main
+from hf_xsent.training.pretrain import pretrain
 from hf_xsent.training.recipe import read_recipe
 
 
@@ -40,6 +40,7 @@ def _snapshot(folder: Path) -> dict[str, bytes]:
 def test_a_run_leaves_all_that_is_needed_and_nothing_else(run: Run) -> None:
     run.start()
     assert sorted(path.name for path in run.out.iterdir()) == [
+        "README.md",
         "bitext.json",
         "checkpoint-3",
         "checkpoint-6",
@@ -68,7 +69,7 @@ def test_the_saved_recipe_starts_the_same_run_again(run: Run, tmp_path: Path) ->
     run.start("--temperature", "0.1", "--symmetric", "true", "--objectives", "translation_ranking=0.5")
     first = load_file(run.out / "model.safetensors")
     shutil.move(run.out, tmp_path / "first")
-    main([str(tmp_path / "first" / "recipe.yaml")])
+    pretrain.run([str(tmp_path / "first" / "recipe.yaml")])
     second = load_file(run.out / "model.safetensors")
     assert all(torch.equal(first[name], second[name]) for name in first)
     texts = [(folder / "recipe.yaml").read_text() for folder in (tmp_path / "first", run.out)]
@@ -306,10 +307,10 @@ def test_a_folder_of_other_files_is_never_touched(run: Run) -> None:
 _SCRIPT = """
 import json, sys
 from hf_xsent.cli.main import leave
-from hf_xsent.training.pretrain import main
+from hf_xsent.training.pretrain import pretrain
 
 for recipe in sys.argv[1:]:
-    trainer = main([recipe])
+    trainer = pretrain.run([recipe])
     weights = sum(weight.double().sum().item() for weight in trainer.model.parameters())
     print(json.dumps({"rank": trainer.args.process_index, "processes": trainer.args.world_size, "weights": weights}))
     del trainer  # leave() ends the process group that nothing holds

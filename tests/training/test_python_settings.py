@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from hf_xsent.api.training import _arguments
 from hf_xsent.models import METHODS
+from hf_xsent.training.pretrain import pretrain
 from hf_xsent.training.recipe import read_recipe
 from hf_xsent.training.run_card import write_recipe
 
@@ -25,7 +25,7 @@ def test_prompts_and_arguments_of_schedulers_stay_mappings(tmp_path: Path) -> No
         "lr_scheduler_type": "warmup_stable_decay",
         "lr_scheduler_kwargs": {"num_decay_steps": 2},
     }
-    recipe = read_recipe(_arguments(None, settings))
+    recipe = pretrain.read(settings)
     assert recipe.config.prompts == {"query": "query: "}
     assert recipe.training.lr_scheduler_kwargs == {"num_decay_steps": 2}
     write_recipe(tmp_path, "pretrain", {}, recipe.training)
@@ -50,7 +50,7 @@ def test_objectives_without_a_weight_retain_the_weights_of_the_method(
     settings = BASE | {"method": method, "objectives": objectives}
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(settings), "utf-8")
     expected = METHODS[method][0](objectives=objectives).objectives
-    assert read_recipe(_arguments(None, settings)).config.objectives == expected
+    assert pretrain.read(settings).config.objectives == expected
     assert read_recipe([str(tmp_path / "recipe.yaml")]).config.objectives == expected
 
 
@@ -58,22 +58,30 @@ def test_objectives_without_a_weight_retain_that_of_the_recipe(tmp_path: Path) -
     stated = {"translation_ranking": {"weight": 2.0}, "masked_language_modeling": 0.3}
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(BASE | {"objectives": stated}), "utf-8")
     changed = {"translation_ranking": {"temperature": 0.1}, "masked_language_modeling": {"masked_share": 0.2}}
-    recipe = read_recipe(_arguments(str(tmp_path / "recipe.yaml"), {"objectives": changed}))
+    recipe = pretrain.read({"objectives": changed}, recipe=tmp_path / "recipe.yaml")
     assert [one.weight for one in recipe.config.objectives.values()] == [2.0, 0.3]
 
 
 def test_keeping_all_checkpoints_can_be_stated_in_every_form(tmp_path: Path) -> None:
     """Also in the recipe that a run writes."""
     (tmp_path / "stated.yaml").write_text(yaml.safe_dump(BASE | {"save_total_limit": None}), "utf-8")
-    recipe = read_recipe(_arguments(None, BASE | {"save_total_limit": None}))
+    recipe = pretrain.read(BASE | {"save_total_limit": None})
     write_recipe(tmp_path, "pretrain", BASE, recipe.training)
     of_file, of_run = (read_recipe([str(tmp_path / f"{name}.yaml")]) for name in ("stated", "recipe"))
     assert [one.training.save_total_limit for one in (recipe, of_file, of_run)] == [None, None, None]
-    assert read_recipe(_arguments(None, BASE)).training.save_total_limit == 2
+    assert pretrain.read(BASE).training.save_total_limit == 2
 
 
 def test_columns_by_language_and_configs_of_libraries_are_mappings() -> None:
     columns, config = {"de": [0, 1], "mined.tsv": ["source", "target"]}, {"split_batches": False}
-    recipe = read_recipe(_arguments(None, BASE | {"columns": columns, "accelerator_config": config}))
-    assert recipe.data.columns == ["de=0,1", "mined.tsv=source,target"]
+    recipe = pretrain.read(BASE | {"columns": columns, "accelerator_config": config})
+    assert recipe.data.columns == ["de=0", "de=1", "mined.tsv=source", "mined.tsv=target"]
     assert recipe.training.accelerator_config.split_batches is False
+
+
+def test_none_in_python_is_null_and_a_path_is_text(tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text(
+        yaml.safe_dump(BASE | {"ema_decay": 0.5, "average_checkpoints": None}), "utf-8"
+    )
+    recipe = pretrain.read({"ema_decay": None, "cache_dir": tmp_path}, recipe=tmp_path / "recipe.yaml")
+    assert recipe.training.ema_decay is None and recipe.data.cache_dir == str(tmp_path)

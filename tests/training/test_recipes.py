@@ -16,15 +16,13 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, XLMRobertaConfig
 
 from hf_xsent import SentenceEmbedder
-from hf_xsent.finetuning.settings import MlqaSettings, XnliSettings
-from hf_xsent.finetuning.trainer import FineTuningArguments
+from hf_xsent.finetuning.finetune import finetune
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
-from hf_xsent.training.recipe import read_dataclasses, read_recipe
+from hf_xsent.training.recipe import read_recipe
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "trainer_scripts/recipes").glob("*.yaml"))
-FINE_TUNED = {"xnli": XnliSettings, "mlqa": MlqaSettings}
 
 
 def _commands(recipe: Path) -> list[tuple[list[str], list[str]]]:
@@ -41,7 +39,7 @@ def test_a_recipe_says_how_it_is_run(path: Path, monkeypatch: pytest.MonkeyPatch
     assert f"trainer_scripts/recipes/{path.name}" in [arguments[0] for _, arguments in commands]
     for before, arguments in commands:
         if "finetune" in before:
-            read_dataclasses([*arguments, "--use_cpu"], [FINE_TUNED[before[-1]], FineTuningArguments])
+            finetune.parse([before[-1], *arguments, "--use_cpu"])
             continue
         assert before[-1] in ("pretrain", "trainer_scripts/run_pretrain.py")
         recipe = read_recipe([*arguments, "--use_cpu"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from training_run import Run
 
-from hf_xsent.comparison.pipeline import compare
+from hf_xsent.comparison.compare import compare
 from hf_xsent.errors import RecipeError
 from hf_xsent.finetuning.trainer import FineTuningArguments
 from hf_xsent.training.arguments import AlignmentTrainingArguments

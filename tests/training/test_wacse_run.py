@@ -13,7 +13,7 @@ from transformers import AutoModel
 from hf_xsent import SentenceEmbedder, WacseForSentenceEmbedding
 from hf_xsent.cli.main import main as command
 from hf_xsent.errors import DataError, RecipeError
-from hf_xsent.training.pretrain import main
+from hf_xsent.training.pretrain import pretrain
 
 Pairs = list[tuple[str, str]]
 
@@ -47,7 +47,7 @@ def flags(tmp_path: Path, encoder_folders: dict[str, Path], pairs: Pairs) -> dic
 def _start(flags: dict[str, Any], *more: str) -> Any:
     folder = Path(flags["cache_dir"]).parent
     data = ["--data", f"de={folder}/de.tsv", f"fr={folder}/fr.tsv"]
-    return main([*(f"--{key}={value}" for key, value in flags.items()), *data, *more])
+    return pretrain.run([*(f"--{key}={value}" for key, value in flags.items()), *data, *more])
 
 
 def test_a_run_trains_all_three_and_keeps_the_encoder(flags: dict[str, Any], tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_the_saved_recipe_names_the_links(flags: dict[str, Any], tmp_path: Path)
 def test_from_align_words_to_a_trained_model(flags: dict[str, Any], tmp_path: Path) -> None:
     pairs, jsonl = str(tmp_path / "de.tsv"), str(tmp_path / "de.jsonl")
     assert command(["align-words", pairs, "--model", str(flags["model"]), "-o", jsonl]) == 0
-    trainer = main([*(f"--{key}={value}" for key, value in flags.items()), "--data", f"de={jsonl}"])
+    trainer = pretrain.run([*(f"--{key}={value}" for key, value in flags.items()), "--data", f"de={jsonl}"])
     assert trainer.train_dataset.linked_pairs == 10
 
 

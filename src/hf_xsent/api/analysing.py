@@ -13,9 +13,9 @@ from hf_xsent.errors import RecipeError
 from hf_xsent.evaluation.analysis import PROJECTIONS, alignment_gap, project, sample_words, word_vectors
 from hf_xsent.evaluation.report import versions
 from hf_xsent.evaluation.runner import describe
-from hf_xsent.files import check_writable, write_json
+from hf_xsent.files import check_writable, write_json, write_text
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.pages.scatter import Panel, write_scatter
+from hf_xsent.pages.charts import WordMap, standalone, word_maps
 from hf_xsent.training.measuring import TrainingCost, check_methods, check_pairs, training_cost
 
 
@@ -69,7 +69,7 @@ def analyse(
         runs.append({"settings": {**describe(embedder, name), **view}, "versions": versions(), "languages": gaps})
         panels += _panels(embedder, texts, Path(name).name, word_pieces)
     write_json(folder / "gaps.json", {"runs": runs})
-    write_scatter(folder / "words.svg", panels)
+    write_text(folder / "words.svg", standalone(word_maps("Words by their embeddings", panels)))
     return runs
 
 
@@ -90,12 +90,12 @@ def _sampled_words(sets: Sequence[TatoebaSet], count: int, data: Any) -> dict[st
     return {**words, "eng": sample_words((text for one in sets for text in one.targets), count)}
 
 
-def _panels(embedder: SentenceEmbedder, texts: Mapping[str, list[str]], name: str, pieces: bool) -> list[Panel]:
+def _panels(embedder: SentenceEmbedder, texts: Mapping[str, list[str]], name: str, pieces: bool) -> list[WordMap]:
     sentences = [(language, text) for language, some in texts.items() for text in some]
     found = word_vectors(embedder, [text for _, text in sentences], embedder.view.layer, pieces)
     words = found.without_punctuation()
     groups = [sentences[number][0] for number in words.sentences]
-    return [Panel(f"{name}, {method}", project(words.vectors, method), words.texts, groups) for method in PROJECTIONS]
+    return [WordMap(f"{name}, {method}", project(words.vectors, method), words.texts, groups) for method in PROJECTIONS]
 
 
 def measure_cost(

@@ -39,13 +39,13 @@ def run(arguments: argparse.Namespace) -> None:
     from pathlib import Path
 
     from hf_xsent.api.analysing import analyse
-    from hf_xsent.evaluation.report import render_table
+    from hf_xsent.pages.tables import Table
 
     names = ("before", "sample", "plot_pairs", "words", "data", "word_pieces", "layer", "pooling", "device")
     stated = {name: getattr(arguments, name) for name in names}
     runs = analyse(arguments.model, arguments.tatoeba, arguments.languages, arguments.output, **stated)
     rows = [[run["settings"]["model"], name, *one.values()] for run in runs for name, one in run["languages"].items()]
-    print(render_table(["model", "language", *next(iter(runs[0]["languages"].values()))], rows))
+    print(Table(["model", "language", *next(iter(runs[0]["languages"].values()))], rows))
     folder = Path(arguments.output)
     plotted = f"{arguments.words} words" if arguments.words else f"{arguments.plot_pairs} pairs"
     print(f"gaps     {folder / 'gaps.json'}\nwords    {folder / 'words.svg'} ({plotted} per language)")

@@ -35,10 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Validate, then list the runs or compare."""
-    from hf_xsent.comparison.pipeline import compare, list_runs
-    from hf_xsent.comparison.report import render_markdown
+    from hf_xsent.comparison.compare import compare, list_runs
+    from hf_xsent.comparison.report import report_document
     from hf_xsent.errors import TrainingError
-    from hf_xsent.evaluation.report import render_table
+    from hf_xsent.pages.tables import Table
 
     output = Path(arguments.output or f"runs/{Path(arguments.study).stem}")
     if arguments.dry_run:
@@ -47,10 +47,10 @@ def run(arguments: argparse.Namespace) -> None:
         rows = [
             [one.name, one.steps, "finished" if one.finished else to_do[one.stage], one.folder.name] for one in runs
         ]
-        print(render_table(["run", "steps", "state", "folder"], rows))
+        print(Table(["run", "steps", "state", "folder"], rows))
         return
     results = compare(arguments.study, output, arguments.set)
-    print(f"{render_markdown(results)}\nreport   {output / 'report.html'}")
+    print(f"{report_document(results).markdown()}\nreport   {output / 'report.html'}")
     states = [one["state"] for one in results["runs"]]
     if failed := states.count("failed"):
         count = f"{failed} of {len(states)}"

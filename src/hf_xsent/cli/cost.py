@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Measure, and print the table."""
     from hf_xsent.api.analysing import measure_cost
-    from hf_xsent.evaluation.report import render_table
+    from hf_xsent.pages.tables import Table
 
     names = ("pairs", "max_length", "repeats", "device", "output")
     stated = {name: getattr(arguments, name) for name in names}
@@ -37,4 +37,4 @@ def run(arguments: argparse.Namespace) -> None:
         [one.method, one.forward_gflops, one.training_ms, one.training_ms / first.training_ms, one.encoding_ms]
         for one in costs
     ]
-    print(render_table(["method", "forward GFLOP", "training ms", f"of {first.method}", "encoding ms"], rows))
+    print(Table(["method", "forward GFLOP", "training ms", f"of {first.method}", "encoding ms"], rows))

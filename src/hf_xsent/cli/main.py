@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from importlib import import_module
 from os.path import exists
 from types import ModuleType
@@ -35,11 +36,23 @@ from hf_xsent.errors import HfXsentError, RecipeError, did_you_mean, shortened
 from hf_xsent.files import describe_disk_failure
 from hf_xsent.settings.secrets import refuse_secret_arguments
 
-# Each command: its settings class, which imports no torch, and its function (settings.command.Command).
-COMMANDS: dict[str, tuple[str, str]] = {
-    "pretrain": ("training.settings:PretrainHelp", "training.pretrain:pretrain"),
-    "finetune": ("finetuning.settings:FineTuneHelp", "finetuning.finetune:finetune"),
-    "mine": ("mining.settings:MineSettings", "api.mining:mine_files"),
+
+@dataclass(frozen=True)
+class CommandPlace:
+    """Where the settings class of a command, which imports no torch, and its function are."""
+
+    settings: str  # file:class
+    function: str  # file:function
+
+    def load(self) -> Any:
+        """Import the function."""
+        return _load(self.function)
+
+
+COMMANDS = {
+    "pretrain": CommandPlace("training.settings:PretrainHelp", "training.pretrain:pretrain"),
+    "finetune": CommandPlace("finetuning.settings:FineTuneHelp", "finetuning.finetune:finetune"),
+    "mine": CommandPlace("mining.settings:MineSettings", "api.mining:mine_files"),
 }
 OLD: dict[str, ModuleType] = {
     module.__name__.rsplit(".", 1)[-1].replace("_", "-"): module
@@ -53,22 +66,41 @@ def _load(place: str) -> Any:
     return getattr(import_module(f"hf_xsent.{module}"), name)
 
 
+def overview() -> str:
+    """Return one line for each command."""
+    lines = [f"  {name:<16} {settings_class(name).__doc__.partition(chr(10))[0]}" for name in COMMANDS]
+    lines += [f"  {name:<16} {str(module.__doc__).partition(chr(10))[0]}" for name, module in OLD.items()]
+    return "\n".join(
+        [
+            "usage: hf-xsent COMMAND …",
+            "",
+            "Turn a multilingual encoder into a cross-lingual sentence encoder.",
+            "",
+            *lines,
+        ]
+    )
+
+
+def settings_class(name: str) -> Any:
+    """Import the settings class of a command, without torch."""
+    return _load(COMMANDS[name].settings)
+
+
 def run_command(name: str, arguments: Sequence[str]) -> None:
     """Print the help of a command, or run it and print its result."""
-    settings, function = COMMANDS[name]
     if {"-h", "--help"} & {*arguments}:
-        kind, topics = _load(settings), {}
-        topics = getattr(kind, "help_topics", {})
+        kind = settings_class(name)
+        topics: dict[str, str] = getattr(kind, "help_topics", {})
         topic = next((word for word in arguments if word in topics), None)
         print(command_help(name, kind) if topic is None else topic_help(_load(topics[topic])()))
         return
-    command = _load(function)
-    parsed = command.parse(arguments)
+    command = COMMANDS[name].load()
+    settings = command.parse(arguments)
     _show_logs()
-    with _resumable(parsed):
-        result = command(parsed)
+    with _resumable(settings):
+        result = command(settings)
     for item in result if isinstance(result, list) else [result]:
-        if hasattr(type(item), "__str__") and type(item).__str__ is not object.__str__ and item is not None:
+        if item is not None and type(item).__str__ is not object.__str__:
             print(item)
 
 
@@ -144,8 +176,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         refuse_secret_arguments(arguments)
-        if arguments and arguments[0] in COMMANDS:
+        if not arguments or arguments[0] in ("-h", "--help"):
+            print(overview())
+        elif arguments[0] == "--version":
+            print(__version__)
+        elif arguments[0] in COMMANDS:
             run_command(arguments[0], arguments[1:])
+        elif arguments[0] not in OLD:
+            raise RecipeError(f"unknown command {arguments[0]!r}{did_you_mean(arguments[0], [*COMMANDS, *OLD])}")
         else:
             parsed, unknown = build_parser().parse_known_args(arguments)
             parsed.parser.check_known(unknown)

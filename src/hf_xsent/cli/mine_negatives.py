@@ -44,8 +44,8 @@ def run(arguments: argparse.Namespace) -> None:
 
     from hf_xsent.api.mining import mine_negatives
     from hf_xsent.data.readers.columns import parse_columns
-    from hf_xsent.evaluation.report import render_table
     from hf_xsent.mining.negatives import NegativeSettings
+    from hf_xsent.pages.tables import Table
 
     names = [one.name for one in fields(NegativeSettings) if one.name != "device"]
     names += ["target_language", "work", "pooling", "max_length", "precision", "device"]
@@ -56,5 +56,5 @@ def run(arguments: argparse.Namespace) -> None:
     if counts:
         rows: list[list[object]] = [[language, *asdict(count).values()] for language, count in counts.items()]
         header = ["language", "pairs", "source negatives", "target negatives", "pairs without any"]
-        print(render_table(header, rows))
+        print(Table(header, rows))
         print(f"the pairs with their negatives are in {arguments.output}")

@@ -5,11 +5,8 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
-from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
@@ -20,14 +17,14 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, set_see
 from hf_xsent.data.bitext import Bitext, load_bitext, resolve_sources
 from hf_xsent.data.languages import find_language
 from hf_xsent.errors import DataError, MissingExtraError, did_you_mean
-from hf_xsent.evaluation.report import render_table
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
-from hf_xsent.files import write_json
+from hf_xsent.files import write_json, write_text
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import load_config, load_tokenizer, quiet_loading
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.pages.charts import bar_chart, curve_chart
-from hf_xsent.pages.html import Cell, Table, legend, page
+from hf_xsent.pages.document import Document, Html, figures, legend
+from hf_xsent.pages.tables import Table
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.trainer import AlignmentTrainer
@@ -80,7 +77,7 @@ def run_quickstart(arguments: argparse.Namespace) -> dict[str, Any]:
     with quiet_loading():
         plain = SentenceTransformer(str(exported), device="cpu", local_files_only=True)
     search = search_examples(plain, pairs)
-    print(render_table(["query", "nearest neighbour", "cosine", ""], _marked(search)))
+    print(Table(["query", "nearest neighbour", "cosine", ""], _marked(search)))
 
     results = {
         "model": start,
@@ -96,7 +93,7 @@ def run_quickstart(arguments: argparse.Namespace) -> dict[str, Any]:
         "seconds": round(time.perf_counter() - started),
     }
     write_json(output / "results.json", results)
-    write_report(output / "report.html", results)
+    write_text(output / "report.html", report(results).html(":root { --s0: #98a3ae; --s1: #3d7be6; }\n"))
     _heading("Done")
     print(f"report   {output / 'report.html'}\nresults  {output / 'results.json'}\nmodel    {exported}")
     print(f'use it:  SentenceTransformer("{exported}").encode(["…"])')
@@ -151,11 +148,11 @@ def new_encoder(train: Bitext, folder: Path) -> str:
     return str(folder)
 
 
-def accuracy_table(before: dict[str, RetrievalAccuracy], after: dict[str, RetrievalAccuracy]) -> str:
+def accuracy_table(before: dict[str, RetrievalAccuracy], after: dict[str, RetrievalAccuracy]) -> Table:
     """Format accuracy@1 per language (mean of both directions) and its mean over languages."""
     rows: list[list[object]] = [[code, before[code].pairs, before[code].mean, after[code].mean] for code in before]
     rows.append(["mean", "", *(sum(one.mean for one in side.values()) / len(side) for side in (before, after))])
-    return render_table(["accuracy@1 (%)", "pairs", "before", "after"], rows)
+    return Table(["accuracy@1 (%)", "pairs", "before", "after"], rows)
 
 
 def search_examples(model: SentenceTransformer, pairs: dict[str, tuple[list[str], list[str]]]) -> list[list[Any]]:
@@ -188,39 +185,49 @@ def _mark(right: bool) -> str:
     return "✓ right" if right else "✗ wrong"
 
 
-def write_report(path: Path, results: Mapping[str, Any]) -> None:
-    """Fill the template of the report page with charts and tables."""
-    template = Template(files("hf_xsent.cli").joinpath("quickstart_report.html").read_text(encoding="utf-8"))
-    accuracy, losses = results["accuracy"], results["losses"]
-    before, after = (sum(one[when] for one in accuracy.values()) / len(accuracy) for when in ("before", "after"))
-    bars = {_name(code): [one["before"], one["after"]] for code, one in accuracy.items()}
-    curve = "<p>Too few steps for a curve.</p>"
-    if len(losses) > 1:
-        curve = curve_chart("Training loss by step", {"loss": (1, losses)}, "step", from_zero=True)
-    search = [
-        [
-            Cell(query),
-            Cell(found),
-            Cell(f"{cosine:.2f}", cosine),
-            Cell(_mark(found == translation) + ("" if found == translation else f": {translation}")),
-        ]
-        for query, found, cosine, translation in results["search"]
+def report(results: Mapping[str, Any]) -> Document:
+    """Return the report with charts and tables."""
+    accuracy, losses, search = results["accuracy"], results["losses"], results["search"]
+    before, after = (sum(side[when] for side in accuracy.values()) / len(accuracy) for when in ("before", "after"))
+    bars = {_name(code): [side["before"], side["after"]] for code, side in accuracy.items()}
+    rows = [
+        [query, nearest, cosine, _mark(nearest == translation) + f": {translation}" * (nearest != translation)]
+        for query, nearest, cosine, translation in search
     ]
-    body = template.substitute(
-        before=f"{before:.1f}",
-        after=f"{after:.1f}",
-        languages=len(accuracy),
-        pairs=f"{sum(results['pairs'].values()):,}",
-        held_out=f"{sum(results['held_out'].values()):,}",
-        steps=results["steps"],
-        seconds=results["seconds"],
-        model=escape(str(results["model"])),
-        key=legend({name: number for number, name in enumerate(BEFORE_AND_AFTER)}),
-        bars=bar_chart("Accuracy before and after training, by language", bars, BEFORE_AND_AFTER),
-        curve=curve,
-        search=Table(["Query", "Nearest", "Cosine", "Translation"], search).html(sortable=False),
+    counts = [
+        (f"{len(accuracy)}", "languages"),
+        (f"{sum(results['pairs'].values()):,}", "training pairs"),
+        (f"{sum(results['held_out'].values()):,}", "held-out pairs"),
+        (f"{results['steps']}", f"steps, {results['seconds']} s in total"),
+    ]
+    curve = "Too few steps for a curve."
+    if len(losses) > 1:
+        curve = Html(curve_chart("Training loss by step", {"loss": (1, losses)}, "step", from_zero=True))
+    return Document(
+        f"From {before:.1f}% to {after:.1f}% of translations found",
+        [
+            "Each held-out sentence retrieves its translation among those of its language, in both directions "
+            "(accuracy@1 by cosine). No held-out sentence was in the training data, in any language.",
+            figures(counts),
+        ],
+        {
+            "Accuracy by language": [
+                legend({name: number for number, name in enumerate(BEFORE_AND_AFTER)}),
+                Html(bar_chart("Accuracy before and after training, by language", bars, BEFORE_AND_AFTER)),
+            ],
+            "Training loss (translation ranking)": [curve],
+            "Search across languages": [
+                "One held-out sentence per language, and its nearest neighbour among the held-out sentences of the "
+                "other side, which is right if it is the translation; otherwise the translation follows. The "
+                "embeddings are those of the exported model, opened with SentenceTransformer.",
+                Table(["Query", "Nearest", "Cosine", "Translation"], rows),
+            ],
+            "Use the model": [
+                f"The training started from {results['model']}. Open the exported folder model next to this page with "
+                'SentenceTransformer("model"). All figures are in results.json.'
+            ],
+        },
     )
-    path.write_text(page("hf-xsent quickstart", body, ":root { --s0: #98a3ae; --s1: #3d7be6; }\n"), encoding="utf-8")
 
 
 def _name(code: str) -> str:

@@ -43,10 +43,10 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_xsent.data.readers.compression import lines
     from hf_xsent.data.readers.sources import source_files
     from hf_xsent.errors import DataError
-    from hf_xsent.evaluation.report import render_table
     from hf_xsent.evaluation.retrieval import retrieval_by_language
     from hf_xsent.files import write_json
     from hf_xsent.models.embedder import SentenceEmbedder
+    from hf_xsent.pages.tables import Table
     from hf_xsent.publishing.vocabulary_trimming import trim_vocabulary
 
     pairs_of = resolve_sources(arguments.data, target_language=arguments.target_language) if arguments.data else {}
@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> None:
         before, after = accuracies
         rows += [[f"Tatoeba {language}", before[language], after[language]] for language in before]
         rows.append(["Tatoeba, mean", *(sum(each.values()) / len(each) for each in accuracies)])
-    print(render_table(["", "before", "after"], rows))
+    print(Table(["", "before", "after"], rows))
     print(f"the trimmed model is in {arguments.output}")
     if arguments.report:
         write_json(arguments.report, asdict(report) | {"tatoeba": accuracies, "languages": languages})

@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-import yaml
 
 from hf_xsent.comparison.runs import Run, run_folder
 from hf_xsent.comparison.study import Budget, Method, Study
@@ -22,7 +20,7 @@ from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer
 from hf_xsent.training.bitext import load_train_and_dev
 from hf_xsent.training.plan import Plan
-from hf_xsent.training.recipe import convert_recipe, read_recipe
+from hf_xsent.training.recipe import build_recipe
 
 TRIAL_STEPS, DISCARDED_STEPS = 10, 3  # to measure the cost of a method's steps; the first steps are warm-up
 
@@ -50,17 +48,14 @@ def _check(study: Study, method: Method, pooling: str, cache_dir: Path, tokenize
     if not method.trained:
         if method.settings.get("method") == "dual-pivot":
             _check_untrained_pivot(study.model, method, pooling)
-        return CheckedMethod(method, pooling, convert_recipe(method.settings, f"methods.{method.name}"), None)
+        return CheckedMethod(method, pooling, method.settings, None)
     settings = {"cache_dir": str(cache_dir)} | method.settings
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "recipe.yaml"
-        stated = settings | {"model": study.model, "pooling": pooling, "output_dir": f"{folder}/none", "max_steps": 1}
-        file.write_text(yaml.safe_dump(stated), encoding="utf-8")
-        try:
-            plan = replace(Plan.of(read_recipe([str(file)])), tokenizer=tokenizer)
-            return CheckedMethod(method, pooling, convert_recipe(settings), plan)
-        except HfXsentError as error:
-            raise type(error)(f"methods.{method.name}: {str(error).removeprefix(f'{file}: ')}") from error
+    needed = {"model": study.model, "pooling": pooling, "output_dir": str(cache_dir / "none"), "max_steps": 1}
+    try:
+        plan = replace(Plan.of(build_recipe([settings, needed])), tokenizer=tokenizer)
+    except HfXsentError as error:
+        raise type(error)(f"methods.{method.name}: {error}") from error
+    return CheckedMethod(method, pooling, settings, plan)
 
 
 def _check_untrained_pivot(model: str, method: Method, pooling: str) -> None:

@@ -31,7 +31,7 @@ from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.loading import load_tokenizer
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache
-from hf_xsent.training.pretrain import main as pretrain
+from hf_xsent.training.pretrain import pretrain
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def train(run: Run) -> None:
     recipe = run.folder / "recipe.yaml"
     settings = {"model": run.model, "pooling": run.pooling, "seed": run.seed, "output_dir": str(run.training)}
     write_text(recipe, yaml.safe_dump(run.recipe | settings, sort_keys=False, allow_unicode=True))
-    pretrain([str(recipe), "--resume"])
+    pretrain(recipe=recipe, resume=True)
     for checkpoint in run.training.glob("checkpoint-*"):
         shutil.rmtree(checkpoint)
 

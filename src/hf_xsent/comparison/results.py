@@ -1,24 +1,32 @@
-"""Collect the results of runs: means over seeds, learning curves, costs, and published scores."""
+"""Collect the results of runs: means over seeds, differences to the best, learning curves, costs, published scores."""
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from hf_xsent.comparison.differences import differences_to_best
-from hf_xsent.comparison.runs import LOCATION_KEYS, Run
+from scipy import stats
+
+from hf_xsent.comparison.runs import Run
 from hf_xsent.comparison.study import Study
-from hf_xsent.comparison.tasks import ALL
+from hf_xsent.comparison.tasks import ALL, task_class
 from hf_xsent.evaluation.report import published_scores, versions
+from hf_xsent.evaluation.significance import Difference, paired_differences
+from hf_xsent.evaluation.task import Outcomes
 
 COSTS = ("cpu_seconds", "seconds", "peak_mib")
+Record = Mapping[str, Any]  # one run as data
 
 
 def collect(study: Study, runs: Sequence[Run]) -> dict[str, Any]:
     """Return the content of a report as data."""
     records = [_record(run) for run in runs]
-    summary = [_summary(some) for some in _by_seed(records)]
+    seeds: dict[tuple[str, str], list[Record]] = {}  # the runs that differ only in their seed
+    for record in records:
+        seeds.setdefault((record["method"], record["pooling"]), []).append(record)
+    summary = [_summary(group) for group in seeds.values()]
     tasks = {name: _task(name, study.tasks[name], records) for name in study.tasks}
     return {
         "title": study.title,
@@ -41,24 +49,23 @@ def collect(study: Study, runs: Sequence[Run]) -> dict[str, Any]:
 def _record(run: Run) -> dict[str, Any]:
     """Describe one run, finished or not."""
     metrics, failure = run.metrics(), run.failure()
-    cost: dict[str, Any] = next((line for line in reversed(metrics) if "cpu_seconds" in line), {})
-    state = "finished" if run.finished else "failed" if failure else "unfinished"
+    cost: Record = next((line for line in reversed(metrics) if "cpu_seconds" in line), {})
     return {
         "method": run.method,
         "pooling": run.pooling,
         "seed": run.seed,
-        "state": state,
+        "state": "finished" if run.finished else "failed" if failure else "unfinished",
         "failure": failure,
         "folder": f"{run.folder.parent.name}/{run.folder.name}",
         "steps": run.steps,
         "cost": {name: cost[name] for name in COSTS if name in cost},
         "scores": {task: scores for task in run.tasks if (scores := run.scores(task)) is not None},
         "curves": _curves(metrics),
-        "recipe": {key: value for key, value in run.recipe.items() if key not in LOCATION_KEYS},
+        "recipe": run.published_recipe,
     }
 
 
-def _curves(metrics: Iterable[dict[str, Any]]) -> dict[str, list[list[float]]]:
+def _curves(metrics: Iterable[Record]) -> dict[str, list[list[float]]]:
     """Return the steps and values of each objective's loss and of dev accuracy."""
     curves: dict[str, list[list[float]]] = {}
     for line in metrics:
@@ -68,82 +75,154 @@ def _curves(metrics: Iterable[dict[str, Any]]) -> dict[str, list[list[float]]]:
     return curves
 
 
-def _by_seed(records: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Group the runs that differ only in their seed."""
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for record in records:
-        groups.setdefault((record["method"], record["pooling"]), []).append(record)
-    return list(groups.values())
-
-
-def _summary(some: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Summarize the finished runs of a group as one row."""
-    done = [record for record in some if record["state"] == "finished"]
+def _summary(records: Sequence[Record]) -> dict[str, Any]:
+    """Summarize the finished runs of one method and pooling as one row."""
+    done = [record for record in records if record["state"] == "finished"]
     tasks = list(done[0]["scores"]) if done else []
+    costs = {cost: [record["cost"][cost] for record in done if cost in record["cost"]] for cost in COSTS}
     return {
-        "method": some[0]["method"],
-        "pooling": some[0]["pooling"],
+        "method": records[0]["method"],
+        "pooling": records[0]["pooling"],
         "seeds": [record["seed"] for record in done if record["seed"] is not None],
-        "missing": len(some) - len(done),
-        "steps": some[0]["steps"],
-        "groups": {task: _over_seeds([one["scores"][task]["groups"] for one in done]) for task in tasks},
-        "languages": {task: _over_seeds([one["scores"][task]["languages"] for one in done]) for task in tasks},
-        "cost": {
-            cost: mean_and_sd(known)
-            for cost in COSTS
-            if (known := [one["cost"][cost] for one in done if cost in one["cost"]])
-        },
+        "missing": len(records) - len(done),
+        "steps": records[0]["steps"],
+        "groups": {task: _over_seeds([record["scores"][task]["groups"] for record in done]) for task in tasks},
+        "languages": {task: _over_seeds([record["scores"][task]["languages"] for record in done]) for task in tasks},
+        "cost": {cost: mean_and_sd(values) for cost, values in costs.items() if values},
     }
 
 
-def mean_and_sd(values: Iterable[float]) -> list[float | None]:
+def mean_and_sd(values: Sequence[float]) -> list[float | None]:
     """Return the mean and the sample standard deviation, which is None for a single value."""
-    some = list(values)
-    sd = round(statistics.stdev(some), 4) if len(some) > 1 else None
-    return [round(statistics.mean(some), 4), sd]
+    sd = round(statistics.stdev(values), 4) if len(values) > 1 else None
+    return [round(statistics.mean(values), 4), sd]
 
 
-def _over_seeds(seeds: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str, list[float | None]]]:
+def _over_seeds(seeds: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, list[float | None]]]:
     """Return mean and standard deviation over seeds of each score, for the groups and languages that all seeds have."""
     return {
         group: {
-            name: mean_and_sd(one[group][name] for one in seeds)
+            name: mean_and_sd([seed[group][name] for seed in seeds])
             for name in scores
-            if all(name in one.get(group, {}) for one in seeds)
+            if all(name in seed.get(group, {}) for seed in seeds)
         }
         for group, scores in seeds[0].items()
     }
 
 
-def _task(name: str, options: dict[str, Any], records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _task(name: str, options: Record, records: Sequence[Record]) -> dict[str, Any]:
     """Describe a task and the columns of its table: all scores on the full set, and the main score of each group."""
-    scores = next((one["scores"][name] for one in records if name in one["scores"]), None)
+    scores = next((record["scores"][name] for record in records if name in record["scores"]), None)
     if scores is None:
         return {"options": options, "columns": []}
     groups, main = scores["groups"], scores["main"]
     same = [group for group in groups if group != ALL and groups[group] == groups.get(ALL)]
     full = (same or [ALL])[0] if ALL in groups else next(iter(groups))
     rest = [group for group in groups if group not in (full, ALL, *same)]
-    others = (name for name in scores["headings"] if name not in (main, "pairs") and name in groups[full])
-    names = [main, *others]
+    others = [metric for metric in scores["headings"] if metric not in (main, "pairs") and metric in groups[full]]
     return {
         "options": options,
         "protocol": scores["protocol"],
         "headings": scores["headings"],
         "main": main,
         "identity": scores["identity"],
-        "columns": [*([full, name] for name in names), *([group, main] for group in rest)],
+        "columns": [*([full, metric] for metric in (main, *others)), *([group, main] for group in rest)],
     }
 
 
-def _published(tasks: Iterable[str], records: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+def _published(tasks: Iterable[str], records: Sequence[Record]) -> dict[str, list[dict[str, Any]]]:
     """Select the published scores on groups that were measured here; one row holds all groups of a model."""
     rows: dict[str, dict[tuple[str, str], dict[str, Any]]] = {task: {} for task in tasks}
-    for one in published_scores():
-        task, group = one["task"], one["group"]
-        ours = next((record["scores"][task] for record in records if task in record["scores"]), {"groups": ()})
-        if group in ours["groups"] and (shared := {name: one[name] for name in ours["headings"] if name in one}):
-            empty = {"model": one["model"], "paper": one["paper"], "groups": {}}
-            row = rows[task].setdefault((one["model"], one["paper"]), empty)
+    for published in published_scores():
+        task, group, source = published["task"], published["group"], (published["model"], published["paper"])
+        measured = next((record["scores"][task] for record in records if task in record["scores"]), {"groups": ()})
+        if group in measured["groups"] and (
+            shared := {name: published[name] for name in measured["headings"] if name in published}
+        ):
+            row = rows[task].setdefault(source, {"model": source[0], "paper": source[1], "groups": {}})
             row["groups"][group] = shared
-    return {task: list(some.values()) for task, some in rows.items() if some}
+    return {task: list(models.values()) for task, models in rows.items() if models}
+
+
+# Differences
+
+
+def differences_to_best(task: str, column: Sequence[str], summary: Sequence[Record], runs: Sequence[Run]) -> Record:
+    """Return the best row of a column of scores, and the difference of every other row to it.
+
+    The 95% interval combines the noise of test items (paired bootstrap), if both rows have outcomes, and the noise of
+    seeds (Welch's t interval), for rows with several seeds. It is None if neither kind of noise can be computed:
+    that of items needs outcomes of both rows, that of seeds needs several of each trained row.
+    """
+    group, metric = column
+    scored = [row for row in summary if metric in row["groups"].get(task, {}).get(group, {})]
+    if not scored:
+        return {}
+    scored.sort(key=lambda row: -row["groups"][task][group][metric][0])
+    best, *rest = scored
+    outcomes = {_key(row): _outcomes(runs, row, task, group) for row in scored}
+    others = []
+    for row in rest:
+        scores = [side["groups"][task][group][metric] for side in (best, row)]
+        value = scores[1][0] - scores[0][0]
+        interval = _interval(task, group, value, [outcomes[_key(best)], outcomes[_key(row)]], scores, [best, row])
+        method, pooling = _key(row)
+        others.append({"method": method, "pooling": pooling, "difference": round(value, 4), "interval": interval})
+    return {"best": {"method": best["method"], "pooling": best["pooling"]}, "others": others}
+
+
+def _key(row: Record) -> tuple[str, str]:
+    return row["method"], row["pooling"]
+
+
+def _outcomes(runs: Sequence[Run], row: Record, task: str, group: str) -> list[Outcomes]:
+    """Read the outcomes of a row's finished runs; return an empty list if those of any run are missing."""
+    finished = [run for run in runs if (run.method, run.pooling) == _key(row) and run.finished]
+    outcomes = [run.outcomes(task) for run in finished]
+    measured = [items for items in outcomes if items is not None and group in items.groups]
+    if len(measured) < len(finished):
+        return []
+    return [
+        Outcomes({name: items.rows[name] for name in items.groups[group]}, {group: items.groups[group]})
+        for items in measured
+    ]
+
+
+def _interval(
+    task: str,
+    group: str,
+    value: float,
+    outcomes: Sequence[Sequence[Outcomes]],
+    scores: Sequence[Sequence[float]],
+    rows: Sequence[Record],
+) -> list[float] | None:
+    """Return the interval of a difference from all known noise: that of items, and that of seeds."""
+    spreads = [_spread(score[1], row["seeds"]) for score, row in zip(scores, rows, strict=True)]
+    seeds = half_interval([spread for spread in spreads if spread is not None])
+    below = above = seeds
+    if all(outcomes):
+        items: Difference = paired_differences(task_class(task).main_score, *outcomes)[group]
+        below, above = (math.hypot(items.value - end, seeds) for end in (items.low, items.high))
+    elif None in spreads:
+        return None
+    return [round(value - below, 4), round(value + above, 4)]
+
+
+def _spread(deviation: float | None, seeds: Sequence[int]) -> tuple[float, int] | None:
+    """Return standard deviation and number of seeds: 0 and 1 for an untrained encoder, None for a single seed."""
+    if deviation is not None:
+        return deviation, len(seeds)
+    return None if seeds else (0.0, 1)
+
+
+def half_interval(spreads: Sequence[tuple[float, int]]) -> float:
+    """Return half the width of Welch's 95% interval for a difference of means over seeds.
+
+    ``spreads`` are standard deviation and number of seeds of both means.
+    """
+    variances = [(deviation**2 / count, count - 1) for deviation, count in spreads if deviation]
+    total = sum(variance for variance, _ in variances)
+    if not total:
+        return 0.0
+    freedom = total**2 / sum(variance**2 / degrees for variance, degrees in variances)
+    return float(stats.t.ppf(0.975, freedom)) * math.sqrt(total)

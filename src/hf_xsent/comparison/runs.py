@@ -83,6 +83,11 @@ class Run:
         """Return the last step that training logged."""
         return last_step(self.training / METRICS_FILE)
 
+    @property
+    def published_recipe(self) -> dict[str, Any]:
+        """Return the recipe without places of this machine."""
+        return {key: value for key, value in self.recipe.items() if key not in LOCATION_KEYS}
+
     def scores_file(self, task: str) -> Path:
         """Return the file of the scores on a task."""
         return self.folder / "scores" / f"{task}.json"

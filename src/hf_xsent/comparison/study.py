@@ -15,7 +15,7 @@ from hf_xsent.settings.read import check_known
 from hf_xsent.settings.secrets import refuse_secrets
 from hf_xsent.settings.yaml12 import parse_yaml, read_mapping
 from hf_xsent.tensors.packing import POOLINGS
-from hf_xsent.training.recipe import recipe_keys
+from hf_xsent.training.recipe import recipe_settings
 
 NEEDED = ("model", "data", "budget", "methods", "tasks")
 STUDY_KEYS = (*NEEDED, "title", "recipe", "settings", "poolings", "seeds", "keep_models", "plot")
@@ -108,7 +108,7 @@ def _study(content: Mapping[str, Any], path: Path) -> Study:
         if content.get(key) in (None, "", [], {}):
             raise RecipeError(f"{key} is missing: add it to the file, or give --set {key}=…")
     shared = _mapping("settings", content.get("settings", {}))
-    _check_settings("settings", shared, recipe_keys())
+    _check_settings("settings", shared, [*recipe_settings()])
     defaults = {key: content.get(key, value) for key, value in (("recipe", None), ("poolings", "mean"), ("seeds", 0))}
     methods = tuple(
         _method(str(name), defaults | _mapping(f"methods.{name}", {} if own is None else own), content, shared, path)
@@ -117,7 +117,7 @@ def _study(content: Mapping[str, Any], path: Path) -> Study:
     tasks = {name: _mapping(f"tasks.{name}", options) for name, options in _mapping("tasks", content["tasks"]).items()}
     check_tasks(tasks)
     if content.get("plot") is not None:
-        check_known([_is("plot", content["plot"], str)], recipe_keys(), "plot: ")
+        check_known([_is("plot", content["plot"], str)], recipe_settings(), "plot: ")
     return Study(
         title=_is("title", content.get("title", path.stem), str),
         model=_is("model", content["model"], str),
@@ -140,7 +140,7 @@ def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: 
     for seed in seeds:
         _is(f"{at}: a seed", seed, int)
     changes = {key: value for key, value in own.items() if key not in METHOD_KEYS}
-    _check_settings(at, changes, [*recipe_keys(), *METHOD_KEYS])
+    _check_settings(at, changes, [*recipe_settings(), *METHOD_KEYS])
     if not trained:
         settings = shared | changes
         known = UNTRAINED_PIVOT_KEYS if settings.get("method") == "dual-pivot" else UNTRAINED_KEYS
@@ -151,7 +151,7 @@ def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: 
     if own["recipe"] is not None:
         recipe = path.parent / _is(f"{at}.recipe", own["recipe"], str)
         from_file = read_mapping(recipe)
-        check_known(from_file, recipe_keys(), f"{recipe}: ")
+        check_known(from_file, recipe_settings(), f"{recipe}: ")
         from_file = {key: value for key, value in from_file.items() if key not in NOT_IN_A_STUDY}
     settings = from_file | {"data": content["data"]} | shared | changes
     if isinstance(settings.get("objectives"), dict):

@@ -13,11 +13,12 @@ from zipfile import BadZipFile
 import numpy as np
 
 from hf_xsent.errors import RecipeError
-from hf_xsent.evaluation.report import Report, read_reports, render_table
+from hf_xsent.evaluation.report import Report, read_reports
 from hf_xsent.evaluation.runner import describe, evaluate_tasks, settings_of_views
 from hf_xsent.evaluation.significance import Difference, paired_differences
 from hf_xsent.evaluation.task import EvaluationTask, Outcomes, check_distinct
 from hf_xsent.files import check_writable, digest, write_json, writing
+from hf_xsent.pages.tables import Table
 
 if TYPE_CHECKING:
     from hf_xsent.models.embedder import SentenceEmbedder
@@ -58,7 +59,7 @@ class Comparison:
         title = f"{self.task.title}, {self.task.headings[self.task.main_metric]}"
         notes = "* the interval of the difference to the first model excludes 0 (paired bootstrap over test items)"
         verdicts = "\n".join(self.verdicts())
-        table = render_table([title, first, *headings], rows)
+        table = Table([title, first, *headings], rows)
         return f"{table}\n{notes}\n{verdicts}\n{self.task.protocol}"
 
     def verdicts(self) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from hf_xsent.errors import OutputError
 from hf_xsent.evaluation.task import EvaluationTask, Metrics, Scores
+from hf_xsent.pages.tables import Table
 
 PACKAGES = ("hf-xsent", "torch", "transformers", "tokenizers", "numpy")
 
@@ -54,7 +55,7 @@ class Report:
         """Format languages, groups, settings and protocol as text."""
         named = self.languages | {f"mean of {name}": figures for name, figures in self.groups.items()}
         rows = [[name, *(figures[key] for key in task.headings)] for name, figures in named.items()]
-        table = render_table([task.title, *task.headings.values()], rows)
+        table = Table([task.title, *task.headings.values()], rows)
         return f"{table}\n{_join(self.settings)}\n{self.protocol}"
 
 
@@ -68,22 +69,11 @@ def sweep_table(task: EvaluationTask, reports: Sequence[Report]) -> str:
         figures = one.groups or one.languages
         rows.append([*(str(one.settings[key]) for key in varied), *(figures[name][task.main_metric] for name in names)])
     fixed = {key: value for key, value in first.settings.items() if key not in varied}
-    return f"{task.title}\n{render_table([*varied, *names], rows)}\n{_join(fixed)}\n{first.protocol}"
+    return f"{task.title}\n{Table([*varied, *names], rows)}\n{_join(fixed)}\n{first.protocol}"
 
 
 def _join(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in settings.items())
-
-
-def render_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Format a plain text table: the first column flush left, the others flush right, floats with two decimals."""
-    cells = [[f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in row] for row in (header, *rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(row))
-        for row in (list(zip(line, widths, strict=True)) for line in cells)
-    ]
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
 def versions() -> dict[str, str]:

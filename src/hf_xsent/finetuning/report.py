@@ -9,11 +9,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.evaluation.report import render_table, versions
+from hf_xsent.evaluation.report import versions
 from hf_xsent.files import write_json, write_text
-from hf_xsent.finetuning.trainer import Scores
-
-RESULTS, TABLE = "results.json", "results.txt"
+from hf_xsent.finetuning.trainer import RESULTS, TABLE, Scores
+from hf_xsent.pages.tables import Table
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,9 @@ class FineTuningReport:
         some = [self.scores[name] for name in names or self.scores]
         return {kind: sum(one[kind] for one in some) / len(some) for kind in some[0]}
 
+    def __str__(self) -> str:
+        return f"{self.table()}\n"
+
     def table(self) -> str:
         """Render one row per test set with the means, then one row per published model on the same test sets."""
         published = self.published()
@@ -43,15 +45,15 @@ class FineTuningReport:
         for names in {tuple(sorted(some)): some for some in reported.values()}.values():
             if {*names} < {*self.scores}:
                 body.append([f"mean of the {len(names)} published", *self.means(names).values()])
-        measured = render_table([f"{self.benchmark}, {self.setting}", *next(iter(self.scores.values()))], body)
+        measured = Table([f"{self.benchmark}, {self.setting}", *next(iter(self.scores.values()))], body)
         if not published:
-            return measured
+            return str(measured)
         some = [name for name in self.scores if any(name in model for model in published.values())]
         rows: list[list[object]] = [
             [name, *(model.get(one, "") for one in some), model["mean"], f"of {len(reported[name])}"]
             for name, model in published.items()
         ]
-        return f"{measured}\n\n{render_table(['published', *some, 'mean', ''], rows)}"
+        return f"{measured}\n\n{Table(['published', *some, 'mean', ''], rows)}"
 
 
 def write_reports(folder: Path, reports: list[FineTuningReport], settings: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase, set_seed
 from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError, did_you_mean
 from hf_xsent.files import create_folder, digest, is_local
 from hf_xsent.finetuning.report import FineTuningReport, read_reports, write_reports
-from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments, FineTuningTask
+from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments, FineTuningTask, adapted_arguments
 from hf_xsent.logs import configure_logging
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer, quiet_loading
@@ -41,12 +41,6 @@ def check_settings(options: Any, training: FineTuningArguments) -> None:
         raise RecipeError("no encoder to start from: give --model, a Hub id such as xlm-roberta-base or a folder")
     if training.output_dir in (None, "trainer_output"):
         raise RecipeError("no output folder: give --output, a folder for this run")
-    for name in ("max_train", "max_test", "max_question_length", "max_answer_length"):
-        most = getattr(options, name, None)
-        if most is not None and most < 1:
-            raise RecipeError(f"{name} {most} is not positive: drop it, or give 1 or more")
-    if options.dropout is not None and not 0 <= options.dropout < 1:
-        raise RecipeError(f"dropout {options.dropout} is not a probability below 1")
     if training.load_best_model_at_end and not options.dev:
         raise RecipeError("load_best_model_at_end needs dev data to measure: give --dev de=…")
     config = load_encoder_config(options.model)
@@ -123,7 +117,7 @@ def run(
     else:
         if training.should_save:
             run.check()
-        finished = run.finished_at({**decides, **identify_training(training)})
+        finished = run.finished_at({**decides, **identify_training(adapted_arguments(training, task, dev))})
     recipe = {key: value for key, value in asdict(options).items() if key not in _OF_COMMAND}
     measured = {**recipe, "seed": training.seed, "test_data": digest(repr(tests))}
     if finished is not None:

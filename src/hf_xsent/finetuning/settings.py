@@ -48,11 +48,12 @@ class FineTuningSettings:
     max_train: int | None = setting(
         None,
         "Train on at most this many records of each language (a code-switched record counts once); without it, all.",
+        at_least=1,
     )
     max_test: int | None = setting(
-        None, "For trials: measure at most this many records of each test set; without it, all."
+        None, "For trials: measure at most this many records of each test set; without it, all.", at_least=1
     )
-    dropout: float | None = setting(None, "Dropout of the encoder; default: the checkpoint's.")
+    dropout: float | None = setting(None, "Dropout of the encoder; default: the checkpoint's.", at_least=0, below=1)
     resume: bool = setting(False, "Resume from the last checkpoint in the output folder.")
     resume_with_changes: bool = setting(
         False, "Resume although settings or data have changed; run_state.json records the changes."
@@ -85,8 +86,8 @@ class MlqaSettings(FineTuningSettings):
     xquad: str | None = setting(None, "Measure XQuAD at the end: a folder of files xquad.de.json, or google/xquad.")
     max_length: int = setting(384, _MAX_LENGTH)
     doc_stride: int = setting(128, "Overlap of the windows of a long context, in tokens.")
-    max_question_length: int = setting(64, "Truncate questions to this many tokens.")
-    max_answer_length: int = setting(30, "Find answers of at most this many tokens.")
+    max_question_length: int = setting(64, "Truncate questions to this many tokens.", at_least=1)
+    max_answer_length: int = setting(30, "Find answers of at most this many tokens.", at_least=1)
 
 
 @dataclass(repr=False, eq=False)

@@ -18,7 +18,6 @@ from transformers.trainer_utils import IntervalStrategy
 
 from hf_xsent.compat import keep_freed_memory
 from hf_xsent.files import is_local, write_text
-from hf_xsent.finetuning.report import RESULTS, TABLE
 from hf_xsent.finetuning.settings import FineTuningTrainingSettings
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
 from hf_xsent.settings.secrets import refuse_secrets
@@ -30,6 +29,7 @@ from hf_xsent.training.uploading import UploadingTrainer
 Scores = dict[str, dict[str, float]]  # of each test set, by name
 Features = Mapping[str, Sequence[int]]  # input_ids and perhaps token_type_ids of one row
 
+RESULTS, TABLE = "results.json", "results.txt"  # files of the output folder
 TOKENS_PER_BATCH = 8192  # in evaluation
 MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -83,6 +83,16 @@ class FineTuningTask(ABC):
         """Refuse a model that was fine-tuned for another task."""
 
 
+def adapted_arguments(args: FineTuningArguments, task: FineTuningTask, dev: Any) -> FineTuningArguments:
+    """Return arguments that measure the task's main score on dev examples, if there are any."""
+    args = copy(args)  # which another trainer may share
+    if dev is None:
+        args.eval_strategy = IntervalStrategy.NO
+    if args.metric_for_best_model == "loss":  # the default of transformers; no task has it
+        args.metric_for_best_model, args.greater_is_better = task.main_score, True
+    return args
+
+
 class FineTuner(UploadingTrainer):
     """Fine-tune a task model; the examples of a group share a batch, and ``eval_dataset`` maps names to test sets.
 
@@ -102,11 +112,7 @@ class FineTuner(UploadingTrainer):
         decides: Mapping[str, Any] = MappingProxyType({}),
         recipe: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        args = copy(args)  # which another trainer may share
-        if eval_dataset is None:
-            args.eval_strategy = IntervalStrategy.NO
-        if args.metric_for_best_model == "loss":  # the default of transformers; no task has it
-            args.metric_for_best_model, args.greater_is_better = task.main_score, True
+        args = adapted_arguments(args, task, eval_dataset)
         data: Any = (list(train_dataset) or None, eval_dataset)
         super().__init__(model, args, task.collate_groups, *data, processing_class)
         self.task, self.decides, self.recipe = task, decides, recipe

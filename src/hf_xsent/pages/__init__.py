@@ -1,1 +1,1 @@
-"""Write report pages: single HTML files that load nothing, with inline SVG charts, in light and dark mode."""
+"""Write reports: tables (text, Markdown, HTML), charts (SVG), and documents made of both."""

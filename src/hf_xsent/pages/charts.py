@@ -1,24 +1,26 @@
-"""Draw charts as SVG text: grouped bars, curves, points and histograms, in the page's colours, one per series."""
+"""Draw charts as SVG text: grouped bars, curves, points, histograms and maps of words, one colour per series."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape as escape_html
 from importlib.resources import files
 
+import numpy as np
+
 WIDTH = 480  # SVG units: small enough that text stays readable on a phone
 _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 260, 52, 14, 14, 40
 _LABELS, _VALUES = 128, 40  # widths left and right of bars
-SVG = '<svg xmlns="http://www.w3.org/2000/svg" '
-_LETTER = 7.6  # approximate width on a phone
+_MAP, _EDGE, _TITLE, _KEY = 360, 24, 20, 64  # of a map: side, margin, height of its title, width of a legend's name
+_LETTER, _LINE = 7.6, 13  # approximate width and height on a phone
 
 SERIES = 8  # colours
-_LINE = 13  # height
 _SMALLEST = 1e-300  # below it, divisions underflow
 
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" '
 _NOT_IN_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 Points = Sequence[tuple[float, float]]
@@ -73,20 +75,17 @@ def curve_chart(
 
     ``named`` writes the names at the ends of the lines, for charts without a legend.
     """
-    points = [point for _, some in curves.values() for point in some]
+    points = [point for _, line in curves.values() for point in line]
     axes = _Axes.around(points, from_zero)
     parts = axes.draw(across)
     taken: list[Box] = []
-    for name, (series, some) in curves.items():
-        line = " ".join(f"{axes.x(x):.1f},{axes.y(y):.1f}" for x, y in some)
+    for name, (series, line) in curves.items():
+        places = " ".join(f"{axes.x(x):.1f},{axes.y(y):.1f}" for x, y in line)
         parts.append(
-            f'<polyline class="curve s{series % SERIES}" points="{line}"><title>{escape(name)}</title></polyline>'
+            f'<polyline class="curve s{series % SERIES}" points="{places}"><title>{escape(name)}</title></polyline>'
         )
         if named:
-            x, y, width = axes.x(some[-1][0]), axes.y(some[-1][1]), _LETTER * len(name)
-            left, top = _free_place(x, y, width, taken)
-            taken.append((left, top, left + width, top + _LINE))
-            parts.append(f'<text class="name" x="{left:.1f}" y="{top + 10:.1f}">{escape(name)}</text>')
+            parts.append(_name(axes.x(line[-1][0]), axes.y(line[-1][1]), name, taken))
     return _svg(title, _HEIGHT, parts)
 
 
@@ -105,28 +104,89 @@ def point_chart(title: str, marks: Sequence[Mark], across: str) -> str:
             f'<circle class="{colour}" cx="{x:.1f}" cy="{y:.1f}" r="5"><title>{escape(mark.label)}: '
             f"{mark.x:.3g}, {mark.y:.2f}</title></circle>"
         )
-        left, top = _free_place(x, y, _LETTER * len(mark.label), taken)
-        taken.append((left, top, left + _LETTER * len(mark.label), top + _LINE))
-        parts.append(f'<text class="name" x="{left:.1f}" y="{top + 10:.1f}">{escape(mark.label)}</text>')
+        parts.append(_name(x, y, mark.label, taken))
     lowest = max([_HEIGHT, *(math.ceil(bottom) + 4 for _, _, _, bottom in taken)])
     return _svg(title, lowest, parts)
 
 
-def _free_place(x: float, y: float, width: float, taken: Sequence[Box]) -> tuple[float, float]:
-    """Return where a name can start: right or left of its point, or increasingly far above and below."""
-    for away in range(0, _HEIGHT, 5):
-        for down in (away, -away):
-            for left in (x + 9, x - 9 - width, x - width / 2):
-                top = y - 7 + down
-                box = (left, top, left + width, top + _LINE)
-                if left > _LEFT and box[2] < WIDTH and top > 0 and not any(overlap(box, other) for other in taken):
-                    return left, top
-    return x + 9, y
+def _name(x: float, y: float, name: str, taken: list[Box]) -> str:
+    """Write a name beside its point, or increasingly far above and below it, where nothing is ``taken`` yet."""
+    width = _LETTER * len(name)
+    places = (
+        (left, y - 7 + down)
+        for away in range(0, _HEIGHT, 5)
+        for down in (away, -away)
+        for left in (x + 9, x - 9 - width, x - width / 2)
+    )
+    inside = (_LEFT, 0, WIDTH, math.inf)
+    left, top, right, bottom = _free_box(places, width, _LINE, inside, taken) or (x + 9, y, x + 9 + width, y + _LINE)
+    taken.append((left, top, right, bottom))
+    return f'<text class="name" x="{left:.1f}" y="{top + 10:.1f}">{escape(name)}</text>'
 
 
-def overlap(one: Box, other: Box) -> bool:
-    """Return whether two boxes share an area."""
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+def _free_box(
+    places: Iterable[tuple[float, float]], width: float, height: float, inside: Box, taken: Sequence[Box]
+) -> Box | None:
+    """Return the box at the first of these places that lies inside and covers no other box; None if there is none."""
+    for left, top in places:
+        right, bottom = left + width, top + height
+        if left <= inside[0] or top <= inside[1] or right >= inside[2] or bottom >= inside[3]:
+            continue
+        if all(left >= other[2] or other[0] >= right or top >= other[3] or other[1] >= bottom for other in taken):
+            return left, top, right, bottom
+    return None
+
+
+@dataclass(frozen=True)
+class WordMap:
+    """N points, each with its text and its group."""
+
+    title: str
+    points: np.ndarray  # N × 2
+    texts: Sequence[str]
+    groups: Sequence[str]
+
+
+def word_maps(title: str, maps: Sequence[WordMap]) -> str:
+    """Draw maps in two columns, one colour per group, each point labelled unless the label would overlap."""
+    names = list(dict.fromkeys(group for drawn in maps for group in drawn.groups))
+    columns = min(2, len(maps))
+    in_a_row = (columns * _MAP - _EDGE) // _KEY
+    head = 18 * -(-len(names) // in_a_row) + 14
+    parts = [
+        f'<g class="word s{number % SERIES}"><text x="{_EDGE + _KEY * (number % in_a_row)}" '
+        f'y="{18 * (number // in_a_row) + 20}">● {escape(name)}</text></g>'
+        for number, name in enumerate(names)
+    ]
+    for number, drawn in enumerate(maps):
+        row, column = divmod(number, columns)
+        inside = "".join(_map(drawn, names))
+        parts.append(f'<g transform="translate({column * _MAP} {head + row * _MAP})">{inside}</g>')
+    return _svg(title, -(-len(maps) // columns) * _MAP + head, parts, columns * _MAP)
+
+
+def _map(drawn: WordMap, names: Sequence[str], font: int = 8, radius: float = 2.5) -> Iterator[str]:
+    """Draw the frame, the title and the points of one map."""
+    low, high = drawn.points.min(0), drawn.points.max(0)
+    places = _EDGE + (drawn.points - low) / np.maximum(high - low, 1e-9) * (_MAP - 2 * _EDGE)
+    places[:, 1] = _MAP - places[:, 1] * (1 - _TITLE / _MAP)
+    taken: list[Box] = [(x - radius, y - radius, x + radius, y + radius) for x, y in places.tolist()]
+    yield f'<path class="grid" fill="none" d="M4 4h{_MAP - 8}v{_MAP - 8}h{8 - _MAP}z"/>'
+    yield f'<text x="{_MAP / 2}" y="16" text-anchor="middle">{escape(drawn.title)}</text>'
+    for (x, y), text, group in zip(places.tolist(), drawn.texts, drawn.groups, strict=True):
+        # letters of East Asian scripts are as wide as the font is high
+        width = sum(font if character >= "\u1100" else 0.62 * font for character in text)
+        beside = (
+            (left, top)
+            for left in (x + radius + 1, x - radius - 1 - width, x - width / 2)
+            for top in (y - (font + 1) / 2, y - font - 1 - radius, y + radius)
+        )
+        label, box = "", _free_box(beside, width, font + 1, (4, _TITLE, _MAP - 4, _MAP - 4), taken)
+        if box is not None:
+            taken.append(box)
+            label = f'<text font-size="{font}" x="{box[0]:.1f}" y="{box[3] - 2:.1f}">{escape(text)}</text>'
+        circle = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{escape(text)}</title></circle>'
+        yield f'<g class="word s{names.index(group) % SERIES}">{circle}{label}</g>'
 
 
 def histogram(title: str, counts: Sequence[int], edges: Sequence[float], threshold: float | None = None) -> str:
@@ -201,8 +261,8 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     power = 10.0 ** math.floor(math.log10(rough))
     step = power * next(factor for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
     first = math.ceil(low / step - 1e-9)
-    some = [round(number * step, 12) for number in range(first, math.floor(high / step + 1e-9) + 1)]
-    return [int(value) if float(value).is_integer() and step >= 1 else value for value in some]
+    values = [round(number * step, 12) for number in range(first, math.floor(high / step + 1e-9) + 1)]
+    return [int(value) if float(value).is_integer() and step >= 1 else value for value in values]
 
 
 def standalone(svg: str) -> str:
@@ -215,7 +275,7 @@ def standalone(svg: str) -> str:
     return f"{head.replace('<svg ', SVG, 1)}\n{ground}\n{rest}\n"
 
 
-def _svg(title: str, height: int, parts: Sequence[str]) -> str:
+def _svg(title: str, height: int, parts: Sequence[str], width: int = WIDTH) -> str:
     return "\n".join(
-        [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title)}">', *parts, "</svg>"]
+        [f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">', *parts, "</svg>"]
     )

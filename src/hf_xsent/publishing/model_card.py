@@ -16,7 +16,7 @@ from huggingface_hub import EvalResultEntry, ModelCard, ModelCardData, eval_resu
 from hf_xsent.errors import ModelError, OutputError, shortened
 from hf_xsent.files import is_local, write_text
 from hf_xsent.models.modules_json import sentence_transformer_settings
-from hf_xsent.pages.html import markdown_text
+from hf_xsent.pages.tables import markdown_text
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_tables, with_one_result
 from hf_xsent.publishing.export_folder import check_export, read_run_facts
 from hf_xsent.settings.yaml12 import parse_yaml

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from hf_xsent.files import errno_of, move_into_place, remove
 from hf_xsent.runs.checkpoints import checkpoints_of
 from hf_xsent.runs.run import UNFINISHED, Run, RunState
 from hf_xsent.training.callbacks import EarlyStopping, MetricsFile, ProgressBar, StopOnSignal
-from hf_xsent.training.identity import identify_training
+from hf_xsent.training.identity import identify_training, starting_model
 
 logger = logging.getLogger(__name__)
 
@@ -69,10 +69,16 @@ class SavingTrainer(Trainer):
         ``overwrite=True`` replaces the run in the output folder.
         """
         folder = Path(str(self.args.output_dir))
-        if resume_from_checkpoint is True and self.run is None and RunState.read(folder) is None:
-            if not checkpoints_of(folder):
-                raise OutputError(f"no checkpoint in {folder} to resume from: train without resume_from_checkpoint")
-        run = self.run or Run(folder, resume_from_checkpoint or False, allow_changes, overwrite, self.starting_model())
+        holds_run = RunState.read(folder) is not None or checkpoints_of(folder)
+        if resume_from_checkpoint is True and self.run is None and not holds_run:
+            raise OutputError(f"no checkpoint in {folder} to resume from: train without resume_from_checkpoint")
+        run = self.run or Run(
+            folder,
+            resume_from_checkpoint or False,
+            allow_changes,
+            overwrite,
+            starting_model(self.accelerator.unwrap_model(self.model)),
+        )
         saves = self.saves_run and trial is None  # each trial of a search is another run
         with self._training(run, saves) as checkpoint:
             self._resume(checkpoint)
@@ -85,10 +91,6 @@ class SavingTrainer(Trainer):
             if saves:
                 self._save_run(run)
         return output
-
-    def starting_model(self) -> str | None:
-        """Return the Hub id or folder of the model that training starts from, if it is known."""
-        return getattr(self.accelerator.unwrap_model(self.model).config, "name_or_path", None) or None
 
     def before_training(self, checkpoint: str | None) -> None:
         """Prepare the run, which resumes from a checkpoint or starts."""
@@ -124,6 +126,7 @@ class SavingTrainer(Trainer):
         self.save_model(str(run.unfinished), _internal_call=True)
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
+            run.place_model()
             self.write_reports()
             run.finish(self.state.global_step)
             logger.info("the trained model is in %s", run.folder)
@@ -140,7 +143,7 @@ class SavingTrainer(Trainer):
         target = folder / UNFINISHED if output_dir is None else Path(output_dir)
         if output_dir is None and self.args.should_save:
             remove(target)
-        with self._write_errors(target):
+        with nullcontext() if self._writing else self._write_errors("the trained model"):
             super().save_model(str(target), _internal_call=True)
         if not self.args.should_save:
             return
@@ -162,7 +165,7 @@ class SavingTrainer(Trainer):
         self.accelerator.wait_for_everyone()
         self._writing = True
         try:
-            with self._write_errors(folder / name):
+            with self._write_errors(name):
                 super()._save_checkpoint(model, trial)
                 if self.state.best_global_step == self.state.global_step:
                     self.state.best_model_checkpoint = str(folder / name)
@@ -194,7 +197,7 @@ class SavingTrainer(Trainer):
         return is_on_schedule(self.state, self.args) and super()._determine_best_metric(metrics, trial)
 
     @contextmanager
-    def _write_errors(self, path: Path) -> Iterator[None]:
+    def _write_errors(self, what: str) -> Iterator[None]:
         """Raise an OutputError for a full disk or a missing folder, and delete incomplete files."""
         try:
             yield
@@ -202,10 +205,11 @@ class SavingTrainer(Trainer):
             failed = errno_of(error) is not None or isinstance(error, SafetensorError)
             if not failed and not (isinstance(error, RuntimeError) and "write" in str(error)):  # of torch.save
                 raise
-            remove(Path(str(self.args.output_dir)) / UNFINISHED)
+            folder = Path(str(self.args.output_dir))
+            remove(folder / UNFINISHED)
             raise OutputError(
-                f"cannot write {path} ({error}): free disk space, and continue with --resume from the last checkpoint, "
-                "if one was saved"
+                f"cannot write {what} into {folder} ({error}): free disk space, and continue with --resume from the "
+                "last checkpoint, if one was saved"
             ) from error
 
     # Resuming
@@ -230,7 +234,7 @@ class SavingTrainer(Trainer):
         rotate_checkpoints(str(self.args.output_dir), self.args.save_total_limit, best, use_mtime=False)
 
     def _init_training_state(self, max_steps: int, *args: Any, **kwargs: Any) -> tuple[int, int]:
-        """Continue from the checkpoint's state, with this run's schedule, and the best checkpoint if it is still here."""
+        """Continue from the checkpoint's state, with this run's schedule, and find the best checkpoint again."""
         begin = super()._init_training_state(max_steps, *args, **kwargs)
         if self._resumed is not None:
             self.state.compute_steps(self.args, max_steps)
@@ -295,7 +299,7 @@ def _keep_settings(optimizer: Any, scheduler: Any, groups: list[dict[str, Any]])
         if type(scheduler) is LambdaLR:  # others, such as ReduceLROnPlateau, compute a rate from the last one
             scheduler.base_lrs[number] = settings["initial_lr"]
             settings["lr"] = settings["initial_lr"] * scheduler.lr_lambdas[number](scheduler.last_epoch)
-            scheduler._last_lr[number] = settings["lr"]
+            scheduler.get_last_lr()[number] = settings["lr"]  # which is logged
             group.update(settings)
         else:
             group.update({**settings, "lr": group["lr"]})

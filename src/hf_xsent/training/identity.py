@@ -117,10 +117,15 @@ def identify_method(config: Any) -> dict[str, Any]:
     return {name: _content(value) if name.endswith("teacher") else value for name, value in identity.items()}
 
 
-def identify_start(config: Any) -> str | None:
-    """Return the content of the encoder that a model starts from, if its config names it."""
-    name = config.encoder_config.name_or_path
-    return _content(name) if name else None
+def identify_start(model: Any) -> str | None:
+    """Return the content of the encoder or model that a model was made from, if it is known."""
+    name = starting_model(model)
+    return None if name is None else _content(name)
+
+
+def starting_model(model: Any) -> str | None:
+    """Return the Hub id or folder that a model was made from, if it is known."""
+    return getattr(model, "_source", None) or getattr(model, "name_or_path", None) or None
 
 
 def identify_pairs(bitext: Any, name: str) -> dict[str, Any]:

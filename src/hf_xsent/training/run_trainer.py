@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from hf_xsent.files import write_json
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
+from hf_xsent.training.identity import identify_method, identify_pairs, identify_start, identify_training
 from hf_xsent.training.run_card import settings_of, write_recipe, write_run_card
 from hf_xsent.training.uploading import UploadingTrainer
 
@@ -16,6 +17,23 @@ class RunTrainer(UploadingTrainer):
     """Write the reports of a run; ``settings_of_run`` are those of its recipe, if it was read from one."""
 
     settings_of_run: Mapping[str, Any] | None = None
+    alpha: float
+    target_language: str
+
+    def identity(self) -> dict[str, Any]:
+        """Return the settings of model and training, the starting model and the data.
+
+        The number of processes may change if the batch over all processes does not; with a momentum encoder, also the
+        number of accumulated batches if the pairs per step do not.
+        """
+        model = self.accelerator.unwrap_model(self.model)
+        identity = {"model": identify_start(model), **identify_method(model.config), **identify_training(self.args)}
+        identity |= {"alpha": self.alpha, "target_language": self.target_language}
+        if not model.config.needs.momentum_encoder:  # else negatives come from a queue, whatever the batch
+            identity["pairs per batch, over all processes"] = self.args.train_batch_size * self.args.world_size
+        for name, dataset in (("training", self.train_dataset), ("dev", self.eval_dataset)):
+            identity |= {} if dataset is None else identify_pairs(dataset, name)
+        return identity
 
     def before_training(self, checkpoint: str | None) -> None:
         """Write the recipe, before adapters are merged, and the counts of the pairs."""

@@ -53,6 +53,7 @@ class DataSettings:
         None,
         "Source column and target column, by name or number (from 0): 0 1 or text_de text_en. "
         "Per language or file: de=0,1 mined.tsv=source,target. (default: found by header or content)",
+        named=True,
         metavar="COLUMN",
     )
     pivot: bool = setting(

@@ -41,7 +41,6 @@ from hf_xsent.training.averaging import (
 from hf_xsent.training.bitext import check_has_what_objectives_read
 from hf_xsent.training.callbacks import CostCounter, EarlyStopping, EndOfStep, StartOfEpoch
 from hf_xsent.training.gradient_norms import GradientNorms
-from hf_xsent.training.identity import identify_method, identify_pairs, identify_start, identify_training
 from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.run_trainer import RunTrainer
 from hf_xsent.training.teacher import Teacher
@@ -152,31 +151,10 @@ class AlignmentTrainer(RunTrainer):
         self._batch: Mapping[str, Any] = {}
         self._norms = GradientNorms(model) if args.log_gradient_norms else None
 
-    def identity(self) -> dict[str, Any]:
-        """Return the settings of model and training, the starting model and the data.
-
-        The number of processes may change if the batch over all processes does not; with a momentum encoder, also the
-        number of accumulated batches if the pairs per step do not.
-        """
-        config = self.accelerator.unwrap_model(self.model).config
-        identity = {"model": identify_start(config), **identify_method(config), **identify_training(self.args)}
-        identity |= {"alpha": self.alpha, "target_language": self.target_language}
-        if not config.needs.momentum_encoder:  # else negatives come from a queue, whatever the batch
-            identity["pairs per batch, over all processes"] = self.args.train_batch_size * self.args.world_size
-        for name, dataset in (("training", self.train_dataset), ("dev", self.eval_dataset)):
-            identity |= {} if dataset is None else identify_pairs(dataset, name)
-        return identity
-
-    def starting_model(self) -> str | None:
-        """Return the Hub id or folder of the encoder that training starts from, if it is known."""
-        return self.accelerator.unwrap_model(self.model).config.encoder_config.name_or_path or None
-
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
         """Train, and save the model with its last, best or averaged weights, as the arguments choose.
 
-        The output folder must be new or empty. ``resume_from_checkpoint=True`` continues the run in it, which must have
-        the same settings and data; ``allow_changes=True`` continues it with others, which run_state.json records;
-        ``overwrite=True`` replaces it.
+        The arguments are those of `SavingTrainer.train`, which says when a run is resumed or replaced.
         """
         if self.train_dataset is None:
             raise DataError("no pairs to train on: pass them as train_dataset")

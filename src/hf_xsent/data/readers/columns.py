@@ -188,8 +188,10 @@ def parse_columns(values: Sequence[str] | None) -> Columns | Mapping[str, Column
         return None
     if not any("=" in str(value) for value in values):
         return _two(list(values), "columns")
-    named = [str(value).rpartition("=") for value in values]
-    return {key: _two(columns.split(","), f"columns {key}=…") for key, _, columns in named}
+    named: dict[str, list[str]] = {}
+    for key, _, columns in (str(value).rpartition("=") for value in values):
+        named.setdefault(key, []).extend(columns.split(","))
+    return {key: _two(columns, f"columns {key}=…") for key, columns in named.items()}
 
 
 def _two(values: Sequence[str], name: str) -> Columns:

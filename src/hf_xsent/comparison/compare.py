@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.comparison.planning import check_data, check_methods, plan_runs, step_minutes
-from hf_xsent.comparison.report import write_reports
+from hf_xsent.comparison.report import write_report
 from hf_xsent.comparison.results import collect
 from hf_xsent.comparison.runs import LOG_FILE, Run
 from hf_xsent.comparison.study import Study, read_study
@@ -98,7 +98,7 @@ def _report(study: Study, runs: Sequence[Run], output: Path) -> dict[str, Any]:
     """Write the report of all runs and return it as data."""
     with lock(output / "lock"):
         results = collect(study, runs)
-        write_reports(output, results)
+        write_report(output, results)
     return results
 
 
