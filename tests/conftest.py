@@ -97,6 +97,14 @@ def assets() -> Path:
 
 
 @pytest.fixture
+def projected(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of an objective that is in the registry during this test, and trains weights of its own."""
+    from projected import register_projected
+
+    return register_projected(monkeypatch.setitem)
+
+
+@pytest.fixture
 def pairs() -> list[tuple[str, str]]:
     """Sixteen real sentence pairs, six languages with English; the tiny tokenizers know all of their words."""
     return list(PAIRS)

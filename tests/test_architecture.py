@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluation": {"tensors", "pages", "data", "models", "mining"},
     "publishing": {"pages", "models"},
     "sentence_transformers": {"tensors", "models", "objectives", "evaluation"},
-    "training": {"tensors", "data", "models", "objectives", "evaluation", "publishing"},
+    "training": {"tensors", "pages", "data", "models", "objectives", "evaluation", "publishing"},
     "finetuning": {"tensors", "pages", "data", "models", "evaluation", "training"},
     "comparison": {"tensors", "pages", "data", "models", "objectives", "evaluation", "alignment", "training"},
 }

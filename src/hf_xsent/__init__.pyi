@@ -1,9 +1,6 @@
 # The public names, each once: for type checkers, and for __init__.py, which loads each from its module here.
 from hf_xsent.api.aligning import align_document_files as align_document_files
 from hf_xsent.api.aligning import align_words as align_words
-from hf_xsent.api.analysing import analyse as analyse
-from hf_xsent.api.analysing import measure_cost as measure_cost
-from hf_xsent.api.evaluating import evaluate as evaluate
 from hf_xsent.api.mining import mine_files as mine_files
 from hf_xsent.api.mining import mine_negatives as mine_negatives
 from hf_xsent.api.mining import score_pairs as score_pairs
@@ -11,6 +8,8 @@ from hf_xsent.api.training import publish as publish
 from hf_xsent.comparison.compare import compare as compare
 from hf_xsent.data.bitext import load_bitext as load_bitext
 from hf_xsent.documents.alignment import align_documents as align_documents
+from hf_xsent.evaluation.analyse import analyse as analyse
+from hf_xsent.evaluation.evaluate import evaluate as evaluate
 from hf_xsent.evaluation.registry import load_tasks as load_tasks
 from hf_xsent.finetuning.finetune import finetune as finetune
 from hf_xsent.mining.margin import mine_bitext as mine_bitext
@@ -35,6 +34,7 @@ from hf_xsent.publishing.vocabulary_trimming import trim_vocabulary as trim_voca
 from hf_xsent.sentence_transformers.evaluation import TaskEvaluator as TaskEvaluator
 from hf_xsent.sentence_transformers.losses import AlignmentLoss as AlignmentLoss
 from hf_xsent.training.arguments import AlignmentTrainingArguments as AlignmentTrainingArguments
+from hf_xsent.training.cost import measure_cost as measure_cost
 from hf_xsent.training.pretrain import pretrain as pretrain
 from hf_xsent.training.trainer import AlignmentTrainer as AlignmentTrainer
 

@@ -65,7 +65,7 @@ class MissingExtraError(HfXsentError):
 
 def _readable(message: str) -> str:
     """Escape control characters of a message, and cut its middle if it is too long."""
-    return _cut(_UNPRINTABLE.sub(lambda one: one[0].encode("unicode_escape").decode("ascii"), _cut(message)))
+    return _cut(_UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), _cut(message)))
 
 
 def _cut(message: str) -> str:

@@ -58,7 +58,10 @@ RESULTS = {"runs": [{"task": "tatoeba", "protocol": "p", "settings": {"model": "
                      "languages": {"de": SCORES}, "groups": {"all": SCORES}, "versions": {}}]}  # fmt: skip
 RUN_FILES: dict[str, Any] = {
     "recipe.yaml": {"model": "m", "method": "dap", "data": ["de=x.tsv"], "target_language": "en"},
-    "config.json": {"encoder_config": {"hidden_size": 8}, "pooling": "mean", "max_length": 32, "normalize": False},
+    "config.json": {
+        "hidden_size": 8,
+        "hf_xsent": {"model_type": "dap", "pooling": "mean", "max_length": 32, "normalize": False},
+    },
     "bitext.json": {"de": {"read": 3, "retained": 2}, "total": {"read": 3, "retained": 2}},
     "checkpoint-5/trainer_state.json": {"global_step": 5, "epoch": 1.5, "best_metric": 50.0, "best_global_step": 5},
 }

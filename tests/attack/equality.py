@@ -19,6 +19,7 @@ from hf_xsent.training.large_batch import cached_loss
 
 sys.path.append(str(Path(__file__).parents[1] / "helpers"))
 
+from every_objective import teacher_vectors  # noqa: E402
 from processes import caching_trainer  # noqa: E402
 
 from ..conftest import (  # noqa: E402
@@ -103,7 +104,7 @@ class Case:
         ]
         table = torch.randn(128, 32, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
         batch = PairCollator(tokenizer, 64, LANGUAGES, links=True)(examples)
-        return batch | {"teacher_vectors": table[[len(target) % 128 for _, target in self.pairs[rows]]]}
+        return batch | teacher_vectors(table[[len(target) % 128 for _, target in self.pairs[rows]]])
 
     def __str__(self) -> str:
         return f"seed {self.seed}: {self.family}, {self.settings}, pairs per process {self.sizes}, chunks {self.chunk}"

@@ -46,7 +46,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path: Path):
     [
         (["align-documents", "a.txt", "b.txt", "a.txt", "--model", "m", "-o", "o"], "'a.txt'.*in quotes.*books/\\*"),
         (["score", "a.txt", "nowhere", "--model", "m", "-o", "o"], "unexpected argument 'nowhere'"),
-        (["evaluate", "m", "--languags", "de"], "unknown flag --languags; did you mean '--languages'"),
+        (["evaluate", "m", "--languags", "de"], "unknown flag --languags; did you mean 'languages'"),
         (["mine", "a.txt", "b.txt"], "output is missing: give --output"),
         (["mine", "a.txt", "b.txt", "--k", "three"], "--k takes a whole number, not 'three'"),
         (["mime"], "unknown command 'mime'; did you mean 'mine'"),
@@ -79,7 +79,7 @@ def test_evaluate_writes_a_table_and_json_for_each_pooling(
     tiny_encoders: Path, tatoeba: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     output = tmp_path / "results" / "tatoeba.json"
-    arguments = ["evaluate", str(tiny_encoders), "--tatoeba", str(tatoeba), "--pooling", "mean", "cls"]
+    arguments = ["evaluate", str(tiny_encoders), "--tasks", f"tatoeba={tatoeba}", "--pooling", "mean", "cls"]
     assert main([*arguments, "--layer", "1", "--device", "cpu", "--output", str(output)]) == 0
     table = capsys.readouterr().out
     assert table.count("deu") == 2
@@ -101,7 +101,7 @@ def test_several_models_are_compared_in_one_table(
     monkeypatch: pytest.MonkeyPatch,
 ):
     models, output = [str(encoder_folders[name]) for name in ("bert", "xlm-roberta")], tmp_path / "compared.json"
-    flags = ["--tatoeba", str(tatoeba), "--device", "cpu", "--output", str(output)]
+    flags = ["--tasks", f"tatoeba={tatoeba}", "--device", "cpu", "--output", str(output)]
     assert main(["evaluate", *models, *flags]) == 0
     table = capsys.readouterr().out
     assert table.count("Tatoeba") == 1 and "95% interval" in table and "mean of all" in table
@@ -117,22 +117,20 @@ def test_several_models_are_compared_in_one_table(
     with monkeypatch.context() as patched:
         patched.setattr(SentenceEmbedder, "encode_views", _refuse)
         assert main(["evaluate", *models, *flags]) == 0
-        for damaged in output.with_name("compared.json.work").iterdir():
+        for damaged in output.with_name("compared.json.work").glob("*.npz"):
             damaged.write_bytes(b"")
-        with pytest.raises(AssertionError, match="encoded again"):
-            main(["evaluate", *models, *flags])
-    capsys.readouterr()
+        capsys.readouterr()
+        assert main(["evaluate", *models, *flags]) == 2
+        assert "is missing or damaged" in capsys.readouterr().err
     ((difference,),) = (one["differences"].values() for one in content["comparisons"])
     figures = [run["groups"]["all"]["mean"] for run in content["runs"]]
     assert difference["all"]["value"] == pytest.approx(figures[1] - figures[0], abs=1e-3)
-    assert main(["evaluate", *models, *flags, "--pooling", "mean", "cls"]) == 2
-    assert "--pooling takes one value if several models are compared" in capsys.readouterr().err
 
 
 def test_truncated_embeddings_are_evaluated_and_exported(tiny_encoders: Path, tatoeba: Path, tmp_path: Path):
     def runs(model: Path, *flags: str) -> list[dict[str, Any]]:
         file = tmp_path / f"results of {model.name} {flags}.json"
-        common = ["--tatoeba", str(tatoeba), "--device", "cpu", "--output", str(file)]
+        common = ["--tasks", f"tatoeba={tatoeba}", "--device", "cpu", "--output", str(file)]
         assert main(["evaluate", str(model), *common, *flags]) == 0
         return json.loads(file.read_text("utf-8"))["runs"]
 
@@ -146,11 +144,6 @@ def test_truncated_embeddings_are_evaluated_and_exported(tiny_encoders: Path, ta
     assert not (tmp_path / "wide").exists()
 
 
-def test_evaluate_lists_the_groups(tatoeba: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["evaluate", "none", "--tatoeba", str(tatoeba), "--group", "37"]) == 2
-    assert "14, 28, 36, 112, 4, 5, 8" in capsys.readouterr().err
-
-
 def test_export_then_evaluate_what_was_exported(tiny_encoders: Path, tatoeba: Path, tmp_path: Path):
     exported = tmp_path / "exported"
     assert main(["export", str(tiny_encoders), "-o", str(exported)]) == 0
@@ -158,7 +151,7 @@ def test_export_then_evaluate_what_was_exported(tiny_encoders: Path, tatoeba: Pa
     assert main(["export", str(tiny_encoders), "-o", str(exported), "--overwrite"]) == 0
     files = [tmp_path / "a.json", tmp_path / "b.json"]
     for model, file in zip((tiny_encoders, exported), files, strict=True):
-        main(["evaluate", str(model), "--tatoeba", str(tatoeba), "--device", "cpu", "--output", str(file)])
+        main(["evaluate", str(model), "--tasks", f"tatoeba={tatoeba}", "--device", "cpu", "--output", str(file)])
     first, second = (json.loads(file.read_text("utf-8"))["runs"][0] for file in files)
     assert first["languages"] == second["languages"]
 
@@ -210,7 +203,7 @@ def test_a_sweep_over_tasks_is_one_table_each(
 ):
     output = tmp_path / "results.json"
     flags = ["--layers", "0-1,3", "--pooling", "mean,cls", "--device", "cpu", "--output", str(output)]
-    command = ["evaluate", str(encoder_folders["bert"]), "--tasks", "tatoeba,sts17", "--data", str(benchmarks), *flags]
+    command = ["evaluate", str(encoder_folders["bert"]), "--tasks", str(benchmarks), *flags]
     assert main(command) == 0
     first = capsys.readouterr().out
     assert first.count("Tatoeba") == first.count("STS 2017") == 1
@@ -225,29 +218,13 @@ def test_a_sweep_over_tasks_is_one_table_each(
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        ([], "nothing to evaluate: give --tasks and --data"),
-        (
-            ["--tasks", "tatoba", "--data", "."],
-            "unknown task 'tatoba': use some of tatoeba, bucc, sts17, sts22; did you",
-        ),
-        (["--tasks", "bucc", "--data", "sts17=x"], "no data for bucc: give --data bucc=FOLDER"),
-        (["--data", "sts=x"], "unknown task 'sts'"),
-        (["--data", "a", "b"], "--data gives two sources for all tasks: a and b"),
-        (["--tasks", "bucc", "--data", "{folder}"], "is not a folder that contains bucc/: give --data bucc=FOLDER"),
-        (
-            ["--tasks", "sts17", "--data", "{folder}", "--languages", "en-em"],
-            "has no 'en-em', only",
-        ),
-        (["--tasks", "tatoeba,sts17", "--data", "{folder}", "--languages", "de"], "names no task: write tatoeba=de"),
-        (["--tasks", "sts17", "--data", "{folder}", "--languages", "sts=de"], "'sts' is not among the tasks sts17"),
-        (
-            ["--tasks", "sts17", "--data", "{folder}", "--languages", "sts17="],
-            "--languages 'sts17=' has no language codes",
-        ),
-        (["--tasks", "sts17", "--data", "{folder}", "--layers", "3-1"], "--layers takes numbers and ranges"),
-        (["--tasks", "sts17", "--data", "{folder}", "--layers", "-1"], "--layers takes numbers and ranges"),
-        (["--tasks", "sts17", "--data", "tatoeba"], "tatoeba is not a folder that contains sts17/"),
-        (["--tasks", "sts17", "--data", "{folder}"], "'none' is not a folder"),
+        ([], "tasks is missing: give --tasks"),
+        (["--tasks", "sts=x"], "unknown task 'sts'"),
+        (["--tasks", "{folder}/sts17"], "is not a folder that contains tatoeba, bucc, sts17, sts22: write TASK=FOLDER"),
+        (["--tasks", "sts17={folder}/sts17", "--languages", "en-em"], "has no 'en-em', only"),
+        (["--tasks", "{folder}", "--languages", "de"], "names no task: write tatoeba=de"),
+        (["--tasks", "{folder}", "--layers", "3-1"], "--layers takes numbers and ranges"),
+        (["--tasks", "{folder}"], "'none' is not a folder"),
     ],
 )
 def test_evaluate_refuses_bad_input_before_it_loads_a_model(
@@ -262,7 +239,7 @@ def test_evaluate_refuses_bad_input_before_it_loads_a_model(
 def test_an_unsupported_encoder_family_is_named(benchmarks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "gpt").mkdir()
     (tmp_path / "gpt" / "config.json").write_text('{"model_type": "gpt2"}')
-    assert main(["evaluate", str(tmp_path / "gpt"), "--data", f"sts17={benchmarks / 'sts17'}"]) == 2
+    assert main(["evaluate", str(tmp_path / "gpt"), "--tasks", f"sts17={benchmarks / 'sts17'}"]) == 2
     assert "the encoder family 'gpt2' is not supported" in capsys.readouterr().err
 
 

@@ -7,7 +7,7 @@ from hf_xsent.data.benchmarks.sts import StsSet
 from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
 from hf_xsent.errors import RecipeError
 from hf_xsent.evaluation.comparing import Comparison, short_names
-from hf_xsent.evaluation.report import Report
+from hf_xsent.evaluation.report import Measurement
 from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.significance import paired_differences
 from hf_xsent.evaluation.similarity import Sts17Task
@@ -38,12 +38,10 @@ class Noisy:
 
 
 def _comparison(*models: Noisy) -> Comparison:
-    reports, outcomes = {}, {}
-    for number, model in enumerate(models):
-        name = f"model {number}"
-        scores, outcomes[name] = TASK.measure(model.encode)
-        reports[name] = Report.of(TASK, {"model": name}, scores)
-    return Comparison.of(TASK, reports, outcomes)
+    names = {f"model {number}": model for number, model in enumerate(models)}
+    return Comparison.of(
+        TASK, {name: Measurement.of(TASK, {"model": name}, model.encode) for name, model in names.items()}
+    )
 
 
 def test_differences_are_those_of_the_figures_and_intervals_hold_them() -> None:
@@ -61,7 +59,7 @@ def test_differences_are_those_of_the_figures_and_intervals_hold_them() -> None:
 
 
 def test_the_table_marks_clear_differences_and_names_no_winner_within_the_noise() -> None:
-    text = _comparison(Noisy(0.5), Noisy(0.3), Noisy(0.5, seed=1)).table()
+    text = str(_comparison(Noisy(0.5), Noisy(0.3), Noisy(0.5, seed=1)))
     lines = text.splitlines()
     assert lines[0].split("  ")[0] == "Tatoeba, mean" and "model 0" in lines[0] and "95% interval" in lines[0]
     (mean,) = (line for line in lines if line.startswith("mean of all"))

@@ -11,6 +11,7 @@ from pathlib import Path
 from hf_xsent.objectives.registry import OBJECTIVES, objective_class
 from hf_xsent.settings.declare import default_of, metavar_of, range_of, settings_of
 from hf_xsent.settings.model import EncoderSettings, ExtractionSettings, PairSettings
+from hf_xsent.training.arguments import REFUSED, WITHOUT_EFFECT
 from hf_xsent.training.settings import (
     DataSettings,
     RunSettings,
@@ -46,7 +47,18 @@ def settings_page() -> str:
     parts.append(_table("Training", [TrainingSettings]))
     for name in OBJECTIVES:
         parts.append(_table(f"Objective `{name}`", [objective_class(name).Settings], _summary(name)))
+    parts.append(_training_arguments())
     return "\n".join(parts)
+
+
+def _training_arguments() -> str:
+    """List the fields of TrainingArguments that do not work here."""
+    refused = "".join(f"| `{name}` | {reason} |\n" for name, reason in REFUSED.items())
+    without = ", ".join(f"`{name}`" for name in sorted(WITHOUT_EFFECT))
+    return (
+        "## Fields of TrainingArguments that do not work here\n\nRefused, with the default as only value:\n\n"
+        f"| field | why |\n|---|---|\n{refused}\nWithout effect: {without}.\n"
+    )
 
 
 def _summary(objective: str) -> str:

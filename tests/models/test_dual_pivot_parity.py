@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from every_objective import sentence_pairs
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel
@@ -191,7 +192,7 @@ def _triplet(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _pairs(source: Tensor, target: Tensor) -> SentencePairs:
-    return SentencePairs(source, target, torch.arange(len(source)), torch.arange(len(source)))
+    return sentence_pairs(source, target)
 
 
 def _units(*vectors: Tensor) -> list[Tensor]:

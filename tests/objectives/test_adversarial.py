@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from every_objective import sentence_pairs
 from torch import Tensor, nn
 
 from hf_xsent.objectives.adversarial import Adversarial, CycleConsistency
@@ -15,9 +16,7 @@ from hf_xsent.objectives.pairs import SentencePairs
 
 def _pairs(count: int = 6) -> SentencePairs:
     source, target = torch.randn(2, count, 5)
-    return SentencePairs(
-        source.requires_grad_(), target.requires_grad_(), torch.arange(count), torch.arange(count) + count
-    )
+    return sentence_pairs(source.requires_grad_(), target.requires_grad_())
 
 
 def _objective(kind: Any, **settings: Any) -> Any:

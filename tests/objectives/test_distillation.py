@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import torch
+from every_objective import sentence_pairs
 from torch import Tensor
 
 from hf_xsent.errors import ModelError
@@ -12,9 +13,13 @@ from hf_xsent.objectives.distillation import Distillation
 from hf_xsent.objectives.pairs import SentencePairs
 
 
+def _with_teacher(source: Tensor, target: Tensor, teacher: Tensor) -> SentencePairs:
+    return sentence_pairs(source, target).taught("distillation", {"target": teacher})
+
+
 def _pairs(kind: torch.dtype = torch.float64) -> SentencePairs:
     source, target, teacher = torch.randn(3, 4, 5, dtype=torch.float64).to(kind)
-    return SentencePairs(source, target, torch.arange(4), torch.arange(4), teacher)
+    return _with_teacher(source, target, teacher)
 
 
 def _loss(pairs: SentencePairs) -> Tensor:
@@ -24,10 +29,9 @@ def _loss(pairs: SentencePairs) -> Tensor:
 def test_mse_is_the_papers_equation() -> None:
     """Both sides against the teacher's target, as a mean over sentences and numbers."""
     pairs = _pairs()
-    assert pairs.teacher is not None
     total = 0.0
     for source, target, teacher in zip(
-        *(one.tolist() for one in (pairs.source, pairs.target, pairs.teacher)), strict=True
+        *(one.tolist() for one in (pairs.source, pairs.target, pairs.teacher["target"])), strict=True
     ):
         for student in (source, target):
             total += sum((a - b) ** 2 for a, b in zip(student, teacher, strict=True))
@@ -36,8 +40,7 @@ def test_mse_is_the_papers_equation() -> None:
 
 def test_a_student_that_equals_its_teacher_has_zero_loss() -> None:
     vectors = torch.randn(3, 4)
-    pairs = SentencePairs(vectors, vectors, torch.arange(3), torch.arange(3), vectors)
-    assert _loss(pairs).item() == 0
+    assert _loss(_with_teacher(vectors, vectors, vectors)).item() == 0
 
 
 def test_half_precision_is_compared_in_float32() -> None:
@@ -45,14 +48,15 @@ def test_half_precision_is_compared_in_float32() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         loss = _loss(pairs)
     assert loss.dtype == torch.float32
-    assert pairs.teacher is not None
-    expected = (pairs.both.float() - pairs.teacher.float().repeat(2, 1)).square().mean()
+    expected = (pairs.both.float() - pairs.teacher["target"].float().repeat(2, 1)).square().mean()
     assert torch.equal(loss, expected)
 
 
-def test_without_teacher_vectors_the_loss_raises() -> None:
-    pairs = SentencePairs(torch.randn(2, 3), torch.randn(2, 3), torch.arange(2), torch.arange(2))
-    with pytest.raises(
-        ModelError, match="^distillation needs the teacher's embeddings of the targets: pass teacher_vectors$"
-    ):
-        _loss(pairs)
+@pytest.mark.parametrize("width", [None, 1, 2])
+def test_missing_embeddings_and_those_of_another_width_are_refused(width: int | None) -> None:
+    """Embeddings of width 1 would broadcast over the student's."""
+    vectors: Any = torch.randn(2, 3)
+    teacher: Any = None if width is None else torch.randn(2, width)
+    error = "pass distillation_teacher_target$" if width is None else "choose models of equal width$"
+    with pytest.raises(ModelError, match=error):
+        _with_teacher(vectors, vectors, teacher)

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import torch
+from every_objective import sentence_pairs
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -17,7 +19,7 @@ from hf_xsent.objectives.translation_ranking import translation_ranking_loss
 
 def _pairs(count: int = 5, width: int = 8) -> SentencePairs:
     source, target = torch.randn(2, count, width, dtype=torch.float64)
-    return SentencePairs(source, target, torch.arange(count), torch.arange(count))
+    return sentence_pairs(source, target)
 
 
 def _loss(pairs: SentencePairs, dims: list[int], **settings: Any) -> Tensor:
@@ -44,7 +46,7 @@ def test_the_full_width_alone_is_translation_ranking() -> None:
 
 def test_repeated_sentences_stay_masked_at_every_width() -> None:
     pairs = _pairs(2)
-    same = SentencePairs(pairs.source, pairs.target, torch.zeros(2), torch.arange(2))
+    same = replace(pairs, source_identity=torch.zeros(2))
     assert _loss(same, [8, 2]).item() == 0
 
 

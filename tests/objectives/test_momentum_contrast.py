@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from every_objective import sentence_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -36,7 +37,7 @@ def _pairs(first: int, count: int, same: tuple[int, int] | None = None) -> Sente
     if same is not None:
         numbers[same[0], same[1]] = 1
     vectors = torch.randn(3, count, 4)
-    return SentencePairs(vectors[0].requires_grad_(), vectors[1], *numbers.T, momentum_target=vectors[2])
+    return sentence_pairs(vectors[0].requires_grad_(), vectors[1], *numbers.T, momentum_target=vectors[2])
 
 
 def test_the_loss_is_infonce_over_own_key_and_queue() -> None:
@@ -126,7 +127,7 @@ def test_accumulated_batches_are_one_batch() -> None:
         assert pairs.momentum_target is not None
         parts.append(
             halves.sentence_loss(
-                SentencePairs(*(one[rows] for one in some), momentum_target=pairs.momentum_target[rows])
+                sentence_pairs(*(one[rows] for one in some), momentum_target=pairs.momentum_target[rows])
             )
         )
     halves.end_step(nn.Linear(4, 4))

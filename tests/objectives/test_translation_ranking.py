@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 import torch
+from every_objective import sentence_pairs
 from torch import Tensor
 
 from hf_xsent.objectives import translation_ranking
 from hf_xsent.objectives.base import Parts
-from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.translation_ranking import TranslationRanking, translation_ranking_loss
 from hf_xsent.tensors.chunked_softmax import chunked_cross_entropy
 
@@ -194,7 +194,7 @@ def test_the_objective_passes_on_its_settings(mask_repeated: bool) -> None:
     source_identity, target_identity = torch.tensor([1, 1, 2, 3]), torch.tensor([1, 2, 3, 3])
     settings = TranslationRanking.Settings(temperature=0.2, margin=0.1, symmetric=True, mask_repeated=mask_repeated)
     objective = TranslationRanking(settings, cast(Parts, None))  # it builds nothing
-    loss = objective.sentence_loss(SentencePairs(source, target, source_identity, target_identity))
+    loss = objective.sentence_loss(sentence_pairs(source, target, source_identity, target_identity))
     identities = (source_identity, target_identity) if mask_repeated else ()
     expected = translation_ranking_loss(source, target, 0.2, 0.1, True, *identities)
     assert torch.equal(loss, expected)
@@ -231,8 +231,16 @@ def test_mined_negatives_are_candidates_of_all_queries(
         TranslationRanking.Settings(temperature=0.3, symmetric=symmetric, hard_negatives=2), cast(Parts, None)
     )
     identities = [torch.tensor(one) for one in own]
-    pairs = SentencePairs(
-        source, target, *identities, None, None, of_source, of_target, *(torch.tensor(one) for one in identity)
+    pairs = sentence_pairs(
+        source,
+        target,
+        *identities,
+        source_negatives=of_source,
+        target_negatives=of_target,
+        source_negative_identity=torch.tensor(identity[0]),
+        target_negative_identity=torch.tensor(identity[1]),
+        source_negative_number=torch.zeros(3),
+        target_negative_number=torch.arange(7) % 2,
     )
     expected = _with_negatives_by_loop(source, target, of_target, identity[1], own[1], 0.3)
     if symmetric:
@@ -240,3 +248,23 @@ def test_mined_negatives_are_candidates_of_all_queries(
     assert objective.sentence_loss(pairs).item() == pytest.approx(expected, rel=1e-10)
     plain = TranslationRanking(TranslationRanking.Settings(temperature=0.3, symmetric=symmetric), cast(Parts, None))
     assert plain.sentence_loss(pairs).item() < expected
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_an_objective_reads_its_own_number_of_negatives(count: int) -> None:
+    """Another objective of the same batch may read more of them."""
+    source, target, negatives = torch.randn(3, 6, 5, dtype=torch.float64)
+    numbers, identity = torch.tensor([0, 1, 2, 0, 1, 0]), torch.arange(100, 106)
+    pairs = sentence_pairs(
+        source,
+        target,
+        target_negatives=negatives,
+        target_negative_identity=identity,
+        target_negative_number=numbers,
+    )
+    objective = TranslationRanking(TranslationRanking.Settings(hard_negatives=count), cast(Parts, None))
+    first = numbers < count
+    expected = translation_ranking_loss(
+        source, target, target_negatives=(negatives[first], identity[first]) if count else None
+    )
+    torch.testing.assert_close(objective.sentence_loss(pairs), expected)

@@ -6,13 +6,13 @@ from typing import cast
 
 import pytest
 import torch
+from every_objective import sentence_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from hf_xsent.objectives import triplet
 from hf_xsent.objectives.base import Parts
-from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.triplet import TripletRanking, draw_bernoulli, triplet_ranking_loss
 
 
@@ -126,7 +126,7 @@ def test_repeated_sentences_are_no_negatives(negatives: int) -> None:
 
 def test_the_gradient_moves_the_pair_together() -> None:
     source, target = torch.randn(2, 6, 5, dtype=torch.float64).requires_grad_().unbind()
-    pairs = SentencePairs(source, target, torch.arange(6), torch.arange(6))
+    pairs = sentence_pairs(source, target)
     objective = TripletRanking(TripletRanking.Settings(margin=0.5, negatives=2), cast(Parts, None))  # it builds nothing
     torch.manual_seed(0)
     before = objective.sentence_loss(pairs)

@@ -13,6 +13,7 @@ import pytest
 import torch
 from datasets import Dataset
 from sentence_transformers.sentence_transformer import evaluation
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import AutoTokenizer
 
 from hf_xsent import AlignmentLoss, DualPivotForSentenceEmbedding, SentenceEmbedder, TaskEvaluator, XlmrWithRTLHead
@@ -21,6 +22,8 @@ from hf_xsent.errors import DataError, ModelError, RecipeError
 from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.objectives.matryoshka import matryoshka_loss
 from hf_xsent.objectives.translation_ranking import translation_ranking_loss
+from hf_xsent.sentence_transformers import losses
+from hf_xsent.tensors.packing import hash_sentences
 from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerTrainer,
@@ -110,6 +113,55 @@ def test_losses_equal_the_objectives(model: SentenceTransformer, pairs: Pairs) -
     teacher = torch.randn_like(source)
     squared = ((torch.cat((source, target)) - teacher.repeat(2, 1)) ** 2).mean()
     torch.testing.assert_close(_loss_of(AlignmentLoss(model, {"distillation": 1.0}), pairs, teacher), squared)
+
+
+@pytest.mark.parametrize("key", ["offsets", "cu_seq_lens_q"])
+def test_features_without_padding_name_the_same_sentences(model: SentenceTransformer, pairs: Pairs, key: str) -> None:
+    """StaticEmbedding states where sentences start; with FlashAttention, sentence-transformers adds the last end."""
+    padded = model.preprocess([source for source, _ in pairs])
+    ids, mask = padded["input_ids"], padded["attention_mask"].bool()
+    ends = mask.sum(1).cumsum(0)
+    starts = torch.cat((torch.zeros(1, dtype=torch.long), ends if key == "cu_seq_lens_q" else ends[:-1]))
+    identity = losses._identity({"input_ids": ids[mask][None], key: starts})
+    assert torch.equal(identity, hash_sentences(ids, padded["attention_mask"]))
+
+
+def test_a_static_embedding_trains(model: SentenceTransformer, pairs: Pairs) -> None:
+    static = SentenceTransformer(modules=[StaticEmbedding(model.tokenizer, embedding_dim=8)], device="cpu")
+    source, target = (static.encode(list(side), convert_to_tensor=True) for side in zip(*pairs, strict=True))
+    loss = _loss_of(AlignmentLoss(static), pairs)
+    torch.testing.assert_close(loss, translation_ranking_loss(source, target))
+    loss.backward()
+    assert next(static.parameters()).grad.norm() > 0
+
+
+def test_further_columns_are_hard_negatives_of_the_translation(model: SentenceTransformer, pairs: Pairs) -> None:
+    """A copy of a translation is no negative of it."""
+    columns = [list(side) for side in zip(*pairs, strict=True)]
+    columns += [columns[1][1:] + columns[1][:1], columns[0]]
+    vectors = [model.encode(column, convert_to_tensor=True) for column in columns]
+    numbers = torch.arange(len(pairs))
+    expected = translation_ranking_loss(
+        *vectors[:2],
+        target_identity=numbers,
+        target_negatives=(torch.cat(vectors[2:]), torch.cat((numbers.roll(-1), numbers + 100))),
+    )
+    loss = AlignmentLoss(model, {"translation_ranking": {"hard_negatives": 2}})
+    features = [model.preprocess(column) for column in columns]
+    torch.testing.assert_close(loss(features), expected)
+    with pytest.raises(DataError, match="two columns of sentences and 2 of negatives, not 2$"):
+        loss(features[:2])
+    with pytest.raises(RecipeError, match="^symmetric ranks negatives of both sides"):
+        AlignmentLoss(model, {"translation_ranking": {"hard_negatives": 2, "symmetric": True}})
+
+
+def test_weights_of_an_objective_train_as_the_trainer_builds_them(
+    model: SentenceTransformer, pairs: Pairs, projected: str
+) -> None:
+    loss = AlignmentLoss(model, {projected: 1.0})
+    _loss_of(loss, pairs).backward()
+    assert [weight.grad.norm() > 0 for weight in loss.objectives.parameters()] == [True]
+    assert loss.objectives[projected].projection.weight.std().item() == pytest.approx(0.02, rel=0.2)  # the encoder's
 
 
 def test_a_repeated_sentence_is_no_negative(model: SentenceTransformer, pairs: Pairs) -> None:

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import TrainingArguments
 from transformers.integrations import is_deepspeed_available
 
 from hf_xsent import AlignmentTrainingArguments
-from hf_xsent.errors import HfXsentError
+from hf_xsent.errors import HfXsentError, RecipeError
 from hf_xsent.finetuning.trainer import FineTuningArguments
-from hf_xsent.training.arguments import check_momentum_contrast
+from hf_xsent.training.arguments import REFUSED, WITHOUT_EFFECT, check_momentum_contrast
 from hf_xsent.training.recipe import read_recipe
 
 ZERO_3 = {"zero_optimization": {"stage": 3}}
@@ -30,7 +32,7 @@ def test_zero_3_is_refused_with_the_nearest_choice(form: str, tmp_path: Path, _d
 
 
 def test_settings_of_deepspeed_that_cannot_be_read(tmp_path: Path, _deepspeed_seems_installed: None) -> None:
-    with pytest.raises(HfXsentError, match="cannot read the settings .*missing.json"):
+    with pytest.raises(HfXsentError, match="cannot read the config .*missing.json"):
         AlignmentTrainingArguments(output_dir=str(tmp_path), deepspeed=str(tmp_path / "missing.json"))
 
 
@@ -87,9 +89,47 @@ def test_a_backend_for_several_processes_does_not_stop_one(tmp_path: Path, monke
     assert arguments.world_size == 1 and arguments.ddp_backend == "gloo"
 
 
-def test_a_batch_size_that_changes_by_itself_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(HfXsentError, match="auto_find_batch_size changes the batch.*use --pairs_per_chunk"):
-        AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, auto_find_batch_size=True)
+@pytest.mark.parametrize("kind", [AlignmentTrainingArguments, FineTuningArguments])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("auto_find_batch_size", True),
+        ("label_smoothing_factor", 0.1),
+        ("torch_compile", True),
+        ("train_sampling_strategy", "group_by_length"),
+        ("use_liger_kernel", True),
+    ],
+)
+def test_a_field_that_would_be_ignored_is_refused(kind: Any, name: str, value: Any, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=rf"^{name} does not work here: "):
+        kind(output_dir=str(tmp_path), use_cpu=True, **{name: value})
+
+
+WORKING = {
+    *("accelerator_config", "activation_checkpointing", "activation_checkpointing_kwargs", "adam_beta1", "adam_beta2"),
+    *("adam_epsilon", "bf16", "data_seed", "dataloader_num_workers"),
+    *("dataloader_persistent_workers", "dataloader_pin_memory"),
+    *("dataloader_prefetch_factor", "ddp_backend", "ddp_broadcast_buffers", "ddp_bucket_cap_mb", "debug", "deepspeed"),
+    *("ddp_find_unused_parameters", "ddp_static_graph", "ddp_timeout", "disable_tqdm", "enable_jit_checkpoint"),
+    *("eval_delay", "eval_on_start", "eval_steps", "eval_strategy", "fp16", "fsdp", "fsdp_config"),
+    *("full_determinism", "gradient_accumulation_steps", "gradient_checkpointing", "gradient_checkpointing_kwargs"),
+    *("greater_is_better", "hub_always_push", "hub_model_id", "hub_private_repo", "hub_revision", "hub_strategy"),
+    *("hub_token", "ignore_data_skip", "learning_rate", "load_best_model_at_end", "log_level", "log_level_replica"),
+    *("log_on_each_node", "logging_first_step", "logging_steps", "logging_strategy", "lr_scheduler_kwargs"),
+    *("lr_scheduler_type", "max_grad_norm", "max_steps", "metric_for_best_model", "neftune_noise_alpha"),
+    *("num_train_epochs", "optim", "optim_args", "optim_target_modules", "output_dir", "parallelism_config"),
+    *("per_device_train_batch_size", "project", "push_to_hub", "report_to", "run_name", "save_on_each_node"),
+    *("restore_callback_states_from_checkpoint", "save_only_model", "save_steps", "save_strategy"),
+    *("save_total_limit", "seed", "skip_memory_metrics", "tf32", "torch_empty_cache_steps", "trackio_bucket_id"),
+    *("trackio_space_id", "trackio_static_space_id", "use_cpu", "warmup_steps", "weight_decay"),
+}
+
+
+def test_each_field_of_training_arguments_works_is_refused_or_has_no_effect() -> None:
+    """A field that a new version of transformers adds must be judged."""
+    names = {field.name for field in fields(TrainingArguments) if field.init}
+    assert names == WORKING | {*REFUSED} | WITHOUT_EFFECT
+    assert len(names) == len(WORKING) + len(REFUSED) + len(WITHOUT_EFFECT)
 
 
 def test_fsdp_on_a_cpu_would_quietly_be_ddp_and_is_refused(tmp_path: Path) -> None:

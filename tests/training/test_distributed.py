@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from every_objective import teacher_vectors
 from processes import answers_of, caching_trainer
+from projected import register_projected
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoTokenizer
@@ -31,6 +33,7 @@ MIXES: dict[str, dict[str, Any]] = {
         "aligned_word_prediction": 0.1,
         "word_translation_ranking": 0.1,
     },
+    "TR + an objective with weights": {"translation_ranking": RANKING, "projected": 0.5},
     "MEXMA": {"mexma": {"head_layers": 1, "koleo_weight": 0.1}},
 }
 
@@ -55,7 +58,7 @@ def _batch(folder: str, pairs: Pairs) -> dict[str, Tensor]:
             pair |= {"source_negatives": [pair["source"][:9], "Le pain"], "target_negatives": ["The cat drinks bread."]}
     linked = [example | {"links": "0-1 1-0 2-2 2-1"} if "e" in example["source"] else example for example in examples]
     table = torch.randn(64, 32, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    return collator(linked) | {"teacher_vectors": table[[len(target) for _, target in pairs]]}
+    return collator(linked) | teacher_vectors(table[[len(target) for _, target in pairs]])
 
 
 def _gradient(model: torch.nn.Module) -> Tensor:
@@ -71,6 +74,7 @@ def _sizes(world: int, count: int) -> list[int]:
 
 def _gradients(rank: int, world: int, folder: str, pairs: Pairs) -> dict[str, Tensor]:
     gradients = {}
+    register_projected()
     start = sum(_sizes(world, len(pairs))[:rank])
     own = pairs[start : start + _sizes(world, len(pairs))[rank]]
     halves = [own[: len(own) // 2], own[len(own) // 2 :]]
@@ -98,6 +102,7 @@ def _assert_equal(name: str, gradient: Tensor, theirs: Tensor) -> None:
     assert (gradient.norm() / theirs.norm()).item() == pytest.approx(1, abs=1e-9), name
 
 
+@pytest.mark.usefixtures("projected")
 @pytest.mark.parametrize("world", [2, 4])
 def test_gradients_are_those_of_one_process(encoder_folders: dict[str, Path], pairs: Pairs, world: int) -> None:
     """With uneven batches, accumulation, caching, and sentences that repeat across processes."""

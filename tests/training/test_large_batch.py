@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from every_objective import sentence_pairs, teacher_vectors
 from torch import Tensor
 from transformers import AutoTokenizer
 
@@ -15,6 +16,8 @@ from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.training.large_batch import _sentence_gradients, split_batch
+
+pytestmark = pytest.mark.usefixtures("projected")
 
 Pairs = list[tuple[str, str]]
 TR = {"translation_ranking": {"symmetric": True}}
@@ -30,6 +33,7 @@ MIXES: dict[str, dict[str, Any]] = {
     "TR of several widths and negatives": {"matryoshka": {"hard_negatives": 3, "dims": [32, 8]}},
     "TR of several widths": {"matryoshka": {"symmetric": True, "dims": [32, 8]}},
     "TR + distillation": TR | {"distillation": 5.0},
+    "TR + an objective with weights": TR | {"projected": 0.5},
     "RTL alone": {"representation_translation": 1.0},
     "TR + MEXMA": TR | {"mexma": {"head_layers": 1, "masked_share": 0.4, "koleo_weight": 0.1}},
     "WACSE": {
@@ -57,7 +61,7 @@ def _trainer(
     model = XlmrWithRTLHead.from_backbone(str(folder), max_length=64, objectives=MIXES[mix], **settings or {})
     defaults: dict[str, Any] = {"output_dir": str(out), "use_cpu": True, "report_to": "none", "max_steps": 1}
     chosen = AlignmentTrainingArguments(**defaults | arguments)
-    return AlignmentTrainer(model, chosen, processing_class=AutoTokenizer.from_pretrained(folder))
+    return AlignmentTrainer(model, chosen, processing_class=AutoTokenizer.from_pretrained(folder), teachers={})
 
 
 def _batch(folder: Path, pairs: Pairs, mix: str) -> dict[str, Tensor]:
@@ -73,9 +77,7 @@ def _batch(folder: Path, pairs: Pairs, mix: str) -> dict[str, Tensor]:
         some = [pairs[row - number] for number in range(2, 4 if row < 7 else 3)]
         examples[row] |= {f"{side}_negatives": [one[n] for one in some] for n, side in enumerate(("source", "target"))}
     batch = collator([example | {"links": "0-1 1-0 2-2 2-1"} for example in examples[::2]] + examples[1::2])
-    if "distillation" in MIXES[mix]:
-        batch["teacher_vectors"] = torch.randn(len(pairs), 32, generator=torch.Generator().manual_seed(3))
-    return batch
+    return batch | teacher_vectors(torch.randn(len(pairs), 32, generator=torch.Generator().manual_seed(3)))
 
 
 def _gradients(trainer: AlignmentTrainer, batch: dict[str, Tensor], dropout: bool) -> tuple[Tensor, dict[str, Tensor]]:
@@ -129,7 +131,7 @@ def test_random_choices_are_the_same_in_both_passes(
         encoded.append(model.encode_pairs(chunk))
     # The heads drop out, too, after the encoder of their chunk.
     expected: Any = 0
-    expected = expected + model.sentence_loss(SentencePairs.joined([one.sentences for one in encoded]))[0]
+    expected = expected + model.sentence_loss(SentencePairs.joined([one.sentences for one in encoded]), batch)[0]
     for name in encoded[0].sampled:
         parts = range(len(encoded[0].sampled[name]))
         counts = [sum(one.sampled[name][part].count for one in encoded) for part in parts]
@@ -195,10 +197,10 @@ def test_cached_gradients_of_half_precision_embeddings_do_not_underflow(
     model = _trainer(tiny_encoders, tmp_path, "TR").model
     halves = torch.randn(2, 256, 32).to(dtype) * 5000  # longer vectors have smaller gradients
     identities = torch.arange(512).view(2, 256)
-    parts = [SentencePairs(*halves[:, some], *identities[:, some]) for some in (slice(128), slice(128, 256))]
-    _, _, gradients = _sentence_gradients(model, parts)
-    cached = torch.stack([torch.cat(of_side) for of_side in gradients])
+    parts = [sentence_pairs(*halves[:, rows], *identities[:, rows]) for rows in (slice(128), slice(128, 256))]
+    _, _, gradients = _sentence_gradients(model, parts, {})
+    cached = torch.stack([torch.cat(of_side) for of_side in gradients.embeddings])
 
     exact = halves.double().requires_grad_()
-    model.sentence_loss(SentencePairs(*exact, *identities))[0].backward()
+    model.sentence_loss(sentence_pairs(*exact, *identities), {})[0].backward()
     torch.testing.assert_close(cached.double(), exact.grad, rtol=1e-2, atol=1e-12)

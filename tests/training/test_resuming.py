@@ -12,7 +12,8 @@ from safetensors.torch import load_file, save_file
 from training_run import Run, unfinish
 
 from hf_xsent import AlignmentTrainer
-from hf_xsent.errors import OutputError, RecipeError
+from hf_xsent.errors import ModelError, OutputError, RecipeError
+from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.runs.checkpoints import RUN_STATE_FILE
 from hf_xsent.runs.run import UNFINISHED
 
@@ -20,7 +21,7 @@ CONSTANT = {"lr_scheduler_type": "constant", "warmup_steps": 0, "load_best_model
 
 
 def _weights(run: Run) -> dict[str, torch.Tensor]:
-    return load_file(run.out / "model.safetensors")
+    return saved_weights(run.out)
 
 
 def _assert_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
@@ -159,6 +160,21 @@ def test_a_change_that_the_optimizer_cannot_take_is_one_sentence(run: Run) -> No
 
 
 # Checkpoints
+
+
+def test_a_checkpoint_of_another_model_is_one_sentence(run: Run) -> None:
+    run.start(max_steps=3)
+    file = run.out / "checkpoint-3" / "model.safetensors"
+    whole = load_file(file)
+    name = next(name for name in whole if name.endswith("LayerNorm.weight"))
+    for weights, difference in (
+        (whole | {name: torch.ones(48)}, f"size mismatch for encoder.{name}"),
+        (whole | {"other.weight": torch.ones(3)}, 'Unexpected key.* "encoder.other.weight"'),
+        ({key: weight for key, weight in whole.items() if key != name}, f'Missing key.* "encoder.{name}"'),
+    ):
+        save_file(weights, file, {"format": "pt"})
+        with pytest.raises(ModelError, match=f"checkpoint-3 is of another model: .*{difference}"):
+            run.start("--resume_with_changes", max_steps=4)
 
 
 def test_averaged_weights_of_another_model_are_one_sentence(run: Run) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,17 +13,31 @@ from transformers import AutoTokenizer, DistilBertConfig, DistilBertModel
 from hf_xsent import DapForSentenceEmbedding
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import ModelError
-from hf_xsent.training.teacher import Teacher
+from hf_xsent.models.config import AlignmentConfig
+from hf_xsent.models.loading import load_config
+from hf_xsent.objectives.base import Needs
+from hf_xsent.training.teacher import Teachers
 from sentence_transformers import SentenceTransformer
 
 CPU = torch.device("cpu")
 SENTENCES = ["A dog runs.", "The cat drinks milk in a big city.", "a"]
 
 
-def _vectors(teacher: Teacher) -> torch.Tensor:
-    batch = teacher({"target_texts": SENTENCES, "other": 1}, CPU)
-    assert batch.keys() == {"teacher_vectors", "other"}
-    vectors: torch.Tensor = batch["teacher_vectors"]
+def _student(teacher: Path | str, encoder: Path, **settings: Any) -> AlignmentConfig:
+    return AlignmentConfig(
+        objectives={"distillation": {"teacher": str(teacher)}},
+        encoder_config=load_config(str(encoder)),
+        **{"pooling": "mean"} | settings,
+    )
+
+
+def _vectors(teacher: Path, encoder: Path, **settings: Any) -> torch.Tensor:
+    """Return what a teacher makes of the targets of a batch."""
+    arguments: Any = SimpleNamespace(device=CPU, bf16=False)
+    teachers = Teachers.load(_student(teacher, encoder, **settings), None, arguments)
+    taught = teachers({"target_texts": SENTENCES, "x": 1}, CPU)
+    assert taught.keys() == {"distillation_teacher_target", "x"}
+    vectors: torch.Tensor = taught["distillation_teacher_target"]
     assert vectors.dtype == torch.float32 and not vectors.requires_grad and not vectors.is_inference()
     return vectors
 
@@ -50,7 +66,48 @@ def test_a_teacher_is_whatever_opens(encoder_folders: dict[str, Path], tmp_path:
     encoder = encoder_folders["bert"]
     folders = [encoder, _dense(encoder, tmp_path / "dense", 32), _other_family(encoder, tmp_path / "distilbert")]
     for folder in folders:
-        np.testing.assert_allclose(_vectors(Teacher.load(str(folder), 32, CPU)), _expected(folder), atol=1e-5)
+        np.testing.assert_allclose(_vectors(folder, encoder), _expected(folder), atol=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{"pooling": "cls"}, {"pooling": "max", "normalize": True, "max_length": 5}])
+def test_a_plain_encoder_embeds_like_the_student(encoder_folders: dict[str, Path], settings: dict[str, Any]) -> None:
+    encoder = encoder_folders["bert"]
+    student = DapForSentenceEmbedding.from_backbone(str(encoder), **settings).eval()
+    np.testing.assert_allclose(_vectors(encoder, encoder, **settings), student.encode(SENTENCES), atol=1e-5)
+
+
+def test_a_teacher_whose_pooling_only_sentence_transformers_chooses_says_so(
+    encoder_folders: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    encoder = encoder_folders["bert"]
+    _vectors(_other_family(encoder, tmp_path), encoder)
+    assert "states no pooling: SentenceTransformer averages its hidden states" in caplog.text
+
+
+def test_equal_teachers_embed_a_side_once_and_each_objective_gets_its_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[str, list[str]]] = []
+
+    def teacher(name: str) -> Any:
+        def encode(sentences: list[str]) -> np.ndarray:
+            calls.append((name, sentences))
+            return np.full((len(sentences), 2), len(name))
+
+        return encode
+
+    sides = {"one": {"target"}, "two": {"source", "target"}, "three": {"target"}}
+    kinds = {name: SimpleNamespace(needs=Needs(teacher=frozenset(needed))) for name, needed in sides.items()}
+    monkeypatch.setattr("hf_xsent.training.teacher.objective_class", kinds.get)
+    same = teacher("a")
+    taught = Teachers({"one": same, "two": same, "three": teacher("other")})(
+        {"source_texts": ["x"], "target_texts": ["y"]}, CPU
+    )
+    assert calls == [("a", ["y"]), ("a", ["x"]), ("other", ["y"])]
+    assert {name: vectors[0, 0].item() for name, vectors in taught.items()} == {
+        "one_teacher_target": 1,
+        "two_teacher_source": 1,
+        "two_teacher_target": 1,
+        "three_teacher_target": 5,
+    }
 
 
 def test_a_folder_of_ours_teaches_with_its_own_pooling(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
@@ -62,15 +119,16 @@ def test_a_folder_of_ours_teaches_with_its_own_pooling(encoder_folders: dict[str
     batch = tokenizer(SENTENCES, padding=True, return_tensors="pt")
     with torch.no_grad():
         expected = model.embed([batch["input_ids"]], [batch["attention_mask"]])
-    torch.testing.assert_close(_vectors(Teacher.load(str(tmp_path), 32, CPU)), expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(_vectors(tmp_path, encoder), expected, atol=1e-5, rtol=1e-4)
 
 
 def test_a_teacher_of_another_width_is_refused(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
-    folder = _dense(encoder_folders["bert"], tmp_path / "dense", 12)
+    encoder = encoder_folders["bert"]
+    folder = _dense(encoder, tmp_path / "dense", 12)
     with pytest.raises(
         ModelError, match="has embeddings of width 12, the student of 32: choose models of equal width$"
     ):
-        Teacher.load(str(folder), 32, CPU)
+        _vectors(folder, encoder)
 
 
 def test_a_teacher_that_wants_to_know_the_language_is_refused(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
@@ -78,17 +136,18 @@ def test_a_teacher_that_wants_to_know_the_language_is_refused(encoder_folders: d
     DapForSentenceEmbedding.from_backbone(str(encoder), languages=["de", "en"]).save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(encoder).save_pretrained(tmp_path)
     with pytest.raises(ModelError, match="cannot encode text alone: this model has language embeddings") as error:
-        Teacher.load(str(tmp_path), 32, CPU)
+        _vectors(tmp_path, encoder)
     assert "\n" not in str(error.value)
 
 
-def test_a_folder_that_is_no_model_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_model_is_refused(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="^the teacher cannot be loaded: the model folder .* has no readable config"):
-        Teacher.load(str(tmp_path), 32, CPU)
+        _vectors(tmp_path, encoder_folders["bert"])
 
 
-def test_the_batch_carries_the_targets_as_they_are(encoder_folders: dict[str, Path]) -> None:
+def test_the_batch_has_the_texts_that_teachers_read(encoder_folders: dict[str, Path]) -> None:
     tokenizer = AutoTokenizer.from_pretrained(encoder_folders["bert"])
     examples = [{"source": "Ja", "target": one, "language": "de"} for one in SENTENCES]
-    assert PairCollator(tokenizer, 8, target_texts=True)(examples)["target_texts"] == SENTENCES
-    assert "target_texts" not in PairCollator(tokenizer, 8)(examples)
+    batch = PairCollator(tokenizer, 8, texts=("source", "target"))(examples)
+    assert (batch["source_texts"], batch["target_texts"]) == (["Ja"] * 3, SENTENCES)
+    assert not any(name.endswith("_texts") for name in PairCollator(tokenizer, 8)(examples))

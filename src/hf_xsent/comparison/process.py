@@ -21,8 +21,8 @@ from hf_xsent.comparison.runs import Run
 from hf_xsent.comparison.tasks import read_task
 from hf_xsent.comparison.word_alignment import WordAlignmentTask
 from hf_xsent.errors import HfXsentError
+from hf_xsent.evaluation.evaluate import describe
 from hf_xsent.evaluation.report import versions
-from hf_xsent.evaluation.runner import describe
 from hf_xsent.files import write_json, write_text, writing
 from hf_xsent.locks import lock
 from hf_xsent.logs import configure_logging

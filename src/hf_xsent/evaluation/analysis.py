@@ -49,13 +49,13 @@ def alignment_gap(source: np.ndarray, target: np.ndarray) -> AlignmentGap:
     cosines = unit(source).astype(np.float64) @ unit(target).astype(np.float64).T
     count, translations = len(cosines), np.diag(cosines)
     others = (cosines.sum() - translations.sum()) / (count * (count - 1))
-    found = accuracy_at_1(source, target)
+    retrieved = accuracy_at_1(source, target)
     return AlignmentGap(
         pairs=count,
         translations=float(translations.mean()),
         others=float(others),
         gap=float(translations.mean() - others),
-        accuracy=found.mean,
+        accuracy=retrieved.mean,
         margin_accuracy=_margin_accuracy(cosines),
         hubness=(_hubness(cosines) + _hubness(cosines.T)) / 2,
     )
@@ -97,14 +97,12 @@ class WordVectors:
 
 def sample_words(sentences: Iterable[str], count: int) -> list[str]:
     """Sample up to ``count`` distinct words, with probability proportional to their frequency (WACSE, figure 1)."""
-    found = Counter(word for text in sentences for word in split_words(text).strings if any(map(str.isalpha, word)))
-    if not found:
+    counts = Counter(word for text in sentences for word in split_words(text).strings if any(map(str.isalpha, word)))
+    if not counts:
         raise DataError("there are no words to sample: the sentences have no letters")
-    words, frequencies = list(found), np.array([*found.values()], dtype=np.float64)
-    chosen = np.random.default_rng(0).choice(
-        len(words), min(count, len(words)), replace=False, p=frequencies / frequencies.sum()
-    )
-    return [words[number] for number in chosen]
+    words, frequencies = list(counts), np.array([*counts.values()], dtype=np.float64)
+    rng, shares = np.random.default_rng(0), frequencies / frequencies.sum()
+    return [words[number] for number in rng.choice(len(words), min(count, len(words)), replace=False, p=shares)]
 
 
 @torch.inference_mode()
@@ -116,7 +114,7 @@ def word_vectors(
     With ``pieces``, return a vector of each word piece instead. The model's default prompt precedes each sentence.
     """
     encoded = embedder.tokenizer(
-        [embedder.prompt + one for one in sentences],
+        [embedder.prompt + text for text in sentences],
         truncation=True,
         max_length=embedder.max_length,
         padding=True,
@@ -137,11 +135,11 @@ def word_vectors(
             texts += [sentence[slice(*offsets[place])] for [place] in groups]
         else:
             names: dict[int, str] = {}
-            for word, one in zip(words.strings, of_words, strict=True):
-                if one >= 0:
-                    names[one] = names.get(one, "") + word
+            for word, unit_number in zip(words.strings, of_words, strict=True):
+                if unit_number >= 0:
+                    names[unit_number] = names.get(unit_number, "") + word
             texts += list(names.values())
-            groups = [[place for place, word in enumerate(of_pieces) if word == one] for one in names]
+            groups = [[place for place, word in enumerate(of_pieces) if word == unit_number] for unit_number in names]
         vectors += [states[number, group].mean(0) for group in groups]
         numbers += [number] * len(groups)
     return WordVectors(texts, np.array(numbers), np.array(vectors))

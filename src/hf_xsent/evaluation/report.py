@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
@@ -11,8 +11,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hf_xsent.errors import OutputError
-from hf_xsent.evaluation.task import EvaluationTask, Metrics, Scores
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores
 from hf_xsent.pages.tables import Table
 
 PACKAGES = ("hf-xsent", "torch", "transformers", "tokenizers", "numpy")
@@ -51,23 +53,69 @@ class Report:
         """Return a key of task, settings and data; a new report replaces the stored report with the same key."""
         return json.dumps([self.task, self.settings, self.data_fingerprint], sort_keys=True)
 
+    def rows(self) -> Iterator[tuple[str, str, Metrics]]:
+        """Yield label, name and metrics of each language and group."""
+        yield from ((name, name, metrics) for name, metrics in self.languages.items())
+        yield from ((f"mean of {name}", name, metrics) for name, metrics in self.groups.items())
+
     def table(self, task: EvaluationTask) -> str:
         """Format languages, groups, settings and protocol as text."""
-        named = self.languages | {f"mean of {name}": figures for name, figures in self.groups.items()}
-        rows = [[name, *(figures[key] for key in task.headings)] for name, figures in named.items()]
-        table = Table([task.title, *task.headings.values()], rows)
-        return f"{table}\n{_join(self.settings)}\n{self.protocol}"
+        rows = [[label, *(metrics[key] for key in task.headings)] for label, _, metrics in self.rows()]
+        return f"{Table([task.title, *task.headings.values()], rows)}\n{_join(self.settings)}\n{self.protocol}"
+
+    def headline(self, task: EvaluationTask) -> str:
+        """Format the main metric of all languages in one line."""
+        label, _, metrics = list(self.rows())[-1]
+        return f"{task.title}, {_join(self.settings)}: {label} {metrics[task.main_metric]:.2f}"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A report and the outcomes of its test items, which one file holds."""
+
+    report: Report
+    outcomes: Outcomes
+
+    @classmethod
+    def of(cls, task: EvaluationTask, settings: Mapping[str, Any], encode: Encode) -> Measurement:
+        """Measure the vectors of one view."""
+        scores, outcomes = task.measure(encode)
+        return cls(Report.of(task, settings, scores), outcomes)
+
+    def write(self, path: Path) -> None:
+        """Write the file."""
+        arrays: dict[str, Any] = {f"rows/{name}": rows for name, rows in self.outcomes.rows.items()}
+        content = {"report": json.dumps(asdict(self.report)), "groups": json.dumps(self.outcomes.groups)}
+        with path.open("wb") as file:
+            np.savez_compressed(file, **content, **arrays)
+
+    @classmethod
+    def read(cls, path: Path) -> Measurement:
+        """Read what ``write`` wrote."""
+        with np.load(path, allow_pickle=False) as arrays:
+            rows = {name.removeprefix("rows/"): arrays[name] for name in arrays if name.startswith("rows/")}
+            return cls(Report(**json.loads(str(arrays["report"]))), Outcomes(rows, json.loads(str(arrays["groups"]))))
+
+
+def task_table(task: EvaluationTask, reports: Sequence[Report]) -> str:
+    """Format the reports of one task, as one table if there are several layers, next to published scores."""
+    sweep = len({report.settings.get("layer") for report in reports}) > 1
+    tables = [sweep_table(task, reports)] if sweep else [report.table(task) for report in reports]
+    published = published_lines(task, reports[0].groups)
+    return "\n\n".join("\n".join([table, *published]) for table in tables)
 
 
 def sweep_table(task: EvaluationTask, reports: Sequence[Report]) -> str:
     """Format one line per layer, pooling and dimension, with the main metric of each group."""
     first = reports[0]
-    varied = [key for key in first.settings if len({str(one.settings.get(key)) for one in reports}) > 1]
+    varied = [key for key in first.settings if len({str(report.settings.get(key)) for report in reports}) > 1]
     names = list(first.groups or first.languages)
     rows = []
-    for one in reports:
-        figures = one.groups or one.languages
-        rows.append([*(str(one.settings[key]) for key in varied), *(figures[name][task.main_metric] for name in names)])
+    for report in reports:
+        metrics = report.groups or report.languages
+        rows.append(
+            [*(str(report.settings[key]) for key in varied), *(metrics[name][task.main_metric] for name in names)]
+        )
     fixed = {key: value for key, value in first.settings.items() if key not in varied}
     return f"{task.title}\n{Table([*varied, *names], rows)}\n{_join(fixed)}\n{first.protocol}"
 
@@ -96,18 +144,18 @@ def read_reports(path: str | Path) -> list[Report]:
 def published_scores() -> list[dict[str, Any]]:
     """Return the published scores with task, group, model and paper; add the mean of both directions."""
     text = (files("hf_xsent.evaluation") / "published.json").read_text(encoding="utf-8")
-    figures: list[dict[str, Any]] = json.loads(text)
-    for one in figures:
-        if "forward" in one and "backward" in one:
-            one.setdefault("mean", round((one["forward"] + one["backward"]) / 2, 2))
-    return figures
+    scores: list[dict[str, Any]] = json.loads(text)
+    for score in scores:
+        if "forward" in score and "backward" in score:
+            score.setdefault("mean", round((score["forward"] + score["backward"]) / 2, 2))
+    return scores
 
 
 def published_lines(task: EvaluationTask, groups: Iterable[str]) -> list[str]:
     """Return one line per published result on one of these groups."""
     lines, measured = [], set(groups)
-    for one in published_scores():
-        if one["task"] == task.name and one["group"] in measured:
-            figures = ", ".join(f"{task.headings[key]} {one[key]}" for key in task.headings if key in one)
-            lines.append(f"published, {one['group']}: {one['model']} {figures} ({one['paper']})")
+    for score in published_scores():
+        if score["task"] == task.name and score["group"] in measured:
+            figures = ", ".join(f"{task.headings[key]} {score[key]}" for key in task.headings if key in score)
+            lines.append(f"published, {score['group']}: {score['model']} {figures} ({score['paper']})")
     return lines

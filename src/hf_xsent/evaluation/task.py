@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from hf_xsent.errors import DataError, RecipeError
+from hf_xsent.errors import DataError
 from hf_xsent.files import digest
 
 if TYPE_CHECKING:
@@ -94,13 +94,6 @@ class EvaluationTask(ABC):
     @abstractmethod
     def main_score(rows: np.ndarray) -> np.ndarray:
         """Compute the main metric of a language from (bootstrap samples ×) items × columns of their results."""
-
-
-def check_distinct(tasks: Sequence[EvaluationTask]) -> None:
-    """Raise an error if two tasks have the same name, which identifies their reports."""
-    names = [task.name for task in tasks]
-    if repeated := [name for name in names if names.count(name) > 1]:
-        raise RecipeError(f"the task {repeated[0]} is given twice: evaluate its sets in separate calls")
 
 
 def means(languages: Mapping[str, Metrics], groups: Mapping[str, Sequence[str]]) -> dict[str, Metrics]:

@@ -23,7 +23,7 @@ def switch_inference(
     """Switch the pairs of each language except English; ``sources`` has each language's files, for error messages."""
     english = _english(records)
     switched: dict[str, list[tuple[InferencePair, ...]]] = {}
-    for language in [one for one in records if one != "en"]:
+    for language in [code for code in records if code != "en"]:
         pairs = records[language]
         check_parallel(sources["en"], english, sources[language], pairs)
         switched[language] = [
@@ -37,13 +37,13 @@ def switch_questions(
     sources: Mapping[str, str], records: Mapping[str, Sequence[Question]]
 ) -> dict[str, list[tuple[Question, ...]]]:
     """Switch questions (a) and contexts (b); the answers are those of the context."""
-    english = _english(records)
+    all_english = _english(records)
     switched: dict[str, list[tuple[Question, ...]]] = {}
-    for language in [one for one in records if one != "en"]:
-        pairs = pair_by_id(sources[language], records[language], sources["en"], english)
+    for language in [code for code in records if code != "en"]:
+        pairs = pair_by_id(sources[language], records[language], sources["en"], all_english)
         switched[language] = [
-            (replace(one, question=in_english.question), replace(in_english, question=one.question))
-            for one, in_english in pairs
+            (replace(question, question=english.question), replace(english, question=question.question))
+            for question, english in pairs
         ]
     return switched
 

@@ -50,15 +50,15 @@ def finetune_mlqa(options: MlqaSettings, training: FineTuningArguments) -> list[
     if options.xquad is not None:
         sets += load_xquad(options.xquad)
     tests: dict[str, dict[str, Any]] = {}
-    for one in sets:
-        tests.setdefault(one.benchmark, {})[one.name] = [replace(one, questions=one.questions[: options.max_test])]
+    for test in sets:
+        tests.setdefault(test.benchmark, {})[test.name] = [replace(test, questions=test.questions[: options.max_test])]
     selected = select_tests(tests, options.languages)
     tokenizer = tokenizer_of(options.model)
     lengths = (options.max_length, options.doc_stride, options.max_question_length, options.max_answer_length)
     task = SpanExtraction(tokenizer, *lengths)
     dev_sets = {
-        language: [QuestionSet("squad", language, language, some)]
-        for language, some in limit(options.max_test, dev).items()
+        language: [QuestionSet("squad", language, language, questions)]
+        for language, questions in limit(options.max_test, dev).items()
     }
     groups = task.grouped_windows([*chain.from_iterable(limit(options.max_train, train).values())])
     return run(task, AutoModelForQuestionAnswering, options, training, tokenizer, groups, dev_sets or None, selected)
@@ -102,9 +102,9 @@ class SpanExtraction(FineTuningTask):
         batch = pad([window.features for window in examples], int(self.tokenizer.pad_token_id))
         allowed = []
         for window in examples:
-            one = torch.zeros(len(window.features["input_ids"]), dtype=torch.bool)
-            one[0] = one[window.context.start : window.context.stop] = True
-            allowed.append(one)
+            tokens = torch.zeros(len(window.features["input_ids"]), dtype=torch.bool)
+            tokens[0] = tokens[window.context.start : window.context.stop] = True
+            allowed.append(tokens)
         batch["allowed"] = pad_sequence(allowed, batch_first=True)
         batch["spans"] = torch.tensor([window.span for window in examples])
         return batch
@@ -119,8 +119,8 @@ class SpanExtraction(FineTuningTask):
         """Compute F1 and exact match of each set; a set is a list of one ``QuestionSet``."""
         scores = {}
         for name, (questions,) in sets.items():
-            found = score_answers(questions, self.answers(model, questions))
-            scores[name] = {"f1": found.f1, "exact_match": found.exact_match}
+            score = score_answers(questions, self.answers(model, questions))
+            scores[name] = {"f1": score.f1, "exact_match": score.exact_match}
         return scores
 
     def answers(self, model: PreTrainedModel, questions: QuestionSet) -> dict[str, str]:
@@ -129,7 +129,7 @@ class SpanExtraction(FineTuningTask):
         best: dict[int, tuple[float, str]] = {}
         rows, padding = [window.features for window in windows], int(self.tokenizer.pad_token_id)
         for numbers, outputs in predictions(model, rows, padding, f"measuring {questions.benchmark} {questions.name}"):
-            starts, ends = (one.float().cpu().numpy() for one in (outputs.start_logits, outputs.end_logits))
+            starts, ends = (logits.float().cpu().numpy() for logits in (outputs.start_logits, outputs.end_logits))
             for number, start, end in zip(numbers, starts, ends, strict=True):
                 window = windows[number]
                 tokens = slice(window.context.start, window.context.stop)
@@ -142,20 +142,20 @@ class SpanExtraction(FineTuningTask):
 
     def windows(self, questions: Sequence[Question]) -> list[Window]:
         """Pair each question with each window of its context."""
-        found: list[Window] = []
+        windows: list[Window] = []
         for start in Progress(range(0, len(questions), _QUESTIONS_AT_ONCE), desc="tokenizing", delay=2):
-            found += self._windows_of(questions[start : start + _QUESTIONS_AT_ONCE], start)
-        return found
+            windows += self._windows_of(questions[start : start + _QUESTIONS_AT_ONCE], start)
+        return windows
 
     def grouped_windows(self, groups: Sequence[tuple[Question, ...]]) -> list[tuple[Window, ...]]:
         """Put the windows of a group of questions into one group; each window of a single question is a group."""
         windows = self.windows([question for group in groups for question in group])
         owners = [number for number, group in enumerate(groups) for _ in group]
-        found: dict[Any, list[Window]] = {}
+        grouped: dict[Any, list[Window]] = {}
         for number, window in enumerate(windows):
             owner = owners[window.question]
-            found.setdefault(owner if len(groups[owner]) > 1 else (number,), []).append(window)
-        return [tuple(some) for some in found.values()]
+            grouped.setdefault(owner if len(groups[owner]) > 1 else (number,), []).append(window)
+        return [tuple(group) for group in grouped.values()]
 
     def _windows_of(self, questions: Sequence[Question], first: int) -> list[Window]:
         encoded = self.tokenizer(

@@ -30,8 +30,8 @@ class FineTuningReport:
 
     def means(self, names: Sequence[str] | None = None) -> dict[str, float]:
         """Average each score over all test sets, or over these."""
-        some = [self.scores[name] for name in names or self.scores]
-        return {kind: sum(one[kind] for one in some) / len(some) for kind in some[0]}
+        scores = [self.scores[name] for name in names or self.scores]
+        return {kind: sum(score[kind] for score in scores) / len(scores) for kind in scores[0]}
 
     def __str__(self) -> str:
         return f"{self.table()}\n"
@@ -39,36 +39,36 @@ class FineTuningReport:
     def table(self) -> str:
         """Render one row per test set with the means, then one row per published model on the same test sets."""
         published = self.published()
-        reported = {name: [one for one in model if one != "mean"] for name, model in published.items()}
+        reported = {name: [test for test in model if test != "mean"] for name, model in published.items()}
         body: list[list[object]] = [[name, *scores.values()] for name, scores in self.scores.items()]
         body.append([f"mean of {len(self.scores)}", *self.means().values()])
-        for names in {tuple(sorted(some)): some for some in reported.values()}.values():
+        for names in {tuple(sorted(tests)): tests for tests in reported.values()}.values():
             if {*names} < {*self.scores}:
                 body.append([f"mean of the {len(names)} published", *self.means(names).values()])
         measured = Table([f"{self.benchmark}, {self.setting}", *next(iter(self.scores.values()))], body)
         if not published:
             return str(measured)
-        some = [name for name in self.scores if any(name in model for model in published.values())]
+        shown = [name for name in self.scores if any(name in model for model in published.values())]
         rows: list[list[object]] = [
-            [name, *(model.get(one, "") for one in some), model["mean"], f"of {len(reported[name])}"]
+            [name, *(model.get(test, "") for test in shown), model["mean"], f"of {len(reported[name])}"]
             for name, model in published.items()
         ]
-        return f"{measured}\n\n{Table(['published', *some, 'mean', ''], rows)}"
+        return f"{measured}\n\n{Table(['published', *shown, 'mean', ''], rows)}"
 
 
 def write_reports(folder: Path, reports: list[FineTuningReport], settings: Mapping[str, Any]) -> None:
     """Write results.txt and results.json into the folder of the run."""
     records = [
         {
-            "benchmark": one.benchmark,
-            "setting": one.setting,
-            "scores": one.scores,
-            "mean": one.means(),
-            "published": one.published(),
+            "benchmark": report.benchmark,
+            "setting": report.setting,
+            "scores": report.scores,
+            "mean": report.means(),
+            "published": report.published(),
         }
-        for one in reports
+        for report in reports
     ]
-    write_text(folder / TABLE, "\n\n".join(one.table() for one in reports) + "\n")
+    write_text(folder / TABLE, "\n\n".join(report.table() for report in reports) + "\n")
     write_json(folder / RESULTS, {"settings": dict(settings), "reports": records, "versions": versions()})
 
 
@@ -78,6 +78,8 @@ def read_reports(folder: Path, settings: Mapping[str, Any]) -> list[FineTuningRe
         content = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
         if content["settings"] != json.loads(json.dumps(settings)):
             return None
-        return [FineTuningReport(one["benchmark"], one["setting"], one["scores"]) for one in content["reports"]]
+        return [
+            FineTuningReport(report["benchmark"], report["setting"], report["scores"]) for report in content["reports"]
+        ]
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -21,7 +21,7 @@ from hf_xsent.files import is_local, write_text
 from hf_xsent.finetuning.settings import FineTuningTrainingSettings
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
 from hf_xsent.settings.secrets import refuse_secrets
-from hf_xsent.training.arguments import check_one_device, choose_bf16, fitted_to_machine
+from hf_xsent.training.arguments import REFUSED, check_one_device, choose_bf16, fitted_to_machine, refuse_fields
 from hf_xsent.training.identity import identify_training
 from hf_xsent.training.run_card import write_recipe
 from hf_xsent.training.uploading import UploadingTrainer
@@ -49,6 +49,7 @@ class FineTuningArguments(FineTuningTrainingSettings, TrainingArguments):  # typ
 
     def __post_init__(self) -> None:
         """Refuse a Hub token and several GPUs in one process, and pin no memory without a GPU."""
+        refuse_fields(self, REFUSED)
         choose_bf16(self)
         refuse_secrets({"hub_token": self.hub_token})  # checkpoints hold the arguments
         with fitted_to_machine(self):
@@ -136,7 +137,7 @@ class FineTuner(UploadingTrainer):
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """Compute the task's loss."""
-        outputs = model(**{name: one for name, one in inputs.items() if name in MODEL_INPUTS})
+        outputs = model(**{name: tensor for name, tensor in inputs.items() if name in MODEL_INPUTS})
         loss = self.task.loss(outputs, inputs)
         return (loss, outputs) if return_outputs else loss
 
@@ -150,20 +151,20 @@ class FineTuner(UploadingTrainer):
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
 
-    def create_model_card(self, *_: Any, **stated: Any) -> None:
+    def create_model_card(self, *_: Any, **known: Any) -> None:
         """Write a short model card."""
         if self.is_world_process_zero():
             model = self.accelerator.unwrap_model(self.model)
-            start = stated.get("finetuned_from") or model.name_or_path
+            start = known.get("finetuned_from") or model.name_or_path
             data = ModelCardData(
-                license=stated.get("license"),
+                license=known.get("license"),
                 library_name="transformers",
                 tags=["hf-xsent"],
                 base_model=None if is_local(start) else start,
             )
             folder = Path(str(self.args.output_dir))
             text = _CARD.format(
-                metadata=data.to_yaml(), name=stated.get("model_name") or folder.name, kind=type(model).__name__
+                metadata=data.to_yaml(), name=known.get("model_name") or folder.name, kind=type(model).__name__
             )
             write_text(folder / "README.md", text)
 
@@ -175,10 +176,10 @@ class FineTuner(UploadingTrainer):
 
 def metrics_of(scores: Scores, prefix: str) -> dict[str, float]:
     """Name each score of each set, and average each score over the sets."""
-    found = {f"{prefix}_{kind}_{name}": value for name, some in scores.items() for kind, value in some.items()}
+    metrics = {f"{prefix}_{kind}_{name}": value for name, score in scores.items() for kind, value in score.items()}
     for kind in next(iter(scores.values())):
-        found[f"{prefix}_{kind}"] = sum(some[kind] for some in scores.values()) / len(scores)
-    return found
+        metrics[f"{prefix}_{kind}"] = sum(score[kind] for score in scores.values()) / len(scores)
+    return metrics
 
 
 def pad(rows: Sequence[Features], padding: int) -> dict[str, Tensor]:
@@ -199,4 +200,4 @@ def predictions(
     with evaluating(module):
         for numbers in batches_by_length([len(row["input_ids"]) for row in rows], TOKENS_PER_BATCH, description, "row"):
             batch = pad([rows[number] for number in numbers], padding)
-            yield numbers, model(**{name: one.to(model.device) for name, one in batch.items()})
+            yield numbers, model(**{name: tensor.to(model.device) for name, tensor in batch.items()})

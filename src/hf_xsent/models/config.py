@@ -67,6 +67,9 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
         """Return plain data, for config.json."""
         return super().to_dict() | {"objectives": write_objectives(self.objectives)}
 
+    def _plain(self, name: str) -> Any:
+        return write_objectives(self.objectives) if name == "objectives" else super()._plain(name)
+
     def recipe(self) -> dict[str, Any]:
         """Return the settings of this config in the form of a recipe."""
         stated = {name: getattr(self, name) for name in self.setting_names()}
@@ -80,6 +83,11 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
                 raise RecipeError(f"{name} trains over a frozen encoder: use method dual-pivot")
             if self.encoder_config is not None:
                 kind.check(settings, self)
+        if self.training_mlp and self.needs.teacher:
+            raise RecipeError(
+                "training_mlp cannot be used with a teacher: the MLP is removed after training, so the final "
+                "embeddings would not match the teacher's; remove one of the two"
+            )
         if self.training_mlp and not self.needs.embeddings:
             raise RecipeError(
                 "training_mlp adds a layer over sentence embeddings, which no objective of this run reads: remove it"
@@ -116,10 +124,10 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
         )
         return next((list(one) for one in known if one), None)
 
-    @property
-    def teacher(self) -> str | None:
-        """The teacher model of an objective, or None."""
-        return next((one.teacher for one in self.objectives.values() if hasattr(one, "teacher")), None)
+    def teachers(self, start: str | None) -> dict[str, str]:
+        """Return each objective's teacher, if it has one; ``start`` is the Hub id or folder of the starting encoder."""
+        kinds = {name: objective_class(name) for name in self.objectives}
+        return {name: kind.teacher(self.objectives[name], start) for name, kind in kinds.items() if kind.needs.teacher}
 
     @property
     def hard_negatives(self) -> dict[str, int]:

@@ -20,7 +20,7 @@ def sample_swaps(batch: Mapping[str, Tensor]) -> Tensor:
 def shuffle_sides(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Swap source and target in about half the pairs of a batch of ``SentenceEncoderForPreTraining.forward``.
 
-    A teacher's embeddings are not swapped, since both sides learn from them.
+    A teacher's embeddings are not swapped: they stay those of the data's sides.
     """
     swapped, shuffled = sample_swaps(batch), dict(batch)
     width = max(batch[f"{side}_input_ids"].shape[1] for side in SIDES)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
 
@@ -18,22 +18,10 @@ from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.families import backbone_of
 from hf_xsent.models.input_shuffling import SIDES, shuffle_sides
 from hf_xsent.models.last_layers import LastLayers
-from hf_xsent.models.loading import (
-    build_encoder,
-    hub_arguments,
-    is_ours,
-    load_config,
-    load_token_ids,
-    loading_arguments,
-)
-from hf_xsent.models.mlm_head import (
-    MLMHead,
-    load_matching_heads,
-    load_mlm_head,
-    plain_head,
-)
+from hf_xsent.models.loading import build_encoder, hub_arguments, load_token_ids
+from hf_xsent.models.mlm_head import MLMHead, load_matching_heads, load_mlm_head, plain_head
 from hf_xsent.models.sentence_encoder import SentenceEncoder, View
-from hf_xsent.objectives.base import Objective, Parts, SentenceObjective, Start, TokenObjective
+from hf_xsent.objectives.base import Objective, Parts, Start, TokenObjective, sentence_losses
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, SentencePairs, TokenStates
 from hf_xsent.objectives.registry import objective_class
 from hf_xsent.tensors.gathering import mean_over_processes, sum_over_processes
@@ -67,6 +55,7 @@ class CachedBatch:
     """Results of a large batch for one of its chunks, by gradient caching."""
 
     gradients: Tensor  # gradients of the sentence losses for the chunk's ``SentencePairs.trained``
+    weights: Mapping[str, Tensor]  # in one of the chunks: gradients of the sentence losses for weights of objectives
     counts: dict[str, list[Tensor]]  # of each token objective: the tokens of each part, in all chunks and processes
 
 
@@ -74,6 +63,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
     """A sentence encoder with training objectives: a paper's or any other combination."""
 
     config_class: Any = AlignmentConfig
+    trains = True
 
     objectives: Any
 
@@ -101,50 +91,29 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         self.post_init()
 
     @classmethod
-    def from_backbone(cls, name_or_path: str, *, config: Any = None, **settings: Any) -> Self:
-        """Start from a pretrained encoder; heads are initialized from its last layers and its MLM head.
+    def _over_encoder(cls, name: str, config: Any, encoder_config: PreTrainedConfig, loading: dict[str, Any]) -> Self:
+        """Add the special tokens, which objectives with masking need, to the config."""
+        if config.needs.mask_token:
+            config = config.replaced(**load_token_ids(name, **hub_arguments(loading)))
+        return super()._over_encoder(name, config, encoder_config, loading)
 
-        From a model that this package trained, matching heads are loaded too.
-        """
-        loading = loading_arguments(settings) | {"base_config": settings.pop("base_config", None)}
-        stated: AlignmentConfig = cls.config_of(config, settings)
-        hub = hub_arguments(loading)
-        if stated.needs.mask_token:
-            stated = stated.replaced(**load_token_ids(name_or_path, **hub))
-        model = super().from_backbone(name_or_path, config=stated, **loading)
-        model._start_objectives(name_or_path)
-        if is_ours(load_config(name_or_path, **hub)):
-            load_matching_heads(model, name_or_path, hub)
-        return model
-
-    @classmethod
-    def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
-        """Load a checkpoint, or start from a plain encoder; initialize weights that the checkpoint lacks."""
-        if cls._is_plain(args[0], kwargs):
-            return cls._from_plain(args[0], output_loading_info=output_loading_info, **kwargs)
-        if not isinstance(kwargs.get("config"), AlignmentConfig):
-            kwargs["config"] = cls.config_class.from_pretrained(*args, **hub_arguments(kwargs))
-        if kwargs["config"].needs.mask_token and kwargs["config"].mask_token_id is None:
-            for name, value in load_token_ids(str(args[0]), **hub_arguments(kwargs)).items():
-                setattr(kwargs["config"], name, value)
-        loaded: Any = super().from_pretrained(*args, output_loading_info=True, **kwargs)
-        model, info = loaded
-        missing = {key.split(".")[1] for key in info["missing_keys"] if key.startswith("objectives.")}
-        model._start_objectives(None, missing)
-        for objective in model.objectives.values():
-            objective.freeze()  # loading makes every weight trainable
-        return (model, info) if output_loading_info else model
-
-    def _start_objectives(self, name_or_path: str | None, names: Collection[str] | None = None) -> None:
-        """Initialize new weights of objectives (None: all) from the encoder and the checkpoint's own head."""
-        chosen = [one for name, one in self.objectives.items() if names is None or name in names]
-        if not chosen:
+    def start_weights(self, names: Collection[str]) -> None:
+        """Initialize the objectives of these weights from the encoder and the checkpoint's own MLM head."""
+        starting = {name.split(".")[1] for name in names if name.startswith("objectives.")}
+        objectives = [objective for name, objective in self.objectives.items() if name in starting]
+        if not objectives:
             return
-        masks = name_or_path is not None and any(one.needs.mask_token for one in chosen)
-        trained = load_mlm_head(str(name_or_path), self._hub) if masks else plain_head(self.config.encoder_config)
-        words = self.backbone.word_embeddings.weight
-        for objective in chosen:
-            objective.start(Start(self.encoder, words, trained, self.config.mask_token_id or 0))
+        masks, config = any(objective.needs.mask_token for objective in objectives), self.config
+        head = load_mlm_head(str(self._source), self._hub) if masks else plain_head(config.encoder_config)
+        start = Start(self.encoder, self.backbone.word_embeddings.weight, head, config.mask_token_id or 0)
+        for objective in objectives:
+            objective.start(start)
+
+    def load_matching(self, earlier: Mapping[str, Any], heads: Mapping[str, Tensor]) -> None:
+        """Load the heads that this model shares with an earlier stage, and what the sentence encoder shares."""
+        super().load_matching(earlier, heads)
+        if objectives := earlier.get("objectives"):  # not of an export
+            load_matching_heads(self.objectives, self.config.objectives, objectives, heads)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -169,24 +138,27 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
     ) -> AlignmentOutput | tuple[Any, ...]:
         """Compute the losses of a batch of N pairs.
 
-        Optional: ``language_ids`` (2N: all sources, then all targets); ``teacher_vectors`` (N × d), a teacher's
-        embeddings of the targets; for objectives over words, ``source_words`` and ``target_words`` (the word number of
-        each token, -1 for none) and ``links`` (N × L × 2 word numbers of translations, padded with -1); for mined
-        negatives of a side, such as the target, ``target_negative_input_ids``, ``target_negative_attention_mask`` and
-        ``target_negative_rows`` (the pair of each).
+        Optional: ``language_ids`` (2N: all sources, then all targets); a teacher's embeddings (N × d), named by
+        objective and side, such as ``distillation_teacher_target``; for objectives over words, ``source_words`` and
+        ``target_words`` (the word number of each token, -1 for none) and ``links`` (N × L × 2 word numbers of
+        translations, padded with -1); for mined negatives of a side, such as the target, ``target_negative_input_ids``,
+        ``target_negative_attention_mask`` and ``target_negative_rows`` (the pair of each, ascending).
 
         With ``cached``, compute a chunk of a larger batch: the gradients of the larger batch's sentence losses
-        enter through the chunk's embeddings, and token losses are divided by the counts of the larger batch.
+        enter through the chunk's embeddings and the objectives' own weights, and token losses are divided by the counts
+        of the larger batch.
         """
         batch |= {"source_input_ids": source_input_ids, "source_attention_mask": source_attention_mask}
         batch |= {"target_input_ids": target_input_ids, "target_attention_mask": target_attention_mask}
         encoded = self.encode_pairs({name: one for name, one in batch.items() if one is not None})
         if cached is None:
-            total, losses = self.sentence_loss(encoded.sentences)
+            total, losses = self.sentence_loss(encoded.sentences, batch)
             counts = {name: [sum_over_processes(one.count) for one in some] for name, some in encoded.sampled.items()}
         else:
             embeddings = torch.cat([*encoded.sentences.trained().values()])
             total, losses, counts = (embeddings * cached.gradients).sum(), {}, cached.counts
+            for name, gradient in cached.weights.items():
+                total = total + (self.objectives.get_parameter(name) * gradient).sum()
         for name, parts in encoded.sampled.items():
             sums = [self.objectives[name].token_loss(encoded.tokens, encoded.states, part) for part in parts]
             means = [mean_over_processes(one, count) for one, count in zip(sums, counts[name], strict=True)]
@@ -201,10 +173,9 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         for objective in self.objectives.values():
             objective.end_step(self.encoder)
 
-    def sentence_loss(self, pairs: SentencePairs) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the weighted sum of the sentence losses, and each unweighted loss by name."""
-        objectives = {name: one for name, one in self.objectives.items() if isinstance(one, SentenceObjective)}
-        losses = {name: one.sentence_loss(pairs) for name, one in objectives.items()}
+    def sentence_loss(self, pairs: SentencePairs, batch: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the weighted sum of the sentence losses, and each unweighted loss by name, without its gradient."""
+        losses = sentence_losses(self.objectives, pairs, batch)
         total = sum(
             (self.config.objectives[name].weight * loss for name, loss in losses.items()), pairs.source.new_zeros(())
         )
@@ -231,12 +202,11 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         states, vectors = self._encode_needed(packed, language_ids)
         source, target = vectors.chunk(2)
         sentences = SentencePairs(
-            source,
-            target,
-            source_identity,
-            target_identity,
-            batch.get("teacher_vectors"),
-            self._momentum_target(packed),
+            source=source,
+            target=target,
+            source_identity=source_identity,
+            target_identity=target_identity,
+            momentum_target=self._momentum_target(packed),
             **self._negatives(batch, source[:0]),
         )
         return EncodedPairs(sentences, pairs, states, sampled)
@@ -279,13 +249,13 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         read = indices if tokens is None else indices[tokens]
         return replace(states, packed=packed, tokens=read, embeddings=both), both
 
-    def _negatives(self, batch: Mapping[str, Tensor], none: Tensor) -> dict[str, Tensor]:
+    def _negatives(self, batch: Mapping[str, Tensor], none: Tensor) -> dict[str, Any]:
         """Embed the mined negatives of the sides that objectives read; ``none`` (0 × d) if the batch has none.
 
         ``none`` has a gradient, so that all processes run the same backward passes of ``gather_rows``.
         """
-        found: dict[str, Tensor] = {}
-        for side in [one for one in SIDES if one in self.config.hard_negatives]:
+        negatives: dict[str, Any] = {}
+        for side in self.config.hard_negatives:
             if f"{side}_negative_input_ids" not in batch:
                 raise ModelError(f"hard_negatives need {side}_negative_input_ids: use PairCollator(negatives=…)")
             ids, mask, rows = (batch[f"{side}_negative_{what}"] for what in ("input_ids", "attention_mask", "rows"))
@@ -297,8 +267,13 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
                 hidden = self.backbone.encode(packed, extra_embeddings=self._language_vectors(packed, languages))
                 vectors = pool(hidden, packed, self.config.pooling)[packed.restore]
                 vectors = self._finish(vectors if self.training_mlp is None else self.training_mlp(vectors))
-            found |= {f"{side}_negatives": vectors, f"{side}_negative_identity": hash_sentences(ids, mask)}
-        return found
+            negatives[f"{side}_negatives"] = vectors
+            negatives[f"{side}_negative_identity"] = hash_sentences(ids, mask)
+            # Rows ascend: the number of a negative counts from the first one of its pair.
+            negatives[f"{side}_negative_number"] = torch.arange(len(rows), device=rows.device) - torch.searchsorted(
+                rows, rows
+            )
+        return negatives
 
     @torch.no_grad()
     def _momentum_target(self, packed: PackedSentences) -> Tensor | None:

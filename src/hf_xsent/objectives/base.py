@@ -30,15 +30,14 @@ class Needs:
     states: frozenset[str] = frozenset()  # the sides whose last hidden states it reads
     pairs: bool = True  # rows are translations of each other
     links: bool = False  # word alignments of the pairs
-    teacher: bool = False  # another model's embeddings of the targets
+    teacher: frozenset[str] = frozenset()  # the sides whose embeddings by another model it learns from
     mask_token: bool = False  # the tokenizer's mask and other special ids, and the checkpoint's MLM head if any
     momentum_encoder: bool = False  # a moving average of the encoder
     frozen_encoder: bool = False  # a frozen encoder, then a learned weighted sum of its layers and a linear map
 
     def __or__(self, other: Needs) -> Needs:
         """Return the combined needs of two objectives."""
-        both = {name: getattr(self, name) | getattr(other, name) for name in self.__dataclass_fields__}
-        return Needs(**both)
+        return Needs(**{name: getattr(self, name) | getattr(other, name) for name in self.__dataclass_fields__})
 
 
 @dataclass(frozen=True)
@@ -102,6 +101,13 @@ class Objective(nn.Module):
         """Raise an error if these settings do not fit the model's config."""
 
     @classmethod
+    def teacher(cls, settings: Any, start: str | None) -> str:
+        """Return the Hub id or folder of the teacher that the objective needs; ``start`` is the starting encoder's."""
+        if settings.teacher is None:
+            raise RecipeError("an objective needs a teacher model: give --teacher, a Hub id or a folder")
+        return str(settings.teacher)
+
+    @classmethod
     def fit(cls, settings: Any, config: Any, corpus: Corpus, tokenizer: Any) -> Any:
         """Return the settings, completed from the training data."""
         return settings
@@ -146,6 +152,19 @@ class SentenceObjective(Objective, ABC):
     @abstractmethod
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:
         """Return the loss of the batch."""
+
+
+def sentence_losses(objectives: Any, pairs: SentencePairs, batch: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Compute each unweighted sentence loss of a ``ModuleDict`` of objectives.
+
+    The embeddings of an objective's teacher are in ``batch``, named like ``distillation_teacher_target``.
+    """
+    losses = {}
+    for name, objective in objectives.items():
+        if isinstance(objective, SentenceObjective):
+            teacher = {side: batch.get(f"{name}_teacher_{side}") for side in sorted(objective.needs.teacher)}
+            losses[name] = objective.sentence_loss(pairs.taught(name, teacher))
+    return losses
 
 
 class TokenObjective(Objective, ABC):

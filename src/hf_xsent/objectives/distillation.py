@@ -13,13 +13,11 @@ True
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: F401 - for the docstring's computation
 
-from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.objectives.base import SIDES, Needs, SentenceObjective
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.settings import ObjectiveSettings
@@ -46,21 +44,10 @@ class Distillation(SentenceObjective):
     """Minimize the squared distance of both sides' embeddings to a teacher's embedding of the target."""
 
     Settings = DistillationSettings
-    needs = Needs(embeddings=SIDES, teacher=True)
-
-    @classmethod
-    def check(cls, settings: Any, config: Any) -> None:
-        """Raise an error if training_mlp is set."""
-        if config.training_mlp:
-            raise RecipeError(
-                "training_mlp cannot be used with distillation: the MLP is removed after training, so the final "
-                "embeddings would not match the teacher's; remove one of the two"
-            )
+    needs = Needs(embeddings=SIDES, teacher=frozenset(("target",)))
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:
         """Compute the loss of the batch."""
-        if pairs.teacher is None:
-            raise ModelError("distillation needs the teacher's embeddings of the targets: pass teacher_vectors")
         with torch.autocast(pairs.source.device.type, enabled=False):
             kind = torch.promote_types(pairs.source.dtype, torch.float32)
-            return distillation_loss(pairs.both.to(kind), pairs.teacher.to(kind))
+            return distillation_loss(pairs.both.to(kind), pairs.teacher["target"].to(kind))

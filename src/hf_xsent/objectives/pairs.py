@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from hf_xsent.errors import ModelError
 from hf_xsent.tensors.packing import PackedSentences
 from hf_xsent.tensors.word_grid import WordLinks
 
@@ -20,7 +21,7 @@ class Encode(Protocol):
         """Return the last hidden states (M × d) of the packed tokens with the indices ``tokens`` (None: of all)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SentencePairs:
     """N source and N target embeddings; with paired data, row i of ``target`` translates row i of ``source``."""
 
@@ -28,26 +29,48 @@ class SentencePairs:
     target: Tensor  # N × d
     source_identity: Tensor  # N: hashes of the sentences
     target_identity: Tensor  # N
-    teacher: Tensor | None = None  # N × d: another model's embeddings of the targets
+    teacher: Mapping[str, Tensor] = field(default_factory=dict)  # by side, N × d: the embeddings of its teacher
     momentum_target: Tensor | None = None  # N × d: the momentum encoder's embeddings of the targets, without gradient
     source_negatives: Tensor | None = None  # S × d: mined negatives of all N pairs, in the sources' languages
     target_negatives: Tensor | None = None  # T × d
     source_negative_identity: Tensor | None = None  # S
     target_negative_identity: Tensor | None = None  # T
+    source_negative_number: Tensor | None = None  # S: 0 for the first negative of its pair, 1 for the second, …
+    target_negative_number: Tensor | None = None  # T
 
     @classmethod
     def joined(cls, parts: Sequence[SentencePairs]) -> SentencePairs:
-        """Concatenate the pairs of all parts into one batch."""
-        together = {
-            field.name: [getattr(part, field.name) for part in parts if getattr(part, field.name) is not None]
-            for field in fields(cls)
-        }
-        return cls(**{name: torch.cat(some) for name, some in together.items() if some})
+        """Concatenate the pairs of all parts, which have no teacher, into one batch."""
+        names = [name for name, value in vars(parts[0]).items() if isinstance(value, Tensor)]
+        joined: Any = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
+        return cls(**joined)
+
+    def taught(self, objective: str, teacher: Mapping[str, Tensor | None]) -> SentencePairs:
+        """Return the pairs with the embeddings of this objective's teacher by side, which must have equal width."""
+        checked = {}
+        for side, vectors in teacher.items():
+            if vectors is None:
+                raise ModelError(f"{objective} needs its teacher's embeddings: pass {objective}_teacher_{side}")
+            if vectors.shape != self.source.shape:
+                raise ModelError(
+                    f"the teacher's {side} embeddings for {objective} have the shape {tuple(vectors.shape)}, those of "
+                    f"the student {tuple(self.source.shape)}: choose models of equal width"
+                )
+            checked[side] = vectors
+        return replace(self, teacher=checked)
+
+    def first_negatives(self, side: str, count: int) -> tuple[Tensor, Tensor] | None:
+        """Return embeddings and identities of the first ``count`` mined negatives of each pair, or None."""
+        vectors = getattr(self, f"{side}_negatives")
+        if not count or vectors is None:
+            return None
+        first = getattr(self, f"{side}_negative_number") < count
+        return vectors[first], getattr(self, f"{side}_negative_identity")[first]
 
     def truncated(self, width: int) -> SentencePairs:
         """Return the pairs with embeddings truncated to this width."""
-        embeddings = {name: one[:, :width] for name, one in self.trained().items()}
-        return replace(self, **embeddings)
+        truncated: Any = {name: vectors[:, :width] for name, vectors in self.trained().items()}
+        return replace(self, **truncated)
 
     def trained(self) -> dict[str, Tensor]:
         """Return the embeddings that receive gradients, by field name."""

@@ -69,7 +69,7 @@ def translation_ranking_loss(
     negatives of all pairs are further candidates of each query, except copies of its translation. Logits are at
     least float32, also under autocast. Each process ranks its own queries against the candidates of all processes.
     """
-    identities = [one for one in (source_identity, target_identity) if one is not None]
+    identities = [identity for identity in (source_identity, target_identity) if identity is not None]
     source, target = _scaled(source, temperature), _scaled(target, temperature)
     with torch.autocast(source.device.type, enabled=False):
         loss = _ranking(source, target, identities, temperature, margin, target_negatives, target_identity)
@@ -140,12 +140,15 @@ class TranslationRanking(SentenceObjective):
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:
         """Compute L_TR of the batch."""
-        one = self.settings
-        identities = (pairs.source_identity, pairs.target_identity) if one.mask_repeated else (None, None)
-        settings = (one.temperature, one.margin, one.symmetric)
-        negatives = (
-            (pairs.source_negatives, pairs.source_negative_identity),
-            (pairs.target_negatives, pairs.target_negative_identity),
+        settings = self.settings
+        return translation_ranking_loss(
+            pairs.source,
+            pairs.target,
+            settings.temperature,
+            settings.margin,
+            settings.symmetric,
+            pairs.source_identity if settings.mask_repeated else None,
+            pairs.target_identity if settings.mask_repeated else None,
+            pairs.first_negatives("source", settings.hard_negatives),
+            pairs.first_negatives("target", settings.hard_negatives),
         )
-        given: Any = (side if one.hard_negatives and side[0] is not None else None for side in negatives)
-        return translation_ranking_loss(pairs.source, pairs.target, *settings, *identities, *given)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import SimpleNamespace
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+from transformers import BertConfig
 
 from hf_xsent.errors import DataError, ModelError, RecipeError
-from hf_xsent.objectives.base import Parts, SentenceObjective, TokenObjective
+from hf_xsent.models.config import AlignmentConfig
+from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
+from hf_xsent.objectives.base import SentenceObjective, TokenObjective, sentence_losses
 from hf_xsent.objectives.pairs import SentencePairs
-from hf_xsent.objectives.registry import objective_class, read_objectives, write_objectives
+from hf_xsent.objectives.registry import objective_class, write_objectives
+from hf_xsent.tensors.gathering import process_number
 from hf_xsent.tensors.packing import hash_sentences
 from sentence_transformers import SentenceTransformer
 
@@ -20,9 +25,9 @@ from sentence_transformers import SentenceTransformer
 class AlignmentLoss(nn.Module):
     """The weighted sum of our objectives, as a loss of SentenceTransformerTrainer.
 
-    The training data has two columns, a sentence and its translation. Objectives that read only sentence embeddings can
-    be used: translation_ranking, matryoshka, triplet_ranking, and distillation with the teacher's embeddings of the
-    translations in a column ``label``. The others need AlignmentTrainer.
+    The training data has two columns, a sentence and its translation. With ``hard_negatives: N``, N columns follow,
+    each with a sentence in the translation's language that is not the translation. A teacher's embeddings of the
+    translations are in a column ``label``. Objectives that read more than sentence embeddings need AlignmentTrainer.
 
     ```python
     from datasets import Dataset
@@ -40,43 +45,58 @@ class AlignmentLoss(nn.Module):
         """Build the objectives, given like those of a recipe: ``{name: weight}`` or ``{name: {setting: value}}``."""
         super().__init__()
         if not hasattr(model, "get_embedding_dimension"):
-            given = type(model).__name__
             raise ModelError(
-                f"AlignmentLoss needs a SentenceTransformer, not {given}: open one with SentenceTransformer(…)"
+                f"AlignmentLoss needs a SentenceTransformer, not {type(model).__name__}: open one with "
+                "SentenceTransformer(…)"
             )
         self.model = model
-        self.settings = read_objectives({"translation_ranking": 1.0} if objectives is None else objectives)
-        config = SimpleNamespace(
-            encoder_config=SimpleNamespace(hidden_size=model.get_embedding_dimension()), training_mlp=False
-        )
-        self.objectives = nn.ModuleDict()
-        for name, settings in self.settings.items():
-            kind = objective_class(name)
-            if missing := _missing_needs(kind):
+        width: Any = model.get_embedding_dimension()
+        chosen: Any = objectives or {"translation_ranking": 1.0}
+        # The trainer's model over an empty encoder builds and checks the objectives.
+        empty = BertConfig(vocab_size=1, hidden_size=width, num_hidden_layers=0, num_attention_heads=1)
+        config = AlignmentConfig(objectives=chosen, encoder_config=empty)
+        for name in config.objectives:
+            if missing := _missing_needs(objective_class(name)):
                 raise RecipeError(
                     f"{name} needs {missing}, which SentenceTransformerTrainer lacks: train with AlignmentTrainer"
                 )
-            kind.check(settings, config)
-            self.objectives[name] = kind(settings, cast(Parts, None))  # objectives over embeddings have no parameters
+        if "source" in config.hard_negatives:
+            raise RecipeError(
+                "symmetric ranks negatives of both sides, but the columns after the pair are those of one: train with "
+                "AlignmentTrainer, or drop symmetric or hard_negatives"
+            )
+        self.settings = config.objectives
+        self.negatives = config.hard_negatives.get("target", 0)
+        self.objectives = SentenceEncoderForPreTraining(config).objectives
 
     def forward(
         self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None
     ) -> Tensor | dict[str, Tensor]:
         """Return the loss of a batch, or with several objectives the weighted loss of each, which the Trainer sums."""
-        features = list(sentence_features)
-        if len(features) != 2:
-            raise DataError(f"the objectives train on pairs: give two columns of sentences, not {len(features)}")
-        identities = [_identity(one) for one in features]
-        source, target = (self.model(one)["sentence_embedding"] for one in features)
-        teacher = labels if "distillation" in self.settings else None
-        if teacher is None and "distillation" in self.settings:
-            raise DataError("distillation needs a column label: the teacher's embeddings of the translations")
-        pairs = SentencePairs(source, target, identities[0], identities[1], teacher)
-        losses = {
-            name: settings.weight * cast(SentenceObjective, self.objectives[name]).sentence_loss(pairs)
-            for name, settings in self.settings.items()
-        }
-        return losses if len(losses) > 1 else next(iter(losses.values()))
+        columns = list(sentence_features)
+        if len(columns) != 2 + self.negatives:
+            more = f" and {self.negatives} of negatives" if self.negatives else ""
+            raise DataError(f"the objectives train on pairs: give two columns of sentences{more}, not {len(columns)}")
+        identities = [_identity(features) for features in columns]  # before the model changes its features
+        vectors = [self.model(features)["sentence_embedding"] for features in columns]
+        count = len(vectors[0])
+        different = process_number() * 2**40 + torch.arange(count, device=vectors[0].device)
+        known = [different if identity is None else identity for identity in identities]
+        pairs = SentencePairs(source=vectors[0], target=vectors[1], source_identity=known[0], target_identity=known[1])
+        if self.negatives:
+            numbers = torch.arange(self.negatives, device=different.device).repeat_interleave(count)
+            pairs = replace(
+                pairs,
+                target_negatives=torch.cat(vectors[2:]),
+                target_negative_identity=torch.cat(known[2:]),
+                target_negative_number=numbers,
+            )
+        taught = [name for name in self.settings if objective_class(name).needs.teacher]
+        if taught and labels is None:
+            raise DataError(f"{taught[0]} needs a column label: the teacher's embeddings of the translations")
+        losses = sentence_losses(self.objectives, pairs, {f"{name}_teacher_target": labels for name in taught})
+        weighted = {name: self.settings[name].weight * loss for name, loss in losses.items()}
+        return weighted if len(weighted) > 1 else next(iter(weighted.values()))
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return the settings, for the model card."""
@@ -84,7 +104,7 @@ class AlignmentLoss(nn.Module):
 
 
 def _missing_needs(kind: Any) -> str:
-    """Name what an objective needs besides sentence embeddings and a teacher; empty if nothing."""
+    """Name what an objective needs besides sentence embeddings and a teacher of translations; empty if nothing."""
     needs = kind.needs
     if needs.links:
         return "word links"
@@ -92,15 +112,23 @@ def _missing_needs(kind: Any) -> str:
         return "a momentum encoder"
     if needs.frozen_encoder:
         return "a frozen encoder"
+    if "source" in needs.teacher:
+        return "a teacher's embeddings of both columns"
     if needs.mask_token or needs.states or issubclass(kind, TokenObjective):
         return "tokens"
     return "" if issubclass(kind, SentenceObjective) else "more than sentence embeddings"
 
 
-def _identity(features: Mapping[str, Tensor]) -> Tensor:
-    """Return a hash of each sentence, or distinct numbers where the model has no padded token ids."""
+def _identity(features: Mapping[str, Tensor]) -> Tensor | None:
+    """Return a hash of each sentence; None if the model reads no token ids."""
     ids, mask = features.get("input_ids"), features.get("attention_mask")
-    if ids is None or mask is None or ids.dim() != 2:
-        count = next(len(one) for one in features.values() if isinstance(one, Tensor))
-        return torch.arange(count)
-    return hash_sentences(ids, mask)
+    if ids is None:
+        return None
+    starts = features.get("offsets")
+    if "cu_seq_lens_q" in features:
+        starts = features["cu_seq_lens_q"][:-1]
+    if starts is not None:  # the sentences follow each other without padding
+        sentences = list(ids.flatten().tensor_split(starts[1:].tolist()))
+        ids = pad_sequence(sentences, batch_first=True)
+        mask = pad_sequence([torch.ones_like(sentence) for sentence in sentences], batch_first=True)
+    return None if mask is None else hash_sentences(ids, mask)

@@ -26,6 +26,11 @@ def process_count() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
+def process_number() -> int:
+    """Return the rank of this process, 0 if it is the only one."""
+    return dist.get_rank() if process_count() > 1 else 0
+
+
 def gather_rows(rows: Tensor) -> tuple[Tensor, int]:
     """Return the rows of all processes in order of rank, and the index of this process's first row.
 

@@ -21,12 +21,36 @@ from transformers.integrations import is_deepspeed_available
 
 from hf_xsent.errors import MissingExtraError, RecipeError
 from hf_xsent.models.precision import has_bfloat16
-from hf_xsent.settings.declare import check_settings
+from hf_xsent.settings.declare import check_settings, default_of
 from hf_xsent.settings.secrets import refuse_secrets
 from hf_xsent.training.settings import TrainingSettings
 
 logger = logging.getLogger(__name__)
 _LAUNCHED = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")  # set by launchers
+
+# Fields of transformers' TrainingArguments of which only the default works, and why.
+_LOADER = "the languages are sampled in proportion to size^alpha: set alpha or one_language_batches instead"
+_COMPILATION = "it recompiles the step for every new batch length: use compile_layers instead"
+_LIGER = "no Liger kernel exists for these encoders"
+REFUSED = {
+    "auto_find_batch_size": "it changes the batch, and so the negatives: use pairs_per_chunk, which needs less memory",
+    "label_smoothing_factor": "no loss here smooths its labels",
+    "liger_kernel_config": _LIGER,
+    "torch_compile": _COMPILATION,
+    "torch_compile_backend": _COMPILATION,
+    "torch_compile_mode": _COMPILATION,
+    "train_sampling_strategy": _LOADER,
+    "use_liger_kernel": _LIGER,
+}
+# Fields without effect: the Trainer's own evaluation, prediction and language modelling read them, or its scripts.
+WITHOUT_EFFECT = {
+    *("batch_eval_metrics", "bf16_full_eval", "eval_accumulation_steps", "eval_do_concat_batches"),
+    *("eval_use_gather_object", "fp16_full_eval", "include_for_metrics", "label_names", "per_device_eval_batch_size"),
+    *("prediction_loss_only", "average_tokens_across_devices", "include_num_input_tokens_seen", "use_cache"),
+    *("length_column_name", "do_train", "do_eval", "do_predict", "resume_from_checkpoint", "local_rank"),
+    *("remove_unused_columns", "logging_nan_inf_filter", "dataloader_drop_last", "dataloader_in_order"),
+    *("dataloader_multiprocessing_context",),
+}
 
 
 @dataclass
@@ -36,33 +60,25 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):  # type: 
     def __post_init__(self) -> None:
         """Check the values; disable load_best_model_at_end without dev or checkpoints, and pinned memory on a CPU."""
         check_settings(self)
+        refuse_fields(self, REFUSED)
         choose_bf16(self)
         refuse_secrets({"hub_token": self.hub_token})  # checkpoints hold the arguments
         _check_sharding(self)
-        self._check_compilation()
-        if self.auto_find_batch_size:
-            raise RecipeError(
-                "auto_find_batch_size changes the batch, and so the negatives: use --pairs_per_chunk, which needs less "
-                "memory and changes no gradient"
-            )
+        _check_conflicts(self)
         if self.early_stopping_patience is not None:
-            if self.eval_strategy == "no":
-                raise RecipeError(
-                    "early_stopping_patience counts dev measurements, but eval_strategy is no: set it to steps or epoch"
-                )
             self.restore_callback_states_from_checkpoint = True  # a resumed run continues counting
-        self._check_averages()
         if "no" in (self.eval_strategy, self.save_strategy) or self.average_checkpoints is not None:
             self.load_best_model_at_end = False
-        if self.load_best_model_at_end and self.metric_for_best_model in (None, "loss"):  # transformers' default
+        if self.metric_for_best_model in (None, "loss", "eval_loss"):  # transformers' default
             self.metric_for_best_model, self.greater_is_better = "accuracy", True
         with fitted_to_machine(self):
             super().__post_init__()
             check_one_device(self)
-        if self.log_gradient_norms:
-            self._check_gradient_norms()
-        if self.device.type == "cpu" and self.fp16:
-            raise RecipeError("fp16 needs a GPU; on a CPU use --bf16 or neither")
+        refuse(
+            self.log_gradient_norms and self.world_size > 1,
+            "log_gradient_norms works in one process: start one, or drop it",
+        )
+        refuse(self.device.type == "cpu" and self.fp16, "fp16 needs a GPU; on a CPU use --bf16 or neither")
         if self.device.type == "cpu":
             self.dataloader_pin_memory = False
 
@@ -77,57 +93,128 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):  # type: 
             return arguments
         if arguments is None:
             return cls(output_dir="trainer_output")
-        stated = {one.name: getattr(arguments, one.name) for one in fields(TrainingArguments) if one.init}
+        values = {field.name: getattr(arguments, field.name) for field in fields(TrainingArguments) if field.init}
         needed = ("remove_unused_columns", "ddp_find_unused_parameters", "ddp_broadcast_buffers")
-        return cls(**{name: value for name, value in stated.items() if name not in needed})
+        return cls(**{name: value for name, value in values.items() if name not in needed})
 
-    def _check_averages(self) -> None:
-        if self.ema_decay is not None and self.deepspeed and (self.bf16 or self.fp16):
-            raise RecipeError(
-                "DeepSpeed stores the weights in half precision, which rounds the small updates of ema_decay to zero: "
-                "use torchrun without --deepspeed, or drop --bf16 and --fp16"
-            )
-        if self.average_checkpoints is None:
-            return
-        if self.ema_decay is not None:
-            raise RecipeError("ema_decay and average_checkpoints both average the weights: drop one of the two")
-        if self.save_strategy == "no":
-            raise RecipeError("average_checkpoints averages checkpoints, but save_strategy is no: set it to steps")
-        if self.save_total_limit is not None and self.save_total_limit <= self.average_checkpoints:
-            raise RecipeError(
-                f"save_total_limit {self.save_total_limit} must be above average_checkpoints "
-                f"{self.average_checkpoints}, because it includes the best checkpoint: set it to "
-                f"{self.average_checkpoints + 1}"
-            )
 
-    def _check_gradient_norms(self) -> None:
-        for flag, splits in (
-            ("pairs_per_chunk", self.pairs_per_chunk is not None),
-            ("gradient_accumulation_steps", self.gradient_accumulation_steps > 1),
-            ("deepspeed", bool(self.deepspeed)),
-            ("fsdp", bool(self.fsdp)),
-        ):
-            if splits:
-                raise RecipeError(
-                    f"log_gradient_norms needs the gradient of the whole batch in one place, which {flag} splits: drop "
-                    "one of the two"
-                )
-        if self.world_size > 1:
-            raise RecipeError("log_gradient_norms works in one process: start one, or drop it")
-        if self.logging_strategy != "steps":
-            raise RecipeError("log_gradient_norms measures at logging steps: set logging_strategy to steps")
+def refuse_fields(arguments: TrainingArguments, reasons: dict[str, str]) -> None:
+    """Raise an error for the first of these fields that has another value than its default."""
+    defaults = {field.name: default_of(field) for field in fields(TrainingArguments)}
+    for name, reason in reasons.items():
+        if getattr(arguments, name) not in (None, defaults[name]):
+            raise RecipeError(f"{name} does not work here: {reason}")
 
-    def _check_compilation(self) -> None:
-        if self.torch_compile or self.torch_compile_backend or self.torch_compile_mode:
-            raise RecipeError(
-                "torch_compile recompiles the step for every new batch length: use --compile_layers instead"
-            )
-        if not self.compile_layers:
-            return
-        if self.gradient_checkpointing or getattr(self, "activation_checkpointing", False):
-            raise RecipeError("compile_layers has no effect with activation checkpointing: drop one of the two")
-        if shutil.which(os.environ.get("CXX", "g++")) is None:
-            raise RecipeError("compile_layers needs a C++ compiler: install g++, or drop --compile_layers")
+
+def refuse(condition: Any, sentence: str) -> None:
+    """Raise an error with this sentence if the condition holds."""
+    if condition:
+        raise RecipeError(sentence)
+
+
+def _check_conflicts(arguments: AlignmentTrainingArguments) -> None:
+    """Refuse settings that exclude each other."""
+    half, averaged = arguments.bf16 or arguments.fp16, arguments.average_checkpoints
+    refuse(
+        arguments.early_stopping_patience is not None and arguments.eval_strategy == "no",
+        "early_stopping_patience counts dev measurements, but eval_strategy is no: set it to steps or epoch",
+    )
+    refuse(
+        arguments.ema_decay is not None and arguments.deepspeed and half,
+        "DeepSpeed stores the weights in half precision, which rounds the small updates of ema_decay to zero: "
+        "use torchrun without --deepspeed, or drop --bf16 and --fp16",
+    )
+    if averaged is not None:
+        refuse(
+            arguments.ema_decay is not None,
+            "ema_decay and average_checkpoints both average the weights: drop one of the two",
+        )
+        refuse(
+            arguments.save_strategy == "no",
+            "average_checkpoints averages checkpoints, but save_strategy is no: set it to steps",
+        )
+        limit = arguments.save_total_limit
+        refuse(
+            limit is not None and limit <= averaged,
+            f"save_total_limit {limit} must be above average_checkpoints {averaged}, because it includes the best "
+            f"checkpoint: set it to {averaged + 1}",
+        )
+    if arguments.compile_layers:
+        refuse(
+            arguments.gradient_checkpointing or getattr(arguments, "activation_checkpointing", False),
+            "compile_layers has no effect with activation checkpointing: drop one of the two",
+        )
+        refuse(
+            shutil.which(os.environ.get("CXX", "g++")) is None,
+            "compile_layers needs a C++ compiler: install g++, or drop --compile_layers",
+        )
+    if arguments.log_gradient_norms:
+        splits = ("pairs_per_chunk", "deepspeed", "fsdp")
+        names = [name for name in splits if getattr(arguments, name)]
+        names += ["gradient_accumulation_steps"] * (arguments.gradient_accumulation_steps > 1)
+        refuse(
+            names,
+            f"log_gradient_norms needs the gradient of the whole batch in one place, which {' and '.join(names)} "
+            "splits: drop one of the two",
+        )
+        refuse(
+            arguments.logging_strategy != "steps",
+            "log_gradient_norms measures at logging steps: set logging_strategy to steps",
+        )
+
+
+def _check_sharding(arguments: AlignmentTrainingArguments) -> None:
+    """Refuse options that FSDP or DeepSpeed ignores, or on which it fails later."""
+    for flag in ("fsdp", "deepspeed"):
+        launched = os.environ.get(f"ACCELERATE_USE_{flag.upper()}", "false") == "true"
+        refuse(
+            launched and not getattr(arguments, flag),
+            f"accelerate launch enables {flag}, but the script does not: also pass --{flag} to the script",
+        )
+    if arguments.deepspeed:
+        if not is_deepspeed_available():  # import deepspeed may find trainer_scripts/deepspeed
+            raise MissingExtraError("--deepspeed needs DeepSpeed: DS_BUILD_OPS=0 pip install 'hf-xsent[deepspeed]'")
+        stage = int(_read_config(arguments.deepspeed).get("zero_optimization", {}).get("stage", 0))
+        refuse(
+            stage == 3,
+            "ZeRO-3 shards weights while the model is built, but the objectives' heads are copied from whole "
+            "layers: use stage 2, trainer_scripts/deepspeed/zero2.json",
+        )
+    if arguments.fsdp:
+        for flag in ("share_of_start", "ema_decay", "average_checkpoints"):
+            refuse(getattr(arguments, flag), f"{flag} averages full weights, which FSDP shards: drop it, or use DDP")
+        refuse(
+            arguments.use_cpu or not torch.cuda.is_available(),
+            "FSDP needs a GPU: on CPUs drop --fsdp, torchrun uses DDP",
+        )
+        refuse(
+            arguments.pairs_per_chunk is not None,
+            "gradient caching calls the encoder directly, where FSDP does not gather the sharded weights: "
+            "drop --pairs_per_chunk, or use DDP or trainer_scripts/deepspeed/zero2.json",
+        )
+        refuse(
+            str(_read_config(arguments.fsdp_config or {}).get("version", 2)) == "1",
+            "FSDP 1 flattens weights of different learning rates into one tensor: use version 2",
+        )
+
+
+def check_momentum_contrast(arguments: AlignmentTrainingArguments) -> None:
+    """Refuse settings that fail with a momentum encoder and its queue."""
+    refuse(
+        arguments.pairs_per_chunk is not None,
+        "momentum contrast takes its negatives from a queue, so a larger batch adds no negatives: "
+        "instead of --pairs_per_chunk use --gradient_accumulation_steps, which is equivalent here",
+    )
+    refuse(
+        arguments.deepspeed and (arguments.bf16 or arguments.fp16),
+        "DeepSpeed stores the momentum encoder in half precision, which rounds its small updates to zero: "
+        "use torchrun without --deepspeed, or drop --bf16 and --fp16",
+    )
+    refuse(
+        arguments.fsdp,
+        "the momentum encoder averages full weights, which FSDP shards: use DDP (torchrun without --fsdp) or "
+        "trainer_scripts/deepspeed/zero2.json",
+    )
 
 
 def choose_bf16(arguments: Any) -> None:
@@ -165,61 +252,12 @@ def check_one_device(arguments: TrainingArguments) -> None:
         )
 
 
-def check_momentum_contrast(arguments: AlignmentTrainingArguments) -> None:
-    """Refuse settings that fail with a momentum encoder and its queue."""
-    if arguments.pairs_per_chunk is not None:
-        raise RecipeError(
-            "momentum contrast takes its negatives from a queue, so a larger batch adds no negatives: "
-            "instead of --pairs_per_chunk use --gradient_accumulation_steps, which is equivalent here"
-        )
-    if arguments.deepspeed and (arguments.bf16 or arguments.fp16):
-        raise RecipeError(
-            "DeepSpeed stores the momentum encoder in half precision, which rounds its small updates to zero: "
-            "use torchrun without --deepspeed, or drop --bf16 and --fp16"
-        )
-    if arguments.fsdp:
-        raise RecipeError(
-            "the momentum encoder averages full weights, which FSDP shards: "
-            "use DDP (torchrun without --fsdp) or trainer_scripts/deepspeed/zero2.json"
-        )
-
-
-def _check_sharding(arguments: AlignmentTrainingArguments) -> None:
-    """Refuse options that FSDP or DeepSpeed ignores, or on which it fails later."""
-    for flag in ("fsdp", "deepspeed"):
-        if os.environ.get(f"ACCELERATE_USE_{flag.upper()}", "false") == "true" and not getattr(arguments, flag):
-            raise RecipeError(
-                f"accelerate launch enables {flag}, but the script does not: also pass --{flag} to the script"
-            )
-    if arguments.deepspeed:
-        if not is_deepspeed_available():  # import deepspeed may find trainer_scripts/deepspeed
-            raise MissingExtraError("--deepspeed needs DeepSpeed: DS_BUILD_OPS=0 pip install 'hf-xsent[deepspeed]'")
-        if int(_read_settings(arguments.deepspeed).get("zero_optimization", {}).get("stage", 0)) == 3:
-            raise RecipeError(
-                "ZeRO-3 shards weights while the model is built, but the objectives' heads are copied from whole "
-                "layers: use stage 2, trainer_scripts/deepspeed/zero2.json"
-            )
-    if arguments.fsdp:
-        for flag in ("share_of_start", "ema_decay", "average_checkpoints"):
-            if getattr(arguments, flag):
-                raise RecipeError(f"{flag} averages full weights, which FSDP shards: drop it, or use DDP")
-        if arguments.use_cpu or not torch.cuda.is_available():
-            raise RecipeError("FSDP needs a GPU: on CPUs drop --fsdp, torchrun uses DDP")
-        if arguments.pairs_per_chunk is not None:
-            raise RecipeError(
-                "gradient caching calls the encoder directly, where FSDP does not gather the sharded weights: "
-                "drop --pairs_per_chunk, or use DDP or trainer_scripts/deepspeed/zero2.json"
-            )
-        if str(_read_settings(arguments.fsdp_config or {}).get("version", 2)) == "1":
-            raise RecipeError("FSDP 1 flattens weights of different learning rates into one tensor: use version 2")
-
-
-def _read_settings(config: Any) -> dict[str, Any]:
-    """Read settings from a JSON file, JSON text or a mapping."""
+def _read_config(config: Any) -> dict[str, Any]:
+    """Read a config from a JSON file, JSON text or a mapping."""
     if not isinstance(config, str | Path):
         return dict(config)
     try:
         text = str(config) if str(config).lstrip().startswith("{") else Path(config).read_text(encoding="utf-8")
         return dict(json.loads(text))
     except (OSError, ValueError) as error:
-        raise RecipeError(f"cannot read the settings {config}: {error}") from error
+        raise RecipeError(f"cannot read the config {config}: {error}") from error

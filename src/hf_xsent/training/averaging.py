@@ -16,13 +16,13 @@ from transformers import TrainerCallback
 
 from hf_xsent.errors import OutputError
 from hf_xsent.models.adapters import plain_weights
+from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.runs.checkpoints import checkpoints_of
 
 logger = logging.getLogger(__name__)
 
 AVERAGE_FILE = "averaged_weights.safetensors"  # of a checkpoint of a run with ema_decay
-WEIGHTS_FILE = "model.safetensors"
 
 
 class MovingAverage(TrainerCallback):
@@ -100,7 +100,7 @@ def average_last_checkpoints(model: nn.Module, folder: str | Path, count: int) -
     """Set the trained weights to the mean of those of the last ``count`` checkpoints in a folder."""
     checkpoints = checkpoints_of(folder)[:count]
     for number, checkpoint in enumerate(reversed(checkpoints), start=1):
-        saved = load_file(checkpoint / WEIGHTS_FILE)
+        saved = saved_weights(checkpoint)
         for name, weight in _trained(model):
             weight.lerp_(saved[name].to(weight), 1 / number)
     steps = ", ".join(checkpoint.name.rpartition("-")[2] for checkpoint in reversed(checkpoints))

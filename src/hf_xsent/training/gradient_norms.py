@@ -11,7 +11,7 @@ from transformers import Trainer
 
 from hf_xsent.errors import RecipeError
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
-from hf_xsent.objectives.base import SentenceObjective
+from hf_xsent.objectives.base import sentence_losses
 from hf_xsent.tensors.gathering import mean_over_processes
 from hf_xsent.training.large_batch import RandomState
 
@@ -63,13 +63,9 @@ class GradientNorms:
 def _losses(model: SentenceEncoderForPreTraining, batch: Mapping[str, Any]) -> dict[str, Tensor]:
     """Compute each unweighted loss, as ``forward`` does, so that it can be differentiated."""
     encoded = model.encode_pairs({name: one for name, one in batch.items() if one is not None})
-    losses: dict[str, Tensor] = {}
-    for name, objective in model.objectives.items():
-        if isinstance(objective, SentenceObjective):
-            losses[name] = objective.sentence_loss(encoded.sentences)
-        if name in encoded.sampled:
-            parts = encoded.sampled[name]
-            sums = [objective.token_loss(encoded.tokens, encoded.states, part) for part in parts]
-            means = [mean_over_processes(one, part.count) for one, part in zip(sums, parts, strict=True)]
-            losses[name] = losses.get(name, 0) + torch.stack(means).mean()
-    return losses
+    losses = sentence_losses(model.objectives, encoded.sentences, batch)
+    for name, parts in encoded.sampled.items():
+        sums = [model.objectives[name].token_loss(encoded.tokens, encoded.states, part) for part in parts]
+        means = [mean_over_processes(total, part.count) for total, part in zip(sums, parts, strict=True)]
+        losses[name] = losses.get(name, 0) + torch.stack(means).mean()
+    return {name: losses[name] for name in model.objectives}

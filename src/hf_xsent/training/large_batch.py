@@ -1,7 +1,8 @@
 """Gradient caching (Gao et al., 2021): the gradients of the full batch, in the memory of one chunk.
 
 1. Encode the pairs chunk by chunk without gradients, to get the sentence embeddings of the whole batch.
-2. Compute the sentence losses of the batch and their gradients with respect to these embeddings.
+2. Compute the sentence losses of the batch and their gradients with respect to these embeddings and to the objectives'
+   own weights.
 3. Encode the chunks again with the same random numbers, and backpropagate the cached gradients into the encoder.
 
 Token losses are sums over chunks: each chunk's is computed in its second pass, step 3, from its hidden states.
@@ -13,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 from accelerate.utils import DistributedType
@@ -49,15 +51,19 @@ def cached_loss(trainer: Trainer, model: nn.Module, batch: Batch, pairs_per_chun
                 counts[name].append([part.count for part in sampled])
     many = len(chunks) >= _MANY_CHUNKS and trainer.args.device.type == "cpu"
     with _freed_memory_returned() if many else nullcontext():
-        total, losses, gradients = _sentence_gradients(unwrapped, parts)
-    whole = {name: [sum_over_processes(sum(part)) for part in zip(*some, strict=True)] for name, some in counts.items()}
+        total, losses, gradients = _sentence_gradients(unwrapped, parts, batch)
+    total_counts = {
+        name: [sum_over_processes(sum(part)) for part in zip(*of_chunks, strict=True)]
+        for name, of_chunks in counts.items()
+    }
     sums = defaultdict[str, Tensor](lambda: torch.zeros((), device=trainer.args.device))
     unscaled = {"scale_wrt_gas": False} if trainer.accelerator.distributed_type is DistributedType.DEEPSPEED else {}
     last = AlignmentOutput()
     for number, (chunk, state) in enumerate(zip(chunks, states, strict=True)):
         state.restore()
         final = number == len(chunks) - 1
-        cached = CachedBatch(torch.cat([one[number] for one in gradients]), whole)
+        embeddings = torch.cat([of_chunks[number] for of_chunks in gradients.embeddings])
+        cached = CachedBatch(embeddings, gradients.weights if final else {}, total_counts)
         with nullcontext() if final else _no_sync(trainer, model):
             with _sparse_words(trainer, unwrapped, final):
                 last = model(**chunk, cached=cached)
@@ -70,28 +76,41 @@ def cached_loss(trainer: Trainer, model: nn.Module, batch: Batch, pairs_per_chun
     return AlignmentOutput(loss=last.loss + (value - last.loss).detach(), losses=losses)
 
 
+class SentenceGradients(NamedTuple):
+    """The gradients of a batch's sentence losses."""
+
+    embeddings: list[Sequence[Tensor]]  # of each field of ``SentencePairs.trained``: those of each chunk
+    weights: dict[str, Tensor]  # of the objectives' weights, by name
+
+
 def _sentence_gradients(
-    model: SentenceEncoderForPreTraining, parts: list[SentencePairs]
-) -> tuple[Tensor, dict[str, Tensor], list[Sequence[Tensor]]]:
-    """Compute the sentence losses of the full batch, and their gradients: for each trained field, those of each chunk.
+    model: SentenceEncoderForPreTraining, parts: list[SentencePairs], batch: Batch
+) -> tuple[Tensor, dict[str, Tensor], SentenceGradients]:
+    """Compute the sentence losses of the full batch, and their gradients.
 
     Gradients are float32 or wider: that of one pair is small in a large batch, and fp16's scaler has not scaled it yet.
     ``parts`` is emptied, to free its memory.
     """
     whole = SentencePairs.joined(parts)
-    sizes = [{name: len(one) for name, one in part.trained().items()} for part in parts]
+    sizes = [{name: len(vectors) for name, vectors in part.trained().items()} for part in parts]
     parts.clear()
-    whole = replace(whole, **{name: _at_least_float32(one) for name, one in whole.trained().items()})
-    vectors = [one.requires_grad_() for one in whole.trained().values()]
+    wide: Any = {name: _at_least_float32(vectors) for name, vectors in whole.trained().items()}
+    whole = replace(whole, **wide)
+    embeddings = {name: vectors.requires_grad_() for name, vectors in whole.trained().items()}
+    weights = {name: weight for name, weight in model.objectives.named_parameters() if weight.requires_grad}
+    inputs = [*embeddings.values(), *weights.values()]
     with torch.enable_grad():
-        total, losses = model.sentence_loss(whole)
+        total, losses = model.sentence_loss(whole, batch)
         trained = total.requires_grad  # false if all objectives are token losses
-        gradients = torch.autograd.grad(total, vectors, allow_unused=True) if trained else [None] * len(vectors)
+        gradients = torch.autograd.grad(total, inputs, allow_unused=True) if trained else [None] * len(inputs)
+    of_embeddings, of_weights = gradients[: len(embeddings)], gradients[len(embeddings) :]
     by_field = [
-        (torch.zeros_like(one) if gradient is None else gradient).split([size[name] for size in sizes])
-        for name, one, gradient in zip(whole.trained(), vectors, gradients, strict=True)
+        (torch.zeros_like(vectors) if gradient is None else gradient).split([size[name] for size in sizes])
+        for (name, vectors), gradient in zip(embeddings.items(), of_embeddings, strict=True)
     ]
-    return total.detach(), losses, by_field
+    named = zip(weights, of_weights, strict=True)
+    by_weight = {name: gradient for name, gradient in named if gradient is not None}
+    return total.detach(), losses, SentenceGradients(by_field, by_weight)
 
 
 def _at_least_float32(vectors: Tensor) -> Tensor:

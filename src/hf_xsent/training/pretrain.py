@@ -23,7 +23,7 @@ from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
 from hf_xsent.training.measuring import StepTimes, count_steps, forecast, short_run
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.recipe import Recipe, build_recipe, recipe_settings, recipe_types
-from hf_xsent.training.teacher import Teacher
+from hf_xsent.training.teacher import Teachers
 from hf_xsent.training.trainer import AlignmentTrainer
 
 logger = logging.getLogger(__name__)
@@ -52,11 +52,8 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer | None:
     training = recipe.training
     plan = Plan.of(recipe)
     parts: dict[str, Any] = {"processing_class": plan.tokenizer}
-    if plan.recipe.config.teacher is not None:
-        width = plan.recipe.config.encoder_config.hidden_size
-        parts["teacher"] = Teacher.load(
-            plan.recipe.config.teacher, width, training.device, "bfloat16" if training.bf16 else "float32"
-        )
+    if plan.recipe.config.needs.teacher:  # before data is read, because names may be wrong
+        parts["teachers"] = Teachers.load(plan.recipe.config, plan.encoder, training)
     train, dev = load_train_and_dev(recipe.data)  # one process fills the cache, the others wait
     plan = plan.fitted(train, dev)
     recipe = plan.recipe

@@ -10,10 +10,11 @@ from hf_xsent.files import write_json
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
 from hf_xsent.training.identity import identify_method, identify_pairs, identify_start, identify_training
 from hf_xsent.training.run_card import settings_of, write_recipe, write_run_card
+from hf_xsent.training.saved_model import SavedModelTrainer
 from hf_xsent.training.uploading import UploadingTrainer
 
 
-class RunTrainer(UploadingTrainer):
+class RunTrainer(UploadingTrainer, SavedModelTrainer):
     """Write the reports of a run; ``settings_of_run`` are those of its recipe, if it was read from one."""
 
     settings_of_run: Mapping[str, Any] | None = None
@@ -52,9 +53,9 @@ class RunTrainer(UploadingTrainer):
         write_run_card(self, None, None, None)
 
     def write_upload(self, folder: Path) -> None:
-        """Export the model as a plain encoder; one with language embeddings keeps its form, as no encoder has them."""
+        """Export the model as a plain encoder, unless no plain encoder can express it."""
         model = self.accelerator.unwrap_model(self.model)
-        if model.config.languages:
+        if model.not_plain is not None:
             return super().write_upload(folder)
         model.trained_in = str(self.args.output_dir)
         export_sentence_transformer(model, folder, cast(Any, self.processing_class), verify=False)

@@ -1,58 +1,107 @@
-"""Encode target sentences with a frozen teacher model for distillation."""
+"""Embed the sentences of a batch by the frozen teachers of its objectives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from transformers import TrainingArguments
 
 from hf_xsent.errors import ModelError
+from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.loading import quiet_loading
+from hf_xsent.models.families import FAMILIES, family
+from hf_xsent.models.loading import load_config, load_settings, load_tokenizer, quiet_loading
+from hf_xsent.models.sentence_encoder import SentenceEncoder
+from hf_xsent.models.sentence_transformer_files import read_json, read_modules
+from hf_xsent.objectives.base import SIDES
+from hf_xsent.objectives.registry import objective_class
+
+logger = logging.getLogger(__name__)
+
+Encode = Callable[[list[str]], Any]  # returns an embedding of each sentence
 
 
-class Teacher:
-    """A frozen model with any tokenizer, not saved with the student; ``encode`` returns one embedding per sentence."""
+class Teachers:
+    """Frozen models with their own tokenizers, by objective; they are not saved with the student."""
 
-    def __init__(self, encode: Callable[[list[str]], Any]) -> None:
-        self.encode = encode
+    def __init__(self, encode_by_objective: Mapping[str, Encode]) -> None:
+        self.encode_by_objective = dict(encode_by_objective)
 
     @classmethod
-    def load(cls, name_or_path: str, width: int, device: torch.device, precision: str = "float32") -> Teacher:
-        """Load a SentenceEmbedder or SentenceTransformer whose embeddings have the student's width."""
-        teacher = cls(_open(name_or_path, device, precision))
-        try:
-            teacher_width = len(np.asarray(teacher.encode(["A sentence."]))[0])
-        except ModelError as error:
-            raise ModelError(f"the teacher {name_or_path!r} cannot encode text alone: {error}") from error
-        if teacher_width != width:
-            raise ModelError(
-                f"the teacher {name_or_path!r} has embeddings of width {teacher_width}, the student of {width}: "
-                "choose models of equal width"
-            )
-        return teacher
+    def load(cls, config: AlignmentConfig, start: str | None, arguments: TrainingArguments) -> Teachers:
+        """Load each teacher of the objectives once; ``start`` is the Hub id or folder of the starting encoder."""
+        names, precision = config.teachers(start), "bfloat16" if arguments.bf16 else "float32"
+        opened = {name: _open(name, config, arguments.device, precision) for name in dict.fromkeys(names.values())}
+        return cls({objective: opened[name] for objective, name in names.items()})
 
-    def __call__(self, batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
-        """Replace ``target_texts`` of the batch by ``teacher_vectors``."""
-        vectors: Tensor = torch.as_tensor(np.asarray(self.encode(batch["target_texts"]), dtype=np.float32))
-        return {name: one for name, one in batch.items() if name != "target_texts"} | {
-            "teacher_vectors": vectors.to(device)
-        }
+    @classmethod
+    def of(
+        cls, model: Any, arguments: TrainingArguments, teachers: Teachers | Mapping[str, Encode] | None
+    ) -> Teachers | None:
+        """Return the given teachers or, without them, load those that the model's objectives need."""
+        if teachers is None:
+            return cls.load(model.config, model._source, arguments) if model.config.needs.teacher else None
+        return teachers if isinstance(teachers, Teachers) else cls(teachers)
+
+    def __call__(self, batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+        """Replace the texts of the batch by the teachers' embeddings; equal teachers embed each side once."""
+        texts = {side: batch[f"{side}_texts"] for side in SIDES if f"{side}_texts" in batch}
+        taught = {name: value for name, value in batch.items() if not name.endswith("_texts")}
+        vectors: dict[Any, Tensor] = {}
+        for objective, encode in self.encode_by_objective.items():
+            for side in sorted(objective_class(objective).needs.teacher & texts.keys()):
+                if (encode, side) not in vectors:
+                    embeddings = np.asarray(encode(texts[side]), dtype=np.float32)
+                    vectors[encode, side] = torch.as_tensor(embeddings).to(device)
+                taught[f"{objective}_teacher_{side}"] = vectors[encode, side]
+        return taught
 
 
-def _open(name_or_path: str, device: torch.device, precision: str) -> Callable[[list[str]], Any]:
+def _open(name_or_path: str, student: AlignmentConfig, device: torch.device, precision: str) -> Encode:
+    """Open a teacher and check that it encodes text into embeddings of the student's width."""
     try:
-        return SentenceEmbedder.from_pretrained(name_or_path, device=device, precision=precision).encode
+        encode = _encode_of(name_or_path, student, device, precision)
     except ModelError as error:
-        from sentence_transformers import SentenceTransformer
+        encode = _open_sentence_transformer(name_or_path, device, error)
+    try:
+        width = len(np.asarray(encode(["A sentence."]))[0])
+    except ModelError as error:
+        raise ModelError(f"the teacher {name_or_path!r} cannot encode text alone: {error}") from error
+    if width != student.encoder_config.hidden_size:
+        raise ModelError(
+            f"the teacher {name_or_path!r} has embeddings of width {width}, the student of "
+            f"{student.encoder_config.hidden_size}: choose models of equal width"
+        )
+    return encode
 
-        try:
-            with quiet_loading():
-                model = SentenceTransformer(name_or_path, device=str(device), model_kwargs={"use_safetensors": True})
-        except Exception:  # files of other authors can raise anything
-            raise ModelError(f"the teacher cannot be loaded: {error}") from error
-        return partial(model.eval().encode, show_progress_bar=False)
+
+def _encode_of(name_or_path: str, student: AlignmentConfig, device: torch.device, precision: str) -> Encode:
+    """Open a model with the pooling that it states; a plain encoder, which states none, embeds like the student."""
+    config = load_config(name_or_path)
+    states_pooling = load_settings(name_or_path) or read_modules(name_or_path)
+    if states_pooling or config.model_type not in FAMILIES:
+        return SentenceEmbedder.from_pretrained(name_or_path, device=device, precision=precision).encode
+    settings = {name: getattr(student, name) for name in ("pooling", "normalize", "prompts", "default_prompt_name")}
+    settings["max_length"] = min(student.max_length, family(config).max_length(config))
+    model: Any = SentenceEncoder.from_backbone(name_or_path, dtype=getattr(torch, precision), **settings)
+    return SentenceEmbedder(model.to(device).eval(), load_tokenizer(name_or_path)).encode
+
+
+def _open_sentence_transformer(name_or_path: str, device: torch.device, reason: ModelError) -> Encode:
+    """Open a model that only SentenceTransformer opens; ``reason`` is why this package does not."""
+    from sentence_transformers import SentenceTransformer
+
+    try:
+        with quiet_loading():
+            model = SentenceTransformer(name_or_path, device=str(device), model_kwargs={"use_safetensors": True})
+    except Exception as error:  # files of other authors can raise anything
+        raise ModelError(f"the teacher cannot be loaded: {reason}") from error
+    if not read_json(name_or_path, "modules.json", list):
+        logger.warning("the teacher %s states no pooling: SentenceTransformer averages its hidden states", name_or_path)
+    return partial(model.eval().encode, show_progress_bar=False)

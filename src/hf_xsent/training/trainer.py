@@ -19,7 +19,6 @@ from transformers import PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
 from hf_xsent.compat import keep_freed_memory
-from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.sampling.batches import ProcessBatches
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.data.sampling.distinct import DistinctSampler
@@ -38,12 +37,12 @@ from hf_xsent.training.averaging import (
     average_with_start,
     starting_weights,
 )
-from hf_xsent.training.bitext import check_has_what_objectives_read
+from hf_xsent.training.bitext import as_bitext, check_has_what_objectives_read
 from hf_xsent.training.callbacks import CostCounter, EarlyStopping, EndOfStep, StartOfEpoch
 from hf_xsent.training.gradient_norms import GradientNorms
 from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.run_trainer import RunTrainer
-from hf_xsent.training.teacher import Teacher
+from hf_xsent.training.teacher import Encode, Teachers
 
 NO_DEV_FOR_EARLY_STOPPING = "early_stopping_patience needs dev pairs to measure: give --dev, or --dev_pairs above 0"
 
@@ -54,7 +53,8 @@ class AlignmentTrainer(RunTrainer):
     Languages of ``train_dataset`` are sampled in proportion to size^alpha. ``eval_dataset``, the dev bitext, gives
     retrieval accuracy@1: ``eval_accuracy_forward`` (source to target), ``eval_accuracy_backward`` (target to source),
     ``eval_accuracy``, their mean, and the same mean per language, such as ``eval_accuracy_de``. Without dev, the run
-    ends with its last weights. ``teacher`` computes the target embeddings of objectives that need them.
+    ends with its last weights. Teachers of objectives are loaded by the names in the objectives' settings, unless
+    ``teachers`` are given: ``{"distillation": model.encode}``, or ``{}`` if batches have the teachers' embeddings.
 
     A dataset is what ``load_bitext`` returns, or anything that it reads, such as a Dataset or a list of pairs; the
     latter are not cleaned. ``args`` may be plain TrainingArguments. At the end of ``train``, the output folder has the
@@ -87,7 +87,7 @@ class AlignmentTrainer(RunTrainer):
         processing_class: PreTrainedTokenizerBase | None = None,
         alpha: float = 0.5,
         target_language: str = "en",
-        teacher: Teacher | None = None,
+        teachers: Teachers | Mapping[str, Encode] | None = None,
         **kwargs: Any,
     ) -> None:
         if processing_class is None:
@@ -114,7 +114,7 @@ class AlignmentTrainer(RunTrainer):
         check_has_what_objectives_read(train_dataset, config)
         collator = kwargs.pop("data_collator", None) or PairCollator(
             processing_class, config.max_length, config.embedded_languages, target_language,
-            target_texts=teacher is not None, links=config.needs.links, negatives=config.hard_negatives,
+            texts=config.needs.teacher, links=config.needs.links, negatives=config.hard_negatives,
             prompt=config.default_prompt,
         )  # fmt: skip
         if config.needs.momentum_encoder:
@@ -141,7 +141,7 @@ class AlignmentTrainer(RunTrainer):
         self.tokenizer = processing_class
         self.alpha = alpha
         self.target_language = target_language
-        self.teacher = teacher
+        self.teachers = Teachers.of(model, self.args, teachers)
         self._sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=self.args.device))
         self._batches = 0
         self._pairs = 0
@@ -194,8 +194,8 @@ class AlignmentTrainer(RunTrainer):
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Tensor | tuple[Tensor, AlignmentOutput]:
         """Compute the weighted sum of the objectives, and add each loss to the sums for the log."""
-        if self.teacher is not None:
-            inputs = self.teacher(inputs, self.args.device)
+        if self.teachers is not None:
+            inputs = self.teachers(inputs, self.args.device)
         if self._norms is not None:
             self._norms.measure_if_logged(self, model, inputs)
         chunk = self.args.pairs_per_chunk
@@ -329,13 +329,6 @@ class AlignmentTrainer(RunTrainer):
             persistent_workers=args.dataloader_persistent_workers,
             prefetch_factor=args.dataloader_prefetch_factor,
         )
-
-
-def as_bitext(data: Any, target_language: str) -> Any:
-    """Read data as bitext, unless ``load_bitext`` has read it already."""
-    if data is None or hasattr(data, "ranges"):
-        return data
-    return load_bitext(data, target_language=target_language, cleaning=None)
 
 
 @torch.no_grad()

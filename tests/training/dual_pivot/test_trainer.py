@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
 from training_process import assert_survives_kills, steps, train_together
 from training_run import Run
 
 from hf_xsent.errors import DataError, OutputError, RecipeError, TrainingError
+from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.training import pretrain
 from hf_xsent.training.dual_pivot.features import FeatureCache
 from hf_xsent.training.dual_pivot.trainer import CRITIC_FILE, Critic, DualPivotTrainer
@@ -37,7 +37,7 @@ def run(encoder_folders: dict[str, Path], pairs: Pairs, tmp_path: Path) -> Run:
 
 
 def _weights(run: Run) -> dict[str, torch.Tensor]:
-    return load_file(run.out / "model.safetensors")
+    return saved_weights(run.out)
 
 
 @pytest.mark.parametrize("way", [{}, UNSUPERVISED], ids=["pairs", "no pairs"])
@@ -70,7 +70,7 @@ def test_the_variant_of_the_authors_trains_through_the_encoder(way: dict[str, An
     assert recipe["variant"] == "authors" and recipe["pooling"] == "mean" and recipe["dropout"] == 0.1
     assert recipe["objectives"]["cycle" if way else "triplet_ranking"]["hinge"] is False
     before = _weights(run)
-    pretrain.main([str(run.out / "recipe.yaml"), "--overwrite"])
+    pretrain.pretrain.run([str(run.out / "recipe.yaml"), "--overwrite"])
     assert all(torch.equal(weight, before[name]) for name, weight in _weights(run).items())
 
 
@@ -94,6 +94,16 @@ def test_unpaired_rows_are_shuffled_pair_by_pair_or_each_side_alone(
     rows: Any = trainer.train_dataset
     found = [(row["source"], row["target"]) in pairs for row in (rows[number] for number in range(len(rows)))]
     assert (sum(found) == len(found)) == bool(expected)
+
+
+@pytest.mark.parametrize("features", [None, "none"])
+def test_a_teacher_s_embeddings_are_learned_from_features_and_through_the_encoder(
+    run: Run, encoder_folders: dict[str, Path], features: str | None
+) -> None:
+    objectives = {"distillation": {"teacher": str(encoder_folders["bert"])}}
+    run.start(objectives=objectives, features=features, max_steps=30, learning_rate="1e-2")
+    losses = [log["loss"] for log in run.metrics if "loss" in log]
+    assert losses[-1] < 0.9 * losses[0]
 
 
 def test_each_step_of_the_critic_samples_dropout_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ class PairCollator:
     """Tokenize, truncate and pad examples with ``source``, ``target`` and ``language``.
 
     languages: languages that have an embedding; adds ``language_ids`` of all sources, then of all targets.
-    target_texts: add the targets as text, for a teacher.
+    texts: sides to add as text (``source_texts``, ``target_texts``), for teachers.
     negatives: number of mined negatives per pair, by side; adds their tokens with the prefixes ``source_negative_`` and
         ``target_negative_``, and the row of the pair that each belongs to.
     links: add the unit of each token (``source_words``, ``target_words``; see `word_units`) and the ``links`` between
@@ -37,7 +37,7 @@ class PairCollator:
     max_length: int
     languages: Sequence[str] | None = None
     target_language: str = "en"
-    target_texts: bool = False
+    texts: Collection[str] = ()
     links: bool = False
     negatives: Mapping[str, int] = field(default_factory=dict)
     prompt: str = ""
@@ -68,8 +68,8 @@ class PairCollator:
             batch["language_ids"] = torch.tensor([self._language_id(name) for name in names])
         for side, count in self.negatives.items():
             batch |= self._negatives(examples, side, count)
-        if self.target_texts:
-            batch["target_texts"] = [example["target"] for example in examples]
+        for side in self.texts:
+            batch[f"{side}_texts"] = [example[side] for example in examples]
         return batch
 
     def _tokenize(self, sentences: Sequence[str], **options: bool) -> dict[str, torch.Tensor]:

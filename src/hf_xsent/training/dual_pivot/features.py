@@ -6,7 +6,7 @@ The layer sums of a sentence are L + 1 vectors: for the embeddings and each laye
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,14 @@ from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.sides import TextSides
-from hf_xsent.errors import DataError, ModelError, RecipeError
+from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.files import check_free_space, digest, move_into_place, reserve_space, write_text
 from hf_xsent.locks import lock, stamp_folder
 from hf_xsent.logs import Progress
 from hf_xsent.models.batching import evaluating
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.fingerprint import fingerprint_weights
 from hf_xsent.models.sentence_encoder import View
 
 logger = logging.getLogger(__name__)
@@ -81,14 +82,10 @@ class FeatureCache:
             raise RecipeError(f"unknown dtype {dtype!r} of features: use one of {', '.join(DTYPES)}")
         if not model.config.caches_features:
             raise RecipeError(NO_FEATURES)
-        if model.config.encoder_fingerprint is None:
-            raise ModelError(
-                "the feature cache needs the encoder's fingerprint, which this model lacks: build it by from_backbone"
-            )
         self.folder = Path(folder)
         self.embedder = LayerSumEmbedder(model, tokenizer)
         self.dtype = np.dtype(dtype)
-        encoder, max_length = model.config.encoder_fingerprint, model.config.max_length
+        encoder, max_length = fingerprint_weights(model.encoder), model.config.max_length
         prompt = {"prompt": model.config.default_prompt} if model.config.default_prompt else {}
         self.stamp = {"encoder": encoder, "max_length": max_length, "dtype": dtype, **prompt}
         stamp_folder(self.folder, self.stamp, "features", "give another folder for features")
@@ -152,10 +149,13 @@ def _hashes(sentences: Sequence[str]) -> tuple[str, npt.NDArray[np.uint64]]:
 
 
 class FeatureRows:
-    """A dataset of the layer sums of ``TextSides``, read batch by batch from the memory maps."""
+    """A dataset of the layer sums of ``TextSides``, read batch by batch from the memory maps.
 
-    def __init__(self, sides: TextSides, cache: FeatureCache) -> None:
-        self.sides = sides
+    ``texts`` names the sides whose sentences batches have, too, for teachers.
+    """
+
+    def __init__(self, sides: TextSides, cache: FeatureCache, texts: Collection[str] = ()) -> None:
+        self.sides, self.texts = sides, texts
         self.ranges = sides.ranges
         self.features = {language: [cache.layer_sums(side) for side in both] for language, both in sides.texts.items()}
         for language, (source, target) in self.features.items():
@@ -165,7 +165,7 @@ class FeatureRows:
     def __len__(self) -> int:
         return len(self.sides)
 
-    def __getitems__(self, rows: Sequence[int]) -> dict[str, Tensor]:
+    def __getitems__(self, rows: Sequence[int]) -> dict[str, Any]:
         """Return a collated batch, the arguments of the model's forward."""
         count = len(rows)
         sums: npt.NDArray[Any] | None = None
@@ -177,7 +177,9 @@ class FeatureRows:
                 sums[number * count + places] = features.sums[wanted]
                 identities[number, places] = features.identities[wanted]
         source, target = torch.from_numpy(identities.view(np.int64))
-        return {"layer_sums": torch.from_numpy(sums), "source_identity": source, "target_identity": target}
+        batch = {"layer_sums": torch.from_numpy(sums), "source_identity": source, "target_identity": target}
+        pairs = self.sides.__getitems__(rows) if self.texts else ()
+        return batch | {f"{side}_texts": [pair[side] for pair in pairs] for side in self.texts}
 
     def side_hashes(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
         """Return the hashes of source and target of each row."""

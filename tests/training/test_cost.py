@@ -10,8 +10,8 @@ import pytest
 from hf_xsent import measure_cost
 from hf_xsent.cli.main import main
 from hf_xsent.errors import RecipeError
-from hf_xsent.training import measuring
-from hf_xsent.training.measuring import training_cost
+from hf_xsent.training import cost
+from hf_xsent.training.cost import training_cost
 
 
 def test_heavier_methods_cost_more_operations(encoder_folders: dict[str, Path], pairs: list[tuple[str, str]]) -> None:
@@ -32,9 +32,9 @@ def test_cost_is_a_table_and_json(
     content = json.loads((tmp_path / "cost.json").read_text())
     assert content["settings"]["pairs"] == 12  # those that were measured, after cleaning
     methods = content["methods"]
-    assert [one["method"] for one in methods] == ["tr", "dap"]
+    assert [measured["method"] for measured in methods] == ["tr", "dap"]
     assert main([*command, "--methods", "da"]) == 2
-    assert "unknown method 'da'" in capsys.readouterr().err
+    assert "methods 'da' is unknown: use tr," in capsys.readouterr().err
     assert main([*command, "--methods", "wacse"]) == 2
     assert "wacse reads links between words" in capsys.readouterr().err
 
@@ -43,9 +43,9 @@ def test_equal_calls_count_the_same(encoder_folders: dict[str, Path], pairs: lis
     """TLM and PPA draw masks."""
     batch = [{"language": "de", "source": source, "target": target} for source, target in pairs]
     runs = [training_cost(str(encoder_folders["bert-mlm"]), batch, ["tr+tlm", "ppa"], repeats=1) for _ in range(2)]
-    counts = [[one.forward_gflops for one in costs] for costs in runs]
+    counts = [[measured.forward_gflops for measured in costs] for costs in runs]
     assert counts[0] == counts[1]
-    assert [one.method for one in runs[0]] == ["tr+tlm", "ppa"]
+    assert [measured.method for measured in runs[0]] == ["tr+tlm", "ppa"]
 
 
 def test_attention_counts(
@@ -54,11 +54,11 @@ def test_attention_counts(
     batch = [{"language": "de", "source": source, "target": target} for source, target in pairs]
     folder = str(encoder_folders["bert-mlm"])
     (whole,) = training_cost(folder, batch, ["tr"], repeats=1)
-    monkeypatch.setattr(measuring, "_FORMULAS", {})
+    monkeypatch.setattr(cost, "_FORMULAS", {})
     (without,) = training_cost(folder, batch, ["tr"], repeats=1)
     assert without.forward_gflops < whole.forward_gflops < 2 * without.forward_gflops
 
 
 def test_an_unknown_method_is_an_error_before_pairs_are_read() -> None:
-    with pytest.raises(RecipeError, match="unknown method 'tr\\+tml'"):
-        measure_cost("org/none", "no/such/file.tsv", ["tr", "tr+tml"])
+    with pytest.raises(RecipeError, match="methods 'tr\\+tml' is unknown: .*did you mean"):
+        measure_cost("org/none", "no/such/file.tsv", methods=["tr", "tr+tml"])

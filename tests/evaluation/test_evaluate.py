@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,21 +16,17 @@ from hf_xsent.data.benchmarks.bucc import BuccSet
 from hf_xsent.data.benchmarks.sts import StsSet
 from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
+from hf_xsent.evaluation.evaluate import describe, measure_tasks
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.registry import TASKS
-from hf_xsent.evaluation.report import (
-    Report,
-    published_lines,
-    published_scores,
-    read_reports,
-    sweep_table,
-)
+from hf_xsent.evaluation.report import Report, published_lines, published_scores, read_reports, task_table
 from hf_xsent.evaluation.retrieval import TatoebaTask
-from hf_xsent.evaluation.runner import describe, evaluate_tasks
 from hf_xsent.evaluation.similarity import Sts17Task
 from hf_xsent.evaluation.task import EvaluationTask
 from hf_xsent.files import write_json
 from hf_xsent.models.sentence_encoder import SentenceEncoder, View
+
+Start = Callable[..., list[Report]]
 
 
 @pytest.fixture
@@ -79,22 +75,22 @@ def test_a_sweep_encodes_each_distinct_sentence_once(
     embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded
 ):
     distinct = len({one for task in tasks for one in task.sentences()})
-    found = dict((task.name, reports) for task, reports in evaluate_tasks(embedder, tasks, {}, _views(), [32, 4]))
+    measured = {task.name: some for task, some in measure_tasks(embedder, tasks, {}, _views(), [32, 4])}
     assert encoded.sentences == distinct
     assert encoded.passes == 1  # so few sentences fit in one batch
-    assert {name: len(reports) for name, reports in found.items()} == {"tatoeba": 16, "bucc": 16, "sts17": 16}
+    assert {name: len(reports) for name, reports in measured.items()} == {"tatoeba": 16, "bucc": 16, "sts17": 16}
 
 
-def test_two_tasks_of_one_name_are_refused(embedder: SentenceEmbedder, tasks: list[EvaluationTask]) -> None:
+def test_two_tasks_of_one_name_are_refused(tasks: list[EvaluationTask]) -> None:
     with pytest.raises(RecipeError, match="the task tatoeba is given twice"):
-        list(evaluate_tasks(embedder, [*tasks, tasks[0]], {}))
+        evaluate("model", [*tasks, tasks[0]])
 
 
 def test_each_view_gives_what_it_gives_alone(tiny_encoders: Path, tasks: list[EvaluationTask]):
     """Layers, poolings and cuts of one encoding, beside an embedder of each."""
     whole = SentenceEmbedder.from_pretrained(str(tiny_encoders), device="cpu")
-    for task, reports in evaluate_tasks(whole, tasks, {}, _views(layers=(1, 3)), [32, 5]):
-        for report in reports:
+    for task, measurements in measure_tasks(whole, tasks, {}, _views(layers=(1, 3)), [32, 5]):
+        for report in (measurement.report for measurement in measurements):
             stated = report.settings
             alone = SentenceEmbedder.from_pretrained(
                 str(tiny_encoders), stated["pooling"], layer=stated["layer"], dim=stated["dim"], device="cpu"
@@ -103,99 +99,78 @@ def test_each_view_gives_what_it_gives_alone(tiny_encoders: Path, tasks: list[Ev
                 assert report.languages[name] == pytest.approx(figures, abs=1e-3)
 
 
-def test_equal_runs_give_equal_files(embedder: SentenceEmbedder, tasks: list[EvaluationTask], tmp_path: Path):
-    settings = describe(embedder, "name")
+@pytest.fixture
+def start(tiny_encoders: Path, tasks: list[EvaluationTask]) -> Start:
+    """Evaluate the model on the first N tasks."""
+
+    def start(output: Path, count: int = 3, **settings: Any) -> list[Report]:
+        return list(evaluate(str(tiny_encoders), tasks[:count], output=output, device="cpu", **settings).reports)
+
+    return start
+
+
+def test_equal_runs_give_equal_files(start: Start, tiny_encoders: Path, tmp_path: Path):
     for name in ("one", "other"):
-        list(evaluate_tasks(embedder, tasks, settings, _views(), output=tmp_path / "reports" / name))
-    assert (tmp_path / "reports" / "one").read_bytes() == (tmp_path / "reports" / "other").read_bytes()
-    assert sorted(path.name for path in (tmp_path / "reports").iterdir()) == ["one", "other"]
-    run = json.loads((tmp_path / "reports" / "one").read_text())["runs"][0]
-    assert set(run) == {"task", "protocol", "settings", "data_fingerprint", "versions", "groups", "languages"}
-    assert run["settings"] == {
-        "model": "name",
-        "model_fingerprint": "name@None",
-        "max_length": embedder.max_length,
-        "dtype": "float32",
-        "pooling": "mean",
-        "layer": 0,
-        "dim": 32,
-    }
-    assert run["versions"]["torch"] and run["versions"]["hf-xsent"]
+        start(tmp_path / name, layers=["0-1"], pooling=["mean,cls"])
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+    runs = json.loads((tmp_path / "one").read_text())["runs"]
+    assert set(runs[0]) == {"task", "protocol", "settings", "data_fingerprint", "versions", "groups", "languages"}
+    embedder = SentenceEmbedder.from_pretrained(str(tiny_encoders), device="cpu")
+    view = {"pooling": "mean", "layer": 0, "dim": 32}
+    assert runs[0]["settings"] == describe(embedder, tiny_encoders) | view
+    assert runs[0]["versions"]["torch"] and runs[0]["versions"]["hf-xsent"]
 
 
-@pytest.fixture(autouse=True)
-def _no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hf_xsent.evaluation.runner.fingerprint_model", lambda name: f"{name}@None")
-
-
-def test_finished_tasks_are_not_done_again(
-    embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, tmp_path: Path
+def test_a_killed_evaluation_goes_on_where_it_stopped(
+    start: Start, tasks: list[EvaluationTask], encoded: _Encoded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     whole, output = tmp_path / "whole.json", tmp_path / "cut.json"
-    list(evaluate_tasks(embedder, tasks, {}, output=whole))
-    run = evaluate_tasks(embedder, tasks, {}, output=output)
-    next(run)  # stopped after the first task
-    run.close()
+    start(whole)
+    with monkeypatch.context() as patched:
+        patched.setattr(BuccTask, "measure", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            start(output)
     assert [report.task for report in read_reports(output)] == ["tatoeba"]
     encoded.sentences = 0
-    list(evaluate_tasks(embedder, tasks, {}, output=output))
+    start(output)
     assert encoded.sentences == len({one for task in tasks[1:] for one in task.sentences()})
     assert output.read_bytes() == whole.read_bytes()
     encoded.sentences = 0
-    list(evaluate_tasks(embedder, tasks, {}, output=output))
-    assert encoded.sentences == 0
+    start(output)
+    assert encoded.sentences == 0 and output.read_bytes() == whole.read_bytes()
 
 
-def test_a_later_call_adds_to_the_file(
-    embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, tmp_path: Path
-):
+def test_a_later_call_adds_to_the_file(start: Start, tmp_path: Path):
     output = tmp_path / "results.json"
-    list(evaluate_tasks(embedder, tasks[:1], {}, output=output))
-    first = read_reports(output)
-    list(evaluate_tasks(embedder, tasks[2:], {}, dims=[4], output=output))
-    list(evaluate_tasks(embedder, tasks[2:], {}, dims=[4, 8], output=output))
-    found = [(report.task, report.settings["dim"]) for report in read_reports(output)]
-    assert found == [("tatoeba", 32), ("sts17", 4), ("sts17", 8)]
+    first = start(output, 1)
+    start(output, 3, dims=[4])
+    start(output, 1, dims=[4, 8])
+    kept = [(report.task, report.settings["dim"]) for report in read_reports(output)]
+    assert kept == [("tatoeba", 32), ("bucc", 4), ("sts17", 4), ("tatoeba", 4), ("tatoeba", 8)]
     assert read_reports(output)[0] == first[0]
 
 
-def test_a_figure_of_other_versions_is_measured_again_and_stands_there_once(
-    embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, tmp_path: Path
+def test_scores_of_other_versions_are_measured_again_and_replaced(
+    start: Start, encoded: _Encoded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     output = tmp_path / "results.json"
-    list(evaluate_tasks(embedder, tasks[2:], {}, output=output))
-    written = output.read_bytes()
-    (old,) = json.loads(written)["runs"]
-    write_json(output, {"runs": [old | {"versions": old["versions"] | {"torch": "1.0"}}]})
+    with monkeypatch.context() as patched:
+        patched.setattr("hf_xsent.evaluation.report.version", lambda package: "0.1")
+        start(output)
     encoded.sentences = 0
-    list(evaluate_tasks(embedder, tasks[2:], {}, output=output))
+    start(output)
     assert encoded.sentences > 0
-    assert output.read_bytes() == written
+    assert {report.versions["torch"] for report in read_reports(output)} == {torch.__version__}
 
 
-def test_a_file_of_another_model_is_refused_before_encoding(
-    embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, tmp_path: Path
-):
-    output = tmp_path / "results.json"
-    list(evaluate_tasks(embedder, tasks[2:], {"model": "first", "model_fingerprint": "a"}, output=output))
-    written, encoded.passes = output.read_bytes(), 0
-    with pytest.raises(OutputError, match=r"results of another model \(first\): choose another file"):
-        list(evaluate_tasks(embedder, tasks[1:2], {"model_fingerprint": "b"}, output=output))
-    assert encoded.passes == 0
-    assert output.read_bytes() == written
-
-
-def test_a_file_of_something_else_is_left_alone(
-    embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, tmp_path: Path
-):
+def test_a_file_of_something_else_is_left_alone(start: Start, encoded: _Encoded, tmp_path: Path):
     for text in ('{"mine": 1}', "no json", '{"runs": [1]}'):
         (tmp_path / "file.json").write_text(text)
         with pytest.raises(OutputError, match="holds no results of this command"):
-            list(evaluate_tasks(embedder, tasks, {}, output=tmp_path / "file.json"))
+            start(tmp_path / "file.json")
         assert (tmp_path / "file.json").read_text() == text
-    (tmp_path / "file.json").unlink()
     with pytest.raises(OutputError, match="cannot be written"):
-        list(evaluate_tasks(embedder, tasks, {}, output=tmp_path))
+        start(tmp_path)
     assert encoded.passes == 0
 
 
@@ -212,25 +187,16 @@ def test_views_that_do_not_exist_raise_before_encoding(
     embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, views: Any, dims: Any, message: str
 ):
     with pytest.raises(ModelError) as error:
-        list(evaluate_tasks(embedder, tasks, {}, views, dims))
+        list(measure_tasks(embedder, tasks, {}, views, dims))
     assert message in str(error.value)
     assert encoded.passes == 0
 
 
-def test_vectors_that_are_no_numbers_give_no_figures(
-    embedder: SentenceEmbedder, tasks: list[EvaluationTask], tmp_path: Path
-):
+def test_vectors_that_are_not_finite_give_no_scores(embedder: SentenceEmbedder, tasks: list[EvaluationTask]):
     with torch.no_grad():
         embedder.model.encoder.get_input_embeddings().weight[:] = torch.nan
     with pytest.raises(DataError, match=r"the sentence '.+' has a vector that is not finite in float32: its weights"):
-        list(evaluate_tasks(embedder, tasks, {}, output=tmp_path / "results.json"))
-    assert not any(tmp_path.iterdir())
-
-
-def test_json_holds_no_figure_that_is_no_number(tmp_path: Path):
-    with pytest.raises(OutputError, match=r"results.json is not written: a value is NaN or infinite"):
-        write_json(tmp_path / "results.json", {"figure": float("nan")})
-    assert not any(tmp_path.iterdir())
+        list(measure_tasks(embedder, tasks, {}))
 
 
 def test_a_full_disk_raises_before_encoding(
@@ -238,7 +204,7 @@ def test_a_full_disk_raises_before_encoding(
 ):
     monkeypatch.setattr("shutil.disk_usage", lambda folder: shutil._ntuple_diskusage(10, 10, 0))
     with pytest.raises(HfXsentError, match="has 0 bytes free but the vectors need .*: choose fewer layers"):
-        list(evaluate_tasks(embedder, tasks, {}))
+        list(measure_tasks(embedder, tasks, {}))
     assert encoded.passes == 0
 
 
@@ -247,22 +213,61 @@ def test_nothing_stays_behind(
 ):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     """Not even of a run that is killed: its files have no name."""
-    next(evaluate_tasks(embedder, tasks, {}))
+    next(measure_tasks(embedder, tasks, {}))
     assert not any(tmp_path.iterdir())
 
 
-def test_languages_of_no_task_are_refused() -> None:
-    with pytest.raises(RecipeError, match="given for 'tatoba', which is not among the tasks tatoeba; did you mean"):
-        evaluate("model", {"tatoeba": "folder"}, {"tatoba": ["de"]})
-    with pytest.raises(RecipeError, match="languages restrict tasks given by name: give them to load_tasks instead"):
-        evaluate("model", [], {"tatoeba": ["de"]})
+@pytest.mark.parametrize(
+    ("tasks", "options", "message"),
+    [
+        (
+            {"tatoeba": "folder"},
+            {"languages": {"tatoba": ["de"]}},
+            "given for 'tatoba', .* tasks tatoeba; did you mean",
+        ),
+        (
+            [TatoebaTask([TatoebaSet("deu", "de", ["a"], ["b"])])],
+            {"languages": ["de"]},
+            "give them to load_tasks instead",
+        ),
+        ("data/tatoeba", {}, "data/tatoeba is not a folder that contains .*: write TASK=FOLDER"),
+        (["tatoeba=a", "tatoeba=b"], {}, "the task tatoeba is given twice: a and b"),
+        ({"tatoba": "folder"}, {}, "unknown task 'tatoba': use some of tatoeba, bucc, sts17, sts22; did you mean"),
+        (["sts17=a", "bucc=b"], {"languages": ["de"]}, "names no task: write sts17=de"),
+        (["sts17=a"], {"languages": ["sts=de"]}, "given for 'sts', which is not among the tasks sts17"),
+        (["sts17=a"], {"languages": ["sts17="]}, "'sts17=' has no language codes"),
+        (["tatoeba=a"], {"group": 37}, "unknown group '37': use one of 14, 28, 36, 112, 4, 5, 8"),
+    ],
+)
+def test_tasks_and_languages_that_do_not_fit_are_refused(tasks: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        evaluate("model", tasks, **options)
 
 
-def test_tasks_and_languages_that_are_no_mapping_are_refused():
-    with pytest.raises(RecipeError, match=r"tasks maps names to folders, such as {'tatoeba': 'data/tatoeba'}"):
-        evaluate("runs/mine", "data/tatoeba")  # type: ignore[arg-type]
-    with pytest.raises(RecipeError, match=r"languages must be a dict .* {'tatoeba': \['de'\]}"):
-        evaluate("runs/mine", {"tatoeba": "data/tatoeba"}, ["de"])  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layers": ["3-1"]}, "--layers takes numbers and ranges"),
+        ({"layers": [-1]}, "--layers takes numbers and ranges"),
+        ({"pooling": "mean,cls"}, "--pooling takes one value if several models are compared"),
+        ({"dims": [0]}, "dims 0 is not at least 1"),
+    ],
+)
+def test_views_of_several_models_are_checked_first(
+    tasks: list[EvaluationTask], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(RecipeError, match=message):
+        evaluate(["a", "b"], tasks, **options)
+
+
+def test_any_object_with_encode_is_evaluated(embedder: SentenceEmbedder, tasks: list[EvaluationTask]) -> None:
+    evaluation = evaluate(embedder, tasks)
+    assert [report.task for report in evaluation.reports] == ["tatoeba", "bucc", "sts17"]
+    assert str(evaluation).count("model SentenceEmbedder") == 3
+    with pytest.raises(ModelError, match="need models given by their folder or Hub id"):
+        evaluate(embedder, tasks, dims=[4])
+    with pytest.raises(ModelError, match="object has no encode"):
+        evaluate(object(), tasks)
 
 
 def test_a_task_measures_anything_that_encodes(tasks: list[EvaluationTask]):
@@ -296,7 +301,7 @@ def test_the_table_says_what_was_measured_and_how(tasks: list[EvaluationTask], r
 
 
 def test_a_sweep_is_a_line_for_each_view(tasks: list[EvaluationTask], reports: list[Report]):
-    lines = sweep_table(tasks[0], reports).splitlines()
+    lines = task_table(tasks[0], reports).splitlines()
     assert lines[1].split() == ["layer", "all"]
     assert [line.split()[0] for line in lines[3:5]] == ["0", "12"]
     assert lines[-2] == "model my/model, pooling cls"

@@ -1,0 +1,260 @@
+"""Evaluate models on tasks, in several views (layer and pooling) and dimensions, and compare them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hf_xsent.errors import ModelError, RecipeError
+from hf_xsent.evaluation.comparing import Comparison, short_names
+from hf_xsent.evaluation.registry import read_tasks
+from hf_xsent.evaluation.report import Measurement, Report, read_reports, task_table
+from hf_xsent.evaluation.settings import EvaluateSettings
+from hf_xsent.evaluation.task import Encode, EvaluationTask
+from hf_xsent.files import check_free_space, check_writable, digest, write_json
+from hf_xsent.logs import Progress
+from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.encode_interface import check_finite
+from hf_xsent.models.sentence_encoder import View
+from hf_xsent.runs.identity import identify_model
+from hf_xsent.runs.store import Store
+from hf_xsent.settings.command import command
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The reports of all models, tasks, poolings, layers and dimensions, and the comparisons of several models."""
+
+    tasks: Sequence[EvaluationTask]
+    reports: Sequence[Report]
+    comparisons: Sequence[Comparison] = ()
+
+    def __str__(self) -> str:
+        """Format one table per task and model, or per task if models or layers are compared."""
+        tables = [str(comparison) for comparison in self.comparisons] or [
+            task_table(task, [report for report in self.reports if report.task == task.name]) for task in self.tasks
+        ]
+        return "\n\n".join(tables) + "\n"
+
+
+@command(EvaluateSettings)
+def evaluate(settings: EvaluateSettings) -> Evaluation:
+    """Measure models on tasks: one report per model, task, pooling, layer and dimension.
+
+    A model is a folder, a Hub id or an object with ``encode``; pooling and layer are then its own. ``output`` is a JSON
+    file of the results; what it has already is not measured again.
+
+    ```python
+    from hf_xsent import evaluate
+
+    evaluation = evaluate("runs/mine", {"tatoeba": "path/to/tatoeba"}, languages={"tatoeba": ["de", "sw"]})
+    for report in evaluation.reports:
+        print(report.task, report.groups["all"]["mean"])
+    ```
+    """
+    tasks = read_tasks(settings.tasks, settings.languages, settings.group)
+    if not all(isinstance(model, str | os.PathLike) for model in settings.model):
+        return _evaluate_object(settings, tasks)
+    layers = None if settings.layers is None else parse_layers(settings.layers)
+    poolings = [name for names in settings.pooling or () for name in names.split(",")]
+    names = short_names([os.fspath(model) for model in settings.model])
+    if len(names) > 1:
+        for name, values in (("pooling", poolings), ("layers", layers), ("dims", settings.dims)):
+            if len(values or ()) > 1:
+                raise RecipeError(f"--{name} takes one value if several models are compared, not {len(values or ())}")
+    results = ResultsFile(settings.output)
+    measured: dict[str, dict[str, Measurement]] = {task.name: {} for task in tasks}
+    for model, name in names.items():
+        embedder = SentenceEmbedder.from_pretrained(
+            model, max_length=settings.max_length, precision=settings.precision, device=settings.device
+        )
+        views = [
+            View(layer, pooling)
+            for pooling in poolings or [embedder.view.pooling]
+            for layer in ([embedder.view.layer] if layers is None else layers)
+        ]
+        described = describe(embedder, model)
+        for task, measurements in measure_tasks(embedder, tasks, described, views, settings.dims, results.store):
+            measured[task.name][name] = measurements[0]
+            results.add([measurement.report for measurement in measurements])
+            logger.info("%s", "\n".join(measurement.report.headline(task) for measurement in measurements))
+    comparisons = [Comparison.of(task, measured[task.name]) for task in tasks] if len(names) > 1 else []
+    results.write(comparisons)
+    return Evaluation(tasks, results.added, comparisons)
+
+
+class ResultsFile:
+    """The JSON file of reports, and a folder with each measurement, so that a measurement is made once."""
+
+    def __init__(self, output: str | None) -> None:
+        self.output, self.added = output, list[Report]()
+        self.store = None if output is None else Store(f"{output}.work")
+        if output is not None:
+            check_writable(output)
+        self._earlier = [] if output is None else read_reports(output)
+
+    def add(self, reports: Iterable[Report]) -> None:
+        """Add reports, which replace earlier ones of the same settings and data, and write the file."""
+        self.added += reports
+        self.write([])
+
+    def write(self, comparisons: Sequence[Comparison]) -> None:
+        """Write the file."""
+        if self.output is None:
+            return
+        replaced = {report.subject for report in self.added}
+        reports = [*(report for report in self._earlier if report.subject not in replaced), *self.added]
+        content: dict[str, Any] = {"runs": [asdict(report) for report in reports]}
+        if comparisons:
+            content["comparisons"] = [comparison.to_dict() for comparison in comparisons]
+        write_json(self.output, content)
+
+
+def describe(embedder: SentenceEmbedder, name_or_path: str | Path) -> dict[str, Any]:
+    """Return the settings that all reports of a model share: all except view and dimension."""
+    return {
+        "model": str(name_or_path),
+        "model_fingerprint": identify_model(str(name_or_path)),
+        "max_length": embedder.max_length,
+        "dtype": str(embedder.model.dtype).removeprefix("torch."),
+    } | ({"prompt": embedder.prompt} if embedder.prompt else {})
+
+
+def measure_tasks(
+    embedder: SentenceEmbedder,
+    tasks: Sequence[EvaluationTask],
+    described: Mapping[str, Any],
+    views: Sequence[View] | None = None,
+    dims: Sequence[int] | None = None,
+    store: Store | None = None,
+) -> Iterator[tuple[EvaluationTask, list[Measurement]]]:
+    """Yield each task with its measurements, one per view and dimension, as soon as it is measured.
+
+    ``described`` are settings that identify the model (``describe``). Measurements that are in the store with the same
+    settings, data and versions are read from it.
+    """
+    views = [embedder.view] if views is None else views
+    dims = [embedder.width] if dims is None else dims
+    _check(embedder, views, dims)
+    variants = [
+        (view, dim, {**described, "pooling": view.pooling, "layer": view.layer, "dim": dim})
+        for view, dim in product(views, dims)
+    ]
+    missing = [task for task in tasks if store is None or store.missing(_name(task, stated) for *_, stated in variants)]
+    vectors = SentenceVectors(embedder, views, (text for task in missing for text in task.sentences()))
+    for task in tasks:
+        measurements = []
+        if task in missing:
+            vectors.add(task.sentences())
+        for view, dim, stated in Progress(variants, desc=f"scoring {task.name}", unit=" settings", delay=2):
+            measure = partial(Measurement.of, task, stated, vectors.of(view, dim))
+            if store is None:
+                measurements.append(measure())
+            else:
+                write = partial(_write, measure)
+                measurements.append(store.get(_name(task, stated), write, Measurement.read))
+        yield task, measurements
+
+
+def _write(measure: Callable[[], Measurement], path: Path) -> None:
+    measure().write(path)
+
+
+def _name(task: EvaluationTask, stated: Mapping[str, Any]) -> str:
+    return f"{digest([Report.of(task, stated).stamp])}.npz"
+
+
+class SentenceVectors:
+    """Embeddings by view, in memory-mapped temporary files, because a sweep over layers can exceed memory."""
+
+    def __init__(self, embedder: SentenceEmbedder, views: Sequence[View], sentences: Iterable[str]) -> None:
+        self._embedder = embedder
+        self._views = list(dict.fromkeys(views))
+        self._rows: dict[str, int] = {}  # of the sentences encoded so far
+        shape = (max(1, len(set(sentences))), embedder.width)  # of all sentences
+        needed = len(self._views) * shape[0] * shape[1] * 4
+        cure = "choose fewer layers at once, or set TMPDIR to a larger disk"
+        check_free_space(tempfile.gettempdir(), needed, "the vectors", cure)
+        self._vectors = {}
+        for view in self._views:
+            with tempfile.TemporaryFile() as file:
+                self._vectors[view] = np.memmap(file, np.float32, "w+", shape=shape)
+
+    def add(self, sentences: Iterable[str]) -> None:
+        """Encode the sentences that are not encoded yet."""
+        new = [text for text in dict.fromkeys(sentences) if text not in self._rows]
+        if not new:
+            return
+        start = len(self._rows)
+        into = [self._vectors[view][start : start + len(new)] for view in self._views]
+        self._embedder.encode_views(new, self._views, show_progress=True, into=into)
+        precision = str(self._embedder.model.dtype).removeprefix("torch.")
+        for vectors in into:
+            check_finite(vectors, precision, lambda row: f"the sentence {new[row][:40]!r}")
+        self._rows |= {text: start + place for place, text in enumerate(new)}
+
+    def of(self, view: View, dim: int) -> Encode:
+        """Return an encoder that looks up embeddings in this view, truncated to ``dim`` dimensions."""
+
+        def encode(sentences: Sequence[str]) -> np.ndarray:
+            return np.asarray(self._vectors[view][[self._rows[text] for text in sentences], :dim])
+
+        return encode
+
+
+def parse_layers(values: Sequence[int | str]) -> list[int]:
+    """Return the layers that numbers and ranges name, each once.
+
+    >>> parse_layers(["0-2,8", 2])
+    [0, 1, 2, 8]
+    """
+    layers: list[int] = []
+    for part in (part for value in values for part in str(value).split(",") if part):
+        ends = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+        if ends is None or (ends[2] and int(ends[2]) < int(ends[1])):
+            raise RecipeError(f"--layers takes numbers and ranges such as 8 or 0-12, not {part!r}")
+        layers += range(int(ends[1]), int(ends[2] or ends[1]) + 1)
+    return list(dict.fromkeys(layers))
+
+
+def _check(embedder: SentenceEmbedder, views: Sequence[View], dims: Sequence[int]) -> None:
+    """Raise an error if the model lacks a view or a dimension, or has language embeddings."""
+    embedder.check_views(views)
+    for dim in dims:
+        if not 1 <= dim <= embedder.width:
+            raise ModelError(f"dim {dim} does not exist: the embeddings of this model have {embedder.width} dimensions")
+    if embedder.model.config.languages:
+        raise ModelError(
+            "evaluate does not support models with language embeddings (their config has languages): use "
+            "retrieval_by_language in Python instead"
+        )
+
+
+def _evaluate_object(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]) -> Evaluation:
+    """Measure any object with ``encode``."""
+    model, *others = settings.model
+    options = (settings.pooling, settings.layers, settings.dims, settings.max_length, settings.output)
+    if others or any(option is not None for option in options):
+        raise ModelError(
+            "several models, pooling, layers, dims, max_length and output need models given by their folder or Hub id"
+        )
+    if not hasattr(model, "encode"):
+        raise ModelError(f"{type(model).__name__} has no encode: give a folder, a Hub id or a model that encodes text")
+
+    def encode(sentences: Sequence[str]) -> np.ndarray:
+        return np.asarray(model.encode(list(sentences)), dtype=np.float32)
+
+    described = {"model": type(model).__name__}
+    return Evaluation(tasks, [Report.of(task, described, task.score(encode)) for task in tasks])

@@ -1,0 +1,112 @@
+"""Declare the settings of ``evaluate`` and ``analyse``, without importing torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hf_xsent.errors import RecipeError
+from hf_xsent.settings.common import EncodingSettings
+from hf_xsent.settings.declare import setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateSettings(EncodingSettings):
+    """Evaluate a checkpoint, an exported folder or any supported encoder on Tatoeba, BUCC and STS.
+
+    hf-xsent evaluate runs/mine --tasks tatoeba=data/tatoeba --group 36 --output results.json
+    hf-xsent evaluate runs/mine --tasks benchmarks   # the folders benchmarks/tatoeba, benchmarks/bucc and so on
+    hf-xsent evaluate xlm-roberta-base --tasks tatoeba=mteb/tatoeba-bitext-mining sts17=data/sts17
+    hf-xsent evaluate xlm-roberta-base --tasks tatoeba=data/tatoeba --layers 0-12 --pooling mean cls   # encodes once
+    hf-xsent evaluate runs/mine --tasks tatoeba=data/tatoeba --dims 384 128 64
+    hf-xsent evaluate runs/a runs/b --tasks tatoeba=data/tatoeba   # one table with differences and 95% intervals
+    """
+
+    model: list[Any] = setting(
+        None,
+        "Models to evaluate: folders or Hub ids, in Python also one object with encode. With several, compare each "
+        "with the first.",
+        positional=True,
+        required=True,
+    )
+    tasks: list[Any] | dict[str, Any] = setting(
+        None,
+        "tatoeba, bucc, sts17, sts22, each with its folder or Hub id, or one folder with a folder per task; in Python "
+        "a mapping, or a list from load_tasks.",
+        required=True,
+        metavar="TASK=SOURCE",
+    )
+    languages: list[str] | dict[str, Any] | None = setting(
+        None,
+        "Evaluate only these languages: de fr; by task: tatoeba=de,fr bucc=zh-en sts17=ar-ar. (default: all)",
+        metavar="CODE",
+    )
+    group: str | None = setting(
+        None, "Group of Tatoeba languages, instead of languages: 4, 5, 8, 14, 28, 36 or 112. (default: all languages)"
+    )
+    pooling: list[str] | None = setting(  # type: ignore[assignment]
+        None, "Pool by cls, mean or max, one table each. (default: the model's; mean for a plain encoder)"
+    )
+    layers: list[int | str] | None = setting(
+        None,
+        "Use the hidden states of these layers: 8, 0-12 or 0,6,12; 0 is the embeddings. (default: the last)",
+        aliases=("layer",),
+    )
+    dims: list[int] | None = setting(
+        None, "Truncate embeddings to N dimensions, one table each. (default: all)", at_least=1, aliases=("dim",)
+    )
+    output: str | None = setting(
+        None,
+        "Write the results to this JSON file, and cache them in OUTPUT.work: the same command measures only what is "
+        "missing. (default: only show them)",
+        metavar="FILE",
+        local=True,
+        aliases=("o",),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalyseSettings:
+    """Measure how a model aligns languages: similarity gaps, hubs, and a plot of words, before and after training.
+
+    hf-xsent analyse runs/mine --before xlm-roberta-base --tatoeba data/tatoeba --languages de zh sw --output analysis
+    hf-xsent analyse xlm-roberta-base --layer 8 --pooling mean --tatoeba data/tatoeba --languages de --output analysis
+    hf-xsent analyse runs/wacse --before runs/tr --layer 0 --words 60 --tatoeba data/tatoeba --languages de -o words
+    """
+
+    model: str = setting(None, "Analyse this model: a folder or a Hub id.", positional=True, required=True)
+    tatoeba: str = setting(
+        None,
+        "Measure on Tatoeba: a folder of tatoeba.xxx-eng.* files, or a Hub id.",
+        required=True,
+        metavar="FOLDER",
+    )
+    languages: list[str] = setting(None, "Analyse these languages (de or deu).", required=True, metavar="CODE")
+    output: str = setting(
+        None, "Write gaps.json and words.svg into this folder.", required=True, metavar="FOLDER", aliases=("o",)
+    )
+    before: str | None = setting(None, "Compare with this model, such as the run's starting encoder.", metavar="MODEL")
+    sample: int = setting(1000, "Measure at most N pairs per language.", at_least=2)
+    plot_pairs: int = setting(4, "Plot the words of N pairs per language.", at_least=1)
+    words: int | None = setting(
+        None,
+        "Plot N words per language, sampled by frequency and encoded alone, instead of those of pairs.",
+        at_least=1,
+    )
+    data: list[str] | None = setting(
+        None,
+        "Sample words from this bitext, in the format of pretrain --data. (default: all pairs of Tatoeba)",
+        named=True,
+        metavar="CODE=FILE",
+    )
+    word_pieces: bool = setting(False, "Plot word pieces instead of words.")
+    layer: int | None = setting(None, "Use the hidden states of this layer. (default: the last)", at_least=0)
+    pooling: str | None = setting(None, "Pool by cls, mean or max. (default: the model's; mean for a plain encoder)")
+    device: str | None = setting(
+        None, "Compute on this torch device. (default: a GPU if available, else the CPU)", local=True
+    )
+
+    def __post_init__(self) -> None:
+        """Check the settings that need each other."""
+        if self.data and self.words is None:
+            raise RecipeError("--data is for --words, which samples words from it: give --words N, or drop --data")
