@@ -57,8 +57,7 @@ COMMANDS = {
     "align-words": CommandPlace("words.settings:AlignWordsSettings", "words.align:align_words"),
 }
 OLD: dict[str, ModuleType] = {
-    module.__name__.rsplit(".", 1)[-1].replace("_", "-"): module
-    for module in (quickstart, export, trim_vocab, publish)
+    module.__name__.rsplit(".", 1)[-1].replace("_", "-"): module for module in (quickstart, export, trim_vocab, publish)
 }
 
 
