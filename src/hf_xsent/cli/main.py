@@ -23,7 +23,6 @@ from hf_xsent.cli import (
     export,
     mine_negatives,
     publish,
-    quickstart,
     score,
     trim_vocab,
 )
@@ -46,6 +45,7 @@ class CommandPlace:
 
 
 COMMANDS = {
+    "quickstart": CommandPlace("quickstart.settings:QuickstartSettings", "quickstart.quickstart:quickstart"),
     "pretrain": CommandPlace("training.settings:PretrainHelp", "training.pretrain:pretrain"),
     "finetune": CommandPlace("finetuning.settings:FineTuneHelp", "finetuning.finetune:finetune"),
     "evaluate": CommandPlace("evaluation.settings:EvaluateSettings", "evaluation.evaluate:evaluate"),
@@ -56,7 +56,7 @@ COMMANDS = {
 }
 OLD: dict[str, ModuleType] = {
     module.__name__.rsplit(".", 1)[-1].replace("_", "-"): module
-    for module in (quickstart, align_words, mine_negatives, align_documents, score,
+    for module in (align_words, mine_negatives, align_documents, score,
                    export, trim_vocab, publish)
 }  # fmt: skip
 
