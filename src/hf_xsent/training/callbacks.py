@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from transformers import EarlyStoppingCallback, TrainerCallback
 
-from hf_xsent.data.sampling.batches import ProcessBatches
+from hf_xsent.data.sampling.mixing import ProcessBatches
 from hf_xsent.errors import Interrupted, Stopped
 from hf_xsent.files import append_text, write_text
 from hf_xsent.logs import Progress

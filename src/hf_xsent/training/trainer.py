@@ -20,10 +20,8 @@ from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
 from hf_xsent.compat import keep_freed_memory
 from hf_xsent.data.bitext import load_bitext
-from hf_xsent.data.sampling.batches import ProcessBatches
 from hf_xsent.data.sampling.collators import PairCollator
-from hf_xsent.data.sampling.distinct import DistinctSampler
-from hf_xsent.data.sampling.mixing import TemperatureSampler
+from hf_xsent.data.sampling.mixing import DistinctSampler, ProcessBatches, TemperatureSampler
 from hf_xsent.errors import DataError, ModelError, RecipeError, TrainingError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
 from hf_xsent.files import write_text
