@@ -25,7 +25,7 @@ from hf_xsent.models.loading import load_tokenizer, quiet_loading
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.pages.tables import Table
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
-from hf_xsent.quickstart.report import search_table, report
+from hf_xsent.quickstart.report import report, search_table
 from hf_xsent.quickstart.settings import QuickstartSettings
 from hf_xsent.settings.command import command
 from hf_xsent.training.arguments import AlignmentTrainingArguments
