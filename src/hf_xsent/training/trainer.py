@@ -117,9 +117,7 @@ class AlignmentTrainer(RunTrainer):
         )  # fmt: skip
         if config.needs.momentum_encoder:
             check_momentum_contrast(args)
-        if args.frozen_word_embeddings:
-            model.backbone.word_embeddings.requires_grad_(False)
-        model.backbone.freeze(args.frozen_layers)
+        model.freeze(args.frozen_layers, args.frozen_word_embeddings)
         if args.compile_layers:
             model.backbone.compile_layers()
         if not any(weight.requires_grad for weight in model.parameters()):

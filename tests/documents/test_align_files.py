@@ -12,19 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hf_xsent import align_document_files
 from hf_xsent.data.readers.formats import read_pairs
 from hf_xsent.data.readers.sources import BitextSource
-from hf_xsent.documents.pipeline import COLUMNS, DocumentSettings, align_document_files
-from hf_xsent.documents.reading import pair_documents
-from hf_xsent.errors import DataError, OutputError
-from hf_xsent.mining.shards import ProcessRunner
+from hf_xsent.documents.align_files import COLUMNS
+from hf_xsent.errors import DataError, HfXsentError
 
-IDENTITY = {"model": "meanings"}
 KILLED = """
 import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-import test_pipeline
+import test_align_files
 from conftest import Meanings
 
 count, replace = [0], Path.replace
@@ -35,12 +33,12 @@ def counted(self, target):
     return replace(self, target)
 Path.replace = counted
 folder = Path(sys.argv[3])
-test_pipeline.align(folder, Meanings())
+test_align_files.align(folder, Meanings())
 """
 
 
 def text(language: str, *numbers: int) -> str:
-    return "".join(f"{language}: {1000 + one} {2000 + one}\n" for one in numbers)
+    return "".join(f"{language}: {1000 + number} {2000 + number}\n" for number in numbers)
 
 
 @pytest.fixture
@@ -55,13 +53,11 @@ def folders(tmp_path: Path) -> Path:
 
 
 def align(folder: Path, model: Any, output: str = "out.tsv", **settings: Any) -> Any:
-    chosen = DocumentSettings(**settings)
-    documents = pair_documents(f"{folder}/de", f"{folder}/fr", chosen.on_error)
-    return align_document_files(documents, folder / output, model, IDENTITY, folder / "work", chosen)
+    return align_document_files(folder / "de", folder / "fr", folder / output, model, work=folder / "work", **settings)
 
 
 def test_pairs_of_all_documents_are_read_back_as_bitext(folders: Path, model: Any) -> None:
-    assert align(folders, model) == 22
+    assert str(align(folders, model)) == f"22 pairs are in {folders / 'out.tsv'}"
     rows = [line.split("\t") for line in (folders / "out.tsv").read_text().splitlines()]
     assert rows[0] == list(COLUMNS)
     assert rows[4][1:] == ["a.txt", "4", "6", "de: 1003 2003", "fr: 1003 2003"]  # line 1 is empty, line 5 skipped
@@ -91,44 +87,10 @@ def test_a_second_run_encodes_nothing_that_is_cached(folders: Path, model: Any) 
     assert len(model.encoded) == encoded
     (folders / "fr" / "b.txt").write_text(text("fr", *range(20, 31)))
     align(folders, model)
-    assert not any("1001 2001" in one for one in model.encoded[encoded:])  # only the document that changed
+    assert not any("1001 2001" in text for text in model.encoded[encoded:])  # only the document that changed
 
 
-def test_a_document_that_changes_while_it_is_aligned_is_aligned_again(folders: Path, model: Any) -> None:
-    class Editor(type(model)):  # type: ignore[misc]
-        def encode(self, sentences: list[str]) -> Any:
-            (folders / "fr" / "b.txt").write_text(text("fr", *range(20, 25)))
-            return super().encode(sentences)
-
-    with pytest.raises(DataError, match="b.txt or .*fr/b.txt changed while they were aligned: run the command again"):
-        align(folders, Editor())
-    assert align(folders, model) == 12 + 5
-
-
-def test_damaged_work_files_are_computed_again(folders: Path, model: Any, caplog: pytest.LogCaptureFixture) -> None:
-    align(folders, model)
-    whole, works = (folders / "out.tsv").read_bytes(), sorted((folders / "work" / "aligned").glob("*.lines"))
-    path = works[0]
-    content = path.read_bytes()
-    for damage in (content[: len(content) // 2], bytes(len(content)), b"[]\n"):
-        path.write_bytes(damage)
-        caplog.clear()
-        align(folders, model)
-        assert f"{path} is damaged: it is computed again" in caplog.text
-        assert (folders / "out.tsv").read_bytes() == whole and path.read_bytes() == content
-    for vectors in sorted((folders / "work" / "vectors").glob("*.npy")):
-        content = vectors.read_bytes()
-        vectors.unlink()
-        vectors.write_bytes(content[:-8])
-    for aligned in works:
-        aligned.unlink()
-    caplog.clear()
-    align(folders, model)
-    assert ".npy is damaged: it is computed again" in caplog.text
-    assert (folders / "out.tsv").read_bytes() == whole
-
-
-@pytest.mark.parametrize("file", [3, 7, *(pytest.param(file, marks=pytest.mark.slow) for file in (1, 2, 4, 6))])
+@pytest.mark.parametrize("file", [3, *(pytest.param(file, marks=pytest.mark.slow) for file in (1, 2, 6))])
 def test_a_run_that_is_killed_ends_the_same(file: int, folders: Path, model: Any) -> None:
     align(folders, model)
     whole = (folders / "out.tsv").read_bytes()
@@ -142,15 +104,14 @@ def test_a_run_that_is_killed_ends_the_same(file: int, folders: Path, model: Any
     assert (folders / "out.tsv").read_bytes() == whole
 
 
-def test_processes_share_the_documents(folders: Path, model: Any) -> None:
-    documents = pair_documents(f"{folders}/de", f"{folders}/fr")
-    align(folders, model)  # in place of the first process, for whose shard the second waits
-    (folders / "out.tsv").unlink()
-    second = ProcessRunner(1, 2)
-    assert (
-        align_document_files(documents, folders / "out.tsv", model, IDENTITY, folders / "work", runner=second) is None
-    )
+def test_only_the_first_process_writes(folders: Path, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    assert align(folders, model) is None
     assert not (folders / "out.tsv").exists()
+    monkeypatch.delenv("RANK")
+    encoded = len(model.encoded)
+    assert align(folders, model).pairs == 22
+    assert len(model.encoded) == encoded
 
 
 def test_a_language_that_was_not_stated_is_warned_of(
@@ -162,26 +123,28 @@ def test_a_language_that_was_not_stated_is_warned_of(
 
     for name in ("a", "b"):
         (tmp_path / name).write_text("Das ist nicht der Hund, den ich auf der Straße gesehen habe.\n" * 3)
-    settings = DocumentSettings(languages=("fr", "de"))
     with caplog.at_level(logging.WARNING):
         align_document_files(
-            [("a", tmp_path / "a", tmp_path / "b")], tmp_path / "o.tsv", Random(), {}, tmp_path / "w", settings
+            tmp_path / "a", tmp_path / "b", tmp_path / "o.tsv", Random(), languages=("fr", "de"), on_error="skip"
         )
     assert f"{tmp_path}/a seems to be German, not French" in caplog.text
 
 
-def test_bad_input_is_refused_before_anything_is_encoded(folders: Path, model: Any) -> None:
-    with pytest.raises(OutputError, match="would overwrite an input"):
-        align(folders, model, "de/a.txt")
-    (folders / "fr" / "b.txt").write_bytes(b"\x00\x01")
-    with pytest.raises(DataError, match="binary"):
-        align(folders, model)
-    with pytest.raises(DataError, match="on_error must be"):
-        DocumentSettings(on_error="ignore")  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="unknown split 'line'"):
-        DocumentSettings(split="line")
-    with pytest.raises(DataError, match="unknown language code"):
-        DocumentSettings(languages=("german", "fr"))
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"output": "de/a.txt"}, "would overwrite an input"),
+        ({"on_error": "ignore"}, "on_error 'ignore' is unknown: use raise, skip"),
+        ({"split": "line"}, "split 'line' is unknown: use lines, text"),
+        ({"languages": ["german", "fr"]}, "unknown language code"),
+        ({"languages": ["de"]}, "--languages takes the codes of source and target"),
+    ],
+)
+def test_wrong_settings_are_refused_before_anything_is_encoded(
+    folders: Path, model: Any, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(HfXsentError, match=message):
+        align(folders, model, **settings)
     assert not model.encoded
 
 
@@ -195,7 +158,7 @@ def test_documents_that_cannot_be_aligned_are_skipped_and_reported(
     with pytest.raises(DataError, match="d.txt has no file to align with"):
         align(folders, model)
     with caplog.at_level(logging.WARNING):
-        assert align(folders, model, on_error="skip") == 12
+        assert align(folders, model, on_error="skip").pairs == 12
     assert f"skipped {folders}/de/d.txt: it has no file to align with" in caplog.text
     assert f"skipped b.txt: {folders}/fr/b.txt is a binary file" in caplog.text
     assert "skipped c.txt" in caplog.text and "the reverse order" in caplog.text
@@ -205,7 +168,7 @@ def test_documents_that_cannot_be_aligned_are_skipped_and_reported(
     with pytest.raises(DataError, match="in the reverse order"):
         align(folders, model)
     (folders / "fr" / "c.txt").write_text(text("fr", *range(100, 160)))
-    assert align(folders, model) == 12 + 10 + 60
+    assert align(folders, model).pairs == 12 + 10 + 60
 
 
 def test_the_reason_to_skip_a_document_names_its_own_files(

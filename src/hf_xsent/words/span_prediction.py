@@ -29,8 +29,8 @@ class SpanAligner:
     """An aligner that predicts, for each word of either side, the span of the other side that translates it.
 
     The score of a link is the sum of both directions' probabilities, at most 2; a span of several words divides its
-    probability among them. As in WSPAlign's code, only the predictions for source words create links;
-    those for target words raise the scores of these links. The default of ``threshold`` is that of the paper on WACSE
+    probability among them. As in WSPAlign's code, only the predictions for source words create links; those
+    for target words raise the scores of these links. The default of ``threshold`` is that of the paper on WACSE
     (arXiv:2404.02490).
     """
 
@@ -75,8 +75,8 @@ class SpanAligner:
             spans = self._predict_spans(questions, [translations[pair].text for pair, _ in words])
             for (pair, word), (start, end, probability) in zip(words, spans, strict=True):
                 inside = [k for k, (a, b) in enumerate(translations[pair].spans) if start <= a and b <= end]
-                for other in inside:
-                    link = (other, word) if backward else (word, other)
+                for translation in inside:
+                    link = (translation, word) if backward else (word, translation)
                     if not backward or link in scores[pair]:
                         scores[pair][link] = scores[pair].get(link, 0.0) + probability / len(inside)
         return [
@@ -87,7 +87,7 @@ class SpanAligner:
     @torch.inference_mode()
     def _predict_spans(self, questions: Sequence[str], contexts: Sequence[str]) -> list[tuple[int, int, float]]:
         """Return start, end and probability of each answer in its context."""
-        found = [(0, 0, 0.0)] * len(questions)
+        answers = [(0, 0, 0.0)] * len(questions)
         lengths = [len(question) + len(context) for question, context in zip(questions, contexts, strict=True)]
         for numbers in batches_by_length(lengths, _CHARACTERS_PER_BATCH):
             encoded = self.tokenizer(
@@ -100,7 +100,7 @@ class SpanAligner:
                 return_tensors="pt",
             )
             offsets = encoded.pop("offset_mapping")
-            inputs = {name: one.to(self.model.device) for name, one in encoded.items()}
+            inputs = {name: tensor.to(self.model.device) for name, tensor in encoded.items()}
             output = self.model(**inputs)
             in_context = torch.tensor(
                 [[part == 1 for part in encoded.sequence_ids(row)] for row in range(len(offsets))]
@@ -115,8 +115,8 @@ class SpanAligner:
             width = spans.shape[2]
             for row, (probability, place) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True)):
                 first, last = offsets[row, place // width, 0], offsets[row, place % width, 1]
-                found[numbers[row]] = int(first), int(last), probability
-        return found
+                answers[numbers[row]] = int(first), int(last), probability
+        return answers
 
 
 def _question(words: Words, number: int) -> str:

@@ -5,16 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forks import CONTEXT
 
-from hf_xsent.alignment import pipeline
-from hf_xsent.alignment.aligners import AlignerSettings
-from hf_xsent.alignment.embedding import EmbeddingAligner
-from hf_xsent.api.aligning import align_words
+from hf_xsent import align_words
 from hf_xsent.cli.main import main
 from hf_xsent.data.bitext import load_bitext
-from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError, OutputError, RecipeError
+from hf_xsent.words import align
+from hf_xsent.words.embedding import EmbeddingAligner
 
 Pairs = list[tuple[str, str]]
 
@@ -28,12 +25,12 @@ def bitext(tmp_path: Path, pairs: Pairs) -> Path:
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "PAIRS_PER_PART", 5)
+    monkeypatch.setattr(align, "PAIRS_PER_PART", 5)
 
 
-def _align(bitext: Path, model: Path, name: str = "out.jsonl", **options: Any) -> Path:
+def _align(bitext: Path, model: Path, name: str = "out.jsonl", **settings: Any) -> Path:
     output = bitext.with_name(name)
-    pipeline.align_source(BitextSource("de", str(bitext)), output, AlignerSettings(model=str(model)), **options)
+    align_words(bitext, output, model=model, language="de", **settings)
     return output
 
 
@@ -52,8 +49,9 @@ def test_mined_negatives_remain(tmp_path: Path, encoder_folders: dict[str, Path]
     bitext.write_text(json.dumps(record | {"links": "1-1"}) + "\n", encoding="utf-8")
     aligned = json.loads(_align(bitext, encoder_folders["bert"]).read_text(encoding="utf-8"))
     assert aligned["links"] != "1-1" and aligned == record | {"links": aligned["links"]}
-    pipeline.convert_links(BitextSource("de", str(bitext)), bitext.with_name("converted.jsonl"))
-    assert json.loads(bitext.with_name("converted.jsonl").read_text(encoding="utf-8")) == record | {"links": "1-1"}
+    (tmp_path / "other.links").write_text("0-1\n")
+    align_words(bitext, tmp_path / "converted.jsonl", links=tmp_path / "other.links")
+    assert json.loads((tmp_path / "converted.jsonl").read_text(encoding="utf-8")) == record | {"links": "0-1"}
 
 
 @pytest.mark.parametrize(
@@ -114,24 +112,10 @@ def test_a_stopped_run_continues(
     assert len(calls) == 5
 
 
-def test_a_damaged_part_is_aligned_again(
-    bitext: Path, encoder_folders: dict[str, Path], caplog: pytest.LogCaptureFixture
-) -> None:
-    whole = _align(bitext, encoder_folders["bert"], "out.links").read_text(encoding="utf-8")
-    part = next(bitext.with_name("out.links.work").rglob("000001.links"))
-    content = part.read_bytes()
-    for damage in (b"", content[: len(content) // 2], content.replace(b"0-0", b"0-99"), bytes(len(content))):
-        part.write_bytes(damage)
-        caplog.clear()
-        assert _align(bitext, encoder_folders["bert"], "out.links").read_text(encoding="utf-8") == whole
-        assert "000001.links is damaged: it is computed again" in caplog.text
-        assert part.read_bytes() == content
-
-
 def test_a_full_disk_is_one_sentence_and_costs_no_finished_part(
     bitext: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, full_disk: None
 ) -> None:
-    monkeypatch.setattr(pipeline, "PAIRS_PER_PART", 2000)
+    monkeypatch.setattr(align, "PAIRS_PER_PART", 2000)
     monkeypatch.setattr(EmbeddingAligner, "align", lambda _, sources, targets: [[(0, 0)]] * len(sources))
     bitext.write_text(bitext.read_text(encoding="utf-8") * 50, encoding="utf-8")
     with pytest.raises(OutputError, match="out.jsonl cannot be written .*free disk space"):
@@ -148,24 +132,28 @@ def test_another_file_or_setting_is_aligned_again(bitext: Path, encoder_folders:
     assert "Vogel" in output.read_text(encoding="utf-8")
     _align(bitext, encoder_folders["xlm-roberta"], work=work)
     assert len(list(work.iterdir())) == 3
-    for settings in ({"threshold": 0.3}, {"layer": 2}):  # the defaults, stated
-        settings |= {"model": str(encoder_folders["bert"])}
-        pipeline.align_source(BitextSource("de", str(bitext)), output, AlignerSettings(**settings), work)
+    for settings in ({"threshold": 0.3}, {"layer": 2}):  # the defaults
+        _align(bitext, encoder_folders["bert"], work=work, **settings)
     assert len(list(work.iterdir())) == 3
     for settings in ({"threshold": 0.4}, {"layer": 1}, {"precision": "bfloat16"}):
-        settings |= {"model": str(encoder_folders["bert"])}
-        pipeline.align_source(BitextSource("de", str(bitext)), output, AlignerSettings(**settings), work)
+        _align(bitext, encoder_folders["bert"], work=work, **settings)
     assert len(list(work.iterdir())) == 6
 
 
-@pytest.mark.slow
-def test_several_processes_write_the_same(
+def test_processes_share_the_parts_and_the_first_writes(
     bitext: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "get_context", lambda _: CONTEXT)  # processes that have imported torch
-    alone = _align(bitext, encoder_folders["bert"], "alone.links")
-    together = _align(bitext, encoder_folders["bert"], "together.links", processes=2)
-    assert together.read_text(encoding="utf-8") == alone.read_text(encoding="utf-8")
+    alone = _align(bitext, encoder_folders["bert"], "alone.links").read_text(encoding="utf-8")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    output = _align(bitext, encoder_folders["bert"], "together.links")
+    assert not output.exists()
+    assert sorted(path.name for path in bitext.parent.rglob("together.links.work/*/*.links")) == [
+        "000001.links",
+        "000003.links",
+    ]
+    monkeypatch.setenv("RANK", "0")
+    assert _align(bitext, encoder_folders["bert"], "together.links").read_text(encoding="utf-8") == alone
 
 
 @pytest.mark.parametrize(
@@ -173,7 +161,7 @@ def test_several_processes_write_the_same(
     [
         ({"links": "other.txt", "threshold": 0.4}, "--links converts links instead of aligning: omit --model, "),
         ({"links": "other.txt", "model": "x"}, "omit --model, --aligner, --layer and --threshold"),
-        ({"model": "x", "link_words": "spaces"}, "--link_words spaces describes --links FILE"),
+        ({"model": "x", "link_words": "spaces"}, "--link_words describes --links"),
     ],
 )
 def test_settings_without_effect_are_refused(bitext: Path, options: dict[str, Any], message: str) -> None:
@@ -203,7 +191,6 @@ def test_the_command_line_aligns(
     ("flags", "message"),
     [
         ([], "the embedding aligner needs a model"),
-        (["--processes", "0"], "--processes 0 is not positive"),
         (["--links", "none.txt"], "no such file: none.txt"),
     ],
 )

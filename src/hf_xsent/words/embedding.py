@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
-from hf_xsent.alignment.posteriors import ANY_PLACE, DECAY, TEMPERATURE, link_posteriors
 from hf_xsent.data.words.links import Link, best_first
 from hf_xsent.data.words.splitting import Words, offsets_after_prompt, pieces_of_natural_text, words_of_pieces
 from hf_xsent.errors import DataError, ModelError, shortened
@@ -20,6 +19,7 @@ from hf_xsent.models.families import family
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.tensors.packing import pack, unpack
 from hf_xsent.tensors.word_grid import standardize_pairs
+from hf_xsent.words.posteriors import ANY_PLACE, DECAY, TEMPERATURE, link_posteriors
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -101,18 +101,19 @@ class EmbeddingAligner:
                     f"{self.model.dtype}: the weights may be damaged or, in float16, too large: use float32"
                 )
             linked = scores >= self.threshold
-            found: list[dict[Link, float]] = [{} for _ in rows]
+            of_links: list[dict[Link, float]] = [{} for _ in rows]
             for (number, source, target), score in zip(linked.nonzero().tolist(), scores[linked].tolist(), strict=True):
                 for i in sides[0].words[rows[number]][source]:
                     for j in sides[1].words[rows[number]][target]:
-                        found[number][i, j] = max(score, found[number].get((i, j), 0.0))
-            for row, of_pair in zip(rows, found, strict=True):
-                links[row] = best_first(of_pair)
+                        of_links[number][i, j] = max(score, of_links[number].get((i, j), 0.0))
+            for row, scores_of_links in zip(rows, of_links, strict=True):
+                links[row] = best_first(scores_of_links)
         return links
 
     def _score(self, sides: Sequence[_Pieces], rows: list[int]) -> Tensor:
         """Return the N × S × T scores of links between the pieces of words; 0 for padding."""
-        ids, mask = (one.to(self.model.device) for one in pad_rows([side.ids[row] for side in sides for row in rows]))
+        padded = pad_rows([side.ids[row] for side in sides for row in rows])
+        ids, mask = (tensor.to(self.model.device) for tensor in padded)
         packed = pack([ids], [mask.long()])
         states = unpack(standardize_pairs(self.model.backbone.encode(packed, self.layer), packed), packed, mask)
         vectors, masks = [], []
@@ -139,5 +140,5 @@ class _Pieces:
             pieces = pieces_of_natural_text(words.text, offsets)
             of_pieces = words_of_pieces(words, [offsets[piece] for piece in pieces])
             self.ids.append([ids[piece] for piece in pieces])
-            self.pieces_of_words.append([place for place, some in enumerate(of_pieces) if some])
-            self.words.append([some for some in of_pieces if some])
+            self.pieces_of_words.append([place for place, numbers in enumerate(of_pieces) if numbers])
+            self.words.append([numbers for numbers in of_pieces if numbers])

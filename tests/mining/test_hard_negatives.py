@@ -11,12 +11,13 @@ import pytest
 from numbered_words import Words
 from training_run import Pairs, Run
 
+from hf_xsent import mine_negatives
 from hf_xsent.cli.main import main
-from hf_xsent.data.bitext import load_bitext, resolve_sources
+from hf_xsent.data.bitext import load_bitext
 from hf_xsent.errors import DataError, OutputError, RecipeError
-from hf_xsent.mining.negatives import NegativeCounts, NegativeSettings, mine_negatives
+from hf_xsent.mining.hard_negatives import MinedNegatives
+from hf_xsent.mining.settings import MineNegativesSettings
 
-IDENTITY = {"model": "words"}
 pytestmark = pytest.mark.usefixtures("small_shards")
 
 
@@ -30,20 +31,20 @@ def data(tmp_path: Path) -> dict[str, Path]:
     return {"de": tmp_path / "de.tsv", "fr": tmp_path / "fr.tsv"}
 
 
-def _mine(data: dict[str, Path], folder: Path, model: Any = None, **settings: Any) -> dict[str, NegativeCounts]:
-    sources = resolve_sources(data)
-    chosen = NegativeSettings(**settings)
-    return mine_negatives(sources, folder / "out", model or Words(), IDENTITY, folder / "work", chosen)
+def _mine(data: dict[str, Path], folder: Path, model: Any = None, **settings: Any) -> MinedNegatives:
+    mined = mine_negatives(data, folder / "out", model or Words(), work=folder / "work", **settings)
+    assert isinstance(mined, MinedNegatives)
+    return mined
 
 
 def _records(folder: Path, language: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "out" / f"{language}.jsonl").read_text().splitlines()]
 
 
-def _slow(pairs: Pairs, pool: list[str], settings: NegativeSettings) -> list[tuple[list[str], list[str]]]:
+def _slow(pairs: Pairs, pool: list[str], settings: MineNegativesSettings) -> list[tuple[list[str], list[str]]]:
     """All cosines at once, and one candidate at a time."""
     model = Words()
-    sides = [list(dict.fromkeys(one for one in side if len(one) < 1000)) for side in zip(*pairs, strict=True)]
+    sides = [list(dict.fromkeys(text for text in side if len(text) < 1000)) for side in zip(*pairs, strict=True)]
     sides[1] = list(dict.fromkeys([*sides[1], *pool]))
     units = [model.encode(side) / np.linalg.norm(model.encode(side), axis=1, keepdims=True) for side in sides]
     cosines = units[0].astype(np.float64) @ units[1].T
@@ -53,19 +54,19 @@ def _slow(pairs: Pairs, pool: list[str], settings: NegativeSettings) -> list[tup
         average = 1 if settings.margin == "absolute" else (averages[0][i] + averages[1][j]) / 2
         return float(cosines[i, j] / average)
 
-    found: list[tuple[list[str], list[str]]] = []
+    negatives: list[tuple[list[str], list[str]]] = []
     for source, target in pairs:
         if source not in sides[0]:
-            found.append(([], []))
+            negatives.append(([], []))
             continue
         i, j = sides[0].index(source), sides[1].index(target)
         limit = settings.max_share * score(i, j)
         near = [np.argsort(-cosines[:, j])[: settings.neighbours], np.argsort(-cosines[i])[: settings.neighbours]]
         wrong = [[(score(n, j), sides[0][n]) for n in near[0] if (sides[0][n], target) not in pairs],
                  [(score(i, n), sides[1][n]) for n in near[1] if (source, sides[1][n]) not in pairs]]  # fmt: skip
-        chosen = [sorted((one for one in some if one[0] <= limit), reverse=True) for some in wrong]
-        found.append(tuple([text for _, text in some[: settings.negatives]] for some in chosen))  # type: ignore[arg-type]
-    return found
+        best = [sorted((pair for pair in pairs_of_side if pair[0] <= limit), reverse=True) for pairs_of_side in wrong]
+        negatives.append(tuple([text for _, text in side[: settings.negatives]] for side in best))  # type: ignore[arg-type]
+    return negatives
 
 
 @pytest.mark.parametrize("margin", ["ratio", "absolute"])
@@ -73,29 +74,30 @@ def _slow(pairs: Pairs, pool: list[str], settings: NegativeSettings) -> list[tup
 def test_negatives_are_those_of_a_slow_choice(
     data: dict[str, Path], tmp_path: Path, margin: str, all_targets: bool
 ) -> None:
-    settings = NegativeSettings(negatives=3, neighbours=12, max_share=0.25, margin=margin, all_targets=all_targets)
-    counts = _mine(data, tmp_path, negatives=3, neighbours=12, max_share=0.25, margin=margin, all_targets=all_targets)
+    chosen: Any = {"negatives": 3, "neighbours": 12, "max_share": 0.25, "margin": margin, "all_targets": all_targets}
+    settings = MineNegativesSettings(**chosen)
+    counts = _mine(data, tmp_path, **chosen)
     targets = [line.split("\t")[1] for path in data.values() for line in path.read_text().splitlines()]
     for language, path in data.items():
         pairs = [tuple(line.split("\t")) for line in path.read_text().splitlines()]
         records = _records(tmp_path, language)
-        assert [(one["source"], one["target"]) for one in records] == pairs
+        assert [(record["source"], record["target"]) for record in records] == pairs
         expected = _slow(pairs, targets if all_targets else [], settings)  # type: ignore[arg-type]
-        assert [(one["source_negatives"], one["target_negatives"]) for one in records] == expected
+        assert [(record["source_negatives"], record["target_negatives"]) for record in records] == expected
         assert counts[language].pairs == len(pairs)
-        assert counts[language].target_negatives == sum(len(some) for _, some in expected)
-        assert counts[language].pairs_without_negatives == sum(not any(one) for one in expected)
+        assert counts[language].target_negatives == sum(len(targets) for _, targets in expected)
+        assert counts[language].pairs_without_negatives == sum(not any(sides) for sides in expected)
     assert _records(tmp_path, "de")[-1]["target_negatives"] == []  # its source is too long
 
 
 def test_word_links_remain_and_earlier_negatives_are_replaced(tmp_path: Path) -> None:
-    given = [{"source": f"a{i}", "target": f"b{i}"} | ({"links": "0-0"} if i % 2 else {}) for i in range(6)]
-    lines = (json.dumps(one | {"target_negatives": ["b99"]}) for one in given)
+    records = [{"source": f"a{i}", "target": f"b{i}"} | ({"links": "0-0"} if i % 2 else {}) for i in range(6)]
+    lines = (json.dumps(record | {"target_negatives": ["b99"]}) for record in records)
     (tmp_path / "de.jsonl").write_text("\n".join(lines), "utf-8")
     _mine({"de": tmp_path / "de.jsonl"}, tmp_path)
     mined = _records(tmp_path, "de")
-    assert all("b99" not in one.pop("target_negatives") and one.pop("source_negatives") for one in mined)
-    assert mined == given
+    assert all("b99" not in record.pop("target_negatives") and record.pop("source_negatives") for record in mined)
+    assert mined == records
 
 
 def test_a_lower_share_drops_more(data: dict[str, Path], tmp_path: Path) -> None:
@@ -123,17 +125,6 @@ def test_an_interrupted_run_encodes_only_what_is_missing(data: dict[str, Path], 
         assert _records(tmp_path / "half", language) == _records(tmp_path / "whole", language)
 
 
-def test_damaged_vectors_are_encoded_again(data: dict[str, Path], tmp_path: Path) -> None:
-    _mine(data, tmp_path)
-    whole = [_records(tmp_path, language) for language in data]
-    for path in [*(tmp_path / "work").rglob("*.np[yz]")]:
-        content = path.read_bytes()
-        path.unlink()
-        path.write_bytes(content[: len(content) // 2])
-    _mine(data, tmp_path)
-    assert [_records(tmp_path, language) for language in data] == whole
-
-
 def test_the_input_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "out" / "de.jsonl"
     file.parent.mkdir()
@@ -146,15 +137,14 @@ def test_the_input_is_not_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"negatives": 0}, "negatives is 0: choose 1 to 32"),
-        ({"negatives": 9, "neighbours": 8}, "negatives is 9: choose 1 to 8"),
-        ({"max_share": 1.5}, "max_share is 1.5"),
-        ({"margin": "distance"}, "unknown margin 'distance': use ratio or absolute"),
+        ({"negatives": 9, "neighbours": 8}, "--negatives 9 must be at most --neighbours, 8"),
+        ({"max_share": 1.5}, "max_share 1.5 is not above 0 and at most 1"),
+        ({"margin": "distance"}, "margin 'distance' is unknown: use ratio, absolute"),
     ],
 )
-def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, Any], reason: str) -> None:
-    with pytest.raises(DataError, match=reason):
-        NegativeSettings(**settings)
+def test_settings_that_cannot_be_meant_are_refused(tmp_path: Path, settings: dict[str, Any], reason: str) -> None:
+    with pytest.raises(RecipeError, match=reason):
+        _mine({"de": tmp_path / "de.tsv"}, tmp_path, **settings)
 
 
 def test_mined_negatives_are_trained_on(

@@ -9,13 +9,12 @@ from hf_xsent.models.embedder import SentenceEmbedder
 
 
 @pytest.mark.parametrize(
-    ("pairs", "output", "work", "expected"),
+    ("pairs", "output", "expected"),
     [
-        ("a\tb\n", "folder", "work", "folder cannot be written"),
-        ("a\tb\n", "pairs.tsv", "work", "pairs.tsv would overwrite an input"),
-        ("a\tb\n", "pool.txt", "work", "pool.txt would overwrite an input"),
-        ("a\tb\n", "scored.tsv", "pool.txt", "pool.txt/sentences/lock cannot be written"),
-        ("only one\n", "scored.tsv", "work", "pairs.tsv:1"),
+        ("a\tb\n", "folder", "folder cannot be written"),
+        ("a\tb\n", "pairs.tsv", "pairs.tsv would overwrite an input"),
+        ("a\tb\n", "pool.txt", "pool.txt would overwrite an input"),
+        ("only one\n", "scored.tsv", "pairs.tsv:1"),
     ],
 )
 def test_files_that_cannot_be_read_or_written_are_refused_before_the_model_is_loaded(
@@ -24,7 +23,6 @@ def test_files_that_cannot_be_read_or_written_are_refused_before_the_model_is_lo
     capsys: pytest.CaptureFixture[str],
     pairs: str,
     output: str,
-    work: str,
     expected: str,
 ) -> None:
     (tmp_path / "folder").mkdir()
@@ -32,7 +30,7 @@ def test_files_that_cannot_be_read_or_written_are_refused_before_the_model_is_lo
     (tmp_path / "pool.txt").write_text("a\n" * 9)
     monkeypatch.setattr(SentenceEmbedder, "from_pretrained", lambda *_, **__: pytest.fail("the model was loaded"))
     monkeypatch.chdir(tmp_path)
-    flags = ["--model", "x", "-o", output, "--work", work, "--source_pool", "pool.txt", "--target_pool", "pool.txt"]
+    flags = ["--model", "x", "-o", output, "--source_pool", "pool.txt", "--target_pool", "pool.txt"]
     assert main(["score", "pairs.tsv", *flags]) == 2
     assert expected in capsys.readouterr().err
     assert (tmp_path / "pool.txt").read_text() == "a\n" * 9

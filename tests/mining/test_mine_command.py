@@ -5,32 +5,20 @@ import signal
 import time
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import torch
 
 from hf_xsent.cli.main import main
 from hf_xsent.errors import ModelError
-from hf_xsent.mining.shards import default_device
 from hf_xsent.models.embedder import SentenceEmbedder
-
-
-@pytest.mark.parametrize(
-    ("process", "gpus", "device"), [(0, 0, "cpu"), (0, 1, "cuda:0"), (3, 8, "cuda:3"), (5, 4, "cuda:1")]
-)
-def test_each_process_of_a_machine_uses_its_own_gpu(
-    monkeypatch: pytest.MonkeyPatch, process: int, gpus: int, device: str
-) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    assert default_device(process) == device
 
 
 @pytest.mark.parametrize(
     ("flags", "gpus", "device"),
     [
         ([], 4, "cuda:3"),
+        ([], 2, "cuda:1"),
         (["--device", "cuda:1"], 4, "cuda:1"),
         (["--device", "cpu"], 4, "cpu"),
         ([], 0, "cpu"),
@@ -62,14 +50,8 @@ def test_sigterm_says_what_remains_and_how_to_continue(
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(10)
 
-    for target in (
-        "mining.pipeline.mine_files",
-        "api.aligning.align_source",
-        "documents.pipeline.align_document_files",
-    ):
+    for target in ("mining.mine.open_encoder", "words.align.open_aligner", "documents.align_files.open_encoder"):
         monkeypatch.setattr(f"hf_xsent.{target}", stop)
-    for module in ("aligning", "mining"):
-        monkeypatch.setattr(f"hf_xsent.api.{module}.open_encoder", lambda *_: (Mock(), {}))
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("one\tein\n")
     files = [str(tmp_path / "a.txt"), *([] if command == "align-words" else [str(tmp_path / "b.txt")])]

@@ -11,13 +11,14 @@ import pytest
 import torch
 from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
 
-from hf_xsent.alignment.aligners import AlignerSettings
-from hf_xsent.alignment.embedding import EmbeddingAligner
-from hf_xsent.alignment.posteriors import link_posteriors
-from hf_xsent.alignment.span_prediction import SpanAligner
-from hf_xsent.alignment.statistical import StatisticalAligner, grow_diag_final_and
 from hf_xsent.data.words.splitting import Words, split_words
 from hf_xsent.errors import DataError, MissingExtraError, ModelError, RecipeError
+from hf_xsent.words.aligners import open_aligner
+from hf_xsent.words.embedding import EmbeddingAligner
+from hf_xsent.words.posteriors import link_posteriors
+from hf_xsent.words.settings import AlignerSettings
+from hf_xsent.words.span_prediction import SpanAligner
+from hf_xsent.words.statistical import StatisticalAligner, grow_diag_final_and
 
 Pairs = list[tuple[str, str]]
 
@@ -41,7 +42,7 @@ def _similarities_by_hand(aligner: Any, source: Words, target: Words) -> tuple[t
             [k for k, (a, b) in enumerate(words.spans) if max(a, start) < min(b, end)]
             for start, end in encoded["offset_mapping"]
         ]
-        keep = [place for place, some in enumerate(found) if some]
+        keep = [place for place, numbers in enumerate(found) if numbers]
         states.append(hidden - hidden.mean(0))
         kept.append(keep)
         of_pieces.append([found[place] for place in keep])
@@ -73,8 +74,8 @@ def test_posteriors_equal_those_of_all_sequences_of_states() -> None:
         similarities[number, :rows, :columns] = torch.rand(rows, columns, generator=generator) * 0.3
     found = link_posteriors(similarities, is_source, is_target)
     for number, (rows, columns) in enumerate(sizes):
-        one = similarities[number, :rows, :columns]
-        expected = (_posteriors_by_hand(one) * _posteriors_by_hand(one.T).T).sqrt()
+        pair = similarities[number, :rows, :columns]
+        expected = (_posteriors_by_hand(pair) * _posteriors_by_hand(pair.T).T).sqrt()
         torch.testing.assert_close(found[number, :rows, :columns].double(), expected, rtol=1e-4, atol=1e-6)
 
 
@@ -131,8 +132,9 @@ def test_the_models_prompt_precedes_each_sentence_and_is_no_word(tiny_encoders: 
     aligner = EmbeddingAligner.from_pretrained(str(tiny_encoders), layer=2)
     sides = [_words([pair[side] for pair in pairs]) for side in (0, 1)]
     without, prompt = aligner.align(*sides), "We eat: "
+    start = len(prompt)
     longer = [
-        [Words(prompt + one.text, tuple((i + len(prompt), j + len(prompt)) for i, j in one.spans)) for one in side]
+        [Words(prompt + words.text, tuple((i + start, j + start) for i, j in words.spans)) for words in side]
         for side in sides
     ]
     expected = aligner.align(*longer)
@@ -176,14 +178,17 @@ def test_hidden_states_that_are_not_finite_raise(encoder_folders: dict[str, Path
 
 
 def test_the_aligner_has_the_settings(encoder_folders: dict[str, Path], _spans: Path) -> None:
-    bert = str(encoder_folders["bert"])
-    default: Any = AlignerSettings(model=bert).build()
+    def opened(**settings: Any) -> Any:
+        return open_aligner(AlignerSettings(**settings))
+
+    bert, spans = str(encoder_folders["bert"]), str(_spans)
+    default = opened(model=bert)
     assert (default.threshold, default.layer, default.model.dtype) == (0.3, 2, torch.float32)
-    chosen: Any = AlignerSettings(model=bert, layer=1, threshold=0.6, precision="bfloat16").build()
-    assert (chosen.threshold, chosen.layer, chosen.model.dtype) == (0.6, 1, torch.bfloat16)
-    spans: Any = AlignerSettings("span", str(_spans), threshold=0.5, precision="bfloat16").build()
-    assert (spans.threshold, spans.model.dtype) == (0.5, torch.bfloat16)
-    assert AlignerSettings("span", str(_spans)).build().identity == (0.9, "torch.float32")
+    changed = opened(model=bert, layer=1, threshold=0.6, precision="bfloat16")
+    assert (changed.threshold, changed.layer, changed.model.dtype) == (0.6, 1, torch.bfloat16)
+    changed = opened(aligner="span", model=spans, threshold=0.5, precision="bfloat16")
+    assert (changed.threshold, changed.model.dtype) == (0.5, torch.bfloat16)
+    assert opened(aligner="span", model=spans).identity == (0.9, "torch.float32")
 
 
 def test_a_layer_that_does_not_exist_raises(encoder_folders: dict[str, Path]) -> None:
@@ -207,7 +212,7 @@ def test_words_that_stand_together_often_are_linked() -> None:
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "eflomal", None)
     with pytest.raises(MissingExtraError, match=r'pip install "hf-xsent\[align\]"'):
-        AlignerSettings("statistical").build()
+        open_aligner(AlignerSettings(aligner="statistical"))
 
 
 def test_both_directions_grow_into_one() -> None:
@@ -277,19 +282,13 @@ def test_a_model_that_answers_no_questions_raises(encoder_folders: dict[str, Pat
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (
-            {"name": "embeding"},
-            "unknown aligner 'embeding': use embedding, statistical, span; did you mean 'embedding'",
-        ),
-        ({"name": "span"}, "the span aligner needs a model"),
-        ({"model": "x", "threshold": 0.0}, r"threshold must be above 0 and at most 1 \(a probability\), not 0.0"),
-        ({"model": "x", "threshold": 1.5}, "at most 1"),
-        ({"name": "span", "model": "x", "threshold": 2.5}, r"at most 2 \(the sum of two probabilities\), not 2.5"),
-        ({"name": "statistical", "model": "x"}, "the statistical aligner has no model: use the embedding or span"),
-        ({"name": "span", "model": "x", "layer": 3}, "the span aligner has no layer: use the embedding aligner"),
-        ({"name": "statistical", "threshold": 0.5}, "the statistical aligner has no threshold: use the embedding"),
+        ({"aligner": "span"}, "the span aligner needs a model"),
+        ({"model": "x", "threshold": 1.5}, r"threshold must be at most 1 \(a probability\), not 1.5"),
+        ({"aligner": "statistical", "model": "x"}, "the statistical aligner has no model: omit --model"),
+        ({"aligner": "span", "model": "x", "layer": 3}, "the span aligner has no layer: omit --layer"),
+        ({"aligner": "statistical", "threshold": 0.5}, "the statistical aligner has no threshold"),
     ],
 )
-def test_wrong_settings_raise(settings: dict[str, Any], message: str) -> None:
+def test_settings_that_the_aligner_does_not_have_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(RecipeError, match=message):
-        AlignerSettings(**settings).check()
+        open_aligner(AlignerSettings(**settings))
