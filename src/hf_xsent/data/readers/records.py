@@ -15,6 +15,7 @@ from hf_xsent.errors import DataError
 from hf_xsent.files import is_local
 
 NEGATIVES = ("source_negatives", "target_negatives")  # each a list of sentences that are not translations of the pair
+_OPUS = "translation."
 _BATCH_ROWS = 1000
 _DEEPEST_COLUMN = 8  # nested objects in a dotted name
 
@@ -91,7 +92,7 @@ def _open_dataset(source: BitextSource) -> Any:
 
 def _choose_columns(source: BitextSource, names: list[str]) -> tuple[str, str]:
     """Return the names of the source and target columns, by default those below ``translation``, as in OPUS."""
-    nested = [name if name.startswith("translation.") else "" for name in names]
+    nested = [name.removeprefix(_OPUS) if name.startswith(_OPUS) else "" for name in names]
     guesses = guess_columns(nested if any(nested) else names, source.language, source.target_language)
     columns = choose_columns(source.path, names, (source.source_column, source.target_column), guesses)
     if (last := max(columns)) >= len(names):
