@@ -46,7 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "documents": {"data", "models", "mining"},
     "alignment": {"tensors", "data", "models"},  # aligners read words as data has them, with states of models
     "evaluation": {"tensors", "pages", "data", "models", "mining"},
-    "publishing": {"pages", "models"},
+    "publishing": {"pages", "data", "models", "evaluation"},
     "sentence_transformers": {"tensors", "models", "objectives", "evaluation"},
     "training": {"tensors", "pages", "data", "models", "objectives", "evaluation", "publishing"},
     "finetuning": {"tensors", "pages", "data", "models", "evaluation", "training"},

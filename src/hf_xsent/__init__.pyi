@@ -4,7 +4,6 @@ from hf_xsent.api.aligning import align_words as align_words
 from hf_xsent.api.mining import mine_files as mine_files
 from hf_xsent.api.mining import mine_negatives as mine_negatives
 from hf_xsent.api.mining import score_pairs as score_pairs
-from hf_xsent.api.training import publish as publish
 from hf_xsent.comparison.compare import compare as compare
 from hf_xsent.data.bitext import load_bitext as load_bitext
 from hf_xsent.documents.alignment import align_documents as align_documents
@@ -27,6 +26,7 @@ from hf_xsent.models.pretraining import SentenceEncoderForPreTraining as Sentenc
 from hf_xsent.models.wacse import WacseConfig as WacseConfig
 from hf_xsent.models.wacse import WacseForPreTraining as WacseForPreTraining
 from hf_xsent.models.wacse import WacseForSentenceEmbedding as WacseForSentenceEmbedding
+from hf_xsent.publishing.hub import publish as publish
 from hf_xsent.publishing.model_card import write_model_card as write_model_card
 from hf_xsent.publishing.onnx import export_onnx as export_onnx
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer as export_sentence_transformer

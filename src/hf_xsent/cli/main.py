@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from importlib import import_module
 from os.path import exists
 from types import ModuleType
@@ -21,43 +20,30 @@ from hf_xsent.cli import (
     align_documents,
     align_words,
     compare,
-    export,
     mine_negatives,
-    publish,
     quickstart,
     score,
-    trim_vocab,
 )
 from hf_xsent.cli.help import command_help, topic_help
 from hf_xsent.errors import HfXsentError, RecipeError, did_you_mean, shortened
 from hf_xsent.files import describe_disk_failure
 from hf_xsent.settings.secrets import refuse_secret_arguments
 
-
-@dataclass(frozen=True)
-class CommandPlace:
-    """Where the settings class of a command, which imports no torch, and its function are."""
-
-    settings: str  # file:class
-    function: str  # file:function
-
-    def load(self) -> Any:
-        """Import the function."""
-        return _load(self.function)
-
-
+# Each command: its settings class, in a file that imports no torch, and its function (settings.command.Command).
 COMMANDS = {
-    "pretrain": CommandPlace("training.settings:PretrainHelp", "training.pretrain:pretrain"),
-    "finetune": CommandPlace("finetuning.settings:FineTuneHelp", "finetuning.finetune:finetune"),
-    "evaluate": CommandPlace("evaluation.settings:EvaluateSettings", "evaluation.evaluate:evaluate"),
-    "analyse": CommandPlace("evaluation.settings:AnalyseSettings", "evaluation.analyse:analyse"),
-    "cost": CommandPlace("training.cost_settings:CostSettings", "training.cost:measure_cost"),
-    "mine": CommandPlace("mining.settings:MineSettings", "api.mining:mine_files"),
+    "pretrain": ("training.settings:PretrainHelp", "training.pretrain:pretrain"),
+    "finetune": ("finetuning.settings:FineTuneHelp", "finetuning.finetune:finetune"),
+    "evaluate": ("evaluation.settings:EvaluateSettings", "evaluation.evaluate:evaluate"),
+    "analyse": ("evaluation.settings:AnalyseSettings", "evaluation.analyse:analyse"),
+    "cost": ("training.cost_settings:CostSettings", "training.cost:measure_cost"),
+    "export": ("publishing.settings:ExportSettings", "publishing.sentence_transformer:export_sentence_transformer"),
+    "trim-vocab": ("publishing.settings:TrimSettings", "publishing.vocabulary_trimming:trim_vocabulary"),
+    "publish": ("publishing.settings:PublishSettings", "publishing.hub:publish"),
+    "mine": ("mining.settings:MineSettings", "api.mining:mine_files"),
 }
 OLD: dict[str, ModuleType] = {
     module.__name__.rsplit(".", 1)[-1].replace("_", "-"): module
-    for module in (quickstart, align_words, compare, mine_negatives, align_documents, score,
-                   export, trim_vocab, publish)
+    for module in (quickstart, align_words, compare, mine_negatives, align_documents, score)
 }  # fmt: skip
 
 
@@ -83,7 +69,12 @@ def overview() -> str:
 
 def settings_class(name: str) -> Any:
     """Import the settings class of a command, without torch."""
-    return _load(COMMANDS[name].settings)
+    return _load(COMMANDS[name][0])
+
+
+def load_command(name: str) -> Any:
+    """Import the function of a command."""
+    return _load(COMMANDS[name][1])
 
 
 def run_command(name: str, arguments: Sequence[str]) -> None:
@@ -94,7 +85,7 @@ def run_command(name: str, arguments: Sequence[str]) -> None:
         topic = next((word for word in arguments if word in topics), None)
         print(command_help(name, kind) if topic is None else topic_help(_load(topics[topic])()))
         return
-    command = COMMANDS[name].load()
+    command = load_command(name)
     settings = command.parse(arguments)
     _show_logs()
     with _resumable(settings):
