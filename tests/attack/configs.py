@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from hf_xsent.comparison.study import read_study
+from hf_xsent.comparison.compare import compare
 from hf_xsent.data.cleaning.filtering import FilterRules
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.evaluation.report import read_reports
@@ -143,9 +143,9 @@ def study(trial: Trial) -> str:
     rng = trial.rng
     path = trial.write("study.yaml", _written(rng, _odd(rng, WHOLE_STUDY, rng.choice((0.0, 0.05, 0.2)))))
     trial.write("recipe.yaml", _written(rng, WHOLE_RECIPE))
-    changes = [f"{rng.choice(('budget.steps', 'seeds', 'methods.dap.recipe', 'x', '.', 'title', 'objectives.a.b'))}"
-               f"{rng.choice(('=', ''))}{rng.choice(ODD_YAML)}" for _ in range(rng.choice((0, 0, 1, 2)))]  # fmt: skip
-    return trial.answer(lambda: read_study(path, changes))
+    names = ("budget.steps", "seeds", "methods.dap.recipe", "x", ".", "title", "objectives.a.b")
+    flags = [f"--{rng.choice(names)}={rng.choice(ODD_YAML)}" for _ in range(rng.choice((0, 0, 1, 2)))]
+    return trial.answer(lambda: compare.parse([str(path), *flags]))
 
 
 def rules(trial: Trial) -> str:
@@ -176,7 +176,7 @@ def special_file(trial: Trial) -> str:
     elif kind == "binary":
         path.write_bytes(rng.randbytes(1000))
     name = kind if kind.startswith("/dev") else str(path)
-    read = rng.choice((read_mapping, read_study, lambda one: read_recipe([str(one)])))
+    read = rng.choice((read_mapping, lambda path: compare.read({}, {}, path), lambda path: read_recipe([str(path)])))
     outcome = trial.answer(lambda: read(name))  # type: ignore[operator]
     trial.require(outcome != "read", f"a recipe was read from {kind}")
     return outcome

@@ -61,10 +61,20 @@ def test_every_command_writes_its_results_to_output(command: str) -> None:
 
 def test_a_flag_takes_the_same_kind_of_value_everywhere() -> None:
     types = defaultdict(set)
-    several = {"pooling", "layers", "dim", "model", "languages", "columns", "data"}  # lists in some commands
+    several = {
+        "pooling",
+        "layers",
+        "dim",
+        "model",
+        "languages",
+        "columns",
+        "data",
+        "tasks",
+        "methods",
+    }  # lists in some commands
     for command, fields in FLAGS.items():
         for name, field in fields.items():
-            if command not in TRAINING and name not in several:
+            if command not in TRAINING and name not in several and not field.metadata["positional"]:
                 types[name].add(str(field.type).removesuffix(" | None"))
     assert not {name: kinds for name, kinds in types.items() if len(kinds) > 1}
 

@@ -16,14 +16,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from hf_xsent import __version__
-from hf_xsent.cli import (
-    align_documents,
-    align_words,
-    compare,
-    mine_negatives,
-    quickstart,
-    score,
-)
+from hf_xsent.cli import quickstart
 from hf_xsent.cli.help import command_help, topic_help
 from hf_xsent.errors import HfXsentError, RecipeError, did_you_mean, shortened
 from hf_xsent.files import describe_disk_failure
@@ -32,19 +25,21 @@ from hf_xsent.settings.secrets import refuse_secret_arguments
 # Each command: its settings class, in a file that imports no torch, and its function (settings.command.Command).
 COMMANDS = {
     "pretrain": ("training.settings:PretrainHelp", "training.pretrain:pretrain"),
-    "finetune": ("finetuning.settings:FineTuneHelp", "finetuning.finetune:finetune"),
     "evaluate": ("evaluation.settings:EvaluateSettings", "evaluation.evaluate:evaluate"),
+    "compare": ("comparison.settings:CompareSettings", "comparison.compare:compare"),
     "analyse": ("evaluation.settings:AnalyseSettings", "evaluation.analyse:analyse"),
     "cost": ("training.cost_settings:CostSettings", "training.cost:measure_cost"),
+    "finetune": ("finetuning.settings:FineTuneHelp", "finetuning.finetune:finetune"),
+    "mine": ("mining.settings:MineSettings", "mining.mine:mine_files"),
+    "mine-negatives": ("mining.settings:MineNegativesSettings", "mining.hard_negatives:mine_negatives"),
+    "score": ("mining.settings:ScoreSettings", "mining.score:score_pairs"),
+    "align-documents": ("documents.settings:AlignDocumentsSettings", "documents.align_files:align_document_files"),
+    "align-words": ("words.settings:AlignWordsSettings", "words.align:align_words"),
     "export": ("publishing.settings:ExportSettings", "publishing.sentence_transformer:export_sentence_transformer"),
     "trim-vocab": ("publishing.settings:TrimSettings", "publishing.vocabulary_trimming:trim_vocabulary"),
     "publish": ("publishing.settings:PublishSettings", "publishing.hub:publish"),
-    "mine": ("mining.settings:MineSettings", "api.mining:mine_files"),
 }
-OLD: dict[str, ModuleType] = {
-    module.__name__.rsplit(".", 1)[-1].replace("_", "-"): module
-    for module in (quickstart, align_words, compare, mine_negatives, align_documents, score)
-}  # fmt: skip
+OLD: dict[str, ModuleType] = {"quickstart": quickstart}
 
 
 def _load(place: str) -> Any:

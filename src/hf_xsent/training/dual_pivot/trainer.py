@@ -20,8 +20,9 @@ from hf_xsent.models.dual_pivot import DualPivotForPreTraining
 from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.tensors.gathering import process_count
 from hf_xsent.training.arguments import AlignmentTrainingArguments
+from hf_xsent.training.bitext import as_bitext
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, FeatureRows
-from hf_xsent.training.trainer import AlignmentTrainer, as_bitext
+from hf_xsent.training.trainer import AlignmentTrainer
 
 CRITIC_FILE = "critic_optimizer.pt"
 
