@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hf_xsent import files
-from hf_xsent.cli.main import main
+from hf_xsent.cli import main
 from hf_xsent.errors import OutputError
 
 NAMES = st.text(

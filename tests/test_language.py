@@ -78,7 +78,7 @@ def test_help_uses_the_words_of_the_field():
     code = (
         "from hf_xsent_cli import main\n"
         "import contextlib\n"
-        "from hf_xsent.cli.main import COMMANDS\n"
+        "from hf_xsent.cli import COMMANDS\n"
         "for module in COMMANDS:\n"
         "    with contextlib.suppress(SystemExit):\n"
         "        main([module.__name__.rsplit('.', 1)[-1].replace('_', '-'), '--help'])\n"

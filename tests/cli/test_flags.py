@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import hf_xsent
-from hf_xsent.cli.main import COMMANDS, load_command, settings_class
+from hf_xsent.cli import COMMANDS, load_command, settings_class
 from hf_xsent.errors import RecipeError
 from hf_xsent.finetuning.finetune import finetune
 from hf_xsent.settings.command import Command

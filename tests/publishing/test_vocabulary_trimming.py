@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from hf_xsent import SentenceEmbedder, export_sentence_transformer
-from hf_xsent.cli.main import main
+from hf_xsent.cli import main
 from hf_xsent.errors import DataError, ModelError
 from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
 from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer
