@@ -30,13 +30,11 @@ GROUND = {
     "runs",
     "settings",
     "stopping",
-    "stored_lines",
 }  # any room may import these
 MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(GROUND, {"errors", "settings"}),
     "locks": {"errors", "files"},
     "runs": {"errors", "files", "logs", "settings"},
-    "stored_lines": {"files"},
     "tensors": set(),  # fast tensor work: how a batch lies in memory, kernels, gathering
     "pages": set(),  # charts and the shell of report pages: text from numbers
     "objectives": {"tensors"},
