@@ -21,7 +21,8 @@ parser.add_argument("--repository", help="Upload to this Hub id, org/name.")
 options = parser.parse_args()
 
 results = Path(f"{options.output}.json")
-for report in evaluate(options.run, {"tatoeba": options.tatoeba}, {"tatoeba": options.languages}, output=results):
+languages = {"tatoeba": options.languages}
+for report in evaluate(options.run, {"tatoeba": options.tatoeba}, languages=languages, output=results).reports:
     for language, figures in report.languages.items():
         print(f"{language}: {figures['mean']:.1f}")
 

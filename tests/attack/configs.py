@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from hf_xsent.comparison.study import read_study
+from hf_xsent.comparison.compare import compare
 from hf_xsent.data.cleaning.filtering import FilterRules
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.evaluation.report import read_reports
@@ -58,7 +58,10 @@ RESULTS = {"runs": [{"task": "tatoeba", "protocol": "p", "settings": {"model": "
                      "languages": {"de": SCORES}, "groups": {"all": SCORES}, "versions": {}}]}  # fmt: skip
 RUN_FILES: dict[str, Any] = {
     "recipe.yaml": {"model": "m", "method": "dap", "data": ["de=x.tsv"], "target_language": "en"},
-    "config.json": {"encoder_config": {"hidden_size": 8}, "pooling": "mean", "max_length": 32, "normalize": False},
+    "config.json": {
+        "hidden_size": 8,
+        "hf_xsent": {"model_type": "dap", "pooling": "mean", "max_length": 32, "normalize": False},
+    },
     "bitext.json": {"de": {"read": 3, "retained": 2}, "total": {"read": 3, "retained": 2}},
     "checkpoint-5/trainer_state.json": {"global_step": 5, "epoch": 1.5, "best_metric": 50.0, "best_global_step": 5},
 }
@@ -140,9 +143,9 @@ def study(trial: Trial) -> str:
     rng = trial.rng
     path = trial.write("study.yaml", _written(rng, _odd(rng, WHOLE_STUDY, rng.choice((0.0, 0.05, 0.2)))))
     trial.write("recipe.yaml", _written(rng, WHOLE_RECIPE))
-    changes = [f"{rng.choice(('budget.steps', 'seeds', 'methods.dap.recipe', 'x', '.', 'title', 'objectives.a.b'))}"
-               f"{rng.choice(('=', ''))}{rng.choice(ODD_YAML)}" for _ in range(rng.choice((0, 0, 1, 2)))]  # fmt: skip
-    return trial.answer(lambda: read_study(path, changes))
+    names = ("budget.steps", "seeds", "methods.dap.recipe", "x", ".", "title", "objectives.a.b")
+    flags = [f"--{rng.choice(names)}={rng.choice(ODD_YAML)}" for _ in range(rng.choice((0, 0, 1, 2)))]
+    return trial.answer(lambda: compare.parse([str(path), *flags]))
 
 
 def rules(trial: Trial) -> str:
@@ -173,7 +176,7 @@ def special_file(trial: Trial) -> str:
     elif kind == "binary":
         path.write_bytes(rng.randbytes(1000))
     name = kind if kind.startswith("/dev") else str(path)
-    read = rng.choice((read_mapping, read_study, lambda one: read_recipe([str(one)])))
+    read = rng.choice((read_mapping, lambda path: compare.read({}, {}, path), lambda path: read_recipe([str(path)])))
     outcome = trial.answer(lambda: read(name))  # type: ignore[operator]
     trial.require(outcome != "read", f"a recipe was read from {kind}")
     return outcome

@@ -123,11 +123,11 @@ def _command(rng: random.Random, world: World, done: str) -> list[str]:
             "a/b",
         ]
         score = ["score", world / "de.tsv", "--model", "export", "-o", "scored.tsv"]
-        return rng.choice([["evaluate", "export", "--tatoeba", world / "tatoeba"], card, score])
+        return rng.choice([["evaluate", "export", "--tasks", f"tatoeba={world / 'tatoeba'}"], card, score])
     if done.startswith(("cache/", "out/checkpoint")):
         return resume
     further = ["pretrain", world / "pretrain.yaml", "--model", "out", "--output_dir", "further"]
-    evaluate = ["evaluate", "out", "--tatoeba", world / "tatoeba"]
+    evaluate = ["evaluate", "out", "--tasks", f"tatoeba={world / 'tatoeba'}"]
     return rng.choice([resume, resume, further, evaluate, ["export", "out", "-o", "new"]])
 
 

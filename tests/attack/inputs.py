@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+
 from hf_xsent.errors import HfXsentError
 
 LONGEST_MESSAGE = 610  # characters, besides paths
@@ -75,12 +77,7 @@ def damaged(rng: random.Random, data: bytes) -> bytes:
 def compressed(rng: random.Random, data: bytes) -> tuple[str, bytes]:
     """Return a suffix and the file compressed accordingly; most files stay plain."""
     kinds: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
-    try:
-        import zstandard
-
-        kinds[".zst"] = zstandard.compress
-    except ImportError:
-        pass
+    kinds[".zst"] = lambda data: bytes(pyarrow.compress(data, codec="zstd", asbytes=True))
     suffix = rng.choice(["", "", "", *kinds])
     return (suffix, kinds[suffix](data)) if suffix else ("", data)
 

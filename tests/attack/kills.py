@@ -85,7 +85,7 @@ def commands(world: World) -> list[Command]:
                                     "-o", "aligned.tsv", "--languages", "de", "en"]),
         Command("export", ["export", world / "trained", "--output", "export", "--overwrite"]),
         Command("card", ["publish", "export", "org/mine", "--dry_run", *card]),
-        Command("evaluate", ["evaluate", model, "--tatoeba", world / "tatoeba", "--output", "results.json"]),
+        Command("evaluate", ["evaluate", model, "--tasks", f"tatoeba={world / 'tatoeba'}", "--output", "results.json"]),
         Command("analyse", ["analyse", model, "--tatoeba", world / "tatoeba", "--languages", "de", "--output", "out"]),
         Command("trim-vocab", ["trim-vocab", world / "encoder", "--output", "trimmed", *trim, "--overwrite"]),
         Command("compare", ["compare", world / "study.yaml", "--output", "out"]),

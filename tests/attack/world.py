@@ -62,7 +62,7 @@ class World:
         for command in (
             ["pretrain", self / "short.yaml"],
             ["export", self / "trained", "-o", self / "export"],
-            ["evaluate", self / "export", "--tatoeba", self / "tatoeba", "--output", self / "results.json"],
+            ["evaluate", self / "export", "--tasks", f"tatoeba={self / 'tatoeba'}", "--output", self / "results.json"],
         ):
             if main(command) != 0:
                 raise AssertionError(f"hf-xsent {' '.join(command)} failed")

@@ -61,7 +61,17 @@ def test_every_command_writes_its_results_to_output(command: str) -> None:
 
 def test_a_flag_takes_the_same_kind_of_value_everywhere() -> None:
     types = defaultdict(set)
-    several = {"pooling", "layers", "dim", "model", "languages", "columns", "data"}  # lists in some commands
+    several = {
+        "pooling",
+        "layers",
+        "dim",
+        "model",
+        "languages",
+        "columns",
+        "data",
+        "tasks",
+        "methods",
+    }  # lists in some commands
     for command, fields in FLAGS.items():
         for name, field in fields.items():
             if command not in TRAINING and name not in several:

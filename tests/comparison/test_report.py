@@ -8,7 +8,6 @@ import re
 import shutil
 import statistics
 import subprocess
-from dataclasses import asdict
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,13 @@ from scipy import stats
 
 from hf_xsent.comparison.report import mean_curve, report_document, setting_curves, write_report
 from hf_xsent.comparison.results import collect, half_interval, mean_and_sd
-from hf_xsent.comparison.runs import Run
-from hf_xsent.comparison.study import Budget, Study
+from hf_xsent.comparison.run import Run
+from hf_xsent.comparison.settings import Budget
+from hf_xsent.comparison.study import Study
 from hf_xsent.data.benchmarks.bucc import BuccSet
 from hf_xsent.evaluation.mining_f1 import BuccTask
-from hf_xsent.files import write_json
+from hf_xsent.evaluation.report import Measurement, Report
+from hf_xsent.evaluation.task import Outcomes
 
 SCORES = {  # by method, pooling and seed
     ("none", "mean", None): 87.06,
@@ -41,6 +42,9 @@ SCORES = {  # by method, pooling and seed
 }
 
 
+TATOEBA = {"tatoeba": {"data": "tatoeba"}}
+
+
 def markdown(results: dict[str, Any]) -> str:
     return report_document(results).markdown()
 
@@ -49,27 +53,32 @@ def page_of(results: dict[str, Any]) -> str:
     return report_document(results).html()
 
 
+def _write_scores(
+    run: Run, groups: dict[str, Any], languages: dict[str, Any], outcomes: Outcomes | None = None
+) -> None:
+    (task,) = run.tasks
+    report = Report(task, "accuracy@1", {}, run.identities[task], {}, groups, languages)
+    run.scores.folder.mkdir(parents=True)
+    Measurement(report, outcomes or Outcomes({}, {})).write(run.scores.path(run.scores_file(task)))
+
+
 @pytest.fixture
 def results(tmp_path: Path) -> dict[str, Any]:
     """Of runs as their processes would have left them."""
     tasks = {"tatoeba": {"data": "tatoeba", "group": 36}}
-    study = Study("Methods & <more>", "encoder", Budget("steps", 20), (), tasks, True)
+    study = Study("Methods & <more>", "encoder", Budget(steps=20), (), tasks)
     runs = []
     for number, ((method, pooling, seed), score) in enumerate(SCORES.items()):
-        recipe = {} if seed is None else {"max_steps": 20, "objectives": {"translation_ranking": 1}, "cache_dir": "/x"}
+        recipe = {"max_steps": 0 if seed is None else 20, "objectives": {"translation_ranking": 1}, "cache_dir": "/x"}
         identities = {"tatoeba": "same"}
-        run = Run(tmp_path / "runs" / str(number), method, pooling, seed, "encoder", recipe, tasks, identities, True)
+        run = Run(tmp_path / "runs" / str(number), method, pooling, seed, "encoder", recipe, tasks, identities)
         runs.append(run)
         if score is None:
             run.record_failure(-9, "killed by SIGKILL, perhaps out of memory")
             continue
         whole = {"mean": score, "forward": score + 1, "backward": score - 1}
-        scores = {
-            "groups": {"4": {"mean": score - 5}, "36": whole, "all": whole},
-            "languages": {"deu": {"mean": score + 2}, "kaz": {"mean": score - 4}},
-            "headings": {"forward": "xx→en", "backward": "en→xx", "mean": "mean"},
-        }
-        write_json(run.scores_file("tatoeba"), scores | {"identity": "same", "protocol": "accuracy@1", "main": "mean"})
+        groups = {"4": {"mean": score - 5}, "36": whole, "all": whole}
+        _write_scores(run, groups, {"deu": {"mean": score + 2}, "kaz": {"mean": score - 4}})
         if seed is not None:
             logs = [
                 {"step": step, "loss": 1.0, "loss_translation_ranking": 3 / step, "cpu_seconds": 60.0 * step + seed,
@@ -99,10 +108,9 @@ def test_a_task_of_one_pair_has_its_columns(tmp_path: Path):
     names = [str(number) for number in range(6)]
     task = BuccTask([BuccSet("de-en", "test", names, names, names, names, frozenset({(0, 0), (3, 3)}))])
     scores = task.score(lambda sentences: np.array([[1, int(one)] for one in sentences], dtype=np.float32))
-    run = Run(tmp_path, "none", "mean", None, "encoder", {}, {"bucc": {"data": "bucc"}}, {"bucc": "same"}, True)
-    content = {**asdict(scores), "headings": dict(task.headings), "main": task.main_metric, "protocol": task.protocol}
-    write_json(run.scores_file("bucc"), content | {"identity": "same"})
-    results = collect(Study("One pair", "encoder", Budget("steps", 20), (), run.tasks, True), [run])
+    run = Run(tmp_path, "none", "mean", None, "encoder", {"max_steps": 0}, {"bucc": {"data": "bucc"}}, {"bucc": "same"})
+    _write_scores(run, scores.groups, scores.languages)
+    results = collect(Study("One pair", "encoder", Budget(steps=20), (), run.tasks), [run])
     assert results["tasks"]["bucc"]["columns"][0] == ["all", "f1"]
     assert "F1 of all" in markdown(json.loads(json.dumps(results)))
 
@@ -114,12 +122,9 @@ def test_published_rows_are_those_that_share_a_figure(results: dict[str, Any]):
 
 
 def test_a_published_row_without_a_figure_that_was_measured_is_left_out(tmp_path: Path):
-    run = Run(
-        tmp_path, "none", "mean", None, "encoder", {}, {"tatoeba": {"data": "tatoeba"}}, {"tatoeba": "same"}, True
-    )
-    scores = {"groups": {"36": {"mean": 90.0}}, "languages": {}, "headings": {"mean": "mean"}, "main": "mean"}
-    write_json(run.scores_file("tatoeba"), scores | {"protocol": "cosine", "identity": "same"})
-    results = collect(Study("Means alone", "encoder", Budget("steps", 20), (), run.tasks, True), [run])
+    run = Run(tmp_path, "none", "mean", None, "encoder", {"max_steps": 0}, TATOEBA, {"tatoeba": "same"})
+    _write_scores(run, {"36": {"mean": 90.0}}, {})
+    results = collect(Study("Means alone", "encoder", Budget(steps=20), (), run.tasks), [run])
     names = {row["model"] for row in results["published"]["tatoeba"]}
     assert "mBERT + DAP" in names and "LaBSE, mBERT vocabulary" not in names  # published from English alone
 
@@ -176,22 +181,12 @@ def _study_with_outcomes(folder: Path, shares: dict[str, list[float]]) -> dict[s
     runs = []
     for method, seeds in shares.items():
         for seed, share in enumerate(seeds):
-            run = Run(
-                folder / f"{method}{seed}", method, "mean", seed, "e", {"max_steps": 1}, tasks, {"tatoeba": "x"}, True
-            )
+            run = Run(folder / f"{method}{seed}", method, "mean", seed, "e", {"max_steps": 1}, tasks, {"tatoeba": "x"})
             hits = np.random.default_rng(ord(method)).permutation(4000).reshape(2000, 2) < 4000 * share
             score = {"mean": 100 * hits.mean()}
-            content = {
-                "groups": {"36": score},
-                "languages": {"deu": score},
-                "headings": {"mean": "mean"},
-                "main": "mean",
-            }
-            content |= {"identity": "x", "protocol": "accuracy@1", "members": {"36": ["deu"]}}
-            write_json(run.scores_file("tatoeba"), content)
-            np.savez(run.outcomes_file("tatoeba"), deu=hits)
+            _write_scores(run, {"36": score}, {"deu": score}, Outcomes({"deu": hits}, {"36": ["deu"]}))
             runs.append(run)
-    return json.loads(json.dumps(collect(Study("S", "e", Budget("steps", 1), (), tasks, True), runs)))
+    return json.loads(json.dumps(collect(Study("S", "e", Budget(steps=1), (), tasks), runs)))
 
 
 def test_a_winner_is_named_only_beyond_the_noise_of_items_and_seeds(tmp_path: Path):
@@ -206,28 +201,24 @@ def test_a_winner_is_named_only_beyond_the_noise_of_items_and_seeds(tmp_path: Pa
     assert "| a | mean |" in markdown(seeds) and "within the noise" in markdown(seeds)
 
 
-def test_the_report_does_without_damaged_files_and_deleted_logs(tmp_path: Path):
-    tasks = {"tatoeba": {"data": "tatoeba"}}
-    _study_with_outcomes(tmp_path, {"a": [0.5, 0.5, 0.5], "b": [0.8]})
-    scores, outcomes = tmp_path / "a0/scores/tatoeba.json", tmp_path / "a1/scores/tatoeba.npz"
-    for path in (scores, outcomes):
-        path.write_bytes(path.read_bytes()[:100])
-    (tmp_path / "a2/training").mkdir()
-    (tmp_path / "a2/training/metrics.jsonl").write_text('{"step": 1, "cpu_seconds": 60.0}\n')
+def test_the_report_does_without_scores_outcomes_and_logs_of_some_seeds(tmp_path: Path):
     runs = [
-        Run(tmp_path / f"{method}{seed}", method, "mean", seed, "e", {"max_steps": 1}, tasks, {"tatoeba": "x"}, True)
+        Run(tmp_path / f"{method}{seed}", method, "mean", seed, "e", {"max_steps": 1}, TATOEBA, {"tatoeba": "x"})
         for method, seed in (("a", 0), ("a", 1), ("a", 2), ("b", 0))
     ]
-    results = collect(Study("S", "e", Budget("steps", 1), (), tasks, True), runs)
-    assert [run["state"] for run in results["runs"]] == ["unfinished", *["finished"] * 3]  # it is measured again
+    for run in runs[1:]:
+        _write_scores(run, {"36": {"mean": 50.0}}, {"deu": {"mean": 50.0}})
+    (tmp_path / "a2/training").mkdir()
+    (tmp_path / "a2/training/metrics.jsonl").write_text('{"step": 1, "cpu_seconds": 60.0}\n')
+    results = collect(Study("S", "e", Budget(steps=1), (), TATOEBA), runs)
+    assert [run["state"] for run in results["runs"]] == ["unfinished", *["finished"] * 3]
     assert results["summary"][0]["cost"] == {"cpu_seconds": [60.0, None]}  # of the seed whose log is there
     assert results["differences"]["tatoeba"]["others"][0]["interval"] is None  # the noise of items is not known
 
 
 def test_a_study_without_any_result_has_a_page_too(tmp_path: Path):
-    tasks = {"tatoeba": {"data": "tatoeba"}}
-    study = Study("Nothing yet", "encoder", Budget("minutes", 1.5), (), tasks, True)
-    run = Run(tmp_path / "1", "TR", "cls", 0, "encoder", {"max_steps": 9}, tasks, {"tatoeba": "?"}, True)
+    study = Study("Nothing yet", "encoder", Budget(minutes=1.5), (), TATOEBA)
+    run = Run(tmp_path / "1", "TR", "cls", 0, "encoder", {"max_steps": 9}, TATOEBA, {"tatoeba": "?"})
     results = collect(study, [run])
     page = Page(page_of(results))
     assert "0 of 1" in page.text and "unfinished" in page.text and "1.5 minutes" in page.text

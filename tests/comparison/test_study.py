@@ -10,20 +10,30 @@ from typing import Any
 import pytest
 from study_file import StudyFile
 
-from hf_xsent.comparison.compare import list_runs
-from hf_xsent.comparison.planning import steps_of
-from hf_xsent.comparison.study import Budget, read_study
+from hf_xsent.comparison.compare import compare, steps_of
+from hf_xsent.comparison.run import Run
+from hf_xsent.comparison.settings import Budget
+from hf_xsent.comparison.study import Study
 from hf_xsent.errors import HfXsentError, RecipeError
 
 
+def _read(study: StudyFile, flags: dict[str, list[str]] | None = None, **changes: Any) -> Study:
+    study.write(**changes)
+    return study.read(flags)
+
+
+def _runs(study: StudyFile, flags: dict[str, list[str]] | None = None, **changes: Any) -> list[Run]:
+    study.write(**changes)
+    return study.runs(flags)
+
+
 def test_recipe_file_settings_and_method_are_laid_over_each_other(study: StudyFile):
-    methods = {"TR": None, "other": {"learning_rate": 1.0, "recipe": None, "poolings": ["mean", "max"], "seeds": 3}}
-    read = read_study(study.write(methods=methods))
-    first, other = read.methods
-    assert first.settings["objectives"] == {"translation_ranking": {"weight": 1, "temperature": 0.1}}
-    assert "max_steps" not in first.settings  # the budget's
-    assert (first.settings["learning_rate"], other.settings["learning_rate"]) == (1e-3, 1.0)
-    assert "objectives" not in other.settings
+    other = {"learning_rate": 1.0, "recipe": None, "poolings": ["mean", "max"], "seeds": 3}
+    first, other = _read(study, methods={"TR": None, "other": other}).methods
+    assert first.recipe["objectives"] == {"translation_ranking": {"weight": 1, "temperature": 0.1}}
+    assert "max_steps" not in first.recipe  # the budget's
+    assert (first.recipe["learning_rate"], other.recipe["learning_rate"]) == (1e-3, 1.0)
+    assert "objectives" not in other.recipe
     assert (other.poolings, other.seeds) == (("mean", "max"), (3,))
     assert (first.poolings, first.seeds) == (("cls",), (0,))
 
@@ -31,73 +41,73 @@ def test_recipe_file_settings_and_method_are_laid_over_each_other(study: StudyFi
 def test_objectives_are_chosen_by_weight_and_keep_what_recipe_and_settings_say_of_them(study: StudyFile):
     settings = study.content["settings"] | {"objectives": {"translation_ranking": {"symmetric": True}}}
     chosen = {"translation_ranking": 0.5, "representation_translation": {"weight": 0.1, "head_layers": 1}}
-    ours, alone = read_study(
-        study.write(settings=settings, methods={"DAP": {"objectives": chosen}, "RTL": {"objectives": {"mexma": None}}}),
-        ["methods.RTL.objectives={representation_translation: 0.3}"],
-    ).methods
-    assert ours.settings["objectives"] == {
+    methods = {"DAP": {"objectives": chosen}, "RTL": {"objectives": {"mexma": None}}}
+    flags = {"methods.RTL.objectives": ["{representation_translation: 0.3}"]}
+    ours, alone = _read(study, flags, settings=settings, methods=methods).methods
+    assert ours.recipe["objectives"] == {
         "translation_ranking": {"weight": 0.5, "temperature": 0.1, "symmetric": True},
         "representation_translation": {"weight": 0.1, "head_layers": 1},
     }
-    assert alone.settings["objectives"] == {"representation_translation": {"weight": 0.3}}
+    assert alone.recipe["objectives"] == {"representation_translation": {"weight": 0.3}}
 
 
-def test_a_setting_of_an_objective_is_set_from_the_command_line_beside_its_weight(study: StudyFile):
-    path = study.write(methods={"DAP": {"objectives": {"translation_ranking": 2}}})
-    (method,) = read_study(path, ["methods.DAP.objectives.translation_ranking.symmetric=true"]).methods
-    assert method.settings["objectives"] == {
-        "translation_ranking": {"weight": 2, "temperature": 0.1, "symmetric": True}
+def test_values_inside_a_study_are_set_by_flags(study: StudyFile):
+    flags = {
+        "budget": ["{pairs: 100}"],
+        "settings.learning_rate": ["0.5"],
+        "tasks.retrieval.max_pairs": ["3"],
+        "methods.new.seeds": ["[7]"],
+        "methods.TR.objectives.translation_ranking.symmetric": ["true"],
     }
-
-
-def test_values_are_set_from_the_command_line(study: StudyFile):
-    changes = [
-        "budget={pairs: 100}",
-        "settings.learning_rate=0.5",
-        "tasks.retrieval.max_pairs=3",
-        "methods.new.seeds=[7]",
-    ]
-    read = read_study(study.write(), changes)
-    assert read.budget == Budget("pairs", 100)
+    methods = {"none": {"train": False}, "TR": {"objectives": {"translation_ranking": 2}}}
+    read = _read(study, flags, methods=methods)
+    assert read.budget == Budget(pairs=100)
     assert read.tasks["retrieval"]["max_pairs"] == 3
     assert [method.name for method in read.methods] == ["none", "TR", "new"]
-    assert read.methods[2].settings["learning_rate"] == 0.5
-    with pytest.raises(RecipeError, match="--set takes key=value"):
-        read_study(study.write(), ["budget"])
+    assert (read.methods[2].recipe["learning_rate"], read.methods[2].seeds) == (0.5, (7,))
+    ranking = {"weight": 2, "temperature": 0.1, "symmetric": True}
+    assert read.methods[1].recipe["objectives"] == {"translation_ranking": ranking}
+
+
+def test_a_study_is_called_by_its_file_alone(study: StudyFile):
+    study.write(title=None)
+    read = compare.read({}, {}, study.path)
+    assert (read.title, read.output) == ("study", Path("runs/study"))
+    assert compare.parse([str(study.path), "--budget.steps", "9"]).budget == Budget(steps=9)
 
 
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
         ({"pooling": ["cls"]}, "unknown key 'pooling'; did you mean 'poolings'"),
-        ({"model": None}, "model is missing: .*--set model="),
-        ({"budget": {"hours": 1}}, "budget takes one of steps, pairs, minutes"),
-        ({"budget": {"steps": 0}}, "budget.steps takes a number above 0, not 0"),
-        ({"budget": {"steps": float("nan")}}, "budget.steps takes a number above 0, not nan"),
-        ({"budget": {"minutes": float("inf")}}, "budget.minutes takes a number above 0, not inf"),
-        ({"budget": {"steps": 2.5}}, "budget.steps takes a whole number"),
-        ({"settings": {"seed": 3}}, "settings.seed is not allowed in a study: use seeds"),
+        ({"model": None}, "model is missing: .*--model"),
+        ({"budget": {"hours": 1}}, "budget: unknown key 'hours'"),
+        ({"budget": {"steps": 1, "pairs": 2}}, "budget: give one of steps, pairs, minutes"),
+        ({"budget": {"steps": 0}}, "budget: steps 0 is not above 0"),
+        ({"budget": {"minutes": float("inf")}}, "budget: minutes inf is not above 0"),
+        ({"budget": {"steps": 2.5}}, "budget: steps takes a whole number"),
+        ({"settings": {"seed": 3}}, "settings: seed is not allowed: the study sets it"),
         ({"settings": {"learning_rat": 3}}, "settings: unknown key 'learning_rat'; did you mean 'learning_rate'"),
-        ({"methods": {"TR": {"max_steps": 9}}}, "methods.TR.max_steps is not allowed in a study: use budget"),
+        ({"methods": {"TR": {"max_steps": 9}}}, "methods.TR: max_steps is not allowed: the study sets it"),
         ({"methods": {"TR": {"objective": 1}}}, "methods.TR: unknown key 'objective'; did you mean 'objectives'"),
-        ({"methods": {"TR": {"poolings": "first"}}}, "methods.TR: unknown pooling 'first': use cls, mean, max"),
+        ({"methods": {"TR": {"poolings": "first"}}}, "methods.TR: poolings: unknown key 'first'"),
         ({"methods": {"TR": {"recipe": "none.yaml"}}}, "cannot read the recipe .*none.yaml"),
-        ({"methods": {"none": {"train": False, "alpha": 1}}}, "methods.none.alpha: an untrained method takes no other"),
-        ({"methods": ["TR"]}, "methods takes keys with values"),
-        ({"seeds": [1, 1]}, "methods.none.seeds takes one or more different values"),
-        ({"seeds": ["x"]}, "methods.none: a seed takes int, not 'x'"),
+        ({"methods": {"TR": 1}}, "methods.TR: give a mapping of settings, not 1"),
+        ({"methods": ["TR"]}, "methods takes a mapping"),
+        ({"seeds": [1, 1]}, "methods.none: seeds takes one or more different values"),
+        ({"seeds": ["x"]}, "seeds takes a list, not"),
         ({"tasks": {"tatoba": {"data": "x"}}}, "tasks: unknown task 'tatoba': .*did you mean 'tatoeba'"),
         ({"tasks": {"tatoeba": {}}}, "tasks.tatoeba.data is missing"),
-        ({"tasks": {"tatoeba": {"data": "x", "languages": ["de", False]}}}, "tatoeba.languages takes .*, not False"),
-        ({"tasks": {"tatoeba": {"data": "x", "groups": 3}}}, "tatoeba: unknown option 'groups'; did you mean 'group'"),
-        ({"tasks": {"retrieval": {"data": "x", "max_pairs": "a"}}}, "retrieval.max_pairs has the wrong type: 'a'"),
+        ({"tasks": {"tatoeba": {"data": "x", "groups": 3}}}, "tatoeba: unknown key 'groups'; did you mean 'group'"),
+        ({"tasks": {"retrieval": {"data": "x", "max_pairs": "a"}}}, "retrieval: max_pairs takes a whole number, not"),
+        ({"tasks": {"bucc": {"data": "x", "group": 4}}}, "tasks.bucc: unknown key 'group'"),
         ({"plot": "layer"}, "plot: unknown key 'layer'; did you mean 'layers'"),
-        ({"keep_models": "some"}, "keep_models takes bool, not 'some'"),
+        ({"keep_models": "some"}, "keep_models takes true or false, not 'some'"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_the_file_is_one_sentence(study: StudyFile, changes: dict[str, Any], told: str):
     with pytest.raises(RecipeError, match=told) as raised:
-        read_study(study.write(**changes))
+        _read(study, **changes)
     assert str(raised.value).startswith(f"{study.path}: ") and "\n" not in str(raised.value)
 
 
@@ -108,7 +118,7 @@ def test_a_mistake_in_the_file_is_one_sentence(study: StudyFile, changes: dict[s
         ({"methods": {"TR": {"max_length": "long"}}}, "methods.TR: max_length takes a whole number, not 'long'"),
         ({"methods": {"TR": {"method": "wacs"}}}, "methods.TR: unknown method 'wacs'.*did you mean 'wacse'"),
         ({"methods": {"W": {"method": "wacse", "objectives": {"word_translation_ranking": 1}}}}, "methods.W: .*links"),
-        ({"data": "/nowhere/de-en.tsv"}, "methods.TR: no such file.*nowhere"),
+        ({"data": "/nowhere/de-en.tsv"}, "methods.none: no such file.*nowhere"),
         ({"tasks": {"tatoeba": {"data": "/nowhere"}}}, "no such file or folder: /nowhere"),
         ({"tasks": {"tatoeba": {"data": "/nowhere", "group": 37}}}, "unknown group '37'"),
         ({"model": "/nowhere/model"}, "'/nowhere/model' is not a folder"),
@@ -116,27 +126,19 @@ def test_a_mistake_in_the_file_is_one_sentence(study: StudyFile, changes: dict[s
 )  # fmt: skip
 def test_what_recipes_and_tasks_ask_for_is_checked_before_any_run(study: StudyFile, changes: dict[str, Any], told: str):
     with pytest.raises(HfXsentError, match=told) as raised:
-        list_runs(study.write(**changes), study.out)
+        _runs(study, **changes)
     assert "\n" not in str(raised.value)
     assert not (study.out / "runs").exists()
 
 
-def test_a_file_that_is_no_study_is_told(tmp_path: Path):
-    (tmp_path / "empty.yaml").write_text("")
-    (tmp_path / "broken.yaml").write_text("a: [")
-    for name, told in (("empty", "holds no settings"), ("broken", "YAML"), ("missing", "cannot read the study")):
-        with pytest.raises(RecipeError, match=told):
-            read_study(tmp_path / f"{name}.yaml")
-
-
 def test_budgets_come_to_steps():
-    assert steps_of(Budget("steps", 30), 64) == 30
-    assert steps_of(Budget("pairs", 129), 64) == 3
+    assert steps_of(Budget(steps=30), 64) == 30
+    assert steps_of(Budget(pairs=129), 64) == 3
 
 
 def test_all_methods_of_a_seed_come_before_those_of_the_next(study: StudyFile):
     methods = {"TR": None, "none": {"train": False}, "longer": {"max_length": 30}}
-    runs = list_runs(study.write(methods=methods, seeds=[5, 6], budget={"pairs": 9}), study.out)
+    runs = _runs(study, methods=methods, seeds=[5, 6], budget={"pairs": 9})
     assert [run.name for run in runs] == [
         "none, cls", "TR, cls, seed 5", "longer, cls, seed 5", "TR, cls, seed 6", "longer, cls, seed 6"
     ]  # fmt: skip
@@ -145,7 +147,7 @@ def test_all_methods_of_a_seed_come_before_those_of_the_next(study: StudyFile):
 
 def test_runs_are_known_by_content_not_by_name_or_place(study: StudyFile, tmp_path: Path):
     def folders(**changes: Any) -> set[str]:
-        return {run.folder.name for run in list_runs(study.write(**changes), study.out) if run.seed is not None}
+        return {run.folder.name for run in _runs(study, **changes) if run.seed is not None}
 
     before = folders()
     assert folders(settings=study.content["settings"] | {"cache_dir": str(tmp_path / "elsewhere")}) == before
@@ -166,27 +168,35 @@ def test_runs_are_known_by_content_not_by_name_or_place(study: StudyFile, tmp_pa
 
 
 def test_runs_are_known_by_the_content_of_the_files_of_cleaning_rules(study: StudyFile, tmp_path: Path):
-    found, rules = set(), [f"exclude={tmp_path}/test.txt"]
+    folders, rules = set(), [f"exclude={tmp_path}/test.txt"]
     for sentence in ("One sentence.", "Another one."):
         (tmp_path / "test.txt").write_text(f"{sentence}\n", encoding="utf-8")
-        path = study.write(settings=study.content["settings"] | {"rules": rules}, methods={"TR": None})
-        found.add(list_runs(path, study.out)[0].folder)
-    assert len(found) == 2
+        settings = study.content["settings"] | {"rules": rules}
+        folders.add(_runs(study, settings=settings, methods={"TR": None})[0].folder)
+    assert len(folders) == 2
 
 
-def test_a_value_written_in_another_way_is_the_same_run(study: StudyFile):
-    def run(*changes: str) -> Any:
-        (found,) = list_runs(study.write(methods={"TR": None}), study.out, changes)
-        return found
+@pytest.mark.parametrize(
+    "settings",
+    [{"logging_steps": 7}, {"save_total_limit": 3}, {"learning_rate": "0.001"}, {"on_error": "raise"}],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_a_setting_that_does_not_change_results_is_the_same_run(study: StudyFile, settings: dict[str, Any]):
+    (before,) = _runs(study, methods={"TR": None})
+    (after,) = _runs(study, methods={"TR": settings})
+    assert after.folder == before.folder
 
-    rate, temperature = "methods.TR.learning_rate", "methods.TR.objectives.translation_ranking.temperature"
-    written = run(f"{rate}=1e-3", f"{temperature}='5e-2'", "settings.logging_steps='1'")
-    assert written == run(f"{rate}=0.001", f"{temperature}=0.05")
-    assert written.recipe["learning_rate"] == 1e-3
+
+def test_an_untrained_method_is_measured_once_whatever_the_budget_is(study: StudyFile):
+    methods = {"none": {"train": False}}
+    (before,) = _runs(study, methods=methods)
+    (after,) = _runs(study, methods=methods, budget={"pairs": 80}, seeds=[4])
+    (other,) = _runs(study, methods={"none": {"train": False, "max_length": 30}})
+    assert after.folder == before.folder != other.folder
 
 
 def test_a_teacher_is_known_by_its_pooling(study: StudyFile, encoder_folders: dict[str, Path], tmp_path: Path):
-    teacher, found = tmp_path / "teacher", set()
+    teacher, folders = tmp_path / "teacher", set()
     shutil.copytree(encoder_folders["bert"], teacher)
     modules = [{"path": "", "type": "models.Transformer"}, {"path": "1_Pooling", "type": "models.Pooling"}]
     (teacher / "modules.json").write_text(json.dumps(modules))
@@ -194,16 +204,14 @@ def test_a_teacher_is_known_by_its_pooling(study: StudyFile, encoder_folders: di
     for flag in ("pooling_mode_cls_token", "pooling_mode_mean_tokens"):
         (teacher / "1_Pooling" / "config.json").write_text(json.dumps({flag: True}))
         objectives = {"distillation": {"weight": 1, "teacher": str(teacher)}}
-        path = study.write(methods={"student": {"objectives": objectives}})
-        found.add(list_runs(path, study.out)[0].folder)
-    assert len(found) == 2
+        folders.add(_runs(study, methods={"student": {"objectives": objectives}})[0].folder)
+    assert len(folders) == 2
 
 
 def test_a_teacher_is_known_by_its_files(study: StudyFile, encoder_folders: dict[str, Path], tmp_path: Path):
     def folder(teacher: Path) -> str:
         objectives = {"distillation": {"weight": 1, "teacher": str(teacher)}}
-        runs = list_runs(study.write(methods={"student": {"objectives": objectives}}), study.out)
-        return runs[0].folder.name
+        return _runs(study, methods={"student": {"objectives": objectives}})[0].folder.name
 
     moved = tmp_path / "moved"
     shutil.copytree(encoder_folders["bert"], moved)

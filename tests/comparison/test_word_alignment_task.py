@@ -11,10 +11,8 @@ from study_file import Pairs, StudyFile
 
 from hf_xsent import SentenceEmbedder
 from hf_xsent.alignment.aligners import AlignerSettings
-from hf_xsent.comparison.compare import list_runs
 from hf_xsent.comparison.process import measure
 from hf_xsent.comparison.results import collect
-from hf_xsent.comparison.study import read_study
 from hf_xsent.comparison.tables import task_table
 from hf_xsent.comparison.tasks import check_tasks, read_task
 from hf_xsent.comparison.word_alignment import WordAlignmentTask
@@ -83,11 +81,12 @@ def test_scores_are_measured_again_if_the_choice_of_the_layer_changes(gold: Path
 
 def test_a_study_reports_the_error_rate(study: StudyFile, gold: Path) -> None:
     tasks = {"word_alignment": {"data": str(gold), "choose": "deen"}}
-    runs = list_runs(study.write(tasks=tasks, methods={"none": {"train": False}}), study.out)
+    study.write(tasks=tasks, methods={"none": {"train": False}})
+    runs = study.runs()
     for run in runs:
         run.write_job()
         measure(run)
-    results = collect(read_study(study.path), runs)
+    results = collect(study.read(), runs)
     table = task_table(results, "word_alignment")
     assert "| AER of all |" in table.markdown() and "100 - AER of xxen" in table.markdown()
 
@@ -108,5 +107,5 @@ def test_a_wrong_set_is_named(gold: Path, options: dict[str, Any], message: str)
 
 
 def test_layers_are_numbers() -> None:
-    with pytest.raises(RecipeError, match="layers takes layer numbers"):
-        check_tasks({"word_alignment": {"data": "gold", "choose": "enfr", "layers": ["6"]}})
+    with pytest.raises(RecipeError, match="word_alignment: layers takes a list"):
+        check_tasks({"word_alignment": {"data": "gold", "choose": "enfr", "layers": ["six"]}})

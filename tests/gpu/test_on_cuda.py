@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from safetensors.torch import load_file
 from torch import Tensor
 from training_run import Run
 from transformers import AutoTokenizer
@@ -17,6 +16,7 @@ from transformers import AutoTokenizer
 from hf_xsent import SentenceEmbedder, XlmrWithRTLHead, mine_bitext
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.mining.neighbours import nearest_both_ways
+from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.tensors.attention import packed_attention
 from hf_xsent.tensors.gathering import _GatherRows
 from hf_xsent.tensors.variable_length import fits_one_kernel
@@ -103,7 +103,7 @@ def test_losses_and_gradients_equal_the_cpus(tiny_encoders: Path, pairs: Pairs) 
 def test_mixed_precision_trains(run: Run, flags: dict[str, Any]) -> None:
     trainer = run.start(objectives={"translation_ranking": 1, "representation_translation": 0.8}, **flags)
     assert trainer.args.device.type == "cuda" and trainer.state.global_step == 6
-    saved = load_file(run.out / "model.safetensors")
+    saved = saved_weights(run.out)
     assert all(weight.isfinite().all() for weight in saved.values())
 
 
@@ -113,7 +113,7 @@ def test_recomputing_trains_to_the_same_weights(run: Run, changed: dict[str, Any
     for number, more in enumerate(({}, changed)):
         out = run.folder / f"run-{number}"
         run.start(**{"dropout": 0.0, "learning_rate": "1e-4", "output_dir": str(out), "dev_pairs": 0, **more})
-        folders.append(load_file(out / "model.safetensors"))
+        folders.append(saved_weights(out))
     for name, weight in folders[0].items():
         torch.testing.assert_close(folders[1][name], weight, rtol=1e-2, atol=1e-3)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
@@ -14,6 +14,8 @@ from forks import Fork
 
 from hf_xsent.comparison import compare as comparing
 from hf_xsent.comparison import process
+from hf_xsent.comparison.run import Run
+from hf_xsent.comparison.study import Study
 
 Pairs = list[tuple[str, str]]
 RECIPE = "objectives: {translation_ranking: {weight: 1, temperature: 0.1}}\nmax_steps: 77\n"
@@ -32,8 +34,8 @@ class StudyFile:
             "title": "Small & quick",
             "model": str(encoder),
             "data": f"{folder}/{{language}}-en.tsv",
-            "recipe": "recipe.yaml",
             "settings": {
+                "recipe": "recipe.yaml",
                 "clean": False,
                 "dev_pairs": 0,
                 "max_length": 24,
@@ -55,6 +57,19 @@ class StudyFile:
         stated = {key: value for key, value in (self.content | changes).items() if value is not None}
         self.path.write_text(yaml.safe_dump(stated, sort_keys=False), encoding="utf-8")
         return self.path
+
+    def read(self, flags: Mapping[str, Sequence[str]] | None = None) -> Study:
+        """Read the file as it was written last, with flags."""
+        study: Study = comparing.compare.read({"output": self.out}, flags, self.path)
+        return study
+
+    def runs(self, flags: Mapping[str, Sequence[str]] | None = None) -> list[Run]:
+        """Check the study and list its runs."""
+        return comparing.list_runs(self.read(flags))
+
+    def compare(self) -> Mapping[str, Any]:
+        """Run the study, and return its results."""
+        return comparing.compare(self.path, output=self.out).data
 
 
 def start_runs_as_forks(monkeypatch: pytest.MonkeyPatch) -> list[Fork]:

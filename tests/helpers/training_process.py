@@ -14,9 +14,9 @@ from typing import Any
 import torch
 import yaml
 from forks import Fork, launch
-from safetensors.torch import load_file
 from training_run import Run
 
+from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.training.callbacks import METRICS_FILE
 
 SCRIPT = Path(__file__).parents[2] / "trainer_scripts/run_pretrain.py"
@@ -97,7 +97,7 @@ def assert_survives_kills(run: Run, **changes: Any) -> None:
     """Killed while it saves, and again later: it ends bit by bit as the uninterrupted one."""
     settings = {"max_steps": 12, "eval_steps": 2, "save_steps": 2, "save_total_limit": 1} | changes
     run.start(**settings)
-    weights, uninterrupted = load_file(run.out / "model.safetensors"), losses(run)
+    weights, uninterrupted = saved_weights(run.out), losses(run)
 
     (run.out / METRICS_FILE).unlink()
     process = begin(run, "--overwrite", **settings)
@@ -116,7 +116,7 @@ def assert_survives_kills(run: Run, **changes: Any) -> None:
 
 def assert_same(run: Run, weights: dict[str, torch.Tensor], of_steps: list[tuple[int, float]]) -> None:
     """To the last bit."""
-    got = load_file(run.out / "model.safetensors")
+    got = saved_weights(run.out)
     assert losses(run) == of_steps
     assert [name for name in weights if not torch.equal(got[name], weights[name])] == []
 

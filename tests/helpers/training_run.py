@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 import yaml
-from safetensors.torch import load_file
 
 from hf_xsent import AlignmentTrainer
+from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.training.pretrain import pretrain
 
 Pairs = list[tuple[str, str]]
@@ -65,8 +65,8 @@ class Run:
     def assert_goes_on_exactly(self, **changes: Any) -> None:
         """Half of the run, resumed, ends bit by bit as the whole one: masks, dropout, heads and optimizer come back."""
         self.start("--overwrite", **changes)
-        whole = load_file(self.out / "model.safetensors")
+        whole = saved_weights(self.out)
         remove_end(self.out, "checkpoint-6")
         self.start("--resume", **changes)
-        for name, weight in load_file(self.out / "model.safetensors").items():
+        for name, weight in saved_weights(self.out).items():
             assert torch.equal(weight, whole[name]), name

@@ -65,7 +65,7 @@ def test_a_sentence_model_drops_the_heads_without_a_warning(
 ) -> None:
     model = XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"]))
     _shaken(model).save_pretrained(tmp_path)
-    assert any(name.startswith("objectives.") for name in load_file(tmp_path / "model.safetensors"))
+    assert any(name.startswith("objectives.") for name in load_file(tmp_path / "heads.safetensors"))
     caplog.clear()
     sentence_model, info = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"]
@@ -78,7 +78,7 @@ def test_a_sentence_model_opens_for_more_training(tiny_encoders: Path, tmp_path:
     model = _shaken(DapForSentenceEmbedding.from_backbone(str(tiny_encoders), max_length=20, normalize=True))
     model.save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(tiny_encoders).save_pretrained(tmp_path)  # knows the id of [MASK]
-    assert not any(name.startswith("objectives") for name in load_file(tmp_path / "model.safetensors"))
+    assert not (tmp_path / "heads.safetensors").exists()
     again, info = AutoModelForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
     assert type(again) is XlmrWithRTLHead
     assert all(name.startswith("objectives.") for name in info["missing_keys"]) and not info["unexpected_keys"]

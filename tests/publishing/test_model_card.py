@@ -64,7 +64,8 @@ def run_folder(tmp_path: Path) -> Path:
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe), "utf-8")
     counts = {"de": {"retained": 1200}, "nb": {"retained": 34}, "total": {"retained": 1234}}
     (folder / "bitext.json").write_text(json.dumps(counts), "utf-8")
-    config = {"encoder_config": {"hidden_size": 32}, "pooling": "mean", "max_length": 16, "normalize": True}
+    settings = {"model_type": "dap", "pooling": "mean", "max_length": 16, "normalize": True}
+    config = {"hidden_size": 32, "hf_xsent": settings}
     (folder / "config.json").write_text(json.dumps(config), "utf-8")
     state = {"global_step": 8, "epoch": 1.5, "best_metric": 91.25, "best_global_step": 6}
     state["best_model_checkpoint"] = "runs/mine/checkpoint-6"
@@ -258,7 +259,9 @@ def test_a_card_states_the_length_and_modules_that_sentence_transformers_saved(
     stated = json.loads((exported / "sentence_bert_config.json").read_text("utf-8"))
     (exported / "sentence_bert_config.json").write_text(json.dumps(stated | {"max_seq_length": 8}), "utf-8")
     config = json.loads((run_folder / "config.json").read_text("utf-8"))
-    (run_folder / "config.json").write_text(json.dumps(config | {"normalize": False}), "utf-8")
+    (run_folder / "config.json").write_text(
+        json.dumps(config | {"hf_xsent": config["hf_xsent"] | {"normalize": False}}), "utf-8"
+    )
     card = write_model_card(exported, run=run_folder, license="mit").read_text("utf-8")
     assert "normalized to length 1" in card and "max_length=8," in card and "truncated to 8 tokens" in card
 
@@ -276,7 +279,9 @@ def test_the_code_of_a_card_gives_the_embeddings_of_sentence_transformers(
     model = DapForSentenceEmbedding.from_backbone(encoder, **settings, **prompts).eval()
     folder = tmp_path / "exported"
     export_sentence_transformer(model, folder, AutoTokenizer.from_pretrained(encoder), dim=dim, verify=False)
-    (run_folder / "config.json").write_text(json.dumps({"encoder_config": {"hidden_size": 32}, **settings}), "utf-8")
+    (run_folder / "config.json").write_text(
+        json.dumps({"hidden_size": 32, "hf_xsent": {"model_type": "dap", **settings}}), "utf-8"
+    )
     card = write_model_card(folder, run=run_folder, license="mit").read_text("utf-8")
     (code,) = re.findall(r"^```python\n(import torch\n.*?)^```", card, re.DOTALL | re.MULTILINE)
     found: dict[str, Any] = {}

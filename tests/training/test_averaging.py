@@ -18,6 +18,7 @@ from training_run import Pairs, Run
 from hf_xsent import AlignmentTrainingArguments
 from hf_xsent.errors import OutputError, RecipeError
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
+from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.training import trainer as trainer_module
 from hf_xsent.training.averaging import AVERAGE_FILE, MovingAverage
 from hf_xsent.training.trainer import AlignmentTrainer
@@ -27,12 +28,11 @@ NO_BEST: dict[str, Any] = {"load_best_model_at_end": False}
 
 
 def _weights(folder: Path) -> dict[str, Tensor]:
-    return load_file(folder / "model.safetensors")
+    return saved_weights(folder)
 
 
 def _started(run: Run) -> dict[str, Tensor]:
-    started = _weights(Path(run.settings["model"]))
-    return {f"encoder.{name}": weight for name, weight in started.items()}
+    return _weights(Path(run.settings["model"]))
 
 
 def _slow_averages(run: Run, decay: float) -> list[dict[str, Tensor]]:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
 from training_process import TORCHRUN, launched
 from training_run import Run, remove_end
+
+from hf_xsent.models.saved_form import saved_weights
 
 pytestmark = pytest.mark.slow
 needs_deepspeed = pytest.mark.skipif(
@@ -35,6 +36,7 @@ if importlib.util.find_spec("deepspeed") and "--deepspeed" in sys.argv:
 
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 from hf_xsent.cli.main import program
+from hf_xsent.models.saved_form import saved_weights
 
 program(["pretrain", *sys.argv[1:]])
 """
@@ -48,7 +50,7 @@ def _train(
     script.write_text(_WITHOUT_COMPILING)
     recipe.write_text(yaml.safe_dump(run.settings | SETTINGS | {"output_dir": str(out)} | changes))
     launched(script, str(recipe), *flags, launch=launch, DS_ACCELERATOR="cpu")
-    return load_file(out / "model.safetensors")
+    return saved_weights(out)
 
 
 def _assert_close(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
@@ -79,5 +81,5 @@ def test_zero_goes_on_where_it_stopped(run: Run) -> None:
 def test_accelerate_launch_ends_where_python_does(run: Run) -> None:
     changes = {"ddp_backend": None}
     run.start(**SETTINGS | changes)
-    python = load_file(run.out / "model.safetensors")
+    python = saved_weights(run.out)
     _assert_close(_train(run, "accelerate", launch=ACCELERATE, **changes), python)

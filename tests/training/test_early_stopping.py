@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead, load_bitext
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.errors import RecipeError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy
+from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.training import trainer as trainer_module
 
 Start = Callable[..., AlignmentTrainer]
@@ -100,7 +100,7 @@ def test_the_best_of_the_saved_checkpoints_is_loaded_though_another_step_was_bet
     trainer.train()
     best = tmp_path / "run" / "checkpoint-4"
     assert (trainer.state.best_model_checkpoint, trainer.state.best_metric) == (str(best), 60.0)
-    final, saved = (load_file(folder / "model.safetensors") for folder in (tmp_path / "run", best))
+    final, saved = (saved_weights(folder) for folder in (tmp_path / "run", best))
     assert all(torch.equal(final[name], weight) for name, weight in saved.items())
     assert "The weights are those of step 4, the best on dev pairs: 60.00%" in (best.parent / "README.md").read_text()
 

@@ -11,12 +11,12 @@ import pytest
 import torch
 import yaml
 from forks import launch
-from safetensors.torch import load_file
 from torch import Tensor
 from training_run import Pairs, remove_end
 
 from hf_xsent.cli.main import leave
 from hf_xsent.models.run_folder import RUN_STATE_FILE
+from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.objectives.masked_language import Masking
 from hf_xsent.training.pretrain import pretrain
 
@@ -112,7 +112,7 @@ class Elastic:
                             line["step"],
                             key,
                         )
-            weights = [load_file(self.out(one, method) / "model.safetensors") for one in (name, other)]
+            weights = [saved_weights(self.out(one, method)) for one in (name, other)]
             for weight, tensor in weights[0].items():
                 assert (tensor.double() - weights[1][weight].double()).abs().max() < 1e-5, (method, weight)
 

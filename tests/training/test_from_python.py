@@ -27,6 +27,7 @@ from hf_xsent import (
 )
 from hf_xsent.cli.main import main
 from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError
+from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.publishing.hub import plan_upload
 from sentence_transformers import SentenceTransformer
 
@@ -239,7 +240,7 @@ def test_a_share_of_the_start_is_added(encoder_folders: dict[str, Path], tmp_pat
     for share in (0.0, 0.5):
         output = tmp_path / str(share)
         _trainer(encoder, _arguments(output, learning_rate=1e-3, share_of_start=share), {"de": pairs}).train()
-        found.append(load_file(output / "model.safetensors"))
+        found.append(saved_weights(output))
     start = load_file(encoder / "model.safetensors")
     names = [name for name in start if f"encoder.{name}" in found[0]]
     assert names and any(not torch.equal(found[0][f"encoder.{name}"], start[name]) for name in names)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from training_run import Run
 
 from hf_xsent import MoCoAlignedBert, SentenceEmbedder, XlmrWithRTLHead
 from hf_xsent.errors import RecipeError
+from hf_xsent.models.saved_form import saved_weights
 
 DAP = {"translation_ranking": 1.0, "representation_translation": 0.8}
 MOCO, RTL = "momentum_contrast", "representation_translation"
@@ -31,7 +31,7 @@ def test_encoder_and_heads_start_as_the_earlier_stage_left_them(run: Run) -> Non
     mix: dict[str, Any] = {"objectives": DAP | whole, "training_mlp": True}
     run.start(**mix, languages=["de", "en", "fr"])
     model = XlmrWithRTLHead.from_backbone(str(run.out), max_length=24, languages=["de", "en", "fr"], **mix)
-    learnt = load_file(run.out / "model.safetensors")
+    learnt = saved_weights(run.out)
     own = model.state_dict()
     assert learnt.keys() <= own.keys()
     for name, weight in learnt.items():
@@ -77,7 +77,7 @@ def test_another_method_starts_from_the_encoder_alone(run: Run) -> None:
     model = MoCoAlignedBert.from_backbone(
         str(run.out), max_length=24, objectives={MOCO: {"queue_size": 8, "projection": 4}}
     )
-    learnt = load_file(run.out / "model.safetensors")
+    learnt = saved_weights(run.out)
     for name, weight in model.encoder.named_parameters():
         assert torch.equal(weight, learnt[f"encoder.{name}"])
         assert torch.equal(weight, model.objectives[MOCO].key_encoder.get_parameter(name))
@@ -94,11 +94,11 @@ def test_another_method_starts_from_the_encoder_alone(run: Run) -> None:
 )
 def test_a_second_run_trains_what_the_first_one_left(run: Run, changes: dict[str, Any]) -> None:
     run.start(objectives=DAP, lora_rank=2)  # adapters are merged at its end
-    before = load_file(run.out / "model.safetensors")
+    before = saved_weights(run.out)
     second = _second(run, **changes)
     trainer = second.start()
     assert trainer.state.global_step == 6
-    assert load_file(run.out / "model.safetensors").keys() == before.keys()
+    assert saved_weights(run.out).keys() == before.keys()
     vectors = SentenceEmbedder.from_pretrained(str(second.out), device="cpu").encode(["Der Hund schläft."])
     assert vectors.shape == (1, 32)
     if "dropout" in changes:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from training_process import (
     SCRIPT,
     arguments_of,
@@ -29,6 +28,7 @@ from training_run import Run
 from hf_xsent import AlignmentTrainer, load_bitext
 from hf_xsent.errors import ModelError, OutputError, Stopped, TrainingError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy
+from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.training import trainer as trainer_module
 from hf_xsent.training.callbacks import StopOnSignal
 
@@ -43,7 +43,7 @@ def test_a_run_killed_twice_ends_bit_by_bit_as_the_uninterrupted_one(run: Run) -
 def test_when_one_of_two_processes_dies_the_run_ends_and_can_go_on(run: Run) -> None:
     settings = {"ddp_backend": "gloo", "max_steps": 39, "eval_steps": 3, "save_steps": 3}  # in an epoch of 2
     train_together(run, **settings)
-    weights, uninterrupted = load_file(run.out / "model.safetensors"), losses(run)
+    weights, uninterrupted = saved_weights(run.out), losses(run)
 
     process = torchrun(SCRIPT, *arguments_of(run, "--overwrite", **settings))
     wait(process, lambda: 4 <= steps(run) < 39)
@@ -58,7 +58,7 @@ def test_when_one_of_two_processes_dies_the_run_ends_and_can_go_on(run: Run) -> 
 def test_sigterm_saves_says_so_and_the_run_goes_on(run: Run) -> None:
     settings = {"max_steps": 40, "eval_strategy": "no", "save_strategy": "no"}
     run.start(**settings)
-    weights, uninterrupted = load_file(run.out / "model.safetensors"), losses(run)
+    weights, uninterrupted = saved_weights(run.out), losses(run)
 
     process = begin(run, "--overwrite", **settings)
     wait(process, lambda: 3 <= steps(run) < 40)
@@ -87,7 +87,7 @@ def test_a_checkpoint_that_a_signal_saved_is_neither_the_best_nor_averaged(
 
     monkeypatch.setattr(trainer_module, "retrieval_by_language", measured)
     run.start(**settings)
-    weights = load_file(run.out / "model.safetensors")
+    weights = saved_weights(run.out)
     checkpoints = sorted(path.name for path in run.out.glob("checkpoint-*"))
     on_step_end, stops = StopOnSignal.on_step_end, [4, 11]
 
@@ -103,7 +103,7 @@ def test_a_checkpoint_that_a_signal_saved_is_neither_the_best_nor_averaged(
             run.start(flag, **settings)
     run.start("--resume", **settings)
     assert sorted(path.name for path in run.out.glob("checkpoint-*")) == checkpoints
-    for name, weight in load_file(run.out / "model.safetensors").items():
+    for name, weight in saved_weights(run.out).items():
         assert torch.equal(weight, weights[name]), name
 
 

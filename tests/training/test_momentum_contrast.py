@@ -11,7 +11,6 @@ import torch
 import torch.distributed as dist
 import yaml
 from processes import answers_of
-from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from training_process import assert_survives_kills
@@ -22,6 +21,7 @@ from hf_xsent import MoCoAlignedBert
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import RecipeError
 from hf_xsent.models import input_shuffling
+from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.tensors.packing import hash_sentences
 
 Pairs = list[tuple[str, str]]
@@ -43,11 +43,7 @@ def ppa(run: Run, encoder_folders: dict[str, Path]) -> Run:
 
 
 def _objective(folder: Path) -> dict[str, Tensor]:
-    return {
-        name: weight
-        for name, weight in load_file(folder / "model.safetensors").items()
-        if name.startswith(f"objectives.{MOCO}.")
-    }
+    return {name: weight for name, weight in saved_weights(folder).items() if name.startswith(f"objectives.{MOCO}.")}
 
 
 # Steps
@@ -85,9 +81,9 @@ def test_without_an_optimizer_in_between_halves_are_the_whole(ppa: Run) -> None:
     settings = {"save_strategy": "no", "eval_strategy": "no", "dropout": 0.0, "random_input_shuffling": False}
     settings |= {"objectives": {MOCO: PPA["objectives"][MOCO]}, "max_steps": 3}
     ppa.start(**settings)
-    whole = load_file(ppa.out / "model.safetensors")
+    whole = saved_weights(ppa.out)
     ppa.start("--overwrite", per_device_train_batch_size=2, gradient_accumulation_steps=2, **settings)
-    for name, weight in load_file(ppa.out / "model.safetensors").items():
+    for name, weight in saved_weights(ppa.out).items():
         torch.testing.assert_close(weight, whole[name], atol=1e-4, rtol=1e-3, msg=name)
 
 
@@ -193,6 +189,6 @@ def test_the_saved_recipe_names_the_settings(ppa: Run) -> None:
     assert saved["method"] == "ppa" and saved["objectives"].keys() == PPA["objectives"].keys()
     for name, stated in PPA["objectives"].items():
         assert stated.items() <= saved["objectives"][name].items()
-    config = json.loads((ppa.out / "config.json").read_text())
+    config = json.loads((ppa.out / "config.json").read_text())["hf_xsent"]
     assert config["random_input_shuffling"] is True
     assert config["objectives"][TLM]["reset_positions"] is False

@@ -17,6 +17,7 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, DistilBertConfig
 from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
+from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.training.pretrain import pretrain
 from hf_xsent.training.recipe import read_recipe
 
@@ -40,6 +41,7 @@ def _snapshot(folder: Path) -> dict[str, bytes]:
 def test_a_run_leaves_all_that_is_needed_and_nothing_else(run: Run) -> None:
     run.start()
     assert sorted(path.name for path in run.out.iterdir()) == [
+        "1_Pooling",
         "bitext.json",
         "checkpoint-3",
         "checkpoint-6",
@@ -66,10 +68,10 @@ def test_a_run_leaves_all_that_is_needed_and_nothing_else(run: Run) -> None:
 
 def test_the_saved_recipe_starts_the_same_run_again(run: Run, tmp_path: Path) -> None:
     run.start("--temperature", "0.1", "--symmetric", "true", "--objectives", "translation_ranking=0.5")
-    first = load_file(run.out / "model.safetensors")
+    first = saved_weights(run.out)
     shutil.move(run.out, tmp_path / "first")
     pretrain.run([str(tmp_path / "first" / "recipe.yaml")])
-    second = load_file(run.out / "model.safetensors")
+    second = saved_weights(run.out)
     assert all(torch.equal(first[name], second[name]) for name in first)
     texts = [(folder / "recipe.yaml").read_text() for folder in (tmp_path / "first", run.out)]
     assert texts[0] == texts[1]
@@ -96,7 +98,7 @@ def _resumed(run: Run) -> tuple[list[dict[str, Any]], dict[str, torch.Tensor]]:
     """Metrics and weights of a run of nine steps that is then cut back to step 4, in its second epoch, and resumed."""
     settings: dict[str, Any] = {"max_steps": 9, "save_total_limit": 5, "eval_steps": 2, "save_steps": 2}
     run.start(**settings)
-    whole, lines = load_file(run.out / "model.safetensors"), run.metrics
+    whole, lines = saved_weights(run.out), run.metrics
     for name in ("checkpoint-6", "checkpoint-8", "checkpoint-9"):
         shutil.rmtree(run.out / name, ignore_errors=True)
     (run.out / "model.safetensors").unlink()
@@ -106,7 +108,7 @@ def _resumed(run: Run) -> tuple[list[dict[str, Any]], dict[str, torch.Tensor]]:
 
 def test_a_resumed_run_ends_as_the_uninterrupted_one(run: Run) -> None:
     lines, whole = _resumed(run)
-    again = load_file(run.out / "model.safetensors")
+    again = saved_weights(run.out)
     assert all(torch.equal(whole[name], again[name]) for name in whole)
     first, second = ([(line["step"], line["loss"]) for line in some if "loss" in line] for some in (lines, run.metrics))
     assert first == second
@@ -148,7 +150,7 @@ def test_a_mistake_does_not_cost_the_run_that_was_there(run: Run) -> None:
 
 def test_languages_get_their_embeddings(run: Run) -> None:
     run.start(languages=["de", "fr", "en"])
-    assert load_file(run.out / "model.safetensors")["language_embeddings.weight"].any()
+    assert saved_weights(run.out)["language_embeddings.weight"].any()
 
 
 # Every mistake is told before a model is loaded, and nothing is written
@@ -342,7 +344,7 @@ def test_two_processes_train_one_model(run: Run) -> None:
     assert weights[0] == weights[1]
     for recipe, expected in zip(recipes, weights[0], strict=True):
         run.out = run.folder / recipe.stem
-        written = sum(weight.double().sum().item() for weight in load_file(run.out / "model.safetensors").values())
+        written = sum(weight.double().sum().item() for weight in saved_weights(run.out).values())
         assert written == pytest.approx(expected, abs=1e-6)
         assert [line["step"] for line in run.metrics if "loss" in line] == [1, 2, 3, 4, 5, 6]
         assert sum("eval_accuracy" in line for line in run.metrics) == 3
@@ -396,11 +398,11 @@ def test_dap_goes_on_exactly_where_it_stopped(run: Run) -> None:
 def test_a_share_of_the_start_stays(run: Run) -> None:
     settings: dict[str, Any] = {"dev_pairs": 0, "save_strategy": "no", "eval_strategy": "no"}
     run.start(**settings)
-    trained = load_file(run.out / "model.safetensors")
+    trained = saved_weights(run.out)
     run.start("--overwrite", "true", share_of_start=0.25, **settings)
     start = load_file(Path(run.settings["model"]) / "model.safetensors")
     moved = 0
-    for name, weight in load_file(run.out / "model.safetensors").items():
+    for name, weight in saved_weights(run.out).items():
         if name.startswith("encoder."):
             began = start[name.removeprefix("encoder.")]
             torch.testing.assert_close(weight, 0.75 * trained[name] + 0.25 * began, atol=1e-6, rtol=0)

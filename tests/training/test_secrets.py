@@ -49,11 +49,12 @@ def test_a_study_with_a_token_is_refused_before_anything_is_written(tmp_path: Pa
         "settings: {hub_token: sesame}\nmodel: m",
         "methods: {TR: {hub_token: sesame}}",
         f"title: {TOKEN}",
-        "{recipe: recipe.yaml, model: m, data: d, budget: {steps: 1}, methods: {TR: null}, tasks: {retrieval: {}}}",
+        "{settings: {recipe: recipe.yaml}, model: m, data: d, budget: {steps: 1}, methods: {TR: null}, "
+        "tasks: {retrieval: {data: d}}}",
     ):
         study.write_text(content)
         (tmp_path / "recipe.yaml").write_text("hub_token: sesame\n")
         with pytest.raises(RecipeError, match=r"HF_TOKEN or run 'hf auth login'") as refused:
-            compare(study, tmp_path / "out")
+            compare(study, output=tmp_path / "out")
         assert "sesame" not in str(refused.value) and TOKEN not in str(refused.value)
         assert files_with("sesame", tmp_path / "out") == []

@@ -15,7 +15,8 @@ import torch
 
 from hf_xsent.alignment.aligners import AlignerSettings, WordAligner
 from hf_xsent.data.readers.compression import is_jsonl, strip_compression
-from hf_xsent.data.readers.formats import check_source, pair_record, read_pairs, read_valid_pairs
+from hf_xsent.data.readers.formats import check_source, read_pairs, read_valid_pairs
+from hf_xsent.data.readers.records import pair_record
 from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.data.words.links import format_links
 from hf_xsent.data.words.splitting import split_words

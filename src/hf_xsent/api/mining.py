@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from hf_xsent.api.opening import one_source, open_encoder, this_device, this_process, work_folder
-from hf_xsent.data.cleaning.filtering import FilterRules, PairFilter, check_language
-from hf_xsent.data.cleaning.rules import CleaningReport
+from hf_xsent.data.cleaning.filtering import FilterRules, PairFilter
+from hf_xsent.data.cleaning.report import CleaningReport
+from hf_xsent.data.identification import check_language
 from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.formats import check_source, read_pairs
 from hf_xsent.data.readers.sources import resolve_sources, source_files

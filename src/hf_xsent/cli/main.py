@@ -20,7 +20,6 @@ from hf_xsent import __version__
 from hf_xsent.cli import (
     align_documents,
     align_words,
-    compare,
     export,
     mine_negatives,
     publish,
@@ -52,11 +51,12 @@ COMMANDS = {
     "evaluate": CommandPlace("evaluation.settings:EvaluateSettings", "evaluation.evaluate:evaluate"),
     "analyse": CommandPlace("evaluation.settings:AnalyseSettings", "evaluation.analyse:analyse"),
     "cost": CommandPlace("training.cost_settings:CostSettings", "training.cost:measure_cost"),
+    "compare": CommandPlace("comparison.settings:CompareSettings", "comparison.compare:compare"),
     "mine": CommandPlace("mining.settings:MineSettings", "api.mining:mine_files"),
 }
 OLD: dict[str, ModuleType] = {
     module.__name__.rsplit(".", 1)[-1].replace("_", "-"): module
-    for module in (quickstart, align_words, compare, mine_negatives, align_documents, score,
+    for module in (quickstart, align_words, mine_negatives, align_documents, score,
                    export, trim_vocab, publish)
 }  # fmt: skip
 

@@ -9,29 +9,24 @@ import signal
 import sys
 import threading
 import time
-from dataclasses import asdict
-from pathlib import Path
 
-import numpy as np
 import torch
-import yaml
 
-from hf_xsent.comparison.planning import untrained_settings
-from hf_xsent.comparison.runs import Run
+from hf_xsent.comparison.run import Run
 from hf_xsent.comparison.tasks import read_task
 from hf_xsent.comparison.word_alignment import WordAlignmentTask
 from hf_xsent.errors import HfXsentError
 from hf_xsent.evaluation.evaluate import describe
-from hf_xsent.evaluation.report import versions
-from hf_xsent.files import write_json, write_text, writing
-from hf_xsent.locks import lock
+from hf_xsent.evaluation.report import Measurement, Report
 from hf_xsent.logs import configure_logging
-from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
+from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.loading import load_tokenizer
+from hf_xsent.runs.claim import claim
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache
 from hf_xsent.training.pretrain import pretrain
+from hf_xsent.training.recipe import build_recipe
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +37,7 @@ def main(folder: str) -> int:
     try:
         configure_logging()
         run = Run.read(folder)
-        with lock(run.folder / "lock"):  # the process of a killed comparison may still be saving
+        with claim(run.folder / "lock"):  # the process of a killed comparison may still be saving
             if not run.has_model and not run.finished:
                 train(run)
             measure(run)
@@ -55,46 +50,27 @@ def main(folder: str) -> int:
 
 
 def train(run: Run) -> None:
-    """Run ``hf-xsent pretrain --resume`` with the run's recipe, and delete its checkpoints at the end."""
-    recipe = run.folder / "recipe.yaml"
-    settings = {"model": run.model, "pooling": run.pooling, "seed": run.seed, "output_dir": str(run.training)}
-    write_text(recipe, yaml.safe_dump(run.recipe | settings, sort_keys=False, allow_unicode=True))
-    pretrain(recipe=recipe, resume=True)
+    """Train with the run's recipe, from its last checkpoint if it has one; delete its checkpoints at the end."""
+    pretrain(**run.settings(), resume=True)
     for checkpoint in run.training.glob("checkpoint-*"):
         shutil.rmtree(checkpoint)
 
 
 def measure(run: Run) -> None:
     """Score the run on each task that has no scores yet."""
-    missing = [task for task in run.tasks if run.scores(task) is None]
+    missing = [task for task in run.tasks if run.scores.missing([run.scores_file(task)])]
     if not missing:
         return
     embedder = open_embedder(run)
     encoder = with_features(run, embedder)
-    settings = describe(embedder, run.model if run.seed is None else run.training) | {"pooling": embedder.pooling}
+    described = describe(embedder, run.model if run.seed is None else run.training) | {"pooling": run.pooling}
     for name in missing:
         task = read_task(name, run.tasks[name], run.folder.parents[1] / "cache")
-        started, cpu_started = time.perf_counter(), time.process_time()
         if isinstance(task, WordAlignmentTask):
             scores, outcomes = task.measure_model(embedder)
         else:
             scores, outcomes = task.measure(encoder.encode)
-        content = {
-            "task": name,
-            "protocol": task.protocol,
-            "headings": dict(task.headings),
-            "main": task.main_metric,
-            "identity": task.fingerprint,
-            "settings": settings,
-            **asdict(scores),
-            "members": outcomes.groups,
-            "seconds": round(time.perf_counter() - started, 3),
-            "cpu_seconds": round(time.process_time() - cpu_started, 3),
-            "versions": versions(),
-        }
-        with writing(run.outcomes_file(name)) as part, part.open("wb") as file:
-            np.savez_compressed(file, **outcomes.rows)  # type: ignore[arg-type]  # names of arrays as keywords
-        write_json(run.scores_file(name), content)
+        run.scores.compute(run.scores_file(name), Measurement(Report.of(task, described, scores), outcomes).write)
 
 
 def open_embedder(run: Run) -> SentenceEmbedder:
@@ -105,14 +81,14 @@ def open_embedder(run: Run) -> SentenceEmbedder:
     precision = "auto" if run.recipe.get("bf16") or run.recipe.get("fp16") else "float32"
     if run.seed is not None:
         return SentenceEmbedder.from_pretrained(str(run.training), precision=precision)
-    if run.recipe.get("method") == "dual-pivot":
-        pivot = DualPivotForSentenceEmbedding.from_backbone(
-            run.model, pooling=run.pooling, **untrained_settings(run.recipe)
-        )
+    config = build_recipe([run.settings()]).config
+    if isinstance(config, DualPivotConfig):
+        average = config.replaced(layer_mix=False, linear_map=False)
+        pivot = DualPivotForSentenceEmbedding.from_backbone(run.model, config=average)
         module: torch.nn.Module = pivot
         module.to("cuda" if torch.cuda.is_available() else "cpu")
         return SentenceEmbedder(pivot, load_tokenizer(run.model))
-    return SentenceEmbedder.from_pretrained(run.model, run.pooling, run.recipe.get("max_length"), precision=precision)
+    return SentenceEmbedder.from_pretrained(run.model, run.pooling, config.max_length, precision=precision)
 
 
 def with_features(run: Run, embedder: SentenceEmbedder) -> SupportsEncode:
@@ -131,4 +107,4 @@ def _end_with_parent(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(str(Path(sys.argv[1]))))
+    sys.exit(main(sys.argv[1]))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from scipy import stats
 
-from hf_xsent.comparison.runs import Run
+from hf_xsent.comparison.run import Run
 from hf_xsent.comparison.study import Study
-from hf_xsent.comparison.tasks import ALL, task_class
+from hf_xsent.comparison.tasks import ALL, TASK_CLASSES
 from hf_xsent.evaluation.report import published_scores, versions
 from hf_xsent.evaluation.significance import Difference, paired_differences
 from hf_xsent.evaluation.task import Outcomes
@@ -59,7 +60,7 @@ def _record(run: Run) -> dict[str, Any]:
         "folder": f"{run.folder.parent.name}/{run.folder.name}",
         "steps": run.steps,
         "cost": {name: cost[name] for name in COSTS if name in cost},
-        "scores": {task: scores for task in run.tasks if (scores := run.scores(task)) is not None},
+        "scores": {task: asdict(measured.report) for task in run.tasks if (measured := run.measurement(task))},
         "curves": _curves(metrics),
         "recipe": run.published_recipe,
     }
@@ -115,17 +116,17 @@ def _task(name: str, options: Record, records: Sequence[Record]) -> dict[str, An
     scores = next((record["scores"][name] for record in records if name in record["scores"]), None)
     if scores is None:
         return {"options": options, "columns": []}
-    groups, main = scores["groups"], scores["main"]
+    groups, main, headings = scores["groups"], TASK_CLASSES[name].main_metric, TASK_CLASSES[name].headings
     same = [group for group in groups if group != ALL and groups[group] == groups.get(ALL)]
     full = (same or [ALL])[0] if ALL in groups else next(iter(groups))
     rest = [group for group in groups if group not in (full, ALL, *same)]
-    others = [metric for metric in scores["headings"] if metric not in (main, "pairs") and metric in groups[full]]
+    others = [metric for metric in headings if metric not in (main, "pairs") and metric in groups[full]]
     return {
         "options": options,
         "protocol": scores["protocol"],
-        "headings": scores["headings"],
+        "headings": dict(headings),
         "main": main,
-        "identity": scores["identity"],
+        "identity": scores["data_fingerprint"],
         "columns": [*([full, metric] for metric in (main, *others)), *([group, main] for group in rest)],
     }
 
@@ -137,7 +138,7 @@ def _published(tasks: Iterable[str], records: Sequence[Record]) -> dict[str, lis
         task, group, source = published["task"], published["group"], (published["model"], published["paper"])
         measured = next((record["scores"][task] for record in records if task in record["scores"]), {"groups": ()})
         if group in measured["groups"] and (
-            shared := {name: published[name] for name in measured["headings"] if name in published}
+            shared := {name: published[name] for name in measured["groups"][group] if name in published}
         ):
             row = rows[task].setdefault(source, {"model": source[0], "paper": source[1], "groups": {}})
             row["groups"][group] = shared
@@ -178,13 +179,12 @@ def _key(row: Record) -> tuple[str, str]:
 def _outcomes(runs: Sequence[Run], row: Record, task: str, group: str) -> list[Outcomes]:
     """Read the outcomes of a row's finished runs; return an empty list if those of any run are missing."""
     finished = [run for run in runs if (run.method, run.pooling) == _key(row) and run.finished]
-    outcomes = [run.outcomes(task) for run in finished]
-    measured = [items for items in outcomes if items is not None and group in items.groups]
-    if len(measured) < len(finished):
+    outcomes = [measured.outcomes for run in finished if (measured := run.measurement(task))]
+    if not all(group in items.groups for items in outcomes):
         return []
     return [
         Outcomes({name: items.rows[name] for name in items.groups[group]}, {group: items.groups[group]})
-        for items in measured
+        for items in outcomes
     ]
 
 
@@ -201,7 +201,7 @@ def _interval(
     seeds = half_interval([spread for spread in spreads if spread is not None])
     below = above = seeds
     if all(outcomes):
-        items: Difference = paired_differences(task_class(task).main_score, *outcomes)[group]
+        items: Difference = paired_differences(TASK_CLASSES[task].main_score, *outcomes)[group]
         below, above = (math.hypot(items.value - end, seeds) for end in (items.low, items.high))
     elif None in spreads:
         return None

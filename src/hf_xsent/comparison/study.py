@@ -1,203 +1,200 @@
-"""Read and check a study: a YAML file of methods, budget, seeds, poolings and tasks."""
+"""Read and check a study: methods, budget, seeds, poolings and tasks, each recipe as ``pretrain`` would check it."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hf_xsent.comparison.settings import Budget, CompareSettings, MethodSettings
 from hf_xsent.comparison.tasks import check_tasks
-from hf_xsent.errors import RecipeError, shortened
+from hf_xsent.errors import HfXsentError, RecipeError, shortened
+from hf_xsent.models.families import family
+from hf_xsent.models.loading import load_encoder_config, load_tokenizer
 from hf_xsent.objectives.registry import merge_objectives
-from hf_xsent.settings.read import check_known
-from hf_xsent.settings.secrets import refuse_secrets
-from hf_xsent.settings.yaml12 import parse_yaml, read_mapping
+from hf_xsent.settings.declare import settings_of
+from hf_xsent.settings.read import Flags, check_known, read_settings
+from hf_xsent.settings.yaml12 import read_mapping
 from hf_xsent.tensors.packing import POOLINGS
-from hf_xsent.training.recipe import recipe_settings
+from hf_xsent.training.bitext import load_train_and_dev
+from hf_xsent.training.plan import Plan
+from hf_xsent.training.recipe import build_recipe, recipe_settings
+from hf_xsent.training.settings import RunSettings
 
 NEEDED = ("model", "data", "budget", "methods", "tasks")
-STUDY_KEYS = (*NEEDED, "title", "recipe", "settings", "poolings", "seeds", "keep_models", "plot")
-METHOD_KEYS = ("recipe", "train", "poolings", "seeds")  # keys of a method, besides those of a recipe
-UNTRAINED_KEYS = ("max_length", "bf16", "fp16")  # settings of an untrained encoder
-UNTRAINED_PIVOT_KEYS = (*UNTRAINED_KEYS, "method", "layers", "features")
-BUDGETS = ("steps", "pairs", "minutes")
-NOT_IN_A_STUDY = {  # recipe keys that a study refuses: what to do instead
-    "model": "give the study's `model` instead",
-    "pooling": "use poolings",
-    "seed": "use seeds",
-    "max_steps": "use budget",
-    "num_train_epochs": "use budget",
-    "output_dir": "use hf-xsent compare --output",
-    "resume": "remove it, every run resumes",
-    "overwrite": "remove it, and choose another --output to train again",
-    "dry_run": "use hf-xsent compare --dry_run",
-}
-
-
-@dataclass(frozen=True)
-class Budget:
-    """The amount of training of every method, in steps, pairs or minutes."""
-
-    unit: str
-    amount: float
 
 
 @dataclass(frozen=True)
 class Method:
-    """One method of the comparison, with one run per pooling and seed.
-
-    An untrained method is the starting encoder, or the average of its layers (dual pivot).
-    """
+    """One method of the comparison, with one run per pooling and seed."""
 
     name: str
-    trained: bool
-    settings: dict[str, Any]  # of its recipe, without the keys that the study sets
+    recipe: dict[str, Any]  # without the settings that the study sets for each run
     poolings: tuple[str, ...]
-    seeds: tuple[int, ...]
+    seeds: tuple[int | None, ...]  # None: nothing is trained
 
 
 @dataclass(frozen=True)
 class Study:
-    """The checked content of a study file."""
+    """The checked content of a study."""
 
     title: str
     model: str
     budget: Budget
     methods: tuple[Method, ...]
     tasks: dict[str, dict[str, Any]]  # options by name
-    keep_models: bool
+    keep_models: bool = True
     plot: str | None = None  # a setting; the report draws each task's main score over it
+    output: Path = Path()
+    dry_run: bool = False
 
 
-def read_study(path: str | Path, changes: Sequence[str] = ()) -> Study:
-    """Read and check a study file, with ``key=value`` changes such as ``budget.steps=10``."""
-    path = Path(path)
-    content = read_mapping(path, "study")
-    for change in changes:
-        _change(content, change)
-    refuse_secrets(content, f"{path}: ")  # such as --set settings={hub_token: …}
-    try:
-        return _study(content, path)
-    except RecipeError as error:
-        raise RecipeError(f"{path}: {error}") from error
+@dataclass(frozen=True)
+class Variant:
+    """A checked method with one pooling."""
+
+    method: Method
+    pooling: str
+    plan: Plan
 
 
-def _change(content: dict[str, Any], change: str) -> None:
-    key, equals, value = change.partition("=")
-    if not equals:
-        raise RecipeError(f"--set takes key=value, such as budget.steps=100, not {change!r}")
-    refuse_secrets({key: value, key.rpartition(".")[2]: value}, "--set ")
-    *above, last = key.split(".")
-    place = content
-    for before, part in zip(["", *above], above, strict=False):
-        inner = place.get(part)
-        if before == "objectives" and isinstance(inner, int | float):
-            inner = {"weight": inner}
-        place[part] = place = dict(inner) if isinstance(inner, Mapping) else {}
-    try:
-        place[last] = parse_yaml(value)
-    except ValueError as error:
-        raise RecipeError(f"--set {key}: the value is not valid YAML") from error
+def run_settings(model: str, pooling: str, seed: int | None, steps: int, output_dir: str) -> dict[str, Any]:
+    """Return the settings of a recipe that the study sets for each run."""
+    return {"model": model, "pooling": pooling, "seed": seed or 0, "max_steps": steps, "output_dir": output_dir}
 
 
-def _study(content: Mapping[str, Any], path: Path) -> Study:
-    check_known(content, STUDY_KEYS, "")
+_SET_BY_STUDY = {*run_settings("", "", 0, 0, ""), "num_train_epochs", *settings_of(RunSettings)}
+
+
+def read_study(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None, where: str = "") -> Study:
+    """Read a study from its file's values, Python's and flags; ``where`` is the path of its file."""
+    content = {key: value for layer in layers for key, value in layer.items()}
+    settings = read_settings(CompareSettings, _with_weights(content), flags, where)
+    with _errors_at(where):
+        return _study(settings, Path(where))
+
+
+def _with_weights(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Write weights of objectives as mappings, so that flags change single settings beside them."""
+    return {
+        key: merge_objectives({}, value)
+        if key == "objectives" and isinstance(value, Mapping)
+        else _with_weights(value)
+        if isinstance(value, Mapping)
+        else value
+        for key, value in content.items()
+    }
+
+
+def _study(settings: CompareSettings, file: Path) -> Study:
     for key in NEEDED:
-        if content.get(key) in (None, "", [], {}):
-            raise RecipeError(f"{key} is missing: add it to the file, or give --set {key}=…")
-    shared = _mapping("settings", content.get("settings", {}))
-    _check_settings("settings", shared, [*recipe_settings()])
-    defaults = {key: content.get(key, value) for key, value in (("recipe", None), ("poolings", "mean"), ("seeds", 0))}
-    methods = tuple(
-        _method(str(name), defaults | _mapping(f"methods.{name}", {} if own is None else own), content, shared, path)
-        for name, own in _mapping("methods", content["methods"]).items()
-    )
-    tasks = {name: _mapping(f"tasks.{name}", options) for name, options in _mapping("tasks", content["tasks"]).items()}
-    check_tasks(tasks)
-    if content.get("plot") is not None:
-        check_known([_is("plot", content["plot"], str)], recipe_settings(), "plot: ")
+        if not getattr(settings, key):
+            raise RecipeError(f"{key} is missing: add it to the study, or give --{key}")
+    shared = dict(settings.settings or {})
+    _check_recipe("settings", shared)
+    if settings.plot is not None:
+        check_known([settings.plot], recipe_settings(), "plot: ")
+    check_tasks(settings.tasks or {})
+    name = file.stem or "study"
     return Study(
-        title=_is("title", content.get("title", path.stem), str),
-        model=_is("model", content["model"], str),
-        budget=_budget(_mapping("budget", content["budget"])),
-        methods=methods,
-        tasks=tasks,
-        keep_models=_is("keep_models", content.get("keep_models", True), bool),
-        plot=content.get("plot"),
+        title=settings.title or name,
+        model=str(settings.model),
+        budget=_budget(settings.budget or {}),
+        methods=tuple(
+            _method(str(name), own, settings, shared, file.parent) for name, own in (settings.methods or {}).items()
+        ),
+        tasks={name: dict(options) for name, options in (settings.tasks or {}).items()},
+        keep_models=settings.keep_models,
+        plot=settings.plot,
+        output=Path(settings.output or f"runs/{name}"),
+        dry_run=settings.dry_run,
     )
 
 
-def _method(name: str, own: dict[str, Any], content: Mapping[str, Any], shared: dict[str, Any], path: Path) -> Method:
+def _budget(content: Mapping[str, Any]) -> Budget:
+    with _errors_at("budget"):
+        budget = read_settings(Budget, content)
+        if len([amount for amount in vars(budget).values() if amount is not None]) != 1:
+            raise RecipeError(f"give one of steps, pairs, minutes, such as {{steps: 100}}, not {shortened(content)}")
+    return budget
+
+
+def _method(name: str, own: Any, study: CompareSettings, shared: Mapping[str, Any], folder: Path) -> Method:
     """Merge the method's recipe file, the study's ``settings`` and the method's own settings; later ones win."""
-    at = f"methods.{name}"
-    trained = _is(f"{at}.train", own.get("train", True), bool)
-    poolings, seeds = _distinct(f"{at}.poolings", own["poolings"]), _distinct(f"{at}.seeds", own["seeds"])
-    for pooling in poolings:
-        if pooling not in POOLINGS:
-            raise RecipeError(f"{at}: unknown pooling {pooling!r}: use {', '.join(POOLINGS)}")
-    for seed in seeds:
-        _is(f"{at}: a seed", seed, int)
-    changes = {key: value for key, value in own.items() if key not in METHOD_KEYS}
-    _check_settings(at, changes, [*recipe_settings(), *METHOD_KEYS])
-    if not trained:
-        settings = shared | changes
-        known = UNTRAINED_PIVOT_KEYS if settings.get("method") == "dual-pivot" else UNTRAINED_KEYS
-        if stated := [key for key in changes if key not in known]:
-            raise RecipeError(f"{at}.{stated[0]}: an untrained method takes no other settings than {', '.join(known)}")
-        return Method(name, False, {key: settings[key] for key in known if key in settings}, poolings, ())
-    from_file: dict[str, Any] = {}
-    if own["recipe"] is not None:
-        recipe = path.parent / _is(f"{at}.recipe", own["recipe"], str)
-        from_file = read_mapping(recipe)
-        check_known(from_file, recipe_settings(), f"{recipe}: ")
-        from_file = {key: value for key, value in from_file.items() if key not in NOT_IN_A_STUDY}
-    settings = from_file | {"data": content["data"]} | shared | changes
-    if isinstance(settings.get("objectives"), dict):
-        # the last mapping chooses the objectives; their settings are merged
-        objectives: dict[str, Any] = {}
-        for one in (from_file, shared, changes):
-            if isinstance(one.get("objectives"), dict):
-                objectives = merge_objectives(objectives, one["objectives"])
-        settings["objectives"] = objectives
-    return Method(name, True, settings, poolings, seeds)
+    with _errors_at(f"methods.{name}"):
+        if not isinstance(own, Mapping | None):
+            raise RecipeError(f"give a mapping of settings, not {shortened(own)}")
+        content = dict(own or {})
+        of_method = {key: content.pop(key) for key in settings_of(MethodSettings) if key in content}
+        defaults = {"recipe": shared.get("recipe"), "poolings": study.poolings, "seeds": study.seeds}
+        method = read_settings(MethodSettings, defaults | of_method)
+        poolings, seeds = _distinct("poolings", method.poolings), _distinct("seeds", method.seeds)
+        check_known(poolings, POOLINGS, "poolings: ")
+        _check_recipe("", content)
+        from_file = {}
+        if method.recipe is not None:
+            from_file = read_mapping(folder / method.recipe)
+            check_known(from_file, recipe_settings(), f"{folder / method.recipe}: ")
+        layers = [{key: value for key, value in from_file.items() if key not in _SET_BY_STUDY}]
+        layers += [{"data": study.data}, {key: shared[key] for key in shared if key != "recipe"}, content]
+        recipe = {key: value for layer in layers for key, value in layer.items()}
+        objectives: dict[str, Any] = {}  # the last mapping chooses the objectives; their settings are merged
+        for layer in layers:
+            if isinstance(layer.get("objectives"), Mapping):
+                objectives = merge_objectives(objectives, layer["objectives"])
+        recipe |= {"objectives": objectives} if objectives else {}
+        return Method(name, recipe, poolings, seeds if method.train else (None,))
 
 
-def _check_settings(at: str, settings: Mapping[str, Any], known: Sequence[str]) -> None:
-    check_known(settings, known, f"{at}: ")
-    for key in settings:
-        if key in NOT_IN_A_STUDY:
-            raise RecipeError(f"{at}.{key} is not allowed in a study: {NOT_IN_A_STUDY[key]}")
+def _distinct(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
+    if not values or len({*values}) != len(values):
+        raise RecipeError(f"{name} takes one or more different values, not {shortened(values)}")
+    return tuple(values)
 
 
-def _budget(stated: Mapping[str, Any]) -> Budget:
-    if len(stated) != 1 or next(iter(stated)) not in BUDGETS:
+def _check_recipe(at: str, content: Mapping[str, Any]) -> None:
+    """Raise an error for an unknown key, or for one that the study sets itself."""
+    prefix = f"{at}: " if at else ""
+    check_known(content, [*recipe_settings(), "recipe"], prefix)
+    if taken := [key for key in content if key in _SET_BY_STUDY]:
         raise RecipeError(
-            f"budget takes one of {', '.join(BUDGETS)}, such as {{steps: 100}}, not {shortened(dict(stated))}"
+            f"{prefix}{taken[0]} is not allowed: the study sets it by its model, budget, poolings, seeds and output"
         )
-    ((unit, amount),) = stated.items()
-    if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 < amount < math.inf:
-        raise RecipeError(f"budget.{unit} takes a number above 0, not {shortened(amount)}")
-    if unit != "minutes" and amount != int(amount):
-        raise RecipeError(f"budget.{unit} takes a whole number, not {shortened(amount)}")
-    return Budget(unit, amount)
 
 
-def _mapping(at: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise RecipeError(f"{at} takes keys with values, not {shortened(value)}")
-    return dict(value)
+@contextmanager
+def _errors_at(where: str) -> Iterator[None]:
+    """Begin errors with the place of the mistake."""
+    try:
+        yield
+    except HfXsentError as error:
+        prefix = "" if not where or str(error).startswith(f"{where}: ") else f"{where}: "
+        raise type(error)(f"{prefix}{error}") from error
 
 
-def _distinct(at: str, value: Any) -> tuple[Any, ...]:
-    some = tuple(value) if isinstance(value, list) else (value,)
-    if not some or len(set(map(str, some))) != len(some):
-        raise RecipeError(f"{at} takes one or more different values, not {shortened(value)}")
-    return some
+def check_methods(study: Study, cache_dir: Path) -> list[Variant]:
+    """Check each recipe as ``hf-xsent pretrain`` would, before data is read."""
+    family(load_encoder_config(study.model))
+    tokenizer = load_tokenizer(study.model)  # one for all: that of XLM-R takes 240 MB
+    variants = []
+    for method in study.methods:
+        for pooling in method.poolings:
+            with _errors_at(f"methods.{method.name}"):
+                own = run_settings(study.model, pooling, None, 1, str(study.output / "runs" / "none"))
+                plan = Plan.of(build_recipe([{"cache_dir": str(cache_dir)} | method.recipe | own]))
+                variants.append(Variant(method, pooling, replace(plan, tokenizer=tokenizer)))
+    return variants
 
 
-def _is(at: str, value: Any, kind: type) -> Any:
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise RecipeError(f"{at} takes {kind.__name__}, not {shortened(value)}")
-    return value
+def check_data(variants: Iterable[Variant]) -> None:
+    """Read the bitext into the cache, and check that it has the word links and languages that each method needs."""
+    loaded: dict[str, Any] = {}
+    for variant in variants:
+        if variant.method.seeds != (None,):
+            with _errors_at(f"methods.{variant.method.name}"):
+                data = variant.plan.recipe.data
+                if str(data) not in loaded:
+                    loaded[str(data)] = load_train_and_dev(data)
+                variant.plan.check_data(*loaded[str(data)])

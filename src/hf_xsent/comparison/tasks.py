@@ -1,4 +1,4 @@
-"""Load the tasks of a comparison: the evaluation tasks, retrieval on any bitext, and word alignment."""
+"""Load the tasks of a study: the evaluation tasks, retrieval on any bitext, and word alignment."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from hf_xsent.comparison.settings import RetrievalSettings, TaskSettings, TatoebaSettings, WordAlignmentSettings
 from hf_xsent.comparison.word_alignment import WordAlignmentTask, load_gold_sets
 from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
 from hf_xsent.data.bitext import load_bitext
-from hf_xsent.errors import RecipeError, did_you_mean
+from hf_xsent.errors import RecipeError, did_you_mean, shortened
 from hf_xsent.evaluation.registry import TASKS, load_tasks, tatoeba_group
 from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.task import EvaluationTask
+from hf_xsent.settings.read import read_settings
 
 ALL = "all"  # name of the group of all measured languages
-
-_OPTIONS: dict[str, dict[str, Any]] = {name: {"data": str, "languages": list} for name in TASKS}
-_OPTIONS["tatoeba"]["group"] = str | int
-_OPTIONS["word_alignment"] = {"data": str, "languages": list, "layers": list, "choose": str}
-_OPTIONS["retrieval"] = {"data": str | list | dict, "languages": list, "max_pairs": int}
 
 
 @dataclass(frozen=True)
@@ -31,56 +28,53 @@ class RetrievalTask(TatoebaTask):
     title: ClassVar[str] = "Retrieval"
 
 
-def task_class(name: str) -> type[EvaluationTask]:
-    """Return the class of a task."""
-    own: dict[str, type[EvaluationTask]] = {one.name: one for one in (RetrievalTask, WordAlignmentTask)}
-    return own[name] if name in own else TASKS[name]
+TASK_CLASSES: dict[str, type[EvaluationTask]] = TASKS | {task.name: task for task in (RetrievalTask, WordAlignmentTask)}
+_SETTINGS: dict[str, type[TaskSettings]] = dict.fromkeys(TASKS, TaskSettings) | {
+    "tatoeba": TatoebaSettings,
+    "retrieval": RetrievalSettings,
+    "word_alignment": WordAlignmentSettings,
+}
+
+
+def check_tasks(tasks: Mapping[str, Any]) -> None:
+    """Check the names of tasks, and the names and types of their options."""
+    for name, options in tasks.items():
+        _read_options(name, options)
 
 
 def read_task(name: str, options: Mapping[str, Any], cache_dir: Path) -> EvaluationTask:
-    """Load a task's test set; ``check_tasks`` has checked the options."""
-    if name == "retrieval":
-        return _own_pairs(cache_dir, **options)
-    languages = options.get("languages")
-    if name == "word_alignment":
-        sets = load_gold_sets(options["data"], languages)
-        return WordAlignmentTask(sets, options.get("choose", ""), options.get("layers"))
-    if options.get("group") is not None:
-        languages = tatoeba_group(str(options["group"]))
-    return load_tasks({name: options["data"]}, {name: languages} if languages else None)[0]
+    """Load a task's test set."""
+    settings = _read_options(name, options)
+    languages = settings.languages
+    if isinstance(settings, RetrievalSettings):
+        return _own_pairs(settings, cache_dir)
+    if isinstance(settings, WordAlignmentSettings):
+        return WordAlignmentTask(load_gold_sets(str(settings.data), languages), settings.choose or "", settings.layers)
+    if isinstance(settings, TatoebaSettings) and settings.group is not None:
+        languages = tatoeba_group(settings.group)
+    return load_tasks({name: str(settings.data)}, {name: languages} if languages else None)[0]
 
 
-def check_tasks(tasks: Mapping[str, Mapping[str, Any]]) -> None:
-    """Check the names of tasks, and the names and types of their options."""
-    for name, options in tasks.items():
-        if name not in _OPTIONS:
-            raise RecipeError(
-                f"tasks: unknown task {name!r}: use {', '.join(_OPTIONS)}" + did_you_mean(str(name), _OPTIONS)
-            )
-        known = _OPTIONS[name]
-        for option, value in options.items():
-            if option not in known:
-                raise RecipeError(f"tasks.{name}: unknown option {option!r}" + did_you_mean(str(option), known))
-            if not isinstance(value, known[option]) or isinstance(value, bool):
-                raise RecipeError(f"tasks.{name}.{option} has the wrong type: {value!r}")
-            if option == "layers" and (wrong := [one for one in value if type(one) is not int]):
-                raise RecipeError(f"tasks.{name}.layers takes layer numbers such as 8, not {wrong[0]!r}")
-            if option == "languages" and (wrong := [one for one in value if not isinstance(one, str)]):
-                raise RecipeError(
-                    f"tasks.{name}.languages takes language codes (word_alignment: names of sets), not {wrong[0]!r}: "
-                    'write them in quotes, as "no"'
-                )
-        if not options.get("data"):
-            raise RecipeError(f"tasks.{name}.data is missing: add its files, or give --set tasks.{name}.data=…")
+def _read_options(name: str, options: Any) -> TaskSettings:
+    if name not in _SETTINGS:
+        known = f"use {', '.join(_SETTINGS)}{did_you_mean(name, _SETTINGS)}"
+        raise RecipeError(f"tasks: unknown task {name!r}: {known}")
+    if not isinstance(options, Mapping):
+        raise RecipeError(f"tasks.{name} takes options such as {{data: FOLDER}}, not {shortened(options)}")
+    try:
+        settings = read_settings(_SETTINGS[name], options)
+    except RecipeError as error:
+        raise RecipeError(f"tasks.{name}: {error}") from error
+    if not settings.data:
+        raise RecipeError(f"tasks.{name}.data is missing: add its files, or give --tasks.{name}.data")
+    return settings
 
 
-def _own_pairs(
-    cache_dir: Path, data: Any, languages: list[str] | None = None, max_pairs: int | None = None
-) -> RetrievalTask:
+def _own_pairs(settings: RetrievalSettings, cache_dir: Path) -> RetrievalTask:
     """Load the pairs of the retrieval task, without cleaning."""
-    bitext = load_bitext(data, cleaning=None, max_pairs=max_pairs, cache_dir=cache_dir)
-    for code in languages or ():
+    bitext = load_bitext(settings.data, cleaning=None, max_pairs=settings.max_pairs, cache_dir=cache_dir)
+    for code in settings.languages or ():
         if code not in bitext.languages:
             raise RecipeError(f"tasks.retrieval: no pairs of language {code!r}{did_you_mean(code, bitext.languages)}")
-    chosen = languages or bitext.languages
-    return RetrievalTask([TatoebaSet(language, language, *bitext.pairs(language)) for language in chosen])
+    languages = settings.languages or bitext.languages
+    return RetrievalTask([TatoebaSet(language, language, *bitext.pairs(language)) for language in languages])

@@ -33,11 +33,11 @@ def load_gold_sets(source: str | PathLike[str], languages: Iterable[str] | None 
     names = sorted(path.stem for path in folder.glob("*.gold"))
     if not names:
         raise DataError(f"{folder} has no files SET.gold and SET.src-tgt, such as zhen.gold: give their folder")
-    chosen = names if languages is None else [*languages]
-    for name in chosen:
+    selected = names if languages is None else [*languages]
+    for name in selected:
         if name not in names:
             raise DataError(f"{folder} has no set {name!r}{did_you_mean(name, names)}; its sets are {', '.join(names)}")
-    return [GoldSet(name, load_gold_links(folder / name)) for name in chosen]
+    return [GoldSet(name, load_gold_links(folder / name)) for name in selected]
 
 
 @dataclass(frozen=True)
@@ -72,21 +72,21 @@ class WordAlignmentTask(EvaluationTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        names = [one.name for one in self.sets]
+        names = [gold.name for gold in self.sets]
         if self.choose not in names:
             raise RecipeError(
                 f"tasks.word_alignment.choose, {self.choose!r}, is the set on which the layer is chosen: use one of "
                 f"{', '.join(names)}"
             )
 
-    def sides(self, one: GoldSet) -> tuple[Sequence[str], Sequence[str]]:
+    def sides(self, gold: GoldSet) -> tuple[Sequence[str], Sequence[str]]:
         """Return no sentences: links need the hidden states of tokens, not sentence embeddings."""
         return (), ()
 
-    def texts(self, one: GoldSet) -> Iterable[str]:
+    def texts(self, gold: GoldSet) -> Iterable[str]:
         """Return the sentences and gold links of a set, and how links and layer are chosen."""
-        yield f"{self.protocol} {one.name} {self.choose} {self.layers}"
-        for pair in one.pairs:
+        yield f"{self.protocol} {gold.name} {self.choose} {self.layers}"
+        for pair in gold.pairs:
             yield from (pair.source.text, pair.target.text, f"{sorted(pair.sure)} {sorted(pair.possible)}")
 
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
@@ -97,19 +97,18 @@ class WordAlignmentTask(EvaluationTask):
         """Choose the layer on one set, then measure the error rate of each set with it and with the last layer."""
         depth = len(embedder.model.backbone.layers)
         layers = range(1, depth + 1) if self.layers is None else self.layers
-        by_name = {one.name: one.pairs for one in self.sets}
-        chosen = by_name[self.choose]
-        tried = {layer: _links(embedder, layer, chosen) for layer in layers}
-        best = min(tried, key=lambda layer: alignment_scores(tried[layer], chosen).error_rate)
+        by_name = {gold.name: gold.pairs for gold in self.sets}
+        tried = {layer: _links(embedder, layer, by_name[self.choose]) for layer in layers}
+        best = min(tried, key=lambda layer: alignment_scores(tried[layer], by_name[self.choose]).error_rate)
         languages: dict[str, Metrics] = {}
         rows: dict[str, np.ndarray] = {}
         for name, pairs in by_name.items():
-            found, last = (
+            links, last = (
                 tried[layer] if name == self.choose and layer in tried else _links(embedder, layer, pairs)
                 for layer in (best, depth)
             )
-            figures = asdict(alignment_scores(found, pairs))
-            rows[name] = _counts(found, pairs)
+            figures = asdict(alignment_scores(links, pairs))
+            rows[name] = _counts(links, pairs)
             languages[name] = {
                 "pairs": len(pairs),
                 "agreement": 100 - figures["error_rate"],
@@ -123,8 +122,8 @@ class WordAlignmentTask(EvaluationTask):
     @staticmethod
     def main_score(rows: np.ndarray) -> np.ndarray:
         """Compute 100 - AER from the counts of links of some pairs."""
-        found, sure, found_sure, found_possible = np.moveaxis(rows.sum(axis=-2), -1, 0)
-        return 100 * (found_sure + found_possible) / np.maximum(1, found + sure)
+        links, sure, right_sure, right_possible = np.moveaxis(rows.sum(axis=-2), -1, 0)
+        return 100 * (right_sure + right_possible) / np.maximum(1, links + sure)
 
 
 def _links(embedder: SentenceEmbedder, layer: int, pairs: Sequence[GoldPair]) -> list[list[Link]]:
@@ -132,10 +131,10 @@ def _links(embedder: SentenceEmbedder, layer: int, pairs: Sequence[GoldPair]) ->
     return aligner.align([pair.source for pair in pairs], [pair.target for pair in pairs])
 
 
-def _counts(found: Sequence[Iterable[Link]], gold: Sequence[GoldPair]) -> np.ndarray:
-    """Count the links of each pair: found, sure, found and sure, found and possible."""
+def _counts(aligned: Sequence[Iterable[Link]], gold: Sequence[GoldPair]) -> np.ndarray:
+    """Count the links of each pair: aligned, sure, aligned and sure, aligned and possible."""
     counts = [
         (len(links), len(pair.sure), len(links & pair.sure), len(links & (pair.possible | pair.sure)))
-        for links, pair in zip(map(set, found), gold, strict=True)
+        for links, pair in zip(map(set, aligned), gold, strict=True)
     ]
     return np.array(counts, dtype=np.int64)

@@ -12,19 +12,20 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from hf_xsent.data import cache
+from hf_xsent.data.arrow import read_batches
+from hf_xsent.data.cache import CachedPairs, default_cache_dir, side_hashes
 from hf_xsent.data.cleaning.repeats import hash_texts
-from hf_xsent.data.cleaning.rules import CleaningReport, CleaningRules
+from hf_xsent.data.cleaning.report import CleaningReport
+from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.in_memory import is_in_memory, write_sources
 from hf_xsent.data.readers.columns import Columns
-from hf_xsent.data.readers.formats import OnError, check_source, pair_record, read_pairs
-from hf_xsent.data.readers.negatives import NEGATIVES, parse_negatives
+from hf_xsent.data.readers.formats import OnError, read_pairs
+from hf_xsent.data.readers.records import NEGATIVES, pair_record, parse_negatives
 from hf_xsent.data.readers.sources import Bitexts, BitextSource, resolve_sources
-from hf_xsent.data.swapped_columns import warn_of_swapped_columns
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest
 
-__all__ = ["Bitext", "BitextSource", "check_source", "load_bitext", "read_pairs", "resolve_sources"]
+__all__ = ["Bitext", "BitextSource", "load_bitext", "read_pairs", "resolve_sources"]
 
 logger = logging.getLogger(__name__)
 
@@ -50,10 +51,10 @@ def load_bitext(
     """Read and clean bitext, or memory-map it from the cache if files and rules have not changed.
 
     data: a path, glob or Hub id, a mapping from language to such paths, or a list of paths, ``de=path`` strings or
-        `BitextSource`. ``{language}`` in a path is the language given with the path; without one, the path matches
-        the files of all language codes. Other paths without a language get the code ``und`` (undetermined). All files
-        and codes are checked before any pair is read. Instead of a path, pass pairs in memory: a Dataset, a
-        DatasetDict (its ``split``), or any iterable of (source, target) or of records.
+        `BitextSource`. ``{language}`` in a path is the language of the mapping or the string; without one, the path
+        matches the files of all language codes. Other paths without a language get the code ``und`` (undetermined).
+        Instead of a path, pass pairs in memory: a Dataset, a DatasetDict (its ``split``), or any iterable of (source,
+        target) or of records.
     columns: source and target column, as names or as numbers from 0; by default they are found by name, or are the
         first two of a TSV. A mapping from language or file name sets the columns of each file.
     cleaning: rules that remove pairs; None removes none.
@@ -73,55 +74,48 @@ def load_bitext(
     """
     if isinstance(data, Bitext):
         return data
+    for name, value, choices in (
+        ("max_pairs_choice", max_pairs_choice, ("first", "random")),
+        ("on_error", on_error, ("raise", "skip")),
+    ):
+        if value not in choices:
+            raise DataError(f"{name} must be {' or '.join(map(repr, choices))}, not {value!r}")
     if max_pairs is not None and max_pairs < 1:
         raise DataError(f"max_pairs must be at least 1, not {max_pairs}")
-    if max_pairs_choice not in ("first", "random"):
-        raise DataError(f"max_pairs_choice must be 'first' or 'random', not {max_pairs_choice!r}")
-    if on_error not in ("raise", "skip"):
-        raise DataError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
-    root = Path(cache_dir) if cache_dir is not None else cache.default_cache_dir()
+    root = Path(cache_dir) if cache_dir is not None else default_cache_dir()
     data = _on_disk(data, root / "in_memory", target_language, columns, split)
     sources = resolve_sources(
         data, target_language=target_language, columns=columns, split=split, links=links, link_words=link_words
     )
-    entries = {
-        language: cache.CacheEntry(language, tuple(found), cleaning, on_error, max_pairs, max_pairs_choice)
-        for language, found in sources.items()
-    }
-    folders = {language: entry.folder(root) for language, entry in entries.items()}
-    counts = {name: found for name, folder in folders.items() if (found := cache.read_counts(folder)) is not None}
-    missing = [language for language in folders if language not in counts]
     for source in sources.get("und", []):
         logger.info(
             "%s: no language is stated, so its code is und; write de=%s if it is German", source.path, source.path
         )
-    for language in missing:
-        for source in sources[language]:
-            check_source(source, on_error)
-    for source in (one for found in sources.values() for one in found):
-        warn_of_swapped_columns(source)
-    for language in missing:
-        counts[language] = cache.build(entries[language], folders[language])
-    report = CleaningReport({language: counts[language] for language in folders})
-    logger.info("bitext of %d languages\n%s", len(folders), report.table())
-    return Bitext({language: folder / "pairs.arrow" for language, folder in folders.items()}, report)
+    files, report = {}, CleaningReport()
+    for language, of_language in sources.items():
+        cached = CachedPairs(language, tuple(of_language), cleaning, on_error, max_pairs, max_pairs_choice)
+        files[language], report.languages[language] = cached.load(root)
+    for warning in chain.from_iterable(counts.warnings for counts in report.languages.values()):
+        logger.warning("%s", warning)
+    logger.info("bitext of %d languages\n%s", len(files), report.table())
+    return Bitext(files, report)
 
 
 def _on_disk(data: Any, folder: Path, target_language: str, columns: Any, split: str) -> Any:
     """Write pairs in memory to files, and return sources of these files; return paths unchanged."""
-    columns = None if isinstance(columns, Mapping) else columns  # columns of a language are chosen later
+    columns = None if isinstance(columns, Mapping) else columns  # columns of a language are applied later
     if is_in_memory(data):
         return write_sources(data, folder, target_language, columns, split)
     if not isinstance(data, Mapping) or not any(map(is_in_memory, data.values())):
         return data
-    found: list[BitextSource] = []
-    for language, some in data.items():
-        if is_in_memory(some):
-            found += write_sources(some, folder, target_language, columns, split, language)
+    sources: list[BitextSource] = []
+    for language, pairs in data.items():
+        if is_in_memory(pairs):
+            sources += write_sources(pairs, folder, target_language, columns, split, language)
         else:
             options: Any = {"target_language": target_language, "columns": columns, "split": split}
-            found += chain.from_iterable(resolve_sources({language: some}, **options).values())
-    return found
+            sources += chain.from_iterable(resolve_sources({language: pairs}, **options).values())
+    return sources
 
 
 class Bitext:
@@ -149,7 +143,7 @@ class Bitext:
         self._batches: list[tuple[Any, Any, Any, Any, str]] = []
         starts, bounds = [0], [0]
         for language, path in self.files.items():
-            for batch in cache.read_batches(path):
+            for batch in read_batches(path):
                 self._batches.append((*batch.columns, language))
                 starts.append(starts[-1] + len(batch))
             bounds.append(starts[-1])
@@ -183,9 +177,10 @@ class Bitext:
         return {language: len(rows) for language, rows in self.ranges.items()}
 
     @property
-    def selection_hash(self) -> str:
-        """Return a hash of the rows that are selected or excluded."""
-        return digest(b"".join(b"" if one is None else one.tobytes() for one in (self._selected, self._excluded)))
+    def identity(self) -> str:
+        """Return a hash of the files and of the rows that are selected or excluded."""
+        rows = [None if rows is None else digest(rows.tobytes()) for rows in (self._selected, self._excluded)]
+        return digest([[path.parent.name for path in self.files.values()], rows])
 
     @property
     def linked_pairs(self) -> int:
@@ -234,14 +229,16 @@ class Bitext:
         table = pa.concat_tables(parts)
         if self._selected is not None or self._excluded is not None:
             table = table.take(pa.array(self._file_rows(np.arange(len(self), dtype=np.int64))))
-        found = table.select(["source", "target", "language"])
+        pairs = table.select(["source", "target", "language"])
         if (links := table.column("links")).null_count < len(table):
-            found = found.append_column("links", links)
+            pairs = pairs.append_column("links", links)
         if (negatives := table.column("negatives")).null_count < len(table):
             parsed = [{} if text is None else parse_negatives(text) for text in negatives.to_pylist()]
             for name in NEGATIVES:
-                found = found.append_column(name, pa.array([one.get(name) for one in parsed], pa.list_(pa.string())))
-        return Dataset(InMemoryTable(found))
+                pairs = pairs.append_column(
+                    name, pa.array([sides.get(name) for sides in parsed], pa.list_(pa.string()))
+                )
+        return Dataset(InMemoryTable(pairs))
 
     def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
         """Return many pairs; torch's DataLoader calls this for a batch."""
@@ -268,14 +265,14 @@ class Bitext:
     def side_hashes(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
         """Return the hashes of source and target of each row (N × 2); they ignore case and whitespace."""
         if self._sides is None:
-            self._sides = [cache.side_hashes(path) for path in self.files.values()]
+            self._sides = [side_hashes(path) for path in self.files.values()]
         rows = self._file_rows(rows)
         languages = np.searchsorted(self._bounds, rows, side="right") - 1
-        found = np.empty((len(rows), 2), dtype=np.uint64)
+        hashes = np.empty((len(rows), 2), dtype=np.uint64)
         for language in np.unique(languages):
             mask = languages == language
-            found[mask] = self._sides[language][rows[mask] - self._bounds[language]]
-        return found
+            hashes[mask] = self._sides[language][rows[mask] - self._bounds[language]]
+        return hashes
 
     def pairs(self, language: str) -> tuple[list[str], list[str]]:
         """Return all sources and targets of one language as lists in memory."""
@@ -304,18 +301,18 @@ class Bitext:
         sizes = dict.fromkeys(self.files, dev_pairs)
         if share is not None:
             sizes = {language: max(1, min(dev_pairs, int(share * count))) for language, count in self.languages.items()}
-        chosen: dict[str, dict[int, int]] = {language: {} for language in self.files}  # hash of the target → row
+        lowest: dict[str, dict[int, int]] = {language: {} for language in self.files}  # hash of the target → row
         for row, language, _, target in self._iterate("choosing held-out pairs"):
-            hashes = chosen[language]
+            hashes = lowest[language]
             hashes.setdefault(hash_texts(str(seed), target), row)
             if len(hashes) > max(2 * dev_pairs, _HASHES_PER_LANGUAGE):
-                chosen[language] = dict(sorted(hashes.items())[: dev_pairs + 1])
-        for language, hashes in chosen.items():
+                lowest[language] = dict(sorted(hashes.items())[: dev_pairs + 1])
+        for language, hashes in lowest.items():
             if len(hashes) <= sizes[language]:
                 raise DataError(f"{language} has {len(hashes)} different targets, too few to hold out "
                                 f"{sizes[language]}; lower dev_pairs or give a dev set")  # fmt: skip
-        held = [(sizes[language], sorted(hashes.items())) for language, hashes in chosen.items()]
-        dev_rows = np.sort([row for size, hashes in held for _, row in hashes[:size]])
+        by_hash = [sorted(hashes.items())[: sizes[language]] for language, hashes in lowest.items()]
+        dev_rows = np.sort([row for _, row in chain.from_iterable(by_hash)])
         dev = self.__getitems__(dev_rows.tolist())
         held_out = {hash_texts(pair[side]) for pair in dev for side in ("source", "target")}
         excluded = [

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib.resources import files
+
+import regex
 
 from hf_xsent.errors import DataError, did_you_mean
 
@@ -23,22 +24,9 @@ _SCRIPT_GROUPS = {
 # gettext names scripts by word: sr@latin.
 _GETTEXT_SCRIPTS = {"latin": "Latn", "cyrillic": "Cyrl", "arabic": "Arab", "devanagari": "Deva", "tifinagh": "Tfng"}
 
-# The first word of a letter's Unicode name is its script, except for mathematical and modifier letters, which belong
-# to no script and are not counted.
-_UNICODE_SCRIPTS = {
-    "ADLAM": "Adlm", "ARABIC": "Arab", "ARMENIAN": "Armn", "AVESTAN": "Avst", "BALINESE": "Bali", "BENGALI": "Beng",
-    "BOPOMOFO": "Bopo", "BUGINESE": "Bugi", "CANADIAN": "Cans", "CHEROKEE": "Cher", "CJK": "Hani", "COPTIC": "Copt",
-    "CYRILLIC": "Cyrl", "DEVANAGARI": "Deva", "ETHIOPIC": "Ethi", "GEORGIAN": "Geor", "GLAGOLITIC": "Glag",
-    "GOTHIC": "Goth", "GREEK": "Grek", "GUJARATI": "Gujr", "GURMUKHI": "Guru", "HANGUL": "Hang", "HEBREW": "Hebr",
-    "HENTAIGANA": "Hira", "HIRAGANA": "Hira", "IDEOGRAPHIC": "Hani", "JAVANESE": "Java", "KANNADA": "Knda",
-    "KATAKANA": "Kana", "KHMER": "Khmr", "LAO": "Laoo", "LATIN": "Latn", "LEPCHA": "Lepc", "LIMBU": "Limb",
-    "LISU": "Lisu", "MALAYALAM": "Mlym", "MEETEI": "Mtei", "MONGOLIAN": "Mong", "MYANMAR": "Mymr", "NKO": "Nkoo",
-    "OL": "Olck", "ORIYA": "Orya", "RUNIC": "Runr", "SINHALA": "Sinh", "SUNDANESE": "Sund", "SYRIAC": "Syrc",
-    "TAMIL": "Taml", "TELUGU": "Telu", "THAANA": "Thaa", "THAI": "Thai", "TIBETAN": "Tibt", "TIFINAGH": "Tfng",
-    "VAI": "Vaii", "YI": "Yiii",
-}  # fmt: skip
-_UNSCRIPTED = {"", "MATHEMATICAL", "MODIFIER", "DOUBLE-STRUCK", "BLACK-LETTER", "SCRIPT", "FEMININE", "MASCULINE"}
-_UNSCRIPTED |= {"MICRO", "OHM", "KELVIN", "ANGSTROM", "SUPERSCRIPT", "PLANCK", "INFORMATION", "EULER"}
+_OTHER_SCRIPTS = frozenset(
+    ["Bopo", "Cher", "Copt", "Goth", "Lepc", "Limb", "Lisu", "Nkoo", "Runr", "Vaii"]
+)  # of no language here
 CODE = r"[A-Za-z]{2,3}(?:[-_@][A-Za-z0-9]+)*"  # the form of a code in BCP 47 or gettext style
 _LONGEST_TAG = 40
 
@@ -85,14 +73,19 @@ def find_language(code: str) -> Language:
     if language is None:
         hint = _nearest_codes(first) or "; use an ISO 639 code such as de or deu"
         raise DataError(f"unknown language code {code!r}{hint}")
-    stated = [_GETTEXT_SCRIPTS.get(modifier.lower(), ""), *(tag for tag in subtags if re.fullmatch("[A-Za-z]{4}", tag))]
-    script = next((script.title() for script in stated if script), None)
+    tags = [_GETTEXT_SCRIPTS.get(modifier.lower(), ""), *(tag for tag in subtags if re.fullmatch("[A-Za-z]{4}", tag))]
+    script = next((tag.title() for tag in tags if tag), None)
     if script is None:
         return language
     scripts = _SCRIPT_GROUPS.get(script, (script,))
-    if not set(scripts) <= set(_UNICODE_SCRIPTS.values()):
+    if not {*scripts} <= _known_scripts():
         raise DataError(f"unknown script {script!r} in language code {code!r}; use an ISO 15924 code such as Latn")
     return replace(language, scripts=scripts)
+
+
+@cache
+def _known_scripts() -> frozenset[str]:
+    return frozenset(script for language in known_languages() for script in language.scripts) | _OTHER_SCRIPTS
 
 
 def language_of_tag(tag: str) -> Language | None:
@@ -126,8 +119,8 @@ def _rank_of_tag(tag: str, code: str) -> tuple[bool, ...] | None:
     language, wanted = language_of_tag(tag), find_language(code)
     if language is None or language.code != wanted.code:
         return None
-    subtags, stated = (re.split("[-_@]", one.casefold()) for one in (tag, code))
-    return subtags == stated, language == wanted, len(subtags) == 1
+    subtags, wanted_subtags = (re.split("[-_@]", name.casefold()) for name in (tag, code))
+    return subtags == wanted_subtags, language == wanted, len(subtags) == 1
 
 
 def _nearest_codes(name: str) -> str:
@@ -142,12 +135,15 @@ class _ScriptTable(dict[str, str]):
     """Cache of each character's script, the empty string if it is not a letter or has none."""
 
     def __missing__(self, character: str) -> str:
-        words = unicodedata.name(character, "").split() if character.isalpha() else []
-        word = words[0] if words else ""
-        if word in ("FULLWIDTH", "HALFWIDTH"):
-            word = words[1]
-        script = self[character] = "" if word in _UNSCRIPTED else _UNICODE_SCRIPTS.get(word, "Zzzz")
+        match = _script_pattern().fullmatch(character) if character.isalpha() else None
+        script = self[character] = str(match.lastgroup) if match else ""
         return script
+
+
+@cache
+def _script_pattern() -> regex.Pattern[str]:
+    scripts = "|".join(rf"(?P<{script}>\p{{Script={script}}})" for script in sorted(_known_scripts()))
+    return regex.compile(rf"{scripts}|(?P<Zzzz>[^\p{{Script=Common}}\p{{Script=Inherited}}])")
 
 
 _SCRIPT_OF = _ScriptTable()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from hf_xsent.data.bitext import Bitext, Pair
+from hf_xsent.data.cleaning.repeats import Hashes, Rows, rows_by_hash
 from hf_xsent.data.sampling.permutation import shuffle_key
 from hf_xsent.errors import DataError
-from hf_xsent.files import digest, writing
-from hf_xsent.locks import lock
+from hf_xsent.files import digest
+from hf_xsent.runs.store import Store
 
 logger = logging.getLogger(__name__)
 
 PIVOT = "pivot"  # name of these pairs among the sampler's languages
-FORMAT_VERSION = 1
-_BUCKETS = 64
-_ROWS_AT_ONCE = 1 << 18
-
-Rows = npt.NDArray[np.int64]
+FORMAT_VERSION = 2
 
 
 class PivotBitext:
@@ -39,7 +35,7 @@ class PivotBitext:
         self._open()
 
     def _open(self) -> None:
-        self._pairs: Rows = np.load(self.path, mmap_mode="r")
+        self._pairs: Rows = np.memmap(self.path, dtype=np.int64, mode="r").reshape(-1, 2)
         self.report, self.languages = self.bitext.report, self.bitext.languages
         self.linked_pairs, self.pairs_with_negatives = self.bitext.linked_pairs, self.bitext.pairs_with_negatives
         self.ranges = self.bitext.ranges | {PIVOT: range(len(self.bitext), len(self))}
@@ -63,20 +59,20 @@ class PivotBitext:
         rows = np.where(rows < 0, rows + len(self), rows)
         if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
             raise IndexError(f"pair index out of range: the bitext has {len(self)} pairs")
-        through = rows >= len(self.bitext)
-        two = self._pairs[rows[through] - len(self.bitext)]
-        plain = iter(self.bitext.__getitems__(rows[~through].tolist()))
-        ends = zip(*(self.bitext.__getitems__(two[:, side].tolist()) for side in range(2)), strict=True)
-        return [_pivot_pair(*next(ends)) if one else next(plain) for one in through.tolist()]
+        is_pivot = rows >= len(self.bitext)
+        ends = self._pairs[rows[is_pivot] - len(self.bitext)]
+        plain = iter(self.bitext.__getitems__(rows[~is_pivot].tolist()))
+        sides = zip(*(self.bitext.__getitems__(ends[:, side].tolist()) for side in range(2)), strict=True)
+        return [_pivot_pair(*next(sides)) if pivot else next(plain) for pivot in is_pivot.tolist()]
 
     def side_hashes(self, rows: Rows) -> npt.NDArray[np.uint64]:
         """Return the hashes of source and target of each row (N × 2)."""
-        found = np.empty((len(rows), 2), dtype=np.uint64)
-        through = rows >= len(self.bitext)
-        found[~through] = self.bitext.side_hashes(rows[~through])
-        for side, ends in enumerate(self._pairs[rows[through] - len(self.bitext)].T):
-            found[through, side] = self.bitext.side_hashes(ends)[:, 0]
-        return found
+        hashes = np.empty((len(rows), 2), dtype=np.uint64)
+        is_pivot = rows >= len(self.bitext)
+        hashes[~is_pivot] = self.bitext.side_hashes(rows[~is_pivot])
+        for side, ends in enumerate(self._pairs[rows[is_pivot] - len(self.bitext)].T):
+            hashes[is_pivot, side] = self.bitext.side_hashes(ends)[:, 0]
+        return hashes
 
     def sentences(self, side: str) -> Iterator[str]:
         """Yield every sentence that may be on this side, held-out pairs included."""
@@ -85,9 +81,9 @@ class PivotBitext:
             yield from self.bitext.sentences("target")
 
 
-def _pivot_pair(one: Pair, other: Pair) -> Pair:
-    ends = {"language": one["language"], "target_language": other["language"]}
-    return {"source": one["source"], "target": other["source"], **ends}
+def _pivot_pair(first: Pair, second: Pair) -> Pair:
+    languages = {"language": first["language"], "target_language": second["language"]}
+    return {"source": first["source"], "target": second["source"], **languages}
 
 
 def add_pivot_pairs(bitext: Bitext, folder: Path) -> PivotBitext:
@@ -95,64 +91,35 @@ def add_pivot_pairs(bitext: Bitext, folder: Path) -> PivotBitext:
 
     The N sentences that share a target are shuffled, and each is paired with the next, the last with the first. So
     there are never more pivot pairs than pairs in the bitext. Equal sentences, and sentences of one language, are not
-    paired. Rows are grouped by target in bucket files, so that memory does not grow with the bitext.
+    paired.
     """
     if len(bitext.languages) < 2:
         raise DataError(
             f"pivot needs at least two languages with a common target, but there is only {min(bitext.languages)}"
         )
-    names = [path.parent.name for path in bitext.files.values()]
-    path = folder / f"{PIVOT}-{digest([FORMAT_VERSION, names, bitext.selection_hash])}.npy"
-    with lock(f"{path}.lock"):
-        if not _is_readable(path):
-            with writing(path) as part:
-                _write_pairs(bitext, part)
-    found = PivotBitext(bitext, path)
-    if len(found) == len(bitext):
+    name = f"{PIVOT}-{digest([FORMAT_VERSION, bitext.identity])}.pairs"
+    return Store(folder).get(name, lambda part: _write_pairs(bitext, part), lambda path: PivotBitext(bitext, path))
+
+
+def _write_pairs(bitext: Bitext, path: Path) -> None:
+    counts = np.zeros(len(bitext.languages), dtype=np.int64)
+    written = 0
+    with path.open("wb") as file:
+        for rows, hashes in rows_by_hash(len(bitext), lambda rows: bitext.side_hashes(rows)[:, 1]):
+            pairs = _rings(bitext, rows, hashes)
+            counts += np.bincount(_languages(bitext, pairs.ravel()), minlength=len(counts))
+            written += len(pairs)
+            pairs.tofile(file)
+    if not written:
         raise DataError("pivot: no sentences of two languages share a target; remove the setting pivot")
-    _log(bitext, np.load(path, mmap_mode="r"))
-    return found
+    each = ", ".join(f"{language} {count:,}" for language, count in zip(bitext.languages, counts, strict=True))
+    logger.info("%d pairs of two source languages were made; each counts for both: %s", written, each)
 
 
-def _is_readable(path: Path) -> bool:
-    """Return whether the pairs are stored, and not damaged."""
-    if not path.is_file():
-        return False
-    try:
-        return bool(np.load(path, mmap_mode="r").dtype == np.int64)
-    except Exception as error:  # numpy raises errors of many types for damaged headers
-        logger.warning("%s is damaged (%s): it is computed again", path, type(error).__name__)
-        return False
-
-
-def _write_pairs(bitext: Bitext, part: Path) -> None:
-    buckets = [part.with_name(f"{part.name}-{number:02d}") for number in range(_BUCKETS)]
-    raw = part.with_name(f"{part.name}-pairs")
-    try:
-        with ExitStack() as stack:
-            files = [stack.enter_context(path.open("wb")) for path in buckets]
-            for start in range(0, len(bitext), _ROWS_AT_ONCE):
-                rows = np.arange(start, min(start + _ROWS_AT_ONCE, len(bitext)))
-                records = np.stack((bitext.side_hashes(rows)[:, 1], rows.astype(np.uint64)), 1)
-                numbers = (records[:, 0] >> np.uint64(58)).astype(np.int64)
-                for number in np.unique(numbers):
-                    files[number].write(records[numbers == number].tobytes())
-        with raw.open("wb") as file:
-            for path in buckets:
-                file.write(_rings(bitext, np.fromfile(path, dtype=np.uint64).reshape(-1, 2)).tobytes())
-        pairs = np.memmap(raw, dtype=np.int64, mode="r").reshape(-1, 2) if raw.stat().st_size else np.empty((0, 2), int)
-        with part.open("wb") as file:
-            np.save(file, pairs)
-    finally:
-        for path in [*buckets, raw]:
-            path.unlink(missing_ok=True)
-
-
-def _rings(bitext: Bitext, records: npt.NDArray[np.uint64]) -> Rows:
+def _rings(bitext: Bitext, rows: Rows, hashes: Hashes) -> Rows:
     """Pair each row with the next of the same target hash, and the last with the first."""
-    hashes, rows = records.T
-    order = np.lexsort((shuffle_key(rows), hashes))
-    hashes, rows = hashes[order], rows[order].astype(np.int64)
+    order = np.lexsort((shuffle_key(rows.astype(np.uint64)), hashes))
+    hashes, rows = hashes[order], rows[order]
     starts = np.flatnonzero(np.diff(hashes, prepend=~hashes[:1]) != 0)
     sizes = np.diff(starts, append=len(hashes))
     following = np.arange(1, len(hashes) + 1)
@@ -163,20 +130,11 @@ def _rings(bitext: Bitext, records: npt.NDArray[np.uint64]) -> Rows:
     pairs = np.stack((rows, rows[following]), 1)[wanted]
     languages = [_languages(bitext, side) for side in pairs.T]
     sources = [bitext.side_hashes(side)[:, 0] for side in pairs.T]
-    chosen = pairs[(languages[0] != languages[1]) & (sources[0] != sources[1])]
-    return np.ascontiguousarray(chosen[np.argsort(shuffle_key(chosen[:, 0].astype(np.uint64)), kind="stable")])
+    pairs = pairs[(languages[0] != languages[1]) & (sources[0] != sources[1])]
+    return np.ascontiguousarray(pairs[np.argsort(shuffle_key(pairs[:, 0].astype(np.uint64)), kind="stable")])
 
 
 def _languages(bitext: Bitext, rows: Rows) -> Rows:
     """Return the index of each row's language."""
-    starts = np.array([one.start for one in bitext.ranges.values()])
+    starts = np.array([language_rows.start for language_rows in bitext.ranges.values()])
     return np.searchsorted(starts, rows, side="right") - 1
-
-
-def _log(bitext: Bitext, pairs: Rows) -> None:
-    counts = np.zeros(len(bitext.languages), dtype=np.int64)
-    for start in range(0, len(pairs), _ROWS_AT_ONCE):
-        some = _languages(bitext, pairs[start : start + _ROWS_AT_ONCE].ravel())
-        counts += np.bincount(some, minlength=len(counts))
-    each = ", ".join(f"{language} {count:,}" for language, count in zip(bitext.languages, counts, strict=True))
-    logger.info("%d pairs of two source languages were made; each counts for both: %s", len(pairs), each)

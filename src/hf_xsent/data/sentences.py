@@ -2,44 +2,38 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from hf_xsent.data.cache import digest_with_file, read_batches
-from hf_xsent.data.cleaning.repeats import RepeatFinder, hash_texts
-from hf_xsent.data.cleaning.rules import CleaningCounts
+from hf_xsent.data.arrow import RowWriter, read_batches, read_details
+from hf_xsent.data.cleaning.repeats import hash_texts
+from hf_xsent.data.cleaning.report import CleaningCounts
 from hf_xsent.data.readers.columns import refuse_table
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.errors import DataError
-from hf_xsent.files import digest, file_stamp, write_json, writing
-from hf_xsent.locks import lock
+from hf_xsent.files import digest, file_stamp
 from hf_xsent.logs import Progress
+from hf_xsent.runs.store import Store
 
-logger = logging.getLogger(__name__)
-
-FORMAT_VERSION = 3  # increase it when stored sentences or counts change
+FORMAT_VERSION = 4  # increase it when stored sentences or counts change
 ROWS_PER_BATCH = 1 << 16
-_HASHES_PER_CHUNK = 4096
+_FILE = "sentences.arrow"
 
 
-@dataclass(frozen=True)
+@dataclass
 class SentenceCounts:
     """Counts of a file's lines: ``lines = retained + empty + too_long + repeated``."""
 
-    lines: int
-    empty: int
-    too_long: int
-    repeated: int
-    retained: int
+    lines: int = 0
+    empty: int = 0
+    too_long: int = 0
+    repeated: int = 0
+    retained: int = 0
 
     def to_cleaning_counts(self) -> CleaningCounts:
         """Convert to the counts of a `CleaningReport`."""
@@ -50,15 +44,15 @@ class SentenceCounts:
 class Sentences:
     """Distinct sentences, each with the line number of its first occurrence, in batches of ``ROWS_PER_BATCH``."""
 
-    def __init__(self, path: Path, counts: SentenceCounts, fingerprint: str) -> None:
-        self.counts = counts
+    def __init__(self, path: Path, fingerprint: str) -> None:
         self.fingerprint = fingerprint
+        self.counts = SentenceCounts(**read_details(path))
         self._path = path
         self._batches = read_batches(path)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the path, not the texts."""
-        return type(self), (self._path, self.counts, self.fingerprint)
+        return type(self), (self._path, self.fingerprint)
 
     def __len__(self) -> int:
         return self.counts.retained
@@ -95,75 +89,41 @@ class Sentences:
 def load_sentences(path: str | Path, folder: Path, max_characters: int = 1000) -> Sentences:
     """Read a file with one sentence per line, plain or compressed, and cache its sentences in ``folder``.
 
-    Empty lines, lines over ``max_characters`` and repeated lines (ignoring case and whitespace) are dropped. The file
-    is read twice, so that memory does not grow with its size.
+    Empty lines, lines over ``max_characters`` and repeated lines (ignoring case and whitespace) are dropped.
     """
     path = Path(path)
     if not path.is_file():
         raise DataError(f"{path} is a folder: give a file" if path.is_dir() else f"no such file: {path}")
     fingerprint = digest([*file_stamp(path), max_characters, FORMAT_VERSION])
-    info, table = folder / f"{fingerprint}.json", folder / f"{fingerprint}.arrow"
-    with lock(folder / "lock"):  # one process reads, the others wait
-        counts = _read_counts(info, table)
-        if counts is None:
-            if info.is_file():
-                logger.warning("%s is damaged: %s is read again", table, path)
-            counts = _write(path, table, max_characters)
-            if not counts.retained:
-                table.unlink()
-                raise DataError(f"{path} has no sentences: {counts.lines} lines, {counts.empty} of them empty")
-            write_json(info, {"counts": asdict(counts), "digest": digest_with_file(asdict(counts), table)})
-    return Sentences(table, counts, fingerprint)
+    return Store(folder).get(
+        fingerprint,
+        lambda part: _write(path, part, max_characters),
+        lambda stored: Sentences(stored / _FILE, fingerprint),
+    )
 
 
-def _read_counts(info: Path, table: Path) -> SentenceCounts | None:
-    """Read the counts of stored sentences; return None if there are none, or if a file is damaged."""
-    try:
-        content = json.loads(info.read_bytes())
-        if content["digest"] != digest_with_file(content["counts"], table):
-            return None
-        counts = SentenceCounts(**content["counts"])
-        return counts if sum(map(len, read_batches(table))) == counts.retained else None
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return None
-
-
-def _write(path: Path, table: Path, max_characters: int) -> SentenceCounts:
-    import pyarrow as pa
-
+def _write(path: Path, folder: Path, max_characters: int) -> None:
     refuse_table(path, (line for _, line in lines(path)))
-    with closing(RepeatFinder(table.parent)) as finder:
-        numbered = _lines(path, "reading")
-        while chunk := list(islice(numbered, _HASHES_PER_CHUNK)):
-            # The hash of a line that is too long includes its number, so that no other line counts as its repetition.
-            finder.add([hash_texts(*(() if len(text) <= max_characters else (str(n),)), text) for n, text in chunk])
-        counts = dict.fromkeys(("empty", "too_long", "repeated", "retained"), 0)
-        retained = _retained(path, finder.first_rows(), max_characters, counts)
-        schema = pa.schema([("text", pa.string()), ("line", pa.int64())])
-        with writing(table) as part, pa.OSFile(str(part), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-            while rows := list(islice(retained, ROWS_PER_BATCH)):
-                columns = [pa.array(column) for column in zip(*rows, strict=True)]
-                writer.write_batch(pa.record_batch(columns, schema=schema))
-        return SentenceCounts(finder.rows, **counts)
+    folder.mkdir(parents=True)
+    counts = SentenceCounts()
+    writer = RowWriter(folder, {"text": "string", "line": "int64"}, lambda row: hash_texts(row[0]))
+    writer.add(_sentences(path, max_characters, counts))
+    selected = writer.distinct()
+    counts.retained = int(np.count_nonzero(selected))
+    counts.repeated = writer.count - counts.retained
+    if not counts.retained:
+        raise DataError(f"{path} has no sentences: {counts.lines} lines, {counts.empty} of them empty")
+    writer.write(folder / _FILE, selected, asdict(counts), ROWS_PER_BATCH)
 
 
-def _retained(
-    path: Path, first: npt.NDArray[np.bool_], max_characters: int, counts: dict[str, int]
-) -> Iterator[tuple[str, int]]:
-    """Yield the retained sentences with their line numbers, and count every line."""
-    for number, text in _lines(path, "writing"):
+def _sentences(path: Path, max_characters: int, counts: SentenceCounts) -> Iterator[tuple[str, int]]:
+    """Yield the lines that may be sentences with their numbers, and count all."""
+    for number, line in Progress(lines(path), f"reading {path.name}", unit=" lines", unit_scale=True, delay=2):
+        text = line.strip()
+        counts.lines += 1
         if not text:
-            counts["empty"] += 1
+            counts.empty += 1
         elif len(text) > max_characters:
-            counts["too_long"] += 1
-        elif not first[number - 1]:
-            counts["repeated"] += 1
+            counts.too_long += 1
         else:
-            counts["retained"] += 1
             yield text, number
-
-
-def _lines(path: Path, action: str) -> Iterator[tuple[int, str]]:
-    """Yield numbered lines without outer whitespace, with a progress bar."""
-    progress = Progress(lines(path), f"{action} {path.name}", unit=" lines", unit_scale=True, delay=2)
-    yield from ((number, line.strip()) for number, line in progress)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hf_xsent.data.bitext import Bitext, Pair
 from hf_xsent.data.cleaning.repeats import hash_texts
-from hf_xsent.data.cleaning.rules import CleaningReport
+from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.sampling.permutation import Permutation
 from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.errors import DataError

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hf_xsent.data.cache import load_array
-from hf_xsent.data.identification import identify_language
+from hf_xsent.data.identification import contradicting_language, identify_language
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.compression import is_jsonl
 from hf_xsent.data.readers.formats import OnError
@@ -190,10 +190,12 @@ def _cell(value: Any) -> str:
 
 def _check_languages(files: Sequence[Path], documents: Sequence[Document], languages: tuple[str, str] | None) -> None:
     """Warn if a document seems not to be in the stated language or, if none is stated, both seem to be in the same."""
-    found = [identify_language(document.sentences) for document in documents]
-    for file, code, stated in zip(files, found, languages or (None, None), strict=True):
-        if stated is not None and code is not None and find_language(stated).code != code:
-            names = find_language(code).name, find_language(stated).name
+    if languages is None:
+        first, second = (identify_language(document.sentences) for document in documents)
+        if first is not None and first == second:
+            logger.warning("%s and %s both seem to be %s: check the files", *files, find_language(first).name)
+        return
+    for file, document, language in zip(files, documents, languages, strict=True):
+        if (code := contradicting_language(document.sentences, language)) is not None:
+            names = find_language(code).name, find_language(language).name
             logger.warning("%s seems to be %s, not %s: check the file and --languages", file, *names)
-    if found[0] is not None and found[0] == found[1] and languages is None:
-        logger.warning("%s and %s both seem to be %s: check the files", *files, find_language(found[0]).name)

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.readers.compression import lines
-from hf_xsent.data.readers.formats import LinkedPair, pair_record, read_valid_pairs
-from hf_xsent.data.readers.negatives import NEGATIVES
+from hf_xsent.data.readers.formats import LinkedPair, read_valid_pairs
+from hf_xsent.data.readers.records import NEGATIVES, pair_record
 from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.errors import DataError

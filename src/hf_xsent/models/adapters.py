@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -35,14 +35,15 @@ def check_adapters(targets: Sequence[str] | None, config: PreTrainedConfig) -> N
         _linear_layers(targets, build_encoder(config))
 
 
-def plain_weights(module: nn.Module) -> dict[str, Tensor]:
-    """Return the state dict that an encoder or a part of it has once its adapters are merged."""
-    adapted = _adapted(module)
-    plain = {}
-    for name, weight in module.state_dict().items():
+def plain_weights(module: nn.Module, state: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+    """Return the weights that an encoder or a part of it has after merging its adapters; ``state``: before merging."""
+    state = module.state_dict() if state is None else state
+    adapted, plain = _adapted(module), {}
+    for name, weight in state.items():
         owner, _, rest = name.rpartition(".base_layer.")
         if owner in adapted and rest == "weight":
-            weight = weight + adapted[owner].get_delta_weight("default")
+            down, up = (state[f"{owner}.lora_{matrix}.default.weight"] for matrix in "AB")
+            weight = weight + (up @ down) * adapted[owner].scaling["default"]
         if ".lora_" not in name:
             plain[name.replace(".base_layer.", ".")] = weight
     return plain
@@ -57,7 +58,7 @@ def merge_adapters(encoder: PreTrainedModel) -> None:
 
 
 def _adapted(module: nn.Module) -> dict[str, Any]:
-    return {name: one for name, one in module.named_modules() if hasattr(one, "base_layer")}
+    return {name: layer for name, layer in module.named_modules() if hasattr(layer, "base_layer")}
 
 
 def _linear_layers(targets: Sequence[str] | None, encoder: PreTrainedModel) -> list[str]:

@@ -72,6 +72,9 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
         """Return plain data, for config.json."""
         return super().to_dict() | {"objectives": write_objectives(self.objectives)}
 
+    def _plain(self, name: str) -> Any:
+        return write_objectives(self.objectives) if name == "objectives" else super()._plain(name)
+
     def recipe(self) -> dict[str, Any]:
         """Return the settings of this config in the form of a recipe."""
         stated = {name: getattr(self, name) for name in self.setting_names()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,18 +14,16 @@ from transformers import PreTrainedModel
 from transformers import initialization as init
 
 from hf_xsent.errors import RecipeError
-from hf_xsent.files import is_local
 from hf_xsent.models.config import AlignmentConfig
-from hf_xsent.models.fingerprint import fingerprint_model, load_fingerprinted
 from hf_xsent.models.input_shuffling import SIDES
 from hf_xsent.models.linear_map import LinearMap
-from hf_xsent.models.loading import hub_arguments
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder, View
+from hf_xsent.models.sentence_transformer_files import read_extraction, read_modules
 from hf_xsent.objectives.base import SentenceObjective
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.registry import objective_class
-from hf_xsent.settings.declare import derived, setting
+from hf_xsent.settings.declare import setting
 from hf_xsent.settings.model import VARIANT_OBJECTIVES, VARIANTS, ExtractionSettings
 from hf_xsent.tensors.packing import PackedSentences, hash_sentences, pack, pool
 
@@ -47,6 +44,10 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
 
     model_type = "dual-pivot"
     freezes_encoder = True
+    decide_embeddings = (
+        *AlignmentConfig.decide_embeddings,
+        *("variant", "layers", "layer_mix", "linear_map", "layer_norm", "map_bias"),
+    )
 
     objectives: dict[str, Any] = field(default_factory=lambda: {"triplet_ranking": 1.0})
     pooling: str | None = setting(  # type: ignore[assignment]  # never None after __post_init__
@@ -62,8 +63,6 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
         at_least=0,
         below=1,
     )
-    encoder_name: str | None = derived()  # where to load the frozen encoder from; None: it is saved too
-    encoder_fingerprint: str | None = derived()
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Fill in the variant's defaults; reject objectives and settings that train the encoder."""
@@ -111,10 +110,9 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
 
 
 class DualPivotForSentenceEmbedding(SentenceEncoder):
-    """A frozen encoder and an extraction; with ``encoder_name``, only the extraction is saved."""
+    """A frozen encoder and an extraction."""
 
     config_class = DualPivotConfig
-    _keys_to_ignore_on_load_missing = [r"^encoder\."]
 
     def __init__(self, config: DualPivotConfig, encoder: PreTrainedModel | None = None) -> None:
         super().__init__(config, encoder)
@@ -124,40 +122,26 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
         self.token_dropout = nn.Dropout(config.dropout or 0.0)
         self.layer_norm = nn.LayerNorm(width) if config.layer_norm and config.layer_mix else None
         self.linear_map = self.new_map(width) if config.linear_map else None
-        self.freeze()
+        self.encoder.requires_grad_(False).eval()
         self.post_init()
 
-    @classmethod
-    def from_backbone(cls, name_or_path: str, **options: Any) -> Self:
-        """Start from a pretrained encoder; the saved model holds its name or folder instead of its weights."""
-        model = super().from_backbone(name_or_path, **options)
-        model.config.encoder_name = str(Path(name_or_path).resolve()) if is_local(name_or_path) else name_or_path
-        model.config.encoder_fingerprint = fingerprint_model(name_or_path, model._hub)
-        model.freeze()
-        return model
+    def _load_saved(self, name: str, hub: Mapping[str, Any]) -> list[str]:
+        """Load the extraction from an export's modules, if it is not saved with the weights of training."""
+        missing, modules = super()._load_saved(name, hub), read_modules(name, **hub)
+        if missing and "mix" in modules:
+            weights = read_extraction(name, modules, self.config.encoder_config.num_hidden_layers, **hub)
+            missing = [key for key in missing if key not in weights]
+            self.load_state_dict({key: weight for key, weight in weights.items() if key != "layers"}, strict=False)
+        return missing
 
-    @classmethod
-    def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
-        """Load a checkpoint and its frozen encoder from ``encoder_name``, or start from a plain encoder."""
-        if cls._is_plain(args[0], kwargs):
-            return cls._from_plain(args[0], output_loading_info=output_loading_info, **kwargs)
-        if not isinstance(kwargs.get("config"), DualPivotConfig):
-            kwargs["config"] = cls.config_class.from_pretrained(*args, **hub_arguments(kwargs))
-        buffers: dict[str, Tensor] = {}
-        if kwargs["config"].encoder_name is not None:
-            kwargs["encoder"] = encoder = load_fingerprinted(
-                str(kwargs["config"].encoder_name),
-                str(kwargs["config"].encoder_fingerprint),
-                kwargs["config"].encoder_config,
-                kwargs.get("dtype", torch.float32),
-            )
-            buffers = {name: one.clone() for name, one in encoder.named_buffers()}
-        loaded: Any = super().from_pretrained(*args, output_loading_info=True, **kwargs)
-        model, info = loaded
-        for name, one in buffers.items():  # transformers resets buffers that are not in a checkpoint
-            model.encoder.get_buffer(name).copy_(one)
-        model.freeze()
-        return (model, info) if output_loading_info else model
+    @property
+    def not_plain(self) -> str | None:
+        """Why sentence-transformers has no modules for this extraction, and what to train instead."""
+        if self.layer_norm is not None:
+            return "sentence-transformers has no layer norm of each token: train with layer_norm: false"
+        if self.config.pooling == "sum" and self.config.map_bias:
+            return "sentence-transformers has no sum over tokens with map_bias: train with pooling: mean"
+        return None
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -173,12 +157,6 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
         """Build a linear map from sentence embeddings to vectors of this width."""
         config = self.config
         return LinearMap(config.encoder_config.hidden_size, width, bool(config.map_bias), config.dropout or 0.0)
-
-    def freeze(self) -> None:
-        """Freeze the encoder, switch its dropout off, and exclude it from checkpoints if ``encoder_name`` is set."""
-        self.encoder.requires_grad_(False).eval()
-        named = self.config.encoder_name is not None
-        self._keys_to_ignore_on_save = {f"encoder.{key}" for key in self.encoder.state_dict()} if named else None
 
     def trained_weights(self) -> list[nn.Parameter]:
         """Return all weights but the encoder's, without a slow walk over its modules, since each step needs them."""

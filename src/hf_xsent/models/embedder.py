@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AutoModel
 
 from hf_xsent.errors import ModelError
-from hf_xsent.models.exported import open_exported
+from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.families import family
-from hf_xsent.models.loading import check_weights, load_config, load_tokenizer, loading_errors, quiet_loading
-from hf_xsent.models.modules_json import sentence_transformer_settings
+from hf_xsent.models.loading import load_config, load_tokenizer, quiet_loading, split_config
+from hf_xsent.models.methods import METHODS
 from hf_xsent.models.precision import compute_dtype
-from hf_xsent.models.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
+from hf_xsent.models.sentence_encoder import SentenceEncoder
+from hf_xsent.models.sentence_transformer_files import extraction_settings, read_modules
 from hf_xsent.models.text_encoder import TextEncoder
 
 if TYPE_CHECKING:
@@ -44,24 +44,28 @@ class SentenceEmbedder(TextEncoder):
         hardware.
         """
         device = _device(device)
-        dtype = compute_dtype(precision, device)
         config = load_config(name_or_path)
-        if isinstance(config, SentenceEncoderConfig):
-            if pooling is not None:
-                config = type(config).from_dict(config.to_dict() | {"pooling": pooling})
-            with quiet_loading(), loading_errors(name_or_path, "readable weights (model.safetensors)"):
-                model = AutoModel.from_pretrained(name_or_path, config=config, dtype=dtype)
+        encoder_config, saved = split_config(config)
+        modules = {} if hasattr(config, "encoder_config") else read_modules(name_or_path)
+        mixes = saved.get("model_type") == "dual-pivot" or "mix" in modules
+        if pooling is not None and mixes:
+            raise ModelError(f"{name_or_path!r} mixes its layers and has no pooling {pooling!r}: omit it")
+        options: dict[str, Any] = {"config": config, "dtype": compute_dtype(precision, device), "pooling": pooling}
+        if saved:
+            kind = METHODS[saved["model_type"]][2] if saved["model_type"] in METHODS else SentenceEncoder
         else:
-            stated = sentence_transformer_settings(name_or_path)
-            default_dim = stated.pop("dim", None)
-            dim = default_dim if dim is None else dim
-            if pooling is not None and "extraction" in stated:
-                raise ModelError(f"{name_or_path!r} mixes its layers and has no pooling {pooling!r}: omit it")
-            stated["pooling"] = pooling or stated.get("pooling", "mean")
-            longest = family(config).max_length(config)
-            stated["max_length"] = min(max_length or stated.get("max_length", 512), longest)
-            model = open_exported(name_or_path, dtype, stated)
-        check_weights(model, name_or_path)
+            longest = family(encoder_config).max_length(encoder_config)
+            length = min(max_length or modules.get("max_length", 512), longest)
+            kind = SentenceEncoder
+            options |= {"pooling": pooling or modules.get("pooling", "mean"), "max_length": length}
+            encoding = ("normalize", "prompts", "default_prompt_name")
+            options |= {name: modules[name] for name in encoding if name in modules}
+            if mixes:
+                kind = DualPivotForSentenceEmbedding
+                options |= extraction_settings(name_or_path, modules, encoder_config.num_hidden_layers)
+        with quiet_loading():
+            model = kind.from_pretrained(name_or_path, **options)
+        dim = modules.get("dim") if dim is None and not saved else dim
         return cls(model.to(device).eval(), load_tokenizer(name_or_path), max_length, layer, dim=dim)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, PreTrainedConfig
@@ -12,6 +12,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from hf_xsent.compat import attention_of
 from hf_xsent.errors import RecipeError
 from hf_xsent.models.families import family
+from hf_xsent.models.loading import SETTINGS
 from hf_xsent.settings.declare import check_settings, derived, is_derived, settings_of
 from hf_xsent.settings.model import EncoderSettings
 
@@ -25,6 +26,9 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
 
     model_type = "sentence-encoder"
     sub_configs = {"encoder_config": AutoConfig}
+    decide_embeddings: ClassVar[tuple[str, ...]] = (  # settings that an export states
+        *("pooling", "normalize", "max_length", "prompts", "default_prompt_name", "dim"),
+    )
 
     encoder_config: Any = None  # the encoder's own config, or its dict
     dim: int | None = derived()  # encode truncates embeddings to it; None: it does not
@@ -70,7 +74,26 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
         chosen["attn_implementation"] = attention_of(encoder_config)  # a new config would reset it
         return self.replaced(encoder_config=encoder_config, encoder_layers=None, **chosen)
 
+    @classmethod
+    def saved_names(cls) -> list[str]:
+        """Return the names of all settings besides the encoder's, also those that a recipe cannot set."""
+        return [*cls.setting_names(), *(field.name for field in fields(cls) if is_derived(field))]
+
+    def saved_settings(self, training: bool = True) -> dict[str, Any]:
+        """Return the settings that a saved model states, without those of ``training`` for an export."""
+        names = self.saved_names() if training else self.decide_embeddings
+        return {"model_type": self.model_type} | {name: self._plain(name) for name in names}
+
+    def _plain(self, name: str) -> Any:
+        return getattr(self, name)
+
+    @classmethod
+    def get_config_dict(cls, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Read config.json, which is that of the encoder with our settings under one key."""
+        encoder, unused = super().get_config_dict(*args, **kwargs)
+        settings = encoder.pop(SETTINGS, None)
+        return (encoder if settings is None else {**settings, "encoder_config": encoder}), unused
+
     def replaced(self, **changes: Any) -> Self:
         """Return the config with other values, validated again."""
-        names = [*self.setting_names(), *(one.name for one in fields(self) if is_derived(one))]
-        return type(self)(**{name: getattr(self, name) for name in names} | changes)
+        return type(self)(**{name: getattr(self, name) for name in self.saved_names()} | changes)

@@ -6,13 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-import torch
-from transformers import PreTrainedModel
+from torch import nn
 
-from hf_xsent.compat import attention_of
-from hf_xsent.errors import ModelError
-from hf_xsent.files import is_hub_id, is_local
-from hf_xsent.models.loading import load_encoder
+from hf_xsent.files import digest
 from hf_xsent.runs.identity import identify_model
 
 
@@ -21,19 +17,6 @@ def fingerprint_model(name_or_path: str, hub: Mapping[str, Any] = MappingProxyTy
     return identify_model(name_or_path, **hub)
 
 
-def load_fingerprinted(name: str, fingerprint: str, encoder_config: Any, dtype: Any) -> PreTrainedModel:
-    """Load the encoder that a model was trained on; raise an error if it is missing or has changed."""
-    options: dict[str, Any] = {}
-    if is_hub_id(name):
-        revision = fingerprint.rpartition("@")[2]
-        options = {} if revision == "None" else {"revision": revision}
-    elif not is_local(name):
-        raise ModelError(
-            f"the frozen encoder of this model is not at {name}: copy it there, or set encoder_name in the model's "
-            "config.json to its folder"
-        )
-    elif fingerprint_model(name) != fingerprint:
-        raise ModelError(f"{name} is not the encoder that this model was trained on: restore that encoder")
-    if (attention := attention_of(encoder_config)) is not None:
-        options["attn_implementation"] = attention
-    return load_encoder(name, dtype=torch.float32 if dtype == "auto" else dtype, **options)
+def fingerprint_weights(module: nn.Module) -> str:
+    """Return a hash of the weights of a loaded model, the same in every precision that represents them."""
+    return digest([(name, weight.float().cpu().numpy().tobytes()) for name, weight in module.state_dict().items()])

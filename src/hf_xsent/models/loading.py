@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from copy import deepcopy
+from copy import copy, deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from hf_xsent.files import is_local
 from hf_xsent.models.families import family
 from hf_xsent.models.run_folder import check_finished
 
-EXPORTED_SETTINGS = "sentence_encoder"  # the key of an export's config.json with the settings of its model
+SETTINGS = "hf_xsent"  # the key of config.json with the settings of our model over the encoder
 HUB_ARGUMENTS = ("revision", "cache_dir", "token", "local_files_only", "force_download", "subfolder", "proxies")
 # Arguments of from_pretrained that choose how transformers loads the weights of an encoder, and where it places them.
 LOADING_ARGUMENTS = (
@@ -49,26 +49,19 @@ def build_encoder(config: PreTrainedConfig) -> PreTrainedModel:
 def load_encoder(
     name_or_path: str, config: PreTrainedConfig | None = None, dropout: float | None = None, **options: Any
 ) -> PreTrainedModel:
-    """Load a pretrained encoder without pooler and heads, or the encoder of a model of this package.
+    """Load a pretrained encoder, or that of a model of this package, without pooler and heads.
 
     ``config`` and ``dropout`` replace those of the checkpoint. The dtype is float32 if ``options`` state none.
     """
-    config = load_config(name_or_path, **hub_arguments(options)) if config is None else deepcopy(config)
-    if getattr(config, EXPORTED_SETTINGS, None):
-        setattr(config, EXPORTED_SETTINGS, None)  # so that AutoModel opens an export as a plain encoder
-    plain = config.encoder_config if is_ours(config) else config
+    config = load_config(name_or_path, **hub_arguments(options)) if config is None else config
+    config = deepcopy(split_config(config)[0])
     if dropout is not None:
-        plain.update(dict.fromkeys(family(plain).dropouts, dropout))
-    if not is_ours(config):
-        options |= family(config).arguments
+        config.update(dict.fromkeys(family(config).dropouts, dropout))
+    options |= family(config).arguments
     if options.get("dtype") is None:
         options["dtype"] = options.pop("torch_dtype", None) or torch.float32
     with quiet_loading(), loading_errors(name_or_path, "readable weights (model.safetensors)"):
         encoder = AutoModel.from_pretrained(name_or_path, config=config, use_safetensors=True, **options)
-    if is_ours(config):
-        encoder.merge_adapters()
-        encoder = encoder.encoder
-        encoder.config.name_or_path = ""  # its weights differ from the encoder of this name
     check_weights(encoder, name_or_path)
     return encoder
 
@@ -93,8 +86,8 @@ def hub_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def loading_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
     """Remove the arguments of ``from_pretrained`` that choose how to load an encoder, and return those with a value."""
-    found = {name: arguments.pop(name) for name in LOADING_ARGUMENTS if name in arguments}
-    return {name: value for name, value in found.items() if value is not None}
+    loading = {name: arguments.pop(name) for name in LOADING_ARGUMENTS if name in arguments}
+    return {name: value for name, value in loading.items() if value is not None}
 
 
 def load_config(name_or_path: str, **hub: Any) -> PreTrainedConfig:
@@ -104,17 +97,26 @@ def load_config(name_or_path: str, **hub: Any) -> PreTrainedConfig:
         return AutoConfig.from_pretrained(name_or_path, **hub)
 
 
+def split_config(config: PreTrainedConfig) -> tuple[PreTrainedConfig, dict[str, Any]]:
+    """Return the config of the encoder, and the settings of our model over it: {} for a plain encoder."""
+    if hasattr(config, "encoder_config"):
+        return config.encoder_config, config.saved_settings()
+    settings = getattr(config, SETTINGS, None)
+    if settings is None:
+        return config, {}
+    config = copy(config)  # the caller's config stays as it is
+    delattr(config, SETTINGS)
+    return config, dict(settings)
+
+
 def load_encoder_config(name_or_path: str, **hub: Any) -> PreTrainedConfig:
     """Load the config of an encoder, or of the encoder of a model of this package."""
-    config = load_config(name_or_path, **hub)
-    return config.encoder_config if is_ours(config) else config
+    return split_config(load_config(name_or_path, **hub))[0]
 
 
-def embedding_settings(name_or_path: str, **hub: Any) -> dict[str, Any]:
-    """Return how a model of this package or its export embeds sentences (pooling, prompts, …); empty for others."""
-    config = load_config(name_or_path, **hub)
-    found = config.to_dict() if is_ours(config) else getattr(config, EXPORTED_SETTINGS, None)
-    return dict(found or {})
+def load_settings(name_or_path: str, **hub: Any) -> dict[str, Any]:
+    """Load the settings of a model of this package or its export (pooling, prompts, …); empty for other encoders."""
+    return split_config(load_config(name_or_path, **hub))[1]
 
 
 def model_file(name_or_path: str, file: str, subfolder: str = "", proxies: object = None, **hub: Any) -> Path | None:
@@ -129,11 +131,6 @@ def model_file(name_or_path: str, file: str, subfolder: str = "", proxies: objec
         return Path(hf_hub_download(name_or_path, file, subfolder=subfolder, **hub))
     except EntryNotFoundError:
         return None
-
-
-def is_ours(config: PreTrainedConfig) -> bool:
-    """Return whether a config is of a model of this package rather than of a plain encoder."""
-    return hasattr(config, "encoder_config")
 
 
 def load_tokenizer(name_or_path: str, **hub: Any) -> PreTrainedTokenizerBase:

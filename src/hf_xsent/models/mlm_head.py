@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, PreTrainedConfig, PreTrainedModel
+from transformers import AutoModelForMaskedLM, PreTrainedConfig
 from transformers.activations import ACT2FN
 
-from hf_xsent.errors import RecipeError
 from hf_xsent.models.families import family
-from hf_xsent.models.loading import is_ours, load_config, loading_errors, quiet_loading
-from hf_xsent.objectives.registry import objective_class
+from hf_xsent.models.loading import load_config, quiet_loading, split_config
+from hf_xsent.models.saved_form import read_heads
+from hf_xsent.objectives.registry import objective_class, read_objectives
 from hf_xsent.tensors.chunked_softmax import chunked_cross_entropy, sample_vocabulary
 
 _WITH_HEAD = ("masked_language_modeling", "translation_language_modeling")  # the first one's head is preferred
@@ -77,34 +77,32 @@ class MLMHead(nn.Module):
         return torch.where(self.vocabulary[rows] == ids, rows, unknown)
 
     @torch.no_grad()
-    def load_matching(self, earlier: MLMHead) -> None:
-        """Load the head of an earlier training stage; tokens that it does not have stay as initialized."""
-        self._copy_transform(earlier)
-        own, theirs = self._ids(), earlier._ids()
+    def load_matching(self, earlier: Mapping[str, Tensor]) -> None:
+        """Load the weights of an earlier training stage; tokens that it does not have stay as initialized."""
+        for module, name in ((self.dense, "dense"), (self.norm, "norm")):
+            module.load_state_dict(
+                {key.partition(".")[2]: weight for key, weight in earlier.items() if key.startswith(f"{name}.")}
+            )
+        own = self.vocabulary if self.restricted else torch.arange(len(self.bias))
+        theirs = earlier.get("vocabulary", torch.arange(len(earlier["bias"])))
+        own = own.to(theirs.device)
         places = torch.searchsorted(theirs, own).clamp_max(len(theirs) - 1)
         known = theirs[places] == own
-        self.bias[known] = earlier.bias[places[known]]
-        if self.words is not None and earlier.words is not None:
-            self.words.weight[known] = earlier.words.weight[places[known]]
-
-    def _ids(self) -> Tensor:
-        """Return the token id of each row."""
-        return self.vocabulary if self.restricted else torch.arange(len(self.bias), device=self.bias.device)
+        for weight, name in ((self.bias, "bias"), (self.words and self.words.weight, "words.weight")):
+            if weight is not None and name in earlier:
+                weight[known.to(weight.device)] = earlier[name][places[known]].to(weight)
 
     @torch.no_grad()
     def start_from(self, trained: MLMHead, word_embeddings: Tensor, vocabulary: Tensor | None) -> None:
         """Copy a checkpoint's head and token embeddings: all, or those of ``vocabulary``, ascending ids."""
         rows = slice(None) if vocabulary is None else vocabulary.to(word_embeddings.device)
-        self._copy_transform(trained)
+        self.dense.load_state_dict(trained.dense.state_dict())
+        self.norm.load_state_dict(trained.norm.state_dict())
         self.bias.copy_(trained.bias[rows])
         if self.words is not None:
             self.words.weight.copy_(word_embeddings[rows])
         if vocabulary is not None:
             self.vocabulary.copy_(vocabulary)
-
-    def _copy_transform(self, other: MLMHead) -> None:
-        self.dense.load_state_dict(other.dense.state_dict())
-        self.norm.load_state_dict(other.norm.state_dict())
 
 
 @torch.no_grad()
@@ -122,12 +120,14 @@ def load_mlm_head(name_or_path: str, hub: Mapping[str, Any] = MappingProxyType({
 
     A model of this package has one if it was trained by MLM or TLM with an output layer tied to the word embeddings.
     """
-    config = load_config(name_or_path, **hub)
-    if is_ours(config):
-        objectives = getattr(config, "objectives", {})
-        found = [name for name in _WITH_HEAD if name in objectives and not objectives[name].untied_embeddings]
-        return _load_model(name_or_path, hub).objectives[found[0]].head if found else plain_head(config.encoder_config)
+    config, settings = split_config(load_config(name_or_path, **hub))
     head = plain_head(config)
+    if settings:
+        objectives = settings.get("objectives") or {}
+        tied = [name for name in _WITH_HEAD if name in objectives and not objectives[name].get("untied_embeddings")]
+        if tied and (weights := _below(f"objectives.{tied[0]}.head.", read_heads(name_or_path, **hub))):
+            head.load_state_dict(weights)
+        return head
     with quiet_loading():
         model, report = AutoModelForMaskedLM.from_pretrained(
             name_or_path, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **hub
@@ -143,32 +143,26 @@ def load_mlm_head(name_or_path: str, hub: Mapping[str, Any] = MappingProxyType({
 
 
 @torch.no_grad()
-def load_matching_heads(model: PreTrainedModel, name_or_path: str, hub: Mapping[str, Any]) -> None:
-    """Load the heads, language embeddings and extraction that this model shares with an earlier training stage.
+def load_matching_heads(
+    objectives: nn.ModuleDict, settings: Mapping[str, Any], earlier: Mapping[str, Any], heads: Mapping[str, Tensor]
+) -> None:
+    """Load the ``heads`` that objectives share with those of an earlier training stage.
 
     Heads over word pieces load the rows of the pieces that are in both vocabularies.
     """
-    earlier = _load_model(name_or_path, hub)
-    if earlier.config.languages and model.config.languages != earlier.config.languages:
-        known = ", ".join(earlier.config.languages)
-        raise RecipeError(f"{name_or_path!r} has embeddings of the languages {known}: set languages to the same list")
-    ours, skipped = model.config.objectives, ["encoder."]
-    for name, settings in earlier.config.objectives.items():
-        if name not in ours or not objective_class(name).continues(ours[name], settings):
-            skipped.append(f"objectives.{name}.")
-    modules = {name: one for name, one in earlier.named_modules() if not name.startswith(tuple(skipped))}
-    weights = {name: one for name, one in earlier.named_parameters() if not name.startswith(tuple(skipped))}
-    for name, module in model.named_modules():
-        if isinstance(module, MLMHead):
-            if isinstance(given := modules.get(name), MLMHead):
-                module.load_matching(given)
-            weights = {key: one for key, one in weights.items() if not key.startswith(f"{name}.")}
-    for name, weight in model.named_parameters():
-        if name in weights and weight.shape == weights[name].shape:
-            weight.copy_(weights[name])
+    for name, theirs in read_objectives(earlier, {}).items():
+        if name not in settings or not objective_class(name).continues(settings[name], theirs):
+            continue
+        weights = _below(f"objectives.{name}.", heads)
+        over_pieces = {place: part for place, part in objectives[name].named_modules() if isinstance(part, MLMHead)}
+        for place, part in over_pieces.items():
+            if saved := _below(f"{place}.", weights):
+                part.load_matching(saved)
+        for place, weight in objectives[name].named_parameters():
+            covered = place.startswith(tuple(f"{head}." for head in over_pieces))
+            if not covered and place in weights and weight.shape == weights[place].shape:
+                weight.copy_(weights[place])
 
 
-def _load_model(name_or_path: str, hub: Mapping[str, Any]) -> Any:
-    """Load a model of this package with the weights of its objectives."""
-    with quiet_loading(), loading_errors(name_or_path, "readable weights (model.safetensors)"):
-        return AutoModelForPreTraining.from_pretrained(name_or_path, use_safetensors=True, **hub)
+def _below(prefix: str, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): weight for name, weight in weights.items() if name.startswith(prefix)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
 
@@ -18,20 +18,8 @@ from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.families import backbone_of
 from hf_xsent.models.input_shuffling import SIDES, shuffle_sides
 from hf_xsent.models.last_layers import LastLayers
-from hf_xsent.models.loading import (
-    build_encoder,
-    hub_arguments,
-    is_ours,
-    load_config,
-    load_token_ids,
-    loading_arguments,
-)
-from hf_xsent.models.mlm_head import (
-    MLMHead,
-    load_matching_heads,
-    load_mlm_head,
-    plain_head,
-)
+from hf_xsent.models.loading import build_encoder, hub_arguments, load_token_ids
+from hf_xsent.models.mlm_head import MLMHead, load_matching_heads, load_mlm_head, plain_head
 from hf_xsent.models.sentence_encoder import SentenceEncoder, View
 from hf_xsent.objectives.base import Objective, Parts, Start, TokenObjective, sentence_losses
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, SentencePairs, TokenStates
@@ -75,6 +63,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
     """A sentence encoder with training objectives: a paper's or any other combination."""
 
     config_class: Any = AlignmentConfig
+    trains = True
 
     objectives: Any
 
@@ -102,50 +91,29 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         self.post_init()
 
     @classmethod
-    def from_backbone(cls, name_or_path: str, *, config: Any = None, **settings: Any) -> Self:
-        """Start from a pretrained encoder; heads are initialized from its last layers and its MLM head.
+    def _over_encoder(cls, name: str, config: Any, encoder_config: PreTrainedConfig, loading: dict[str, Any]) -> Self:
+        """Add the special tokens, which objectives with masking need, to the config."""
+        if config.needs.mask_token:
+            config = config.replaced(**load_token_ids(name, **hub_arguments(loading)))
+        return super()._over_encoder(name, config, encoder_config, loading)
 
-        From a model that this package trained, matching heads are loaded too.
-        """
-        loading = loading_arguments(settings) | {"base_config": settings.pop("base_config", None)}
-        stated: AlignmentConfig = cls.config_of(config, settings)
-        hub = hub_arguments(loading)
-        if stated.needs.mask_token:
-            stated = stated.replaced(**load_token_ids(name_or_path, **hub))
-        model = super().from_backbone(name_or_path, config=stated, **loading)
-        model._start_objectives(name_or_path)
-        if is_ours(load_config(name_or_path, **hub)):
-            load_matching_heads(model, name_or_path, hub)
-        return model
-
-    @classmethod
-    def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
-        """Load a checkpoint, or start from a plain encoder; initialize weights that the checkpoint lacks."""
-        if cls._is_plain(args[0], kwargs):
-            return cls._from_plain(args[0], output_loading_info=output_loading_info, **kwargs)
-        if not isinstance(kwargs.get("config"), AlignmentConfig):
-            kwargs["config"] = cls.config_class.from_pretrained(*args, **hub_arguments(kwargs))
-        if kwargs["config"].needs.mask_token and kwargs["config"].mask_token_id is None:
-            for name, value in load_token_ids(str(args[0]), **hub_arguments(kwargs)).items():
-                setattr(kwargs["config"], name, value)
-        loaded: Any = super().from_pretrained(*args, output_loading_info=True, **kwargs)
-        model, info = loaded
-        missing = {key.split(".")[1] for key in info["missing_keys"] if key.startswith("objectives.")}
-        model._start_objectives(None, missing)
-        for objective in model.objectives.values():
-            objective.freeze()  # loading makes every weight trainable
-        return (model, info) if output_loading_info else model
-
-    def _start_objectives(self, name_or_path: str | None, names: Collection[str] | None = None) -> None:
-        """Initialize new weights of objectives (None: all) from the encoder and the checkpoint's own head."""
-        chosen = [one for name, one in self.objectives.items() if names is None or name in names]
-        if not chosen:
+    def start_weights(self, names: Collection[str]) -> None:
+        """Initialize the objectives of these weights from the encoder and the checkpoint's own MLM head."""
+        starting = {name.split(".")[1] for name in names if name.startswith("objectives.")}
+        objectives = [objective for name, objective in self.objectives.items() if name in starting]
+        if not objectives:
             return
-        masks = name_or_path is not None and any(one.needs.mask_token for one in chosen)
-        trained = load_mlm_head(str(name_or_path), self._hub) if masks else plain_head(self.config.encoder_config)
-        words = self.backbone.word_embeddings.weight
-        for objective in chosen:
-            objective.start(Start(self.encoder, words, trained, self.config.mask_token_id or 0))
+        masks, config = any(objective.needs.mask_token for objective in objectives), self.config
+        head = load_mlm_head(str(self._source), self._hub) if masks else plain_head(config.encoder_config)
+        start = Start(self.encoder, self.backbone.word_embeddings.weight, head, config.mask_token_id or 0)
+        for objective in objectives:
+            objective.start(start)
+
+    def load_matching(self, earlier: Mapping[str, Any], heads: Mapping[str, Tensor]) -> None:
+        """Load the heads that this model shares with an earlier stage, and what the sentence encoder shares."""
+        super().load_matching(earlier, heads)
+        if objectives := earlier.get("objectives"):  # not of an export
+            load_matching_heads(self.objectives, self.config.objectives, objectives, heads)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

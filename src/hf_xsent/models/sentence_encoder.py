@@ -4,47 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
 
 from hf_xsent.compat import attention_of, set_attention
-from hf_xsent.errors import ModelError, RecipeError, did_you_mean
-from hf_xsent.files import is_local
+from hf_xsent.errors import ModelError
 from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone
 from hf_xsent.models.encode_interface import SentenceTransformerMethods
 from hf_xsent.models.encoder_config import SentenceEncoderConfig
 from hf_xsent.models.families import backbone_of
-from hf_xsent.models.layer_selection import select_layers
-from hf_xsent.models.loading import (
-    UNUSED_ARGUMENTS,
-    build_encoder,
-    hub_arguments,
-    is_ours,
-    load_config,
-    load_encoder,
-    load_tokenizer,
-    loading_arguments,
-)
-from hf_xsent.models.modules_json import exported_settings, write_modules_json
-from hf_xsent.models.plain_folder import write_plain_folder
+from hf_xsent.models.loading import build_encoder
+from hf_xsent.models.saved_model import SavedModel
 from hf_xsent.models.text_encoder import TextEncoder, View
-from hf_xsent.settings.convert import convert
-from hf_xsent.settings.declare import types_of
 from hf_xsent.tensors.dropout import use_fast_dropout
 from hf_xsent.tensors.packing import PackedSentences, pack, pool, unpack
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    pass
 
 
 @dataclass
@@ -58,7 +41,7 @@ class SentenceEncoderOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None  # of each layer
 
 
-class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
+class SentenceEncoder(SentenceTransformerMethods, SavedModel):
     """A supported encoder with a pooling; subclasses add the weights that a method trains.
 
     ``encode`` returns the embeddings of sentences. It uses ``tokenizer``, by default the one in the folder or Hub
@@ -72,12 +55,6 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_attention_backend = True
-    _keys_to_ignore_on_load_unexpected = [r"^objectives\.", r"^training_mlp\."]  # only for training
-    saves_plain = False  # whether ``save_pretrained`` writes a plain encoder, like an export
-    trained_in: str | None = None  # the folder of the run that trained it in this process
-    _tokenizer: Any = None
-    _source: str | None = None  # the folder or Hub id of the starting encoder
-    _hub: Mapping[str, Any] = MappingProxyType({})  # the revision and other Hub arguments of the source
 
     def __init__(self, config: SentenceEncoderConfig, encoder: PreTrainedModel | None = None) -> None:
         super().__init__(config)
@@ -92,118 +69,11 @@ class SentenceEncoder(SentenceTransformerMethods, PreTrainedModel):
         use_fast_dropout(self)
         self.post_init()
 
-    @classmethod
-    def from_backbone(
-        cls,
-        name_or_path: str,
-        *,
-        config: Any = None,
-        base_config: PreTrainedConfig | None = None,
-        **settings: Any,
-    ) -> Self:
-        """Start from a pretrained encoder or a model of this package, with a config or keyword arguments.
-
-        ``config_class.setting_names()`` lists the keywords. ``revision``, ``dtype`` (default: float32), ``device_map``
-        and transformers' other loading arguments are accepted, too. ``base_config`` replaces the checkpoint's config.
-        """
-        loading = loading_arguments(settings)
-        stated = cls.config_of(config, settings)
-        encoder = load_encoder(name_or_path, base_config, stated.encoder_dropout, **loading)
-        if stated.encoder_layers is not None:
-            select_layers(encoder, stated.encoder_layers)
-        if is_local(name_or_path):
-            encoder.config.name_or_path = ""  # do not publish local paths
-        model = cls(stated.over(encoder.config), encoder=encoder)
-        model._source, model._hub = str(name_or_path), hub_arguments(loading)
-        return model
-
-    @classmethod
-    def from_pretrained(cls, name_or_path: Any, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
-        """Load a model of this package or an export without a mix of layers, or start from a plain encoder."""
-        if cls._is_plain(name_or_path, kwargs):
-            return cls._from_plain(name_or_path, **kwargs)
-        loaded: Any = super().from_pretrained(name_or_path, *args, **kwargs)
-        (loaded[0] if isinstance(loaded, tuple) else loaded)._hub = hub_arguments(kwargs)
-        return loaded
-
-    @staticmethod
-    def _is_plain(name_or_path: Any, kwargs: Mapping[str, Any]) -> bool:
-        """Return whether the arguments of ``from_pretrained`` name an encoder that is not a model of this package."""
-        if name_or_path is None or isinstance(kwargs.get("config"), SentenceEncoderConfig):
-            return False
-        return not is_ours(load_config(str(name_or_path), **hub_arguments(kwargs)))
-
-    @classmethod
-    def _from_plain(cls, name_or_path: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
-        """Start from a plain encoder; an export states the settings of its model in its config."""
-        name, config = str(name_or_path), kwargs.pop("config", None)
-        if not isinstance(config, PreTrainedConfig):
-            config = load_config(name, **hub_arguments(kwargs))
-        stated = exported_settings(name, config, **hub_arguments(kwargs))
-        dim = stated.pop("dim", None)
-        given = {key: value for key, value in kwargs.items() if key not in UNUSED_ARGUMENTS and value is not None}
-        model = cls.from_backbone(name, base_config=config, **stated | given)
-        model.config.dim = dim
-        info: dict[str, Any] = {"missing_keys": set(), "unexpected_keys": set(), "mismatched_keys": set()}
-        return (model, info | {"error_msgs": []}) if output_loading_info else model
-
-    def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
-        """Save config and weights, and the files by which SentenceTransformer opens the folder with this pooling."""
-        main = kwargs.get("is_main_process", True)
-        if self.saves_plain and kwargs.get("state_dict") is None:
-            size = kwargs.get("max_shard_size", "50GB")
-            return write_plain_folder(self, self.tokenizer, Path(save_directory), max_shard_size=size) if main else None
-        super().save_pretrained(save_directory, *args, **kwargs)
-        if main:
-            write_modules_json(save_directory, self.config)
-
-    def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
-        """Upload a plain encoder that AutoModel and SentenceTransformer open without this package, like an export.
-
-        A plain encoder cannot have language embeddings; a model with them is uploaded as ``save_pretrained`` writes it.
-        """
-        before, self.saves_plain = self.saves_plain, not self.config.languages
-        try:
-            return super().push_to_hub(*args, **kwargs)
-        finally:
-            self.saves_plain = before
-
-    @property
-    def tokenizer(self) -> Any:
-        """The tokenizer of ``encode``; it is loaded at its first use, from the folder or Hub id of the model."""
-        if self._tokenizer is None:
-            source = self._source or self.config.name_or_path
-            if not source:
-                raise ModelError("encode needs the model's tokenizer: set model.tokenizer = tokenizer")
-            self._tokenizer = load_tokenizer(source, **self._hub)
-        return self._tokenizer
-
-    @tokenizer.setter
-    def tokenizer(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
-
     def _prompts(self) -> Mapping[str, str]:
         return self.config.prompts or {}
 
     def _vectors(self, *args: Any, **kwargs: Any) -> np.ndarray:
         return TextEncoder(self, self.tokenizer)._vectors(*args, **kwargs)
-
-    @classmethod
-    def config_of(cls, config: Any, settings: Mapping[str, Any]) -> Any:
-        """Build a config without an encoder from settings, or apply the settings to the given config."""
-        keys = cls.config_class.setting_names()
-        for key in settings:
-            if key not in keys:
-                raise RecipeError(f"{cls.config_class.__name__} has no setting {key!r}" + did_you_mean(key, keys))
-        hints = types_of(cls.config_class, settings)
-        settings = {
-            key: value if key == "objectives" else convert(key, value, hints[key]) for key, value in settings.items()
-        }
-        try:
-            return cls.config_class(**settings) if config is None else config.replaced(**settings)
-        except (TypeError, AttributeError, StrictDataclassError) as error:
-            wrong = ", ".join(f"{key}={value!r}" for key, value in settings.items())
-            raise RecipeError(f"a value has the wrong type among {wrong}: {' '.join(str(error).split())}") from error
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

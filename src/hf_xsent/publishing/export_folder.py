@@ -8,8 +8,10 @@ from typing import Any
 
 from hf_xsent.errors import OutputError
 from hf_xsent.files import write_json
+from hf_xsent.models.saved_form import HEADS_FILE
 
 RUN_FACTS = "training.json"
+_OF_RUNS = (HEADS_FILE, "recipe.yaml")
 _EXPORTED = (
     *("README.md", ".eval_results", RUN_FACTS, "modules.json", "[1-9]_*", "onnx"),
     *("config.json", "config_sentence_transformers.json", "sentence_bert_config.json"),
@@ -19,15 +21,9 @@ _EXPORTED = (
 
 
 def is_export(folder: str | Path) -> bool:
-    """Return whether a folder is an export (a plain encoder and modules of sentence-transformers) and not a run."""
+    """Return whether a folder has a plain encoder with modules of sentence-transformers, and nothing of a run."""
     folder = Path(folder)
-    if not (folder / "modules.json").is_file():
-        return False
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return True  # incomplete: a later check reports the missing config
-    return "encoder_config" not in config
+    return (folder / "modules.json").is_file() and not any((folder / name).exists() for name in _OF_RUNS)
 
 
 def check_export(folder: str | Path) -> None:

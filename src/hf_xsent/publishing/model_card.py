@@ -15,7 +15,8 @@ from huggingface_hub import EvalResultEntry, ModelCard, ModelCardData, eval_resu
 
 from hf_xsent.errors import ModelError, OutputError, shortened
 from hf_xsent.files import is_local, write_text
-from hf_xsent.models.modules_json import sentence_transformer_settings
+from hf_xsent.models.loading import SETTINGS
+from hf_xsent.models.sentence_transformer_files import read_modules
 from hf_xsent.pages.tables import markdown_text
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_tables, with_one_result
 from hf_xsent.publishing.export_folder import check_export, read_run_facts
@@ -98,7 +99,7 @@ def render_card(facts: CardFacts, complete: bool = True) -> ModelCard:
         raise OutputError(f"the repository {shortened(facts.repository)} is not a Hub id: give it as owner/name")
     if facts.pooling not in _POOLING_WORDS:
         raise ModelError(f"the model card cannot describe the pooling {shortened(facts.pooling)}: export the run again")
-    recipe = _recipe_text(facts.recipe)
+    recipe = _recipe_text(facts.recipe) if facts.recipe else ""
     shown = vars(facts) | {
         **{name: markdown_text(getattr(facts, name)) for name in ("name", "base_model", "license")},
         "languages": [markdown_text(language) for language in facts.languages],
@@ -174,21 +175,22 @@ def _facts_of_export(
 
 def encoding_facts(folder: str | Path) -> dict[str, Any]:
     """Return the facts of an export's encoding that may differ from the run: prompt, pooling, length, dimensions."""
-    settings = sentence_transformer_settings(str(folder))
+    settings = read_modules(str(folder))
     prompt = settings.get("prompts", {}).get(settings.get("default_prompt_name")) or ""
+    config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
     facts = {"prompt": prompt, "truncated": "dim" in settings, "normalize": settings.get("normalize", False)}
+    facts["dimensions"] = config["hidden_size"]
     facts |= {"max_length": settings["max_length"]} if "max_length" in settings else {}
-    if "extraction" not in settings:
-        facts["pooling"] = settings["pooling"]  # mean for a run with the pooling sum
+    facts["pooling"] = "mean of layers" if "mix" in settings else settings["pooling"]
     return facts | ({"dimensions": settings["dim"]} if "dim" in settings else {})
 
 
 def _measured_as(folder: str | Path) -> dict[str, Any]:
     """Return the settings that results of this export have, in the words of ``evaluate``."""
-    settings = sentence_transformer_settings(str(folder))
+    settings = read_modules(str(folder))
     config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
     stated = {"layer": config["num_hidden_layers"], "dim": config["hidden_size"]}
-    if "extraction" in settings:  # a mix of layers, whose sum and mean have the same cosines
+    if "mix" in settings:  # a mix of layers, whose sum and mean have the same cosines
         stated["layer"] = None
         settings.pop("pooling")
     return stated | {name: settings[name] for name in ("pooling", "dim", "max_length") if name in settings}
@@ -217,6 +219,7 @@ def facts_of_run(run: str | Path) -> dict[str, Any]:
 def _facts(run: Path, model: Path) -> dict[str, Any]:
     recipe = dict(parse_yaml((run / "recipe.yaml").read_text(encoding="utf-8")))
     config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    encoder, settings = config.get("encoder_config", config), config.get(SETTINGS, config)
     counts = json.loads((run / "bitext.json").read_text(encoding="utf-8")) if (run / "bitext.json").is_file() else {}
     pairs = {language: int(count["retained"]) for language, count in counts.items() if language != "total"}
     target = str(recipe.get("target_language", "en"))
@@ -224,15 +227,16 @@ def _facts(run: Path, model: Path) -> dict[str, Any]:
         "name": run.resolve().name,
         "base_model": "" if is_local(str(recipe.get("model", ""))) else str(recipe.get("model", "")),
         "languages": sorted({*pairs, target} if pairs else set()),
-        "dimensions": int(config["encoder_config"]["hidden_size"]),
+        "dimensions": int(encoder["hidden_size"]),
         "pooling": "mean of layers"
-        if (config.get("model_type"), config["pooling"]) == ("dual-pivot", "mean")
-        else str(config["pooling"]),
-        "max_length": int(config["max_length"]),
-        "normalize": bool(config["normalize"]),
+        if (settings["model_type"], settings["pooling"]) == ("dual-pivot", "mean")
+        else str(settings["pooling"]),
+        "max_length": int(settings["max_length"]),
+        "normalize": bool(settings["normalize"]),
         "recipe": recipe,
         "pairs": pairs,
         "training": _training_sentences(run, model, recipe),
+        "plain": "encoder_config" not in config,
     }
 
 

@@ -24,7 +24,7 @@ from hf_xsent.files import writing
 from hf_xsent.models.batching import batches_by_length
 from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.loading import load_encoder, load_tokenizer
-from hf_xsent.models.modules_json import sentence_transformer_settings
+from hf_xsent.models.sentence_transformer_files import read_modules
 from hf_xsent.publishing.export_folder import is_export
 
 PLAIN, QUANTIZED = "onnx/model.onnx", "onnx/model_quantized.onnx"
@@ -38,7 +38,7 @@ class OnnxEncoder:
 
     def __init__(self, folder: str | Path, file: str = PLAIN) -> None:
         self.session = load_onnxruntime().InferenceSession(str(Path(folder) / file), providers=["CPUExecutionProvider"])
-        self.settings = sentence_transformer_settings(str(folder))
+        self.settings = read_modules(str(folder))
         self.tokenizer = load_tokenizer(str(folder))
         self.prompt = self.settings.get("prompts", {}).get(self.settings.get("default_prompt_name")) or ""
         self.inputs = [one.name for one in self.session.get_inputs()]
@@ -82,7 +82,7 @@ def export_onnx(folder: str | Path) -> Path:
     if not is_export(folder):
         raise ModelError(f"{folder} is not an export: write one with hf-xsent export")
     load_onnxruntime()
-    if "extraction" in sentence_transformer_settings(str(folder)):
+    if "mix" in read_modules(str(folder)):
         raise ModelError(f"{folder} needs all layers, but ONNX files return only the last: use it with torch")
     encoder = load_encoder(str(folder), attn_implementation="eager").eval()
     tokenizer = load_tokenizer(str(folder))

@@ -14,8 +14,8 @@ from hf_xsent.errors import ModelError, OutputError
 from hf_xsent.files import check_can_create, write_text, writing
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.loading import EXPORTED_SETTINGS, load_tokenizer, quiet_loading
-from hf_xsent.models.plain_folder import write_plain_folder
+from hf_xsent.models.loading import SETTINGS, load_tokenizer, quiet_loading
+from hf_xsent.models.saved_form import save_model
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.publishing.export_folder import check_replaceable, write_run_facts
 from hf_xsent.publishing.model_card import CardFacts, encoding_facts, portable_facts, render_card
@@ -56,8 +56,8 @@ def export_sentence_transformer(
     check_can_create(folder)
     embedder = _embedder(model, tokenizer, dim)
     config = embedder.model.config
-    if config.languages:
-        raise ModelError("a model with language embeddings cannot be exported as a plain encoder: train without them")
+    if embedder.model.not_plain is not None:
+        raise ModelError(f"this model cannot be exported: {embedder.model.not_plain}")
     if dtype not in _LARGEST_DIFFERENCE:
         raise ModelError(f"export as float32 or float16, not {dtype}")
     if len(embedder.tokenizer) > config.encoder_config.vocab_size:
@@ -69,17 +69,19 @@ def export_sentence_transformer(
         kind = "max pooling" if config.pooling == "max" else "a weighted sum of layers"
         logger.warning("text-embeddings-inference and vLLM cannot serve %s: use sentence-transformers", kind)
     with writing(folder, folder=True) as part:
-        write_plain_folder(embedder.model, embedder.tokenizer, part, dtype, embedder.width)
-        if facts := _run_facts(model):
-            facts |= encoding_facts(part)
-            write_run_facts(part, facts)
-            write_text(part / "README.md", f"{render_card(CardFacts(**facts, license=''), complete=False)}\n")
+        embedder.model.tokenizer = embedder.tokenizer
+        save_model(embedder.model, part, heads=False, dtype=dtype, dim=embedder.width)
+        facts = run_facts(model)
+        if facts:
+            write_run_facts(part, facts | encoding_facts(part))
+        facts = {"name": folder.name, "base_model": "", "languages": []} | facts | encoding_facts(part)
+        write_text(part / "README.md", f"{render_card(CardFacts(**facts, license=''), complete=False)}\n")
         if verify:
             _verify(embedder, part, dtype)
     return folder
 
 
-def _run_facts(model: SentenceEncoder | str | Path) -> dict[str, Any]:
+def run_facts(model: SentenceEncoder | str | Path) -> dict[str, Any]:
     """Return the facts of the run that trained a model; empty if they are unknown."""
     folder = model.trained_in if isinstance(model, SentenceEncoder) else model
     runs = (Path(folder), Path(folder).resolve().parent) if folder else ()  # the folder may be a checkpoint
@@ -107,7 +109,7 @@ def _verify(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> Non
     from sentence_transformers import SentenceTransformer
 
     with quiet_loading():
-        plain = {EXPORTED_SETTINGS: None}  # open it as if this package were not imported
+        plain = {SETTINGS: None}  # open it as if this package were not imported
         opened = SentenceTransformer(str(folder), device="cpu", local_files_only=True, config_kwargs=plain)
         theirs = opened.encode(list(_SAMPLE))
     ours, theirs = embedder.encode(_SAMPLE), np.asarray(theirs, dtype=np.float32)

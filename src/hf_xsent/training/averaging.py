@@ -17,8 +17,9 @@ from transformers import TrainerCallback
 from hf_xsent.errors import OutputError
 from hf_xsent.models.adapters import plain_weights
 from hf_xsent.models.run_folder import checkpoints_of
+from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.models.sentence_encoder import SentenceEncoder
-from hf_xsent.training.resuming import AVERAGE_FILE, WEIGHTS_FILE
+from hf_xsent.training.resuming import AVERAGE_FILE
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ def average_last_checkpoints(model: nn.Module, folder: str | Path, count: int) -
     """Set the trained weights to the mean of those of the last ``count`` checkpoints in a folder."""
     checkpoints = checkpoints_of(folder)[:count]
     for number, checkpoint in enumerate(reversed(checkpoints), start=1):
-        saved = load_file(checkpoint / WEIGHTS_FILE)
+        saved = saved_weights(checkpoint)
         for name, weight in _trained(model):
             weight.lerp_(saved[name].to(weight), 1 / number)
     steps = ", ".join(checkpoint.name.rpartition("-")[2] for checkpoint in reversed(checkpoints))

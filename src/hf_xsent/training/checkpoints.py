@@ -36,7 +36,6 @@ from hf_xsent.training.resuming import (
     UNFINISHED,
     WEIGHTS_FILE,
     StatedRates,
-    check_fits,
     check_no_newer_checkpoint,
     clean_up_checkpoints,
     delete_surplus_checkpoints,
@@ -135,8 +134,7 @@ def check_space(folder: str | Path, model: PreTrainedModel, arguments: TrainingA
 
     A checkpoint holds all weights, and two optimizer moments and perhaps an average of each trained weight.
     """
-    not_saved = model._keys_to_ignore_on_save or ()
-    weights = sum(one.nbytes for name, one in model.state_dict().items() if name not in not_saved)
+    weights = sum(weight.nbytes for weight in model.state_dict().values())
     states = 2 if getattr(arguments, "ema_decay", None) is None else 3
     moments = states * sum(one.nbytes for one in model.parameters() if one.requires_grad)
     limit = arguments.save_total_limit or 1
@@ -189,8 +187,6 @@ class SavingTrainer(Trainer):
             check_no_newer_checkpoint(str(self.args.output_dir), checkpoint)
         self._resumed = None
         if checkpoint is not None:
-            model: Any = self.model
-            check_fits(checkpoint, model)
             self._resumed = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE_NAME))
         try:
             return super().train(checkpoint, *args, **kwargs)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hf_xsent.data.arrow import read_batches
 from hf_xsent.data.bitext import Bitext
-from hf_xsent.data.cache import read_batches
 from hf_xsent.data.pivot import PivotBitext
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import OutputError

@@ -18,7 +18,7 @@ from hf_xsent.models.adapters import check_adapters
 from hf_xsent.models.backbone import check_frozen_layers
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.layer_selection import reduced_config
-from hf_xsent.models.loading import embedding_settings, load_encoder_config, load_tokenizer
+from hf_xsent.models.loading import load_encoder_config, load_settings, load_tokenizer
 from hf_xsent.training.arguments import check_arguments_of_model
 from hf_xsent.training.bitext import check_bitext, check_has_what_objectives_read
 from hf_xsent.training.checkpoints import check_start_remains, choose_checkpoint
@@ -57,7 +57,7 @@ class Plan:
             if recipe.config.freezes_encoder:
                 raise RecipeError("encoder_layers removes layers, but a frozen encoder cannot adapt to this: remove it")
             encoder_config = reduced_config(encoder_config, recipe.config.encoder_layers)
-        _warn_of_other_embeddings(recipe, embedding_settings(encoder))
+        _warn_of_other_embeddings(recipe, load_settings(encoder))
         config = recipe.config.replaced(encoder_config=encoder_config)
         config.check_objectives()
         config.teachers(encoder)  # raises an error if an objective lacks its teacher

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import PreTrainedModel, TrainingArguments
+from transformers import TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import SaveStrategy
@@ -155,7 +154,7 @@ def _damages(checkpoint: Path) -> Iterator[str]:
     """Describe damaged weights and training states; a distributed checkpoint stores some of them in subfolders."""
     weights = sorted(checkpoint.glob("*.safetensors"))
     states = sorted([*checkpoint.glob("*.pt"), *checkpoint.glob("*.pth")])
-    subfolders = any(path.is_dir() for path in checkpoint.iterdir())
+    subfolders = any(path.is_dir() and not path.name[0].isdecimal() for path in checkpoint.iterdir())
     if not weights and not subfolders:
         yield "model.safetensors is missing"
     if states and not (checkpoint / "optimizer.pt").is_file() and not subfolders:
@@ -207,35 +206,3 @@ def resumed_state(
         raise OutputError(f"the run in {folder} is finished and left no checkpoint: replace it with --overwrite")
     logger.warning("the run resumes with changes, which %s lists", folder / RUN_STATE_FILE)
     return state
-
-
-def check_fits(checkpoint: str | Path, model: PreTrainedModel) -> None:
-    """Raise an error if the weights of a checkpoint are not those of this model, by names and shapes."""
-    found: dict[str, dict[str, Shape]] = {}
-    for path in Path(checkpoint).glob("*.safetensors"):
-        kind = path.name if path.name == AVERAGE_FILE else WEIGHTS_FILE  # large models are saved in several files
-        with safe_open(path, "pt") as file:
-            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-        found[kind] = found.get(kind, {}) | shapes
-    trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
-    for kind, expected in ((WEIGHTS_FILE, model.state_dict()), (AVERAGE_FILE, trained)):
-        difference = _difference(found[kind], expected, model._keys_to_ignore_on_save or ()) if kind in found else None
-        if difference is not None:
-            raise OutputError(
-                f"{checkpoint} is of another model: {kind} {difference}: resume with the recipe of that run, or give "
-                "another --output"
-            )
-
-
-def _difference(found: Mapping[str, Shape], expected: Mapping[str, Tensor], not_saved: Iterable[str]) -> str | None:
-    """Describe the first weight that only one of file and model has, or that has another shape."""
-    for name, shape in found.items():
-        if name not in expected:
-            return f"has weights {name}, which this model lacks"
-        if shape != tuple(expected[name].shape):
-            return f"has {name} of shape {shape}, here {tuple(expected[name].shape)}"
-    tied = {expected[name].data_ptr() for name in found}
-    for name, weight in expected.items():
-        if name not in found and name not in not_saved and weight.data_ptr() not in tied:
-            return f"lacks the weights {name}"
-    return None

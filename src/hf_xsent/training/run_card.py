@@ -65,7 +65,7 @@ def write_run_card(
     if not known["languages"] and hasattr(bitext, "languages"):
         known["pairs"] = dict(bitext.languages)
         known["languages"] = sorted({*known["pairs"], getattr(trainer, "target_language", "en")})
-    known |= {"license": license or "", "base_model": base_model or known["base_model"], "plain": plain}
+    known |= {"license": license or "", "base_model": base_model or known["base_model"]}
     known["name"] = name or known["name"]
     facts = CardFacts(**known, repository=str(trainer.hub_model_id or known["name"]))
     write_text(folder / "README.md", f"{render_card(facts, complete=False)}")

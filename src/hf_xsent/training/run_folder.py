@@ -16,9 +16,10 @@ from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
 from hf_xsent.training.callbacks import METRICS_FILE
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.run_card import RECIPE_FILE, settings_of, write_run_card, write_run_recipe
+from hf_xsent.training.saved_model import SavedModelTrainer
 
 
-class RunTrainer(SavingTrainer):
+class RunTrainer(SavingTrainer, SavedModelTrainer):
     """Save the model with recipe and card at the end of ``train``; push it to the Hub as an export."""
 
     _uploading = False

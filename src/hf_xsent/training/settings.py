@@ -100,12 +100,16 @@ class DataSettings:
         None,
         "Folder in which to cache the cleaned bitext, memory-mapped. (default: hf_xsent/bitext in HF_HOME)",
         metavar="FOLDER",
+        results=False,
+        local=True,
     )
     features: str | None = setting(
         None,
         "Dual pivot: cache the frozen encoder's layer sums in this folder, which runs may share; without it, "
         'OUTPUT_DIR/features. "none" disables the cache: the encoder runs in every step, as always with --variant '
         "authors.",
+        results=False,
+        local=True,
     )
 
 

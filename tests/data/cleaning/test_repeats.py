@@ -1,12 +1,14 @@
 from __future__ import annotations
 
-from pathlib import Path
+from itertools import pairwise
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
-from hf_xsent.data.cleaning.repeats import RepeatFinder, hash_texts
+from hf_xsent.data.cleaning import repeats
+from hf_xsent.data.cleaning.repeats import first_occurrences, hash_texts, rows_by_hash
 
 
 def test_texts_that_differ_in_case_and_whitespace_have_the_same_hash_in_every_run() -> None:
@@ -15,18 +17,13 @@ def test_texts_that_differ_in_case_and_whitespace_have_the_same_hash_in_every_ru
     assert hash_texts("Tag", "day") == 5828794109186494092
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.lists(st.integers(0, 40), max_size=60), max_size=6))
-def test_first_occurrences_are_those_of_a_set(tmp_path: Path, batches: list[list[int]]) -> None:
-    finder = RepeatFinder(tmp_path)
+@given(st.lists(st.integers(0, 40), max_size=200), st.sampled_from([3, 50, 1000]))
+def test_first_occurrences_are_those_of_a_set(numbers: list[int], rows_at_once: int) -> None:
+    hashes = np.array([number * 0x9E3779B97F4A7C15 % 2**64 for number in numbers], dtype=np.uint64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repeats, "ROWS_AT_ONCE", rows_at_once)
+        first = first_occurrences(hashes)
+        parts = [set(of_rows.tolist()) for _, of_rows in rows_by_hash(len(hashes), hashes.__getitem__)]
     seen: set[int] = set()
-    expected = []
-    for batch in batches:
-        hashes = [number * 0x9E3779B97F4A7C15 % 2**64 for number in batch]  # spread over the buckets
-        finder.add(hashes)
-        for value in hashes:
-            expected.append(value not in seen)
-            seen.add(value)
-        np.testing.assert_array_equal(finder.first_rows(), expected)
-    finder.close()
-    assert not list(tmp_path.iterdir())
+    assert first.tolist() == [not (value in seen or seen.add(value)) for value in numbers]
+    assert all(one.isdisjoint(other) for one, other in pairwise(parts))

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hf_xsent.data.cleaning.rules import CleaningCounts, CleaningReport, CleaningRules
+from hf_xsent.data.cleaning.report import CleaningCounts, CleaningReport
+from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.errors import DataError
 
 OFF = CleaningRules(

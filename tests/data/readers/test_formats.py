@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+import pyarrow
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.readers.formats import check_source, read_linked_pairs, read_pairs
 from hf_xsent.data.readers.sources import BitextSource
-from hf_xsent.errors import DataError, MissingExtraError
+from hf_xsent.errors import DataError
 
 Pairs = list[tuple[str, str]]
 PAIRS: Pairs = [
@@ -34,7 +35,7 @@ _pairs = st.lists(st.tuples(_text, _text), min_size=1, max_size=5)
 
 
 def _zstd(data: bytes) -> bytes:
-    return pytest.importorskip("zstandard").compress(data)
+    return bytes(pyarrow.compress(data, codec="zstd", asbytes=True))
 
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -69,8 +70,8 @@ def _tmx(pairs: Pairs) -> bytes:
     return f'<?xml version="1.0"?>\n<tmx version="1.4"><body>\n{units}</body></tmx>'.encode()
 
 
-def _mo(pairs: Pairs, order: str = "<") -> bytes:
-    messages = [(b"", b"Content-Type: text/plain; charset=UTF-8\n")]
+def _mo(pairs: Pairs, order: str = "<", header: str = "") -> bytes:
+    messages = [(b"", b"Content-Type: text/plain; charset=UTF-8\n" + header.encode())]
     messages += [(target.encode(), source.encode()) for source, target in pairs]
     head, strings = 28 + 16 * len(messages), b""
     tables: list[list[tuple[int, int]]] = [[], []]
@@ -179,7 +180,7 @@ def test_po_skips_untranslated_messages_and_reads_plurals(tmp_path: Path) -> Non
         'msgid ""\nmsgstr "Plural-Forms: nplurals=2;\\n"\n\n'
         '#, fuzzy, c-format\n#| msgid "old"\nmsgid "fuzzy"\nmsgstr "unscharf"\n\n'
         'msgid "none"\nmsgstr ""\n\n#~ msgid "gone"\n#~ msgstr "fort"\n\nmsgctxt "menu"\nmsgid ""\n"long "\n"line"\n'
-        'msgstr "lange\\t\\"Zeile\\" \\303\\244"\n\nmsgid "one file"\nmsgid_plural "%d files"\nmsgstr[0] "eine Datei"\n'
+        'msgstr "lange\\t\\"Zeile\\" ä"\n\nmsgid "one file"\nmsgid_plural "%d files"\nmsgstr[0] "eine Datei"\n'
         'msgstr[1] "%d Dateien"\n',
     )  # fmt: skip
     expected = [('lange\t"Zeile" ä', "long line"), ("eine Datei", "one file"), ("%d Dateien", "%d files")]
@@ -217,7 +218,6 @@ BAD_FILES = [
     ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": \n', r"x\.jsonl:2: not JSON"),
     ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": "\\ud800", "en": "c"}\n', r"x\.jsonl:2: not JSON .*surrogates"),
     ("x.jsonl", b'{"de": "a", "en": "b"}\n[1]\n', r"x\.jsonl:2: expected a JSON object"),
-    ("x.po", b'msgid "b"\nmsgstr "a"\n\nrubbish\n', r"x\.po:4: not a comment, msgid"),
 ]
 
 
@@ -230,10 +230,13 @@ def test_a_bad_row_is_named_or_skipped(tmp_path: Path, name: str, data: bytes, m
 
 
 BROKEN_FILES = [
+    ("x.po", b'msgid "b"\nmsgstr "a"\n\nrubbish\n', r"x\.po:4: not a comment, msgid"),
+    ("x.po", b'msgid "a"\nmgstr "x"\n\nmsgid "b"\nmsgstr "y"\n', r"x\.po:2: not a comment, msgid"),
+    ("x.po", b'msgid "a"\n\nmsgid "b"\nmsgstr "y"\n', r"x\.po:3: not a comment, msgid"),
+    ("x.po", b'msgid "a"\nmsgstr "\xff"\n', r"x\.po: text is not in its charset"),
     ("x.tmx", b"<tmx><body>\n<tu></body></tmx>", r"x\.tmx:2: not well-formed XML"),
-    ("x.tmx", b'<!DOCTYPE t [<!ENTITY a "aaaa">]><tmx>&a;</tmx>', r"x\.tmx:1: the file declares XML entities"),
-    ("x.mo", b"nothing of the kind", r"x\.mo: not a MO file"),
-    ("x.mo", _mo(PAIRS)[:60], r"x\.mo: the MO file is truncated"),
+    ("x.mo", b"nothing of the kind", r"x\.mo: not a complete MO file"),
+    ("x.mo", _mo(PAIRS)[:60], r"x\.mo: not a complete MO file"),
     ("x.parquet", b"PAR1 or not", r"x\.parquet: not a readable Parquet file"),
     ("x.tsv.gz", gzip.compress(_tsv(PAIRS), mtime=0)[:-12], r"x\.tsv\.gz: cannot be read to its end"),
     ("x.tsv.xz", b"a\tb\n", r"x\.tsv\.xz: cannot be read to its end"),
@@ -256,14 +259,47 @@ def test_an_empty_compressed_file_is_incomplete(tmp_path: Path, suffix: str) -> 
         list(read_pairs(_source(_file(tmp_path, f"x.tsv{suffix}", b"")), on_error="skip"))
 
 
-def test_zst_of_several_frames_is_read_completely_and_truncation_raises(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2", ".zst"])
+def test_a_file_of_several_streams_is_read_completely_or_refused(tmp_path: Path, suffix: str) -> None:
     pairs = [(f"Satz {number * 7919 % 10007}", f"sentence {number}") for number in range(20_000)]
-    frames = [_zstd(_tsv(pairs[:5000])), _zstd(_tsv(pairs[5000:]))]
-    path = _file(tmp_path, "x.tsv.zst", b"".join(frames))
+    first, second = (COMPRESS[suffix](_tsv(part)) for part in (pairs[:5000], pairs[5000:]))
+    path = _file(tmp_path, f"x.tsv{suffix}", first + second)
     assert list(read_pairs(_source(path))) == pairs
-    path.write_bytes(b"".join(frames)[:-10])
-    with pytest.raises(DataError, match="cannot be read to its end"):
-        list(read_pairs(_source(path), on_error="skip"))
+    for damaged in (second[:-10], b"damaged" + second[7:]):
+        path.write_bytes(first + damaged)
+        with pytest.raises(DataError, match="cannot be read to its end"):
+            list(read_pairs(_source(path), on_error="skip"))
+
+
+def test_padding_between_and_after_the_streams_of_xz_is_skipped(tmp_path: Path) -> None:
+    stream = lzma.compress(_tsv(PAIRS))
+    path = _file(tmp_path, "x.tsv.xz", stream + bytes(70_000) + stream + bytes(8))
+    assert list(read_pairs(_source(path))) == PAIRS * 2
+
+
+@pytest.mark.parametrize("kind", ["po", "mo"])
+@pytest.mark.parametrize(
+    ("forms", "singular", "plural"),
+    [
+        ("nplurals=6; plural=n==0 ? 0 : n==1 ? 1 : n==2 ? 2 : n%100>=3 && n%100<=10 ? 3 : n%100>=11 ? 4 : 5;", 1, 4),
+        ("nplurals=4; plural=(n%100==1 ? 1 : n%100==2 ? 2 : n%100==3 || n%100==4 ? 3 : 0);", 1, 0),  # Slovenian
+        ("nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n != 0 ? 1 : 2);", 0, 1),  # Latvian
+        ("nplurals=1; plural=0;", None, 0),  # Japanese
+        ("nplurals=2; plural=(n != 1);", 0, 1),
+    ],
+)
+def test_plural_forms_are_those_of_the_header(
+    tmp_path: Path, kind: str, forms: str, singular: int | None, plural: int
+) -> None:
+    texts = [f"form {number}" for number in range(6)]
+    if kind == "po":
+        entries = "".join(f'msgstr[{number}] "{text}"\n' for number, text in enumerate(texts))
+        data = f'msgid ""\nmsgstr "Plural-Forms: {forms}\\n"\n\nmsgid "one"\nmsgid_plural "many"\n{entries}'.encode()
+    else:
+        data = _mo([("\0".join(texts), "one\0many")], header=f"Plural-Forms: {forms}\n")
+    expected = [(texts[plural], "many")]
+    expected = expected if singular is None else [(texts[singular], "one"), *expected]
+    assert list(read_pairs(_source(_file(tmp_path, f"x.{kind}", data)))) == expected
 
 
 @pytest.mark.parametrize(
@@ -307,13 +343,7 @@ def test_unknown_formats_codes_and_missing_files_are_named_early(tmp_path: Path)
         check_source(_source(tmp_path / "none" / "y.tsv"))
 
 
-def test_zst_without_its_extra_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
-    with pytest.raises(MissingExtraError, match=r'pip install "hf-xsent\[zst\]"'):
-        check_source(_source(_file(tmp_path, "x.tsv.zst", b"")))
-
-
-@pytest.mark.parametrize("kind", ["tsv", "tmx", "po"])
+@pytest.mark.parametrize("kind", ["tsv", "tmx"])
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, kind: str) -> None:
     def peak(count: int) -> int:
         pairs = ((f"Satz {number}", f"sentence {number}") for number in range(count))

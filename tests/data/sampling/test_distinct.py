@@ -83,4 +83,4 @@ def test_sentences_are_known_by_hash_in_every_part_of_a_bitext(tmp_path: Path) -
             assert known.setdefault(pair["source"], hashes[row, 0]) == hashes[row, 0]
             assert known.setdefault(" ".join(pair["target"].lower().split()), hashes[row, 1]) == hashes[row, 1]
         assert len(set(known.values())) == len(known)
-    assert sorted(path.name for path in (tmp_path / "cache").rglob("sides*.npy")) == ["sides.npy", "sides.npy"]
+    assert sorted(path.name for path in (tmp_path / "cache").rglob("sides*")) == ["sides.hashes"] * 2

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
 from training_process import assert_survives_kills, steps, train_together
 from training_run import Run
 
 from hf_xsent.errors import DataError, OutputError, RecipeError, TrainingError
+from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.objectives.adversarial import Adversarial
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.training import pretrain
@@ -38,7 +38,7 @@ def run(encoder_folders: dict[str, Path], pairs: Pairs, tmp_path: Path) -> Run:
 
 
 def _weights(run: Run) -> dict[str, torch.Tensor]:
-    return load_file(run.out / "model.safetensors")
+    return saved_weights(run.out)
 
 
 @pytest.mark.parametrize("way", [{}, UNSUPERVISED], ids=["pairs", "no pairs"])

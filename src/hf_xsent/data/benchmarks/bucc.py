@@ -45,8 +45,8 @@ def find_bucc(source: str | PathLike[str], pairs: Iterable[str] | None = None) -
                 splits.setdefault(pair, []).append(middle[0])
         if not splits:
             raise DataError(f"{folder} has no files such as zh-en.training.gold with zh-en.training.zh and .en")
-        chosen = select_names(folder, splits, pairs)
-        return [load_bucc(folder, pair, split) for pair in chosen for split in sorted(splits[pair], key=split_order)]
+        names = select_names(folder, splits, pairs)
+        return [load_bucc(folder, pair, split) for pair in names for split in sorted(splits[pair], key=split_order)]
     repo = require_hub_id(source, "the folder of the BUCC files")
     configs = [config for config in hub_configs(repo) if config.count("-") == 1]
     return [_read_hub(repo, pair) for pair in select_names(repo, configs, pairs)]
@@ -60,7 +60,7 @@ def split_order(split: str) -> tuple[int, str]:
 def _read_hub(repo: str, pair: str) -> BuccSet:
     (sources,), (targets,), (gold,) = hub_columns(repo, pair, ["sentence1", "sentence2", "gold"])
     numbers = frozenset((int(source) - 1, int(target) - 1) for source, target in gold)
-    if not all(0 <= one < len(sources) and 0 <= other < len(targets) for one, other in numbers):
+    if not all(0 <= source < len(sources) and 0 <= target < len(targets) for source, target in numbers):
         raise DataError(f"{repo}: gold of {pair} is out of range; it must be sentence numbers, counted from 1")
     ids = [[f"{language}-{number}" for number in range(1, len(side) + 1)]
            for language, side in zip(pair.split("-"), (sources, targets), strict=True)]  # fmt: skip

@@ -37,9 +37,9 @@ def load_gold_links(prefix: str | Path, first: int = 1) -> list[GoldPair]:
         source, bars, target = text.partition("|||")
         if not bars:
             raise DataError(f"{prefix}.src-tgt:{number}: no |||; lines must be 'source ||| target'")
-        found = [_GOLD_LINK.fullmatch(link) for link in gold.split()]
-        links = [((int(one[1]) - first, int(one[3]) - first), one[2]) for one in found if one]
-        if not all(found) or any(min(link) < 0 for link, _ in links):
+        matches = [_GOLD_LINK.fullmatch(link) for link in gold.split()]
+        links = [((int(match[1]) - first, int(match[3]) - first), match[2]) for match in matches if match]
+        if not all(matches) or any(min(link) < 0 for link, _ in links):
             raise DataError(
                 f"{prefix}.gold:{number}: links must be i-j or ipj, counted from {first}, not {shortened(gold)}"
             )

@@ -46,12 +46,12 @@ def load_inference(
     headers and JSONL use the names in ``COLUMNS``. If there is a column ``language``, only the rows in ``language``
     are loaded. Pairs without a gold label (``-``) are dropped.
     """
-    found = _pairs_by_language(fspath(source), split)
-    if language is None or _NO_LANGUAGE in found:
-        if len(found) > 1:
-            raise DataError(f"{fspath(source)} has several languages, {', '.join(found)}; choose one")
-        return next(iter(found.values()))
-    return found[select_names(source, found, [language])[0]]
+    pairs = _pairs_by_language(fspath(source), split)
+    if language is None or _NO_LANGUAGE in pairs:
+        if len(pairs) > 1:
+            raise DataError(f"{fspath(source)} has several languages, {', '.join(pairs)}; choose one")
+        return next(iter(pairs.values()))
+    return pairs[select_names(source, pairs, [language])[0]]
 
 
 def load_xnli(
@@ -68,13 +68,13 @@ def load_xnli(
         if not paths and not published:
             raise DataError(f"{folder} is not an XNLI folder: no xnli.{split}.tsv, and no files such as {split}-de.tsv")
         if not paths:
-            found = _pairs_by_language(str(next(iter(published.values()))), split)
-            return {language: found[language] for language in select_names(source, found, languages)}
+            pairs = _pairs_by_language(str(next(iter(published.values()))), split)
+            return {language: pairs[language] for language in select_names(source, pairs, languages)}
     else:
         repo = require_hub_id(source, "the folder of XNLI's files")
         paths = {language: f"{repo}:{language}" for language in XNLI_LANGUAGES}
-    chosen = select_names(source, paths, languages)
-    return {language: load_inference(paths[language], language, split) for language in chosen}
+    names = select_names(source, paths, languages)
+    return {language: load_inference(paths[language], language, split) for language in names}
 
 
 def check_parallel(first: str, pairs: Sequence[InferencePair], second: str, others: Sequence[InferencePair]) -> None:
@@ -82,15 +82,15 @@ def check_parallel(first: str, pairs: Sequence[InferencePair], second: str, othe
     if len(pairs) != len(others):
         raise DataError(f"{first} has {len(pairs)} pairs but {second} has {len(others)}; code-switching needs parallel "
                         "files")  # fmt: skip
-    for one, other in zip(pairs, others, strict=True):
-        if one.label != other.label:
-            raise DataError(f"row {one.row} of {first} is {LABELS[one.label]} but row {other.row} of {second} is "
+    for pair, other in zip(pairs, others, strict=True):
+        if pair.label != other.label:
+            raise DataError(f"row {pair.row} of {first} is {LABELS[pair.label]} but row {other.row} of {second} is "
                             f"{LABELS[other.label]}; the files are not parallel")  # fmt: skip
 
 
 def _pairs_by_language(source: str, split: str) -> dict[str, list[InferencePair]]:
     """Read all pairs, grouped by the column ``language``, or under ``_NO_LANGUAGE`` without one."""
-    path, found = Path(source), dict[str, list[InferencePair]]()
+    path, pairs = Path(source), dict[str, list[InferencePair]]()
     if path.is_file() and not is_jsonl(path.name):
         rows = _tsv_rows(path)
     else:
@@ -101,10 +101,10 @@ def _pairs_by_language(source: str, split: str) -> dict[str, list[InferencePair]
     for number, language, cells in rows:
         pair = _pair(f"{source}:{number}", number, cells)
         if pair is not None:
-            found.setdefault(language, []).append(pair)
-    if not found:
+            pairs.setdefault(language, []).append(pair)
+    if not pairs:
         raise DataError(f"{source} has no pairs")
-    return found
+    return pairs
 
 
 def _pair(place: str, number: int, cells: list[Any]) -> InferencePair | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ class QuestionSet:
 def load_questions(source: str | PathLike[str], split: str = "train") -> list[Question]:
     """Load a file in SQuAD's format, plain or compressed, or a data set on the Hub (``rajpurkar/squad``).
 
-    A `DataError` is raised for an answer that is not at its stated character of the context.
+    A `DataError` is raised for an answer that is not at its character of the context.
     """
     path, place = Path(source), fspath(source)
     if not path.is_file():
@@ -70,7 +71,7 @@ def load_mlqa(source: str | PathLike[str], split: str = "test", generalized: boo
     Question and context are in the same language (XLT) or, with ``generalized``, in any two languages (G-XLT).
     """
     pattern = rf"{split}-context-(?P<context>..)-question-(?P<question>..)\.json"
-    configs = {(one, other): f"mlqa.{one}.{other}" for one in MLQA_LANGUAGES for other in MLQA_LANGUAGES}
+    configs = {(first, second): f"mlqa.{first}.{second}" for first, second in product(MLQA_LANGUAGES, repeat=2)}
     places = _find_sets(source, pattern, f"{split}-context-de-question-en.json", configs)
     wanted = [pair for pair in places if generalized or pair[0] == pair[1]]
     for language in sum(wanted, ()):

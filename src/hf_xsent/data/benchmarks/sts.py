@@ -90,11 +90,11 @@ def _load_hub(
         raise DataError(
             f"{repo} is not {benchmark}: it has none of the configs {', '.join(filter(None, configs.values()))}"
         )
-    found = []
+    sets = []
     for pair in select_names(repo, named, pairs):
         first, second, gold = hub_columns(repo, str(named[pair]), ["sentence1", "sentence2", "score"])
-        found.append(_sts_set(repo, pair, first, second, gold))
-    return found
+        sets.append(_sts_set(repo, pair, first, second, gold))
+    return sets
 
 
 def _read_track(folder: Path, name: str) -> StsSet:

@@ -46,15 +46,15 @@ def load_tatoeba(source: str | PathLike[str], languages: Iterable[str] | None = 
         if not names:
             raise DataError(f"{folder} has no files tatoeba.xxx-eng.xxx and tatoeba.xxx-eng.eng; name their folder")
         form = "files tatoeba.{0}-eng.{0} and tatoeba.{0}-eng.eng"
-        found = {name: _read_folder(folder, name) for name in _select(str(folder), form, names, languages)}
+        sides = {name: _read_folder(folder, name) for name in _select(str(folder), form, names, languages)}
     else:
         repo = require_hub_id(source, "the folder of the Tatoeba files")
         configs = hub_configs(repo)
         names = [config.removesuffix("-eng") for config in configs if config.endswith("-eng")]
         if not names:
             raise DataError(f"{repo} has no configs such as deu-eng; its configs are {', '.join(configs[:5])}")
-        found = {name: _read_hub(repo, name) for name in _select(repo, "config {0}-eng", names, languages)}
-    return [TatoebaSet(name, find_language(name).code, *sides) for name, sides in found.items()]
+        sides = {name: _read_hub(repo, name) for name in _select(repo, "config {0}-eng", names, languages)}
+    return [TatoebaSet(name, find_language(name).code, *pair) for name, pair in sides.items()]
 
 
 def _select(place: str, form: str, names: list[str], languages: Iterable[str] | None) -> list[str]:
@@ -67,7 +67,7 @@ def _select(place: str, form: str, names: list[str], languages: Iterable[str] | 
         name = language if language in names else by_code.get(find_language(language).code)
         if name is None:
             code = find_language(language).code
-            wanted = next(one for one in (*tatoeba_groups()["112"], code) if find_language(one).code == code)
+            wanted = next(name for name in (*tatoeba_groups()["112"], code) if find_language(name).code == code)
             others = ", ".join([*names[:_MOST_NAMES], *["…"] * (len(names) > _MOST_NAMES)])
             raise DataError(
                 f"{place} has no {form.format(wanted)} of language {language!r}, only those of {others}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from glob import glob
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -16,20 +17,18 @@ from hf_xsent.errors import DataError
 
 def excluded_files(paths: Sequence[str]) -> list[Path]:
     """Expand files, folders and globs to files; raise a `DataError` if one matches no file."""
-    found: set[Path] = set()
-    for path in paths:
-        files = {one for name in glob(path, recursive=True) for one in _files_in(Path(name))}
-        if not files:
-            raise DataError(f"cleaning rule exclude: no file matches {path}")
-        found |= files
-    for file in found:
+    files: set[Path] = set()
+    for pattern in paths:
+        matches = map(Path, glob(pattern, recursive=True))
+        inside = chain.from_iterable(match.rglob("*") if match.is_dir() else [match] for match in matches)
+        matching = {path for path in inside if path.is_file()}
+        if not matching:
+            raise DataError(f"cleaning rule exclude: no file matches {pattern}")
+        files |= matching
+    for file in files:
         if format_of_name(file.name) not in (None, "tsv"):
             raise DataError(f"{file}: the cleaning rule exclude reads plain text and TSV: convert the file")
-    return sorted(found)
-
-
-def _files_in(path: Path) -> Iterator[Path]:
-    return (one for one in path.rglob("*") if one.is_file()) if path.is_dir() else iter([path])
+    return sorted(files)
 
 
 class ExcludedSentences:

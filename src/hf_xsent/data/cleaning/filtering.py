@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from zlib import crc32
 
 import numpy as np
 
 from hf_xsent.data.cleaning.repeats import normalise
-from hf_xsent.data.cleaning.rules import CleaningCounts, CleaningRules
-from hf_xsent.data.identification import identify_language
-from hf_xsent.data.languages import find_language
-from hf_xsent.errors import DataError
+from hf_xsent.data.cleaning.report import CleaningCounts
+from hf_xsent.data.cleaning.rules import PairRules
+from hf_xsent.settings.declare import setting
 
-_NUMBER = re.compile(r"\d+(?:[.,:'’\u00a0\u202f]\d+)*")
+_SEPARATOR = re.compile("[.,:'’\u066b\u066c\u00a0\u202f]")
+_NUMBER = re.compile(rf"\d+(?:{_SEPARATOR.pattern}\d+)*")
+_THOUSANDS = 3  # digits
+_SPACED_THOUSANDS = re.compile(r"(?<!\d)(?<!\d[.,])\d{1,3}(?:[ \u00a0\u2009\u202f]\d{3})+(?!\d)")
 _GRAM = 5  # bytes
 _HASHES, _BANDS = 64, 16
 _PAIRS_REMEMBERED = 1 << 17
@@ -24,19 +27,23 @@ _SLOTS = 1 << 18
 
 
 @dataclass(frozen=True)
-class FilterRules(CleaningRules):
-    """The cleaning rules and three more; None disables one of these.
+class FilterRules(PairRules):
+    """Rules that remove scored pairs."""
 
-    min_score: minimum score of a pair.
-    min_number_overlap: minimum share of the numbers of two or more digits that are on both sides; pairs without such
-        numbers pass.
-    near_duplicates: remove a pair whose byte 5-grams have at least this Jaccard similarity (estimated by MinHash) with
-        those of one of the last 131,072 retained pairs.
-    """
-
-    min_score: float | None = None
-    min_number_overlap: float | None = 0.5
-    near_duplicates: float | None = 0.8
+    min_score: float | None = setting(None, "Minimum score of a pair.")
+    min_number_overlap: float | None = setting(
+        0.5,
+        "Minimum share of the numbers of two or more digits that are on both sides; pairs without such numbers pass.",
+        at_least=0,
+        at_most=1,
+    )
+    near_duplicates: float | None = setting(
+        0.8,
+        "Remove a pair whose byte 5-grams have at least this Jaccard similarity (estimated by MinHash) with those of "
+        "one of the last 131,072 retained pairs; 1 removes equal pairs.",
+        above=0,
+        at_most=1,
+    )
 
 
 class PairFilter:
@@ -49,7 +56,7 @@ class PairFilter:
         self._duplicates = None if rules.near_duplicates is None else NearDuplicates(rules.near_duplicates)
 
     def accepts(self, source: str, target: str, score: float) -> bool:
-        """Return whether a pair passes all rules but ``repeated``."""
+        """Return whether a pair passes all rules."""
         self.counts.read += 1
         rule = self._rule(source, target, score)
         if rule is None:
@@ -77,24 +84,39 @@ def number_overlap(source: str, target: str) -> float:
     >>> number_overlap("Im Jahr 1973 waren es 1.500 Franken.", "En 1973, c'était 1500 francs, et 80 centimes.")
     0.8
     """
-    one, other = _numbers(source), _numbers(target)
-    total = one.total() + other.total()
-    return 2 * (one & other).total() / total if total else 1.0
+    readings = [_readings(text) for text in (source, target)]
+    return max(_overlap(first, second) for first, second in product(*readings))
 
 
-def check_language(texts: Sequence[str], stated: str, name: str) -> None:
-    """Raise an error if texts seem to be in another language than stated."""
-    found = identify_language(texts)
-    if stated != "und" and found is not None and find_language(stated).code != found:
-        raise DataError(
-            f"{name} seems to be {find_language(found).name}, not {find_language(stated).name}: "
-            "check --language, --target_language and the columns"
-        )
+def _overlap(first: Counter[str], second: Counter[str]) -> float:
+    total = first.total() + second.total()
+    return 2 * (first & second).total() / total if total else 1.0
+
+
+def _readings(text: str) -> list[Counter[str]]:
+    """Return the numbers of a text, with spaces as separators of thousands, and as separators of numbers."""
+    joined = _SPACED_THOUSANDS.sub(lambda match: "".join(match[0].split()), text)
+    return [_numbers(reading) for reading in dict.fromkeys((joined, text))]
 
 
 def _numbers(text: str) -> Counter[str]:
-    found = ("".join(str(int(one)) for one in number if one.isdecimal()) for number in _NUMBER.findall(text))
-    return Counter(number for number in found if len(number) > 1)
+    numbers = (number for match in _NUMBER.finditer(text) for number in _canonical(match[0]))
+    return Counter(number for number in numbers if len(number) > 1)
+
+
+def _canonical(text: str) -> list[str]:
+    """Return the digits of a number without separators and without zeros that do not change its value.
+
+    >>> _canonical("1.500,00"), _canonical("08:30"), _canonical("2,50"), _canonical("05.03.2020")
+    (['1500'], ['83'], ['25'], ['5', '3', '2020'])
+    """
+    first, *parts = ("".join(str(int(digit)) for digit in part) for part in _SEPARATOR.split(text))
+    *middle, last = parts or [""]
+    if parts and len(last) != _THOUSANDS:
+        if any(len(part) != _THOUSANDS for part in middle):  # a date
+            return [part.lstrip("0") for part in (first, *parts)]
+        last = last.rstrip("0")  # a decimal number or a time
+    return ["".join((first.lstrip("0"), *middle, last))]
 
 
 class NearDuplicates:

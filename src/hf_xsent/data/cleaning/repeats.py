@@ -1,18 +1,16 @@
-"""Find repeated texts in constant memory: hashes are written to bucket files, which are read one at a time."""
+"""Compare texts by hashes that ignore case and whitespace, and find repetitions in bounded memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-from hf_xsent.files import reserve_space
+Rows = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
 
-BUCKETS = 64
+ROWS_AT_ONCE = 1 << 21
 
 
 def normalise(text: str) -> str:
@@ -27,45 +25,30 @@ def hash_texts(*texts: str) -> int:
     return int(xxhash.xxh3_64_intdigest("\0".join(map(normalise, texts)).encode("utf-8", "surrogatepass")))
 
 
-class RepeatFinder:
-    """Find rows whose hash occurred before; 36 million rows take 576 MB of disk in ``folder`` and 20 MB of memory."""
+def rows_by_hash(size: int, hashes_of: Callable[[Rows], Hashes]) -> Iterator[tuple[Rows, Hashes]]:
+    """Yield ``range(size)`` with hashes in parts of about ``ROWS_AT_ONCE`` rows; rows of equal hashes are in one part.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.rows = 0
-        self._files = ExitStack()
-        self._paths = [folder / f"bucket-{number:02d}" for number in range(BUCKETS)]
-        self._buckets: list[Any] = [self._files.enter_context(path.open("wb")) for path in self._paths]
+    The hashes are read once for each part.
+    """
+    parts = -(-size // ROWS_AT_ONCE)
+    for part in range(parts):
+        blocks = []
+        for start in range(0, size, ROWS_AT_ONCE):
+            rows = np.arange(start, min(start + ROWS_AT_ONCE, size))
+            hashes = hashes_of(rows)
+            in_part = hashes % np.uint64(parts) == part
+            blocks.append((rows[in_part], hashes[in_part]))
+        rows, hashes = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
+        yield rows, hashes
 
-    def add(self, hashes: Sequence[int]) -> None:
-        """Append the hashes of the next rows."""
-        records = np.empty((len(hashes), 2), dtype=np.uint64)
-        records[:, 0] = hashes
-        records[:, 1] = np.arange(self.rows, self.rows + len(hashes))
-        self.rows += len(hashes)
-        buckets = (records[:, 0] >> np.uint64(58)).astype(np.int64)
-        order = np.argsort(buckets, kind="stable")
-        bounds = np.searchsorted(buckets[order], np.arange(BUCKETS + 1))
-        for bucket, (start, stop) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
-            self._buckets[bucket].write(records[order[start:stop]].tobytes())
 
-    def first_rows(self) -> npt.NDArray[np.bool_]:
-        """Return a mask, memory-mapped, of the rows added so far whose hash occurs for the first time."""
-        if not self.rows:
-            return np.empty(0, dtype=np.bool_)
-        first = np.memmap(self.folder / "first-rows", dtype=np.bool_, mode="w+", shape=(self.rows,))
-        reserve_space(self.folder / "first-rows")
-        first[:] = True
-        for file, path in zip(self._buckets, self._paths, strict=True):
-            file.flush()
-            records = np.fromfile(path, dtype=np.uint64).reshape(-1, 2)
-            order = np.argsort(records[:, 0], kind="stable")  # equal hashes keep their row order
-            hashes, rows = records[order, 0], records[order, 1]
-            first[rows[1:][hashes[1:] == hashes[:-1]]] = False
-        return first
+def first_occurrences(hashes: Hashes) -> npt.NDArray[np.bool_]:
+    """Return a mask of the rows whose hash occurs for the first time.
 
-    def close(self) -> None:
-        """Close the bucket files and delete them."""
-        self._files.close()
-        for path in [*self._paths, self.folder / "first-rows"]:
-            path.unlink(missing_ok=True)
+    >>> first_occurrences(np.array([5, 7, 5, 5, 9], np.uint64)).tolist()
+    [True, True, False, False, True]
+    """
+    first = np.zeros(len(hashes), dtype=np.bool_)
+    for rows, of_rows in rows_by_hash(len(hashes), hashes.__getitem__):
+        first[rows[np.unique(of_rows, return_index=True)[1]]] = True
+    return first

@@ -1,20 +1,20 @@
-"""Clean sentence pairs by rules, and report what the rules removed."""
+"""Clean sentence pairs by rules."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from hf_xsent.data.cleaning.excluding import ExcludedSentences, excluded_files
 from hf_xsent.data.languages import Language, find_language, scripts_of
-from hf_xsent.errors import DataError, RecipeError, did_you_mean
+from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.files import file_stamp
-from hf_xsent.settings.convert import convert
+from hf_xsent.settings.declare import setting
+from hf_xsent.settings.read import read_settings
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -30,64 +30,71 @@ _LATIN_END = "\u0250"  # all letters below are Latin
 
 
 @dataclass(frozen=True)
-class CleaningRules:
-    """Rules that remove pairs. None disables a rule that takes a value, False a flag.
+class PairRules:
+    """Rules that remove a pair for what it is. None disables a rule that takes a value, False a flag."""
 
-    min_characters, max_characters: length of each side (one Chinese character may be a sentence).
-    max_length_ratio: length of the longer side divided by that of the shorter, in characters. 15 is added to both
-        lengths, since short sentences vary more; Chinese, Japanese and Korean sides count double.
-    identical: remove pairs whose sides are equal, ignoring case.
-    min_source_script_share, min_target_script_share: share of a side's letters that must be in a script of its
-        language; the default is lower for the source, which may have names and terms in Latin letters.
-    copied_share: remove a source in Latin script as a copy if at least this share of its words is also in the target.
-        Only lower-case words count; sources with fewer than four of them are not checked.
-    repeated: retain the first of equal pairs of a language, ignoring case and whitespace.
-    min_pieces: minimum number of word pieces of each side, counted by ``tokenizer`` without special tokens.
-    max_pair_pieces: maximum number of word pieces of both sides together.
-    tokenizer: folder or Hub id of the tokenizer of these two rules.
-    exclude: files, folders or globs of test sets, plain text or TSV: remove pairs that have one of their sentences,
-        ignoring case and whitespace.
-    """
-
-    min_characters: int | None = 1
-    max_characters: int | None = 1000
-    max_length_ratio: float | None = 3.0
-    identical: bool = True
-    min_source_script_share: float | None = 0.3
-    min_target_script_share: float | None = 0.5
-    copied_share: float | None = 0.8
-    repeated: bool = True
-    min_pieces: int | None = None
-    max_pair_pieces: int | None = None
-    tokenizer: str | None = None
-    exclude: list[str] | None = None
+    min_characters: int | None = setting(
+        1, "Minimum length of each side (one Chinese character may be a sentence).", at_least=0
+    )
+    max_characters: int | None = setting(1000, "Maximum length of each side.", at_least=1)
+    max_length_ratio: float | None = setting(
+        3.0,
+        "Maximum length of the longer side divided by that of the shorter, in characters. 15 is added to both, since "
+        "short sentences vary more; Chinese, Japanese and Korean sides count double.",
+        at_least=1,
+    )
+    identical: bool = setting(True, "Remove pairs whose sides are equal, ignoring case.")
+    min_source_script_share: float | None = setting(
+        0.3,
+        "Minimum share of the source's letters in a script of its language; lower than that of the target, since the "
+        "source may have names and terms in Latin letters.",
+        at_least=0,
+        at_most=1,
+    )
+    min_target_script_share: float | None = setting(
+        0.5, "Minimum share of the target's letters in a script of its language.", at_least=0, at_most=1
+    )
+    copied_share: float | None = setting(
+        0.8,
+        "Remove a source in Latin script as a copy if at least this share of its words is also in the target. Only "
+        "lower-case words count; sources with fewer than four of them are not checked.",
+        above=0,
+        at_most=1,
+    )
+    min_pieces: int | None = setting(
+        None, "Minimum word pieces of each side, counted by tokenizer without special tokens.", at_least=1
+    )
+    max_pair_pieces: int | None = setting(None, "Maximum word pieces of both sides together.", at_least=1)
+    tokenizer: str | None = setting(None, "Folder or Hub id of the tokenizer of these two rules.", metavar="MODEL")
+    exclude: list[str] | None = setting(
+        None,
+        "Files, folders or globs of test sets, plain text or TSV: remove pairs that have one of their sentences, "
+        "ignoring case and whitespace.",
+    )
 
     @classmethod
     def none(cls) -> Self:
         """Return rules that remove nothing."""
-        off: dict[str, Any] = {one.name: False if isinstance(one.default, bool) else None for one in fields(cls)}
+        off: dict[str, Any] = {rule.name: False if rule.default is True else None for rule in fields(cls)}
         return cls(**off)
 
     @classmethod
-    def parse(cls, stated: Sequence[str] | None, clean: bool = True) -> Self:
-        """Return the default rules, changed by ``name=value`` strings; ``null`` switches a rule off.
+    def parse(cls, rules: Sequence[str] | None, clean: bool = True) -> Self:
+        """Return the default rules, changed by ``name=value`` strings; ``null`` disables a rule.
 
-        Without ``clean``, only the stated rules apply. A rule that takes several values is stated once for each.
+        Without ``clean``, only these rules apply. A rule that takes several values is given once for each.
 
         >>> CleaningRules.parse(["max_characters=200", "copied_share=null"]).max_characters
         200
         """
-        types = get_type_hints(cls)
-        changed: dict[str, Any] = {}
-        for one in stated or []:
-            name, equals, value = one.partition("=")
-            if name not in types:
-                raise RecipeError(f"unknown cleaning rule {name!r}: use {', '.join(types)}{did_you_mean(name, types)}")
+        values: dict[str, Any] = {}
+        for rule in rules or []:
+            name, equals, value = rule.partition("=")
             if not equals:
                 raise RecipeError(f"cleaning rule {name} takes a value: write {name}=VALUE")
-            found = convert(f"cleaning rule {name}", value, types[name])
-            changed[name] = [*(changed.get(name) or []), *found] if isinstance(found, list) else found
-        return replace(cls() if clean else cls.none(), **changed)
+            values.setdefault(name, []).append(value)
+        values = {name: texts[0] if len(texts) == 1 else texts for name, texts in values.items()}
+        return read_settings(cls, values if clean else {**asdict(cls.none()), **values}, where="cleaning rules")
 
     def files(self) -> list[Path]:
         """Return the files whose content determines what is removed: of sentences to exclude, and of the tokenizer."""
@@ -96,10 +103,7 @@ class CleaningRules:
         return [*excluded_files(self.exclude or []), *sorted(path for path in tokenizer if path.is_file())]
 
     def pair_checker(self, language: str, target_language: str = "en") -> Callable[[str, str], str | None]:
-        """Return a function from a pair to the name of the first rule that removes it, or None.
-
-        It does not check ``repeated``, which depends on other pairs.
-        """
+        """Return a function from a pair to the name of the first rule that removes it, or None."""
         source_language, target = find_language(language), find_language(target_language)
         source_scale, target_scale = _scale(source_language), _scale(target)
         latin = "Latn" in source_language.scripts or not source_language.scripts
@@ -149,9 +153,7 @@ class CleaningRules:
             tokenizer = AutoTokenizer.from_pretrained(self.tokenizer)
         except (OSError, ValueError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise DataError(
-                f"no tokenizer in {self.tokenizer}, given by the cleaning rule tokenizer: {reason}"
-            ) from error
+            raise DataError(f"no tokenizer in {self.tokenizer}, of the cleaning rule tokenizer: {reason}") from error
 
         def broken_piece_rule(*sides: str) -> str | None:
             pieces = [len(ids) for ids in tokenizer([*sides], add_special_tokens=False, verbose=False)["input_ids"]]
@@ -162,6 +164,13 @@ class CleaningRules:
             return None
 
         return broken_piece_rule
+
+
+@dataclass(frozen=True)
+class CleaningRules(PairRules):
+    """Rules that remove pairs of training data."""
+
+    repeated: bool = setting(True, "Retain the first of equal pairs of a language, ignoring case and whitespace.")
 
 
 @lru_cache(maxsize=1)  # the languages of a run share it
@@ -191,70 +200,3 @@ def _is_copy(source: str, target: str, share: float) -> bool:
         return False
     target_words = set(_WORD.findall(lowered))
     return sum(word in target_words for word in words) >= share * len(words)
-
-
-@dataclass
-class CleaningCounts:
-    """Counts of one language's rows: ``read = retained + bad + sum(removed)``."""
-
-    read: int = 0
-    retained: int = 0
-    bad: int = 0
-    removed: dict[str, int] = field(default_factory=dict)
-
-    def remove(self, rule: str, count: int = 1) -> None:
-        """Count pairs that a rule removed."""
-        if count:
-            self.removed[rule] = self.removed.get(rule, 0) + count
-
-    def __add__(self, other: CleaningCounts) -> CleaningCounts:
-        removed = dict(Counter(self.removed) + Counter(other.removed))
-        return CleaningCounts(self.read + other.read, self.retained + other.retained, self.bad + other.bad, removed)
-
-    def require_pairs(self, name: str) -> None:
-        """Raise a `DataError` with the reasons if no pair is retained."""
-        if self.retained:
-            return
-        if not self.read:
-            raise DataError(f"{name} has no pairs; check its format and columns")
-        reasons = [f"{rule} removed {count}" for rule, count in Counter(self.removed).most_common()]
-        reasons += [f"{self.bad} were bad rows"] if self.bad else []
-        raise DataError(f"cleaning removed all {self.read} pairs of {name}: {', '.join(reasons)}; "
-                        "check the language and columns, or relax the rule")  # fmt: skip
-
-
-@dataclass
-class CleaningReport:
-    """Counts of cleaning by language."""
-
-    languages: dict[str, CleaningCounts] = field(default_factory=dict)
-
-    @property
-    def total(self) -> CleaningCounts:
-        """Return the sum over all languages."""
-        return sum(self.languages.values(), CleaningCounts())
-
-    def of_part(self, retained: Mapping[str, int], rule: str) -> CleaningReport:
-        """Return the report of a part of the pairs; all others count as removed by ``rule``."""
-        part = {}
-        for name, count in self.languages.items():
-            left = retained.get(name, 0)
-            part[name] = replace(count, retained=left, removed=dict(count.removed))
-            part[name].remove(rule, count.retained - left)
-        return CleaningReport(part)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain JSON values."""
-        return {name: asdict(count) for name, count in {**self.languages, "total": self.total}.items()}
-
-    def table(self) -> str:
-        """Return a text table: one line per language, one column for each rule that removed anything."""
-        total = self.total
-        rules = list(total.removed)
-        lines = [["language", "read", "retained", "bad", *rules]]
-        for name, count in {**self.languages, "total": total}.items():
-            numbers = [count.read, count.retained, count.bad, *(count.removed.get(rule, 0) for rule in rules)]
-            lines.append([name, *(f"{number:,}" for number in numbers)])
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        layout = "  ".join([f"{{:<{widths[0]}}}", *(f"{{:>{width}}}" for width in widths[1:])])
-        return "\n".join(layout.format(*line) for line in lines)

@@ -36,7 +36,7 @@ Row = TypeVar("Row")
 
 
 class _Name(NamedTuple):
-    """A column's name: a language code, empty if it states none, and usual words such as text or score."""
+    """A column's name: a language code, empty if it has none, and usual words such as text or score."""
 
     tag: str
     words: frozenset[str]
@@ -48,7 +48,7 @@ _NO_NAME = _Name("", frozenset())
 def is_header(cells: Sequence[str], language: str, target_language: str) -> bool:
     """Return whether a row has the cells source and target, or only names of columns, such as score, de or text_en.
 
-    Names differ and have no punctuation. If they state languages, one is the source's or the target's, or another name
+    Names differ and have no punctuation. If they have languages, one is the source's or the target's, or another name
     is that of a side.
 
     >>> is_header(["score", "zh_CN", "English"], "zh", "en"), is_header(["No.", "No."], "no", "en")
@@ -61,10 +61,10 @@ def is_header(cells: Sequence[str], language: str, target_language: str) -> bool
     names = [_parse_name(cell) for cell in cells]
     if _NO_NAME in names or len(set(names)) == 1 or any(map(_PUNCTUATION.search, cells)):
         return False
-    stated = {find_language(name.tag).code for name in names if name.tag and name.tag not in _OTHER}
-    wanted = {find_language(one).code for one in (language, target_language)}
+    named = {find_language(name.tag).code for name in names if name.tag and name.tag not in _OTHER}
+    wanted = {find_language(code).code for code in (language, target_language)}
     sides = any(name.words and name.words <= _SIDES for name in names)
-    return not stated or sides or "und" in wanted or bool(stated & wanted)
+    return not named or sides or "und" in wanted or bool(named & wanted)
 
 
 def guess_columns(names: Sequence[str], language: str, target_language: str) -> tuple[int | None, int | None]:
@@ -77,17 +77,17 @@ def guess_columns(names: Sequence[str], language: str, target_language: str) -> 
         return plain
     parsed = [_parse_name(name) for name in names]
     tags = [name.tag for name in parsed]
-    ours, theirs = ({*matching_tags(tags, one)} for one in (language, target_language))
+    source_tags, target_tags = ({*matching_tags(tags, code)} for code in (language, target_language))
     if language == "und" and _place(parsed, set(), _SOURCE) is None:
         target = find_language(target_language).code
-        ours = {tag for tag in tags if tag and find_language(tag).code != target} - _OTHER
-    return _place(parsed, ours, _SOURCE, _FIRST), _place(parsed, theirs, _TARGET, _SECOND)
+        source_tags = {tag for tag in tags if tag and find_language(tag).code != target} - _OTHER
+    return _place(parsed, source_tags, _SOURCE, _FIRST), _place(parsed, target_tags, _TARGET, _SECOND)
 
 
-def states_other_language(name: str, language: str) -> bool:
+def names_other_language(name: str, language: str) -> bool:
     """Return whether a column's name is of a language, but not of this one.
 
-    >>> [states_other_language(name, "en") for name in ("text_fr", "English", "text")]
+    >>> [names_other_language(name, "en") for name in ("text_fr", "English", "text")]
     [True, False, False]
     """
     tag = _parse_name(name).tag
@@ -112,9 +112,9 @@ def _place(names: Sequence[_Name], tags: set[str], *kinds: set[str]) -> int | No
         usual = [(place, name.words) for place, name in numbered if kind & name.words and not name.tag]
         loose = [place for place, words in (usual if kind else tagged) if words <= kind | (_TEXT if kind else _SIDES)]
         exact = [place for place in loose if names[place].words <= kind]
-        for found in (exact, loose):
-            if len(found) == 1:
-                return found[0]
+        for places in (exact, loose):
+            if len(places) == 1:
+                return places[0]
     return None
 
 
@@ -142,7 +142,13 @@ def _tag(words: Sequence[str]) -> str:
 
 @cache
 def _codes_by_name() -> dict[str, str]:
-    return {re.sub(r"[\W_]+", "-", one.name.lower()): one.code for one in known_languages()}
+    return {re.sub(r"[\W_]+", "-", language.name.lower()): language.code for language in known_languages()}
+
+
+def unclear_columns(place: str, names: Sequence[str]) -> DataError:
+    """Return the error for columns of which none can be chosen."""
+    cure = "state the two that have the sentences, for example --columns source target"
+    return DataError(f"{place}: cannot choose among the columns {', '.join(names)}; {cure}")
 
 
 def require_letters(rows: Iterator[Row | DataError], path: str) -> Iterator[Row | DataError]:

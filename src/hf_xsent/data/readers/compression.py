@@ -2,48 +2,78 @@
 
 from __future__ import annotations
 
-import bz2
-import codecs
-import gzip
 import io
 import json
 import lzma
-import zlib
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from hf_xsent.errors import DataError, MissingExtraError
+from hf_xsent.errors import DataError
 
 # A longer line is no sentence, and may be a decompression bomb without line ends.
 LONGEST_LINE = 1 << 24  # bytes
-_ENCODINGS = (
-    "utf-8", "utf-16", "ascii", "iso8859", "cp", "koi8", "gb", "euc", "big5", "shift", "johab", "tis", "mac",
-)  # fmt: skip
+_CHUNK_BYTES = 1 << 16
+_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}  # as Arrow names them
+_SUFFIXES = (*_CODECS, ".xz")
 Name = TypeVar("Name", bound=Hashable)
-_CHUNK_BYTES = 1 << 11  # compressed: 2 KiB of zstd are at most 64 MiB of text
 
 
 @contextmanager
 def open_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a file, decompressed if its suffix says so; a read error becomes a `DataError`."""
     try:
-        with _OPENERS.get(path.suffix.lower(), open)(path, "rb") as file:
+        with _open(path) as file:
             yield file
     except FileNotFoundError as error:
         raise DataError(f"no such file: {path}") from error
-    except OSError as error:
-        if error.filename is None:  # not raised by opening it
-            raise _unreadable(path, error) from error
-        raise DataError(f"{path}: cannot be opened ({error.strerror}); give a file that you may read") from error
-    except (EOFError, MemoryError, lzma.LZMAError, zlib.error) as error:
-        raise _unreadable(path, error) from error
+    except (OSError, EOFError, MemoryError, lzma.LZMAError) as error:
+        if isinstance(error, OSError) and error.filename is not None:  # raised by opening it
+            raise DataError(f"{path}: cannot be opened ({error.strerror}); give a file that you may read") from error
+        reason = str(error) or type(error).__name__
+        raise DataError(f"{path}: cannot be read to its end ({reason}); is the file complete?") from error
 
 
-def _unreadable(path: Path, error: BaseException) -> DataError:
-    return DataError(f"{path}: cannot be read to its end ({str(error) or type(error).__name__}); is the file complete?")
+def _open(path: Path) -> IO[bytes]:
+    suffix = path.suffix.lower()
+    file = path.open("rb")
+    if suffix not in _SUFFIXES:
+        return file
+    if not path.stat().st_size:
+        raise EOFError("the file is empty")
+    if suffix == ".xz":
+        return io.BufferedReader(_XzFile(file))
+    import pyarrow as pa
+
+    return io.BufferedReader(pa.CompressedInputStream(file, _CODECS[suffix]))
+
+
+class _XzFile(io.RawIOBase):
+    """Read all streams of a .xz file and the padding after them; lzma's reader drops what follows a damaged stream."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._stream = file, lzma.LZMADecompressor()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: D102 - called by io.BufferedReader
+        while True:
+            data = b""
+            if self._stream.eof:
+                data = self._stream.unused_data.lstrip(b"\0")
+                while not data:
+                    if not (block := self._file.read(_CHUNK_BYTES)):
+                        return 0
+                    data = block.lstrip(b"\0")
+                self._stream = lzma.LZMADecompressor()
+            elif self._stream.needs_input and not (data := self._file.read(_CHUNK_BYTES)):
+                raise EOFError("the file ended within a stream")
+            if text := self._stream.decompress(data, len(buffer)):
+                buffer[: len(text)] = text
+                return len(text)
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
@@ -118,80 +148,21 @@ def parse_json(text: str | bytes) -> Any:
     return content
 
 
-def text_encoding(declared: str) -> str | None:
-    """Return Python's name of a text encoding; None for Python's other codecs, such as unicode_escape."""
-    try:
-        name = codecs.lookup(declared).name
-    except (LookupError, ValueError):
-        return None
-    return name if name.startswith(_ENCODINGS) else None
-
-
 def strip_compression(name: str) -> str:
     """Remove the compression suffix of a file name."""
-    return next((name[: -len(suffix)] for suffix in _OPENERS if name.lower().endswith(suffix)), name)
+    return next((name[: -len(suffix)] for suffix in _SUFFIXES if name.lower().endswith(suffix)), name)
 
 
 def files_by_name(named: Iterable[tuple[Name, Path]]) -> dict[Name, Path]:
     """Map names to files; raise a `DataError` if two files have the same name, such as ``a.txt`` and ``a.txt.gz``."""
-    found: dict[Name, Path] = {}
+    files: dict[Name, Path] = {}
     for name, path in named:
-        if (other := found.setdefault(name, path)) is not path:
+        if (other := files.setdefault(name, path)) is not path:
             twice = f"{path} is given twice" if path == other else f"{other} and {path} seem to be the same file"
             raise DataError(f"{twice}: give only one, or rename one if they differ")
-    return found
+    return files
 
 
 def is_jsonl(name: str) -> bool:
     """Return whether the name is that of a JSON Lines file."""
     return strip_compression(name).lower().endswith((".jsonl", ".ndjson", ".json"))
-
-
-class _ZstdFile(io.RawIOBase):
-    """Read all frames of a .zst file, and raise an error if it is truncated, which zstandard's own reader does not."""
-
-    def __init__(self, path: Path) -> None:
-        try:
-            import zstandard
-        except ImportError as error:
-            raise MissingExtraError(f'{path}: reading .zst needs zstandard: pip install "hf-xsent[zst]"') from error
-        self._library = zstandard
-        self._chunks = self._decompress(path)
-        self._rest = memoryview(b"")  # slicing a view copies nothing
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:  # noqa: D102 - called by io.BufferedReader
-        while not self._rest:
-            if (chunk := next(self._chunks, None)) is None:
-                return 0
-            self._rest = memoryview(chunk)
-        count = min(len(buffer), len(self._rest))
-        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
-        return count
-
-    def _decompress(self, path: Path) -> Iterator[bytes]:
-        frame = self._library.ZstdDecompressor().decompressobj()
-        try:
-            with path.open("rb") as file:
-                while data := file.read(_CHUNK_BYTES):
-                    while data:
-                        if frame.eof:
-                            frame = self._library.ZstdDecompressor().decompressobj()
-                        yield frame.decompress(data)
-                        data = frame.unused_data if frame.eof else b""
-        except self._library.ZstdError as error:
-            raise OSError(str(error)) from error
-        if not frame.eof:
-            raise EOFError("the file ended within a frame")
-
-
-def _open_gzip(path: Path, mode: str) -> Any:
-    if not path.stat().st_size:  # Python reads it as an empty text, unlike the other formats
-        raise EOFError("the file is empty")
-    return gzip.open(path, mode)
-
-
-_OPENERS: dict[str, Any] = {".gz": _open_gzip, ".xz": lzma.open, ".bz2": bz2.open}
-_OPENERS[".zst"] = lambda path, _: io.BufferedReader(_ZstdFile(path))

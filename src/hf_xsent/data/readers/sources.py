@@ -52,7 +52,7 @@ class BitextSource:
 
 
 def source_format(source: BitextSource) -> str:
-    """Return the format of a source: as stated, or by its file name; raise a `DataError` if it is unknown."""
+    """Return the format of a source, by its file name unless it has one; raise a `DataError` if it is unknown."""
     if source.format is not None:
         if source.format not in FORMATS:
             raise DataError(f"unknown format {source.format!r} of {source.path}; use one of {', '.join(FORMATS)}"
@@ -62,12 +62,12 @@ def source_format(source: BitextSource) -> str:
     if isdir(path):
         return "datasets"
     if isfile(path):
-        if (found := format_of_name(path.name)) is None:
+        if (by_name := format_of_name(path.name)) is None:
             raise DataError(
                 f"{path}: unknown format; rename it to .tsv, .tmx, .po, .jsonl or .parquet, "
                 "or give both files of a Moses pair, joined by a comma"
             )
-        return found
+        return by_name
     if moses_files(source):
         return "moses"
     if format_of_name(source.path) or not is_hub_id(source.path):
@@ -76,7 +76,7 @@ def source_format(source: BitextSource) -> str:
 
 
 def format_of_name(name: str) -> str | None:
-    """Return the format that a file's suffix states, None if it states none."""
+    """Return the format of a file's suffix, None if the suffix has none."""
     return _SUFFIX_FORMATS.get(Path(strip_compression(name)).suffix.lower())
 
 
@@ -90,9 +90,9 @@ def moses_files(source: BitextSource) -> tuple[Path, Path] | None:
     for pair in joined:
         if all(map(isfile, pair)):
             return pair
-    if (found := _files_of_prefix(source)) is None and len(joined) > 1:
+    if (pair_of_prefix := _files_of_prefix(source)) is None and len(joined) > 1:
         raise DataError(f"{source.path}: neither a file nor a Moses pair, two files joined by a comma")
-    return found or next(iter(joined), None)
+    return pair_of_prefix or next(iter(joined), None)
 
 
 def _files_of_prefix(source: BitextSource) -> tuple[Path, Path] | None:
@@ -101,13 +101,13 @@ def _files_of_prefix(source: BitextSource) -> tuple[Path, Path] | None:
     for code in (source.language, source.target_language):
         paths = sorted(prefix.parent.glob(glob.escape(prefix.name) + ".*"))
         suffixes = (strip_compression(path.name)[len(prefix.name) + 1 :] for path in paths)
-        found = files_by_name(item for item in zip(suffixes, paths, strict=True) if language_of_tag(item[0]))
-        match = matching_tags(found, code)
+        files = files_by_name(item for item in zip(suffixes, paths, strict=True) if language_of_tag(item[0]))
+        match = matching_tags(files, code)
         if not match:
             return None
         if len(match) > 1:
             raise DataError(f"{prefix} has files of {' and '.join(match)}: state one of these codes, not {code}")
-        sides.append(found[match[0]])
+        sides.append(files[match[0]])
     return sides[0], sides[1]
 
 
@@ -183,7 +183,7 @@ def resolve_sources(
     unused = set(per_file)
     for source in _named_sources(data, template):
         source_files(source)
-        key = next((one for one in (source.path, Path(source.path).name, source.language) if one in per_file), None)
+        key = next((key for key in (source.path, Path(source.path).name, source.language) if key in per_file), None)
         if key is not None:
             unused.discard(key)
             source = replace(source, source_column=per_file[key][0], target_column=per_file[key][1])  # noqa: PLW2901
@@ -194,10 +194,10 @@ def resolve_sources(
     for key in unused:
         raise DataError(f"columns are given for {key!r}, which is neither a language nor a file of the data; "
                         f"use one of {', '.join(resolved)}, or a file name")  # fmt: skip
-    found: dict[str, list[str]] = {}
+    links_of: dict[str, list[str]] = {}
     for source in _named_sources(links or [], BitextSource("und", "")):
-        found.setdefault(source.language, []).append(source.path)
-    for language, paths in found.items():
+        links_of.setdefault(source.language, []).append(source.path)
+    for language, paths in links_of.items():
         sources = resolved.get(language, [])
         if len(sources) != len(paths):
             raise DataError(f"{language!r} needs one file of links per file of pairs: got {len(paths)} ({paths[0]}) "
@@ -215,7 +215,9 @@ def _check_repeats(resolved: Mapping[str, Sequence[BitextSource]]) -> None:
     """Raise a `DataError` if a file is given twice, or if a language has both its codes, de and deu."""
     first: dict[Language, str] = {}
     for code, sources in resolved.items():
-        files_by_name((replace(one, path=strip_compression(abspath(one.path))), Path(one.path)) for one in sources)
+        files_by_name(
+            (replace(source, path=strip_compression(abspath(source.path))), Path(source.path)) for source in sources
+        )
         language = find_language(code)
         if code in (language.code, language.iso3) and (other := first.setdefault(language, code)) != code:
             raise DataError(f"{other} and {code} are both {language.name}: give all its files the code {other}")
@@ -244,7 +246,7 @@ def _named_sources(data: Bitexts, template: BitextSource) -> Iterable[BitextSour
 
 
 def _expand(path: str, template: BitextSource) -> Iterable[BitextSource]:
-    """Yield the sources of one path; expand ``~``, wildcards and ``{language}`` (any code if no language is given)."""
+    """Yield the sources of one path; expand ``~``, wildcards and ``{language}`` (any code without a language)."""
     path = str(Path(path).expanduser()) if path.startswith("~") else path
     if "{language}" in path and template.language == "und":
         yield from _expand_languages(path, template)
@@ -263,18 +265,18 @@ def _expand_languages(path: str, template: BitextSource) -> Iterable[BitextSourc
     """Yield a source for each file that matches a path such as ``train/{language}-en.tsv.xz`` with any code."""
     names = sorted(glob.glob(path.replace("{language}", "*"), recursive=True))
     patterns = [_language_pattern(path, wildcard) for wildcard in ("[^/]*", "[^/]*?")]
-    found = []
+    files = []
     for name in names:
         codes = {match["language"] for pattern in patterns if (match := re.fullmatch(pattern, name))}
         codes = {code for code in codes if language_of_tag(code)} or codes
         if len(codes) > 1:
             raise DataError(f"{name} matches {path} with the codes {' and '.join(sorted(codes))}: name its language, "
                             "as in de=PATH, or write a pattern that fits only one")  # fmt: skip
-        found += [(code, name) for code in codes]
-    if not found:
+        files += [(code, name) for code in codes]
+    if not files:
         joined = "; it cannot be used in two joined paths: name the language, as in de=" + path if "," in path else ""
         raise DataError(f"no file matches {path}, where {{language}} is a code such as de{joined}")
-    yield from (replace(template, language=language, path=name) for language, name in found)
+    yield from (replace(template, language=language, path=name) for language, name in files)
 
 
 def _language_pattern(path: str, wildcard: str) -> str:

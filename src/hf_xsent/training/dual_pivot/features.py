@@ -20,13 +20,14 @@ from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.sides import TextSides
-from hf_xsent.errors import DataError, ModelError, RecipeError
+from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.files import check_free_space, digest, move_into_place, reserve_space, write_text
 from hf_xsent.locks import lock, stamp_folder
 from hf_xsent.logs import Progress
 from hf_xsent.models.batching import evaluating
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.fingerprint import fingerprint_weights
 from hf_xsent.models.sentence_encoder import View
 
 logger = logging.getLogger(__name__)
@@ -82,14 +83,10 @@ class FeatureCache:
             raise RecipeError(f"unknown dtype {dtype!r} of features: use one of {', '.join(DTYPES)}")
         if not model.config.caches_features:
             raise RecipeError(NO_FEATURES)
-        if model.config.encoder_fingerprint is None:
-            raise ModelError(
-                "the feature cache needs the encoder's fingerprint, which this model lacks: build it by from_backbone"
-            )
         self.folder = Path(folder)
         self.embedder = LayerSumEmbedder(model, tokenizer)
         self.dtype = np.dtype(dtype)
-        encoder, max_length = model.config.encoder_fingerprint, model.config.max_length
+        encoder, max_length = fingerprint_weights(model.encoder), model.config.max_length
         prompt = {"prompt": model.config.default_prompt} if model.config.default_prompt else {}
         self.stamp = {"encoder": encoder, "max_length": max_length, "dtype": dtype, **prompt}
         stamp_folder(self.folder, self.stamp, "features", "give another folder for features")

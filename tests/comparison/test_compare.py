@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -15,9 +16,9 @@ from study_file import StudyFile, start_runs_as_forks
 
 from hf_xsent.cli.main import main
 from hf_xsent.comparison import compare as comparing
-from hf_xsent.comparison.compare import compare, list_runs, train_and_measure
-from hf_xsent.comparison.runs import Run
-from hf_xsent.errors import OutputError, Stopped
+from hf_xsent.comparison.compare import train_and_measure
+from hf_xsent.comparison.run import Run
+from hf_xsent.errors import OutputError, Stopped, TrainingError
 from hf_xsent.models.precision import compute_dtype
 from hf_xsent.stopping import raising_on_sigterm
 
@@ -43,13 +44,18 @@ def begun(forks: list[Fork], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+def _run(study: StudyFile, **changes: Any) -> Mapping[str, Any]:
+    study.write(**changes)
+    return study.compare()
+
+
 def _steps(run: Run) -> list[int]:
     return [line["step"] for line in run.metrics() if "loss" in line]
 
 
 @pytest.mark.slow
 def test_a_study_is_trained_measured_and_reported_and_nothing_is_done_twice(study: StudyFile, begun: list[str]):
-    results = compare(study.write(), study.out)
+    results = _run(study)
     assert begun == ["none, cls", "TR, cls, seed 0"]
     untrained, trained = results["summary"]
     assert list(trained["languages"]["retrieval"]) == ["de", "fr"]
@@ -58,16 +64,16 @@ def test_a_study_is_trained_measured_and_reported_and_nothing_is_done_twice(stud
     assert trained["cost"]["cpu_seconds"][0] > 0 and trained["cost"]["peak_mib"][0] > 50
     assert [step for step, _ in results["runs"][1]["curves"]["translation_ranking"]] == [1, 2, 3, 4]
     assert json.loads((study.out / "report.json").read_text()) == json.loads(json.dumps(results))
-    (run,) = [run for run in list_runs(study.path, study.out) if run.seed is not None]
+    (run,) = [run for run in study.runs() if run.seed is not None]
     assert not list(run.training.glob("checkpoint-*"))
     assert (run.training / "config.json").is_file()  # opens by AutoModel
 
-    assert compare(study.path, study.out) == results
+    assert study.compare() == results
     assert len(begun) == 2
 
     trained_at = (run.training / "model.safetensors").stat().st_mtime_ns
     fewer = {"retrieval": study.content["tasks"]["retrieval"] | {"languages": ["fr"]}}
-    results = compare(study.write(tasks=fewer), study.out)
+    results = _run(study, tasks=fewer)
     assert len(begun) == 4  # measured anew,
     assert (run.training / "model.safetensors").stat().st_mtime_ns == trained_at  # not trained
     assert list(results["summary"][1]["languages"]["retrieval"]) == ["fr"]
@@ -75,10 +81,9 @@ def test_a_study_is_trained_measured_and_reported_and_nothing_is_done_twice(stud
 
 @pytest.mark.slow
 def test_methods_that_train_in_bfloat16_are_measured_in_the_precision_that_the_hardware_computes(study: StudyFile):
-    path = study.write(settings=study.content.get("settings", {}) | {"bf16": True})
-    compare(path, study.out)
+    _run(study, settings=study.content["settings"] | {"bf16": True})
     dtype = str(compute_dtype("auto", "cpu")).removeprefix("torch.")
-    assert {run.scores("retrieval")["settings"]["dtype"] for run in list_runs(path, study.out)} == {dtype}
+    assert {run.measurement("retrieval").report.settings["dtype"] for run in study.runs()} == {dtype}
 
 
 @pytest.mark.slow
@@ -89,7 +94,8 @@ def test_a_run_that_breaks_is_told_while_the_others_go_on(
     assert main(["compare", str(study.path), "--output", str(study.out)]) == 2
     said = capsys.readouterr()
     assert "1 of 3 runs failed" in said.err
-    assert "| broken | cls | 0 | failed | 2 | step" in said.out and "(while training)" in said.out
+    report = (study.out / "report.md").read_text("utf-8")
+    assert "| broken | cls | 0 | failed | 2 | step" in report and "(while training)" in report
     assert "Traceback" not in (study.out / "report.html").read_text("utf-8")
     report = json.loads((study.out / "report.json").read_text())
     assert [run["state"] for run in report["runs"]] == ["finished", "failed", "finished"]
@@ -104,7 +110,7 @@ def test_a_run_that_breaks_is_told_while_the_others_go_on(
 @pytest.mark.slow
 def test_a_comparison_that_is_stopped_saves_the_run_at_work_and_goes_on_from_there(study: StudyFile, forks: list[Fork]):
     study.write(methods={"TR": None}, budget={"steps": 60}, settings=study.content["settings"] | {"save_steps": 1000})
-    (run,) = list_runs(study.path, study.out)
+    (run,) = study.runs()
 
     def stop(run: Run) -> None:
         if run.steps_done >= 3:
@@ -115,7 +121,7 @@ def test_a_comparison_that_is_stopped_saves_the_run_at_work_and_goes_on_from_the
     (checkpoint,) = run.training.glob("checkpoint-*")
     assert run.steps_done < 60 and not run.has_model and run.failure() is None
     before = run.metrics()[: int(checkpoint.name.split("-")[1])]
-    assert compare(study.path, study.out)["runs"][0]["state"] == "finished"
+    assert study.compare()["runs"][0]["state"] == "finished"
     assert run.metrics()[: len(before)] == before  # of the first piece, as it was logged then
     assert _steps(run) == list(range(1, 61))
 
@@ -123,7 +129,7 @@ def test_a_comparison_that_is_stopped_saves_the_run_at_work_and_goes_on_from_the
 @pytest.mark.slow
 def test_a_run_that_is_killed_is_told_and_goes_on_from_its_checkpoint(study: StudyFile, forks: list[Fork]):
     study.write(methods={"TR": None}, budget={"steps": 60}, settings=study.content["settings"] | {"save_steps": 5})
-    (run,) = list_runs(study.path, study.out)
+    (run,) = study.runs()
 
     def kill(run: Run) -> None:
         if run.steps_done >= 6 and any(run.training.glob("checkpoint-*")):
@@ -142,14 +148,14 @@ def test_a_run_that_is_killed_is_told_and_goes_on_from_its_checkpoint(study: Stu
 @pytest.mark.slow
 def test_a_budget_of_minutes_is_converted_to_steps_by_the_cpu_seconds_of_a_step(study: StudyFile):
     study.write(methods={"TR": None}, budget={"minutes": 0.05})
-    (run,) = list_runs(study.path, study.out)
+    (run,) = study.runs()
     (trial,) = (study.out / "pace").iterdir()
     ends = [line["cpu_seconds"] for line in Run.read(trial).metrics() if "pairs_per_second" in line]
     costs = sorted(end - start for start, end in pairwise(ends[2:]))
     assert len(costs) == 7
     assert run.steps == round(3 / costs[3])
     written = (trial / "run.json").stat().st_mtime_ns
-    assert list_runs(study.path, study.out)[0].steps == run.steps  # measured once
+    assert study.runs()[0].steps == run.steps  # measured once
     assert (trial / "run.json").stat().st_mtime_ns == written
 
 
@@ -178,12 +184,12 @@ def test_processes_with_one_output_folder_share_the_runs(study: StudyFile, monke
     def first(run: Run, *rest: Any) -> bool:
         names.append(("first", run.name))
         monkeypatch.setattr(comparing, "train_and_measure", second)
-        during = compare(study.path, study.out)  # as another process would, while this run is claimed
+        during = study.compare()  # as another process would, while this run is claimed
         assert [row["method"] for row in during["runs"] if row["state"] == "unfinished"] == ["none"]
         return train_and_measure(run, *rest)
 
     monkeypatch.setattr(comparing, "train_and_measure", first)
-    results = compare(study.path, study.out)
+    results = study.compare()
     assert names == [("first", "none, cls"), *(("second", f"TR, cls, seed {seed}") for seed in range(3))]
     assert all(row["state"] == "finished" for row in results["runs"])
 
@@ -194,29 +200,30 @@ def test_a_run_that_failed_in_another_process_is_not_repeated(study: StudyFile, 
 
     def fail(run: Run, *rest: Any) -> bool:
         names.append(run.name)
-        for one in list_runs(study.path, study.out):  # another process fails at all runs meanwhile
+        for one in study.runs():  # another process fails at all runs meanwhile
             one.write_job()
             one.record_failure(2, "out of memory")
         return False
 
     monkeypatch.setattr(comparing, "train_and_measure", fail)
-    compare(study.path, study.out)
-    assert names == ["TR, cls, seed 0"]
-    compare(study.path, study.out)
+    for _ in range(2):
+        with pytest.raises(TrainingError, match="2 of 2 runs failed"):
+            study.compare()
     assert names == ["TR, cls, seed 0"] * 2  # the next call tries failed runs again
 
 
 def test_an_output_folder_that_is_a_file_is_an_error(study: StudyFile):
     study.write()
+    study.out = study.path
     with pytest.raises(OutputError, match="is a file"):
-        compare(study.path, study.path)
+        study.compare()
 
 
 def test_the_folder_of_a_training_run_is_no_output_folder(study: StudyFile):
     study.out.mkdir()
     (study.out / "run_state.json").write_text("{}")
     with pytest.raises(OutputError, match="is the folder of a training run"):
-        compare(study.write(), study.out)
+        _run(study)
 
 
 def test_a_signal_without_a_name_is_stated_by_its_number() -> None:

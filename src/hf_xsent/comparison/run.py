@@ -1,0 +1,174 @@
+"""Describe one run of a study: its folder, whose name hashes what decides its results, and what the folder holds."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hf_xsent.comparison.study import run_settings
+from hf_xsent.data.cleaning.rules import CleaningRules
+from hf_xsent.data.readers.sources import resolve_sources, source_files
+from hf_xsent.evaluation.report import Measurement
+from hf_xsent.files import digest, write_json
+from hf_xsent.runs.identity import deciding_settings, identify_files, identify_model, plain
+from hf_xsent.runs.store import Store
+from hf_xsent.settings.declare import is_local
+from hf_xsent.training.callbacks import METRICS_FILE, last_step, read_metrics
+from hf_xsent.training.identity import identify_training
+from hf_xsent.training.recipe import Recipe, recipe_settings
+
+JOB_FILE, FAILURE_FILE, LOG_FILE = "run.json", "failure.json", "log.txt"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One method with one pooling and seed; its process reads it from ``run.json`` in the run's folder."""
+
+    folder: Path
+    method: str
+    pooling: str
+    seed: int | None  # None: nothing is trained
+    model: str  # the starting encoder
+    recipe: dict[str, Any]  # of hf-xsent pretrain
+    tasks: dict[str, dict[str, Any]] = field(default_factory=dict)  # options by name
+    identities: dict[str, str] = field(default_factory=dict)  # fingerprints of the tasks
+    keep_model: bool = True
+
+    @property
+    def name(self) -> str:
+        """Name the run for logs and tables."""
+        return f"{self.method}, {self.pooling}" + ("" if self.seed is None else f", seed {self.seed}")
+
+    @property
+    def training(self) -> Path:
+        """Return the output folder of training."""
+        return self.folder / "training"
+
+    def settings(self) -> dict[str, Any]:
+        """Return the recipe with the settings that the study sets."""
+        return self.recipe | run_settings(self.model, self.pooling, self.seed, self.steps, str(self.training))
+
+    @property
+    def has_model(self) -> bool:
+        """Return whether the model to measure exists; an untrained method measures the starting encoder."""
+        return self.seed is None or (self.training / "model.safetensors").is_file()
+
+    @property
+    def finished(self) -> bool:
+        """Return whether all tasks are measured; without tasks, whether training is complete."""
+        return not self.scores.missing(map(self.scores_file, self.tasks)) if self.tasks else self.has_model
+
+    @property
+    def stage(self) -> str:
+        """Return the current stage."""
+        return "measuring" if self.has_model else "training"
+
+    @property
+    def steps(self) -> int:
+        """Return the number of training steps."""
+        return int(self.recipe["max_steps"])
+
+    @property
+    def steps_done(self) -> int:
+        """Return the last step that training logged."""
+        return last_step(self.training / METRICS_FILE)
+
+    @property
+    def scores(self) -> Store:
+        """Return the store of the scores on each task."""
+        return Store(self.folder / "scores")
+
+    def scores_file(self, task: str) -> str:
+        """Name the scores on a task; those on other sentences have another name."""
+        return f"{task}-{self.identities[task]}.npz"
+
+    def measurement(self, task: str) -> Measurement | None:
+        """Read the scores on a task, if it is measured."""
+        name = self.scores_file(task)
+        return None if self.scores.missing([name]) else self.scores.read(name, Measurement.read)
+
+    @property
+    def published_recipe(self) -> dict[str, Any]:
+        """Return the recipe without settings of this machine."""
+        known = recipe_settings()
+        return {key: value for key, value in self.recipe.items() if not (key in known and is_local(known[key]))}
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Read the lines that training has logged."""
+        return read_metrics(self.training / METRICS_FILE)
+
+    def failure(self) -> dict[str, Any] | None:
+        """Read exit code and message of the last attempt if it failed."""
+        try:
+            content: dict[str, Any] = json.loads((self.folder / FAILURE_FILE).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        return content
+
+    def failed_since(self, time: float) -> bool:
+        """Return whether an attempt has failed since a time in seconds since the epoch."""
+        file = self.folder / FAILURE_FILE
+        return file.is_file() and file.stat().st_mtime >= time
+
+    def write_job(self) -> None:
+        """Write the job for the run's process, and delete an earlier failure."""
+        write_json(self.folder / JOB_FILE, {**asdict(self), "folder": str(self.folder)})
+        (self.folder / FAILURE_FILE).unlink(missing_ok=True)
+
+    def record_failure(self, exit_code: int, message: str) -> None:
+        """Write exit code and message of a failed process."""
+        failure = {"while": self.stage, "exit_code": exit_code, "message": message}
+        write_json(self.folder / FAILURE_FILE, failure)
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Run:
+        """Read the run that ``write_job`` wrote."""
+        content = json.loads((Path(folder) / JOB_FILE).read_text(encoding="utf-8"))
+        return cls(**{**content, "folder": Path(folder)})
+
+
+def run_folder(runs: Path, method: str, seed: int | None, recipe: Recipe) -> Path:
+    """Return the folder of a run, named by method and a hash of what decides its results."""
+    content = digest([plain(identify_recipe(recipe, trained=seed is not None))])[:8]
+    for folder in sorted(runs.glob(f"*-{content}")):
+        return folder  # even if the method was renamed
+    name = f"{method} {recipe.config.pooling} {'' if seed is None else seed}"
+    return runs / f"{re.sub(r'[^a-z0-9.]+', '-', name.lower()).strip('-')}-{content}"
+
+
+def identify_recipe(recipe: Recipe, trained: bool) -> dict[str, Any]:
+    """Return the settings of a recipe that decide its results, with the contents of the files that it names."""
+    training, data, config = recipe.training, recipe.data, recipe.config.recipe()
+    identity = {"model": identify_model(str(recipe.start.model)), "method": recipe.start.method}
+    identity |= {"half": training.bf16 or training.fp16, "features": data.features == "none"}  # float32 without a cache
+    if not trained:
+        return identity | {name: config[name] for name in ("pooling", "max_length", "layers") if name in config}
+    for name, teacher in recipe.config.teachers(recipe.start.model).items():
+        config["objectives"] = config["objectives"] | {
+            name: config["objectives"][name] | {"teacher": identify_model(teacher)}
+        }
+    identity |= {"config": config, "training": identify_training(training)}
+    identity["batch"] = [training.per_device_train_batch_size, training.gradient_accumulation_steps]
+    if training.load_best_model_at_end:
+        identity["best"] = [training.eval_strategy, training.eval_steps, training.save_steps]
+    identity["data"] = deciding_settings(data) | {
+        "data": _identify_bitext(recipe, data.data, data.links),
+        "dev": _identify_bitext(recipe, data.dev, None),
+        "unpaired": data.unpaired and identify_files(data.unpaired),
+        "links": None,  # identified with the data
+    }
+    return identity | {"rules": identify_files(CleaningRules.parse(data.rules).files()) if data.rules else None}
+
+
+def _identify_bitext(recipe: Recipe, bitext: Any, links: Any) -> list[list[str]]:
+    """Return language, and hashes of the data file and the word links of each source; the id of a Hub data set."""
+    sources = resolve_sources(bitext, links=links, target_language=recipe.data.target_language) if bitext else {}
+    identities = []
+    for language, of_language in sources.items():
+        for source in of_language:
+            files = [*source_files(source), *([Path(source.links)] if source.links else [])]
+            identities.append([language, identify_files(files) if files else source.path])
+    return identities

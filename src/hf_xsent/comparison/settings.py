@@ -1,0 +1,128 @@
+"""Declare the keys of a study, which are the settings of ``compare``, without importing torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hf_xsent.settings.declare import setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareSettings:
+    """Train several methods from the same start with the same budget, evaluate them, and write one report.
+
+    hf-xsent compare study.yaml --output runs/study
+    hf-xsent compare benchmarks/studies/dap.yaml --model ENCODER --data "train/{language}-en.tsv" --budget.steps 50
+
+    A flag replaces a value of the study, which is a YAML file; --methods.DAP.learning_rate 1e-4 replaces one inside.
+
+    Interrupted? The same command resumes. A finished run is repeated only if its settings or data changed. The report
+    (report.html, report.md, report.json, TASK.svg) is updated after each run. To use several GPUs or cores, start the
+    command once for each: the processes share the runs, and none is done twice.
+    """
+
+    model: str | None = setting(None, "The encoder that all methods start from: a Hub id or a folder; required.")
+    data: list[str] | None = setting(
+        None, "Training pairs, in the format of pretrain --data; required.", named=True, metavar="CODE=FILE"
+    )
+    budget: dict[str, Any] | None = setting(
+        None, "Training of each method: steps, pairs or minutes, such as --budget.steps 100; required."
+    )
+    methods: dict[str, Any] | None = setting(
+        None,
+        "For each method, by name, changes to the recipe, and optionally its own recipe file, poolings, seeds, or "
+        "train: false; required.",
+    )
+    tasks: dict[str, Any] | None = setting(
+        None,
+        "Tasks with their options: tatoeba (data, group or languages), bucc, sts17, sts22 (data, languages), retrieval "
+        "(data, languages, max_pairs), word_alignment (data, choose, languages, layers); required.",
+    )
+    title: str | None = setting(None, "Heading of the report. (default: the name of the study)")
+    settings: dict[str, Any] | None = setting(
+        None, "Recipe file of the methods that name no other one, and changes to the recipe of all. (default: none)"
+    )
+    poolings: list[str] = setting(["mean"], "Poolings of sentence embeddings.")
+    seeds: list[int] = setting([0], "Random seeds.")
+    keep_models: bool = setting(
+        True, "Save the trained models; if false, adding a task later trains them again.", results=False
+    )
+    plot: str | None = setting(
+        None,
+        "A setting, such as layers or learning_rate: the report draws each task's main score over it; methods that "
+        "differ only in this setting form a curve. (default: none)",
+        results=False,
+    )
+    output: str | None = setting(
+        None,
+        "Write runs and report into this folder. (default: runs/ and the study's name)",
+        metavar="FOLDER",
+        local=True,
+        aliases=("o",),
+    )
+    dry_run: bool = setting(
+        False, "Validate and list the runs without training; for a budget in minutes, time a few steps.", results=False
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """The amount of training of every method: one of the three."""
+
+    steps: int | None = setting(None, "Updates.", above=0)
+    pairs: int | None = setting(None, "Pairs, rounded up to a whole step.", above=0)
+    minutes: float | None = setting(None, "Minutes on a GPU, CPU minutes on a CPU.", above=0)
+
+    @property
+    def unit(self) -> str:
+        """The unit that is set."""
+        return next((unit for unit in ("steps", "pairs", "minutes") if getattr(self, unit) is not None), "")
+
+    @property
+    def amount(self) -> float:
+        """The number of steps, pairs or minutes."""
+        return float(getattr(self, self.unit))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodSettings:
+    """What a method states besides changes to the recipe."""
+
+    recipe: str | None = setting(None, "Recipe file, relative to the study.")
+    train: bool = setting(True, "Train; false measures the starting encoder.")
+    poolings: list[str] = setting(["mean"], "Poolings of sentence embeddings.")
+    seeds: list[int] = setting([0], "Random seeds.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSettings:
+    """Options of BUCC and STS."""
+
+    data: str | None = setting(None, "Folder or Hub id; required.")
+    languages: list[str] | None = setting(None, "Measure only these languages or pairs.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TatoebaSettings(TaskSettings):
+    """Options of Tatoeba."""
+
+    group: str | None = setting(None, "Group of languages, instead of languages.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievalSettings(TaskSettings):
+    """Options of retrieval on any bitext."""
+
+    data: list[str] | None = setting(  # type: ignore[assignment]
+        None, "Pairs, in the format of pretrain --data; required.", named=True
+    )
+    max_pairs: int | None = setting(None, "Measure the first N pairs of each language.", at_least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordAlignmentSettings(TaskSettings):
+    """Options of word alignment."""
+
+    choose: str | None = setting(None, "The measured set on which the layer is chosen; required.")
+    layers: list[int] | None = setting(None, "Choose among these layers; without it, all.", at_least=1)

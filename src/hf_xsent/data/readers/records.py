@@ -1,0 +1,195 @@
+"""Read records with named columns: JSON Lines, Parquet, and data sets of Hugging Face."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hf_xsent.data.languages import matching_tags
+from hf_xsent.data.readers.columns import unclear_columns
+from hf_xsent.data.readers.compression import lines_or_errors, parse_json
+from hf_xsent.data.readers.hub import hub_errors, hub_rows
+from hf_xsent.data.readers.sources import BitextSource, is_saved_dataset
+from hf_xsent.errors import DataError, did_you_mean
+from hf_xsent.files import is_local
+
+NEGATIVES = ("source_negatives", "target_negatives")  # each a list of sentences that are not translations of the pair
+_BATCH_ROWS = 1000
+_DEEPEST_COLUMN = 8  # nested objects in a dotted name
+
+# number, source, target, links, negatives of both sides; unchecked
+Row = tuple[int, Any, Any, Any, "tuple[Any, ...] | None"]
+
+
+def read_jsonl(source: BitextSource) -> Iterator[Row | DataError]:
+    """Yield the pairs of a JSON Lines file."""
+    columns: tuple[str, str] | None = None
+    for number, line in lines_or_errors(Path(source.path)):
+        if isinstance(line, DataError):
+            yield line
+            continue
+        if not line.strip():
+            continue
+        try:
+            record = parse_json(line)
+        except ValueError as error:
+            yield DataError(f"{source.path}:{number}: not JSON ({error}); each line must be one object")
+            continue
+        if not isinstance(record, dict):
+            yield DataError(f"{source.path}:{number}: expected a JSON object, not {type(record).__name__}")
+            continue
+        columns = columns or _choose_columns(source, _names(record))
+        yield _row(number, record, columns)
+
+
+def read_parquet(source: BitextSource) -> Iterator[Row | DataError]:
+    """Yield the pairs of a Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(source.path) as file:
+            columns = _choose_columns(source, [file.schema.column(number).path for number in range(len(file.schema))])
+            batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=[*columns, "links", *NEGATIVES])
+            records = (record for batch in batches for record in _records(batch))
+            for number, record in enumerate(records, start=1):
+                if isinstance(record, ValueError):
+                    yield DataError(f"{source.path}:{number}: not UTF-8 ({record}); fix the row or skip bad rows")
+                else:
+                    yield _row(number, record, columns)
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+        reason = str(error) or type(error).__name__
+        raise DataError(f"{source.path}: not a readable Parquet file ({reason}); download it again") from error
+
+
+def _records(batch: Any) -> Iterator[dict[str, Any] | ValueError]:
+    """Yield the rows of a batch, and the error in place of a row with text that is not UTF-8."""
+    try:
+        yield from batch.to_pylist()
+    except UnicodeDecodeError as error:
+        if len(batch) == 1:
+            yield error
+        else:
+            for row in range(len(batch)):
+                yield from _records(batch.slice(row, 1))
+
+
+def read_datasets(source: BitextSource) -> Iterator[Row]:
+    """Yield the pairs of a data set on the Hub, from ``save_to_disk``, or of a folder of Parquet files."""
+    columns: tuple[str, str] | None = None
+    with hub_errors(f"{source.path}: a row of the data set cannot be read"):
+        batches = _open_dataset(source).iter(batch_size=_BATCH_ROWS)
+        records = (
+            dict(zip(batch, values, strict=True)) for batch in batches for values in zip(*batch.values(), strict=True)
+        )
+        for number, record in enumerate(records, start=1):
+            columns = columns or _choose_columns(source, _names(record))
+            yield _row(number, record, columns)
+
+
+def _open_dataset(source: BitextSource) -> Any:
+    import datasets
+
+    if not is_local(source.path):
+        return hub_rows(source.path, source.split, streaming=True)
+    with hub_errors(f"{source.path}: split {source.split!r} of the data set cannot be opened"):
+        if not is_saved_dataset(source.path):  # then it has Parquet files
+            return datasets.load_dataset(source.path, split=source.split, streaming=True)
+        loaded = datasets.load_from_disk(source.path)
+    if isinstance(loaded, datasets.DatasetDict):
+        if source.split not in loaded:
+            raise DataError(f"{source.path}: no split {source.split!r}, only {', '.join(loaded)}")
+        return loaded[source.split]
+    return loaded
+
+
+def _choose_columns(source: BitextSource, names: list[str]) -> tuple[str, str]:
+    """Return the source and target columns.
+
+    Columns that are not requested are ``source`` and ``target`` or, in this order, named by the language code as in
+    OPUS (``translation.de``), by the code (``de``; see `matching_tags`), or ``source`` or ``target``.
+    """
+    if (source.source_column, source.target_column) == (None, None) and {"source", "target"} <= {*names}:
+        return "source", "target"
+    return (
+        _choose_column(source, names, source.source_column, source.language, "source"),
+        _choose_column(source, names, source.target_column, source.target_language, "target"),
+    )
+
+
+def _choose_column(source: BitextSource, names: list[str], column: int | str | None, code: str, side: str) -> str:
+    if isinstance(column, int) and column < len(names):
+        return names[column]
+    if column in names:
+        return str(column)
+    if column is not None:
+        counted = " (counted from 0)" if isinstance(column, int) else ""
+        raise DataError(
+            f"{source.path}: column {column!r}{counted} was requested, but there are only {', '.join(names)}"
+            f"{did_you_mean(str(column), names)}"
+        )
+    for prefix in ("translation.", ""):
+        tags = matching_tags((name.removeprefix(prefix) for name in names if name.startswith(prefix)), code)
+        if len(tags) == 1:
+            return prefix + tags[0]
+    if side not in names:
+        raise unclear_columns(source.path, names)
+    return side
+
+
+def _row(number: int, record: Mapping[str, Any], columns: tuple[str, str]) -> Row:
+    source, target = (_value(record, column) for column in columns)
+    negatives = tuple(record.get(name) for name in NEGATIVES) if any(name in record for name in NEGATIVES) else None
+    return number, source, target, record.get("links"), negatives
+
+
+def _names(record: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """List the keys of a record, nested ones with dots."""
+    names: list[str] = []
+    for key, value in record.items():
+        nested = isinstance(value, dict) and prefix.count(".") < _DEEPEST_COLUMN
+        names += _names(value, f"{prefix}{key}.") if nested else [prefix + key]
+    return names
+
+
+def _value(record: Mapping[str, Any], name: str) -> Any:
+    """Look up a dotted name, None if it is missing; a key with a dot in it takes precedence."""
+    if name in record:
+        return record[name]
+    value: Any = record
+    for key in name.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def check_negatives(place: str, negatives: tuple[Any, ...] | None) -> str | DataError | None:
+    """Return the negatives of a pair as JSON, None if it has none, or a `DataError`."""
+    if negatives is None:
+        return None
+    sides = [[] if side is None else side for side in negatives]
+    for name, side in zip(NEGATIVES, sides, strict=True):
+        if not isinstance(side, list) or not all(isinstance(text, str) and text.strip() for text in side):
+            return DataError(f'{place}: {name} is not a list of sentences; write {{..., "{name}": ["..."]}}')
+    stripped = [[text.strip() for text in side] for side in sides]
+    return json.dumps(stripped, ensure_ascii=False) if any(sides) else None
+
+
+def parse_negatives(text: str) -> dict[str, list[str]]:
+    """Parse stored negatives.
+
+    >>> parse_negatives('[["Katze"], []]')
+    {'source_negatives': ['Katze'], 'target_negatives': []}
+    """
+    return dict(zip(NEGATIVES, json.loads(text), strict=True))
+
+
+def pair_record(source: str, target: str, links: str | None, negatives: str | None) -> dict[str, Any]:
+    """Return the fields of a pair as JSONL has them.
+
+    >>> pair_record("ein Hund", "a dog", "0-0 1-1", None)
+    {'source': 'ein Hund', 'target': 'a dog', 'links': '0-0 1-1'}
+    """
+    record = {"source": source, "target": target} | ({} if links is None else {"links": links})
+    return record | ({} if negatives is None else parse_negatives(negatives))

@@ -1,0 +1,95 @@
+"""Read tab-separated tables and Moses pairs (one file per language)."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from hf_xsent.data.readers.columns import guess_columns, is_header, names_other_language, unclear_columns
+from hf_xsent.data.readers.compression import lines_or_errors
+from hf_xsent.data.readers.sources import BitextSource, source_files
+from hf_xsent.errors import DataError, did_you_mean
+
+Row = tuple[int, str, str]
+
+
+def read_tsv(source: BitextSource) -> Iterator[Row | DataError]:
+    """Yield ``(line, source, target)``; the first line may be a header."""
+    path = Path(source.path)
+    requested = first, second = source.source_column, source.target_column
+    columns: list[Any] = [int(second == 0) if first is None else first, int(first != 1) if second is None else second]
+    by_name = any(isinstance(column, str) for column in requested)
+    for number, line in lines_or_errors(path):
+        if isinstance(line, DataError):
+            if number == 1 and by_name:
+                raise line
+            yield line
+            continue
+        cells = line.split("\t")
+        if number == 1 and (by_name or is_header(cells, source.language, source.target_language)):
+            columns = _header_columns(source, f"{path}:{number}", [cell.strip() for cell in cells])
+        elif len(cells) <= max(columns):
+            yield DataError(f"{path}:{number}: {_too_few_columns(requested, columns, len(cells))}")
+        elif "\r" in line and all("\t" in part for part in line.split("\r") if part):
+            yield DataError(f"{path}:{number}: carriage returns alone end lines here; convert the file with mac2unix")
+        else:
+            yield number, cells[columns[0]], cells[columns[1]]
+
+
+def _header_columns(source: BitextSource, place: str, names: list[str]) -> list[int]:
+    """Return the numbers of the requested columns, else of those with usual names, else of the only two columns."""
+    requested = (source.source_column, source.target_column)
+    for name in (column for column in requested if isinstance(column, str) and column not in names):
+        raise DataError(
+            f"{place}: the header has no column {name!r}, only {', '.join(names)}{did_you_mean(name, names)}"
+        )
+    usual = guess_columns(names, source.language, source.target_language)
+    if len(names) == 2 and None in usual:
+        usual = (1, 0) if usual[0] == 1 or usual[1] == 0 else (0, 1)
+        _check_languages(source, place, [names[column] for column in usual if column is not None])
+    numbers = []
+    for column, guess in zip(requested, usual, strict=True):
+        number = guess if column is None else names.index(column) if isinstance(column, str) else column
+        if number is None:
+            raise unclear_columns(place, names)
+        numbers.append(number)
+    return numbers
+
+
+def _check_languages(source: BitextSource, place: str, names: list[str]) -> None:
+    """Raise an error if a column that is not requested, but guessed, has the name of another language."""
+    requested, codes = (source.source_column, source.target_column), (source.language, source.target_language)
+    for side, name, column, code in zip(("source", "target"), names, requested, codes, strict=True):
+        if column is None and names_other_language(name, code):
+            raise DataError(
+                f"{place}: column {name!r} names another language than {code!r}, the {side} language: check the file "
+                f"and the languages, or state the columns of the sentences, for example --columns {shlex.join(names)}"
+            )
+
+
+def _too_few_columns(requested: Sequence[int | str | None], columns: Sequence[int], count: int) -> str:
+    if count == 1 and requested == (None, None):
+        return "the line has no tab; lines must be source<TAB>target"
+    column, name = max(zip(columns, requested, strict=True), key=lambda pair: pair[0])
+    wanted = f"column {name!r}" if isinstance(name, str) else f"column {column} (counted from 0)"
+    return f"{wanted} was requested, but the line has {count}"
+
+
+def read_moses(source: BitextSource) -> Iterator[Row | DataError]:
+    """Yield ``(line, source, target)`` of two files whose lines are translations."""
+    source_path, target_path = source_files(source)
+    rows = zip_longest(lines_or_errors(source_path), lines_or_errors(target_path))
+    for number, (first, second) in enumerate(rows, start=1):
+        if first is None or second is None:
+            longer, shorter = (source_path, target_path) if first else (target_path, source_path)
+            raise DataError(f"{longer}:{number}: {shorter} has only {number - 1} lines; both must have the same number")
+        source_text, target_text = first[1], second[1]
+        if isinstance(source_text, DataError):
+            yield source_text
+        elif isinstance(target_text, DataError):
+            yield target_text
+        else:
+            yield number, source_text, target_text

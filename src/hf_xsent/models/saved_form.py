@@ -1,0 +1,164 @@
+"""Save a model in the one form of runs, checkpoints and exports, and load its weights again.
+
+The folder is a plain encoder with its tokenizer and the modules of sentence-transformers, which AutoModel and
+SentenceTransformer open without this package. The key ``hf_xsent`` of its config.json has the settings of our model,
+and ``heads.safetensors`` the weights that only training needs. An export has no heads.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from hf_xsent.errors import ModelError, shortened
+from hf_xsent.files import write_json
+from hf_xsent.models.adapters import plain_weights
+from hf_xsent.models.families import family
+from hf_xsent.models.loading import SETTINGS, loading_errors, model_file, quiet_loading
+from hf_xsent.models.sentence_transformer_files import write_modules, write_own_module
+
+logger = logging.getLogger(__name__)
+
+HEADS_FILE = "heads.safetensors"
+_TRAINING_ONLY = ("encoder.", "objectives.", "training_mlp.")
+
+
+def save_model(
+    model: Any,
+    folder: Path,
+    state: Mapping[str, Tensor] | None = None,
+    *,
+    heads: bool = True,
+    dtype: torch.dtype | None = None,
+    dim: int | None = None,
+    max_shard_size: int | str = "50GB",
+) -> None:
+    """Write a model, with ``heads`` for training; ``encode`` of the saved model truncates embeddings to ``dim``.
+
+    ``state`` are the model's weights, gathered from several processes. A model that no plain encoder can express has
+    the same files, but its config.json is of our type, so that only this package opens it.
+    """
+    dtype = dtype or model.encoder.dtype
+    state = model.state_dict() if state is None else state
+    encoder = {name.removeprefix("encoder."): weight for name, weight in state.items() if name.startswith("encoder.")}
+    plain = plain_weights(model.encoder, encoder)
+    others = {name: one for name, one in state.items() if plain.get(name.removeprefix("encoder.")) is not one}
+    if not heads:
+        kept = () if model.not_plain is None else _TRAINING_ONLY
+        others = {name: one for name, one in others.items() if kept and not name.startswith(kept)}
+    plain = {name: one.to(dtype).contiguous() for name, one in (plain | _pooler(model.encoder.config)).items()}
+    with quiet_loading():
+        model.encoder.save_pretrained(folder, state_dict=plain, max_shard_size=max_shard_size)
+    (folder / HEADS_FILE).unlink(missing_ok=True)
+    if others:
+        save_file({name: one.detach().cpu().contiguous() for name, one in others.items()}, folder / HEADS_FILE)
+    _write_tokenizer(model, folder)
+    config = model.config
+    width = dim or config.dim or config.encoder_config.hidden_size
+    dim = width if width < config.encoder_config.hidden_size else None
+    if model.not_plain is None:
+        _write_config(config, folder, dtype, width, {**config.saved_settings(heads), "dim": dim})
+        write_modules(model, folder, dim)
+    else:
+        config.replaced(encoder_config=model.encoder.config, dim=dim).save_pretrained(folder)
+        write_own_module(config, folder, dim)
+
+
+def read_heads(name_or_path: str, **hub: Any) -> dict[str, Tensor]:
+    """Read the weights that only training needs; empty for an export or a plain encoder."""
+    path = model_file(name_or_path, HEADS_FILE, **hub)
+    with loading_errors(name_or_path, f"readable {HEADS_FILE}"):
+        return {} if path is None else load_file(path)
+
+
+def saved_weights(folder: str | Path) -> dict[str, Tensor]:
+    """Read the weights in a folder, by their names in the model that was trained."""
+    weights: dict[str, Tensor] = {}
+    with loading_errors(str(folder), "readable weights (model.safetensors)"):
+        for path in Path(folder).glob("model*.safetensors"):
+            weights |= {f"encoder.{name}": one for name, one in load_file(path).items() if "pooler." not in name}
+    return weights | read_heads(str(folder))
+
+
+def load_saved_weights(model: nn.Module, folder: str | Path) -> None:
+    """Load all weights of a checkpoint into the model that was trained; raise an error if it is of another model."""
+    weights, names = saved_weights(folder), model.state_dict().keys()
+    adapted = {name.replace(".base_layer.", ".") for name in names if ".base_layer." in name}  # saved merged, too
+    try:
+        model.load_state_dict({name: one for name, one in weights.items() if name not in adapted or name in names})
+    except RuntimeError as error:
+        reason = " ".join(str(error).partition(":")[2].split())
+        raise ModelError(
+            f"{folder} is of another model: {shortened(reason)}: resume with the recipe of that run"
+        ) from error
+
+
+def _write_tokenizer(model: Any, folder: Path) -> None:
+    """Write the tokenizer, if it is known, such that it truncates and pads as plain encoders need."""
+    tokenizer = model.find_tokenizer()
+    if tokenizer is None:
+        return
+    longest, side = tokenizer.model_max_length, tokenizer.padding_side
+    tokenizer.model_max_length = model.config.max_length
+    tokenizer.padding_side = "right"  # plain encoders would count positions from left padding
+    try:
+        tokenizer.save_pretrained(folder)
+    finally:
+        tokenizer.model_max_length, tokenizer.padding_side = longest, side
+    path = folder / "tokenizer_config.json"
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    if settings.get("tokenizer_class") == "TokenizersBackend":  # transformers 4 knows PreTrainedTokenizerFast
+        write_json(path, settings | {"tokenizer_class": "PreTrainedTokenizerFast"})
+
+
+def _write_config(config: Any, folder: Path, dtype: torch.dtype, width: int, settings: Mapping[str, Any]) -> None:
+    """Add our settings, and the keys that other libraries read, to the config.json of the encoder."""
+    path = folder / "config.json"
+    plain = json.loads(path.read_text(encoding="utf-8"))
+    plain.pop("_name_or_path", None)
+    plain |= {"dtype": str(dtype).removeprefix("torch."), **_matryoshka(config, width)}
+    settings = {name: value for name, value in settings.items() if value is not None}
+    write_json(path, plain | _keys_of_transformers_4(plain) | {SETTINGS: settings})
+
+
+def _keys_of_transformers_4(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the names by which transformers 4 reads the rotary embeddings and global layers of ModernBERT."""
+    if config["model_type"] != "modernbert":
+        return {}
+    kinds, rope = config["layer_types"], config["rope_parameters"]
+    every = kinds.index("full_attention", 1) if "full_attention" in kinds[1:] else len(kinds)
+    every_nth = ["sliding_attention" if number % every else "full_attention" for number in range(len(kinds))]
+    if kinds != every_nth or any(settings["rope_type"] != "default" for settings in rope.values()):
+        logger.warning("transformers 4 cannot compute this ModernBERT: open the model with transformers 5")
+    return {
+        "global_rope_theta": rope["full_attention"]["rope_theta"],
+        "local_rope_theta": rope["sliding_attention"]["rope_theta"],
+        "global_attn_every_n_layers": every,
+    }
+
+
+def _pooler(config: Any) -> dict[str, Tensor]:
+    """Return weights for the pooler of BERT's classes; without them, AutoModel warns of missing weights.
+
+    The pooler is the identity with tanh. No embedding of this package uses it.
+    """
+    if "add_pooling_layer" not in family(config).arguments:
+        return {}
+    width = config.hidden_size
+    return {"pooler.dense.weight": torch.eye(width), "pooler.dense.bias": torch.zeros(width)}
+
+
+def _matryoshka(config: Any, width: int) -> dict[str, Any]:
+    """Return the config keys from which vLLM reads the widths that its parameter ``dimensions`` accepts."""
+    objective = getattr(config, "objectives", {}).get("matryoshka")
+    full = config.encoder_config.hidden_size
+    earlier = getattr(config.encoder_config, "matryoshka_dimensions", None)  # of an export
+    dims = {full, width, *(objective.dims or [] if objective else earlier or [])}
+    return {"is_matryoshka": True, "matryoshka_dimensions": sorted(dims)} if len(dims) > 1 else {}

@@ -1,0 +1,196 @@
+"""Open, start and save models, with the arguments of transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from itertools import chain
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from torch import Tensor
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from hf_xsent.errors import ModelError, RecipeError, did_you_mean
+from hf_xsent.files import create_folder, is_local
+from hf_xsent.models.layer_selection import select_layers
+from hf_xsent.models.loading import (
+    UNUSED_ARGUMENTS,
+    hub_arguments,
+    load_config,
+    load_encoder,
+    load_tokenizer,
+    loading_arguments,
+    split_config,
+)
+from hf_xsent.models.saved_form import read_heads, save_model
+from hf_xsent.models.sentence_transformer_files import with_changed_modules
+from hf_xsent.settings.convert import convert
+from hf_xsent.settings.declare import types_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class SavedModel(PreTrainedModel):
+    """A model over an encoder that starts from any encoder, and is saved as a plain one with a file of heads."""
+
+    trains = False  # whether the class has the weights that only training needs
+    trained_in: str | None = None  # the folder of the run that trained it in this process
+    _tokenizer: Any = None
+    _saves_heads = True
+    _source: str | None = None  # the folder or Hub id of the starting encoder
+    _hub: Mapping[str, Any] = MappingProxyType({})  # the revision and other Hub arguments of the source
+
+    @classmethod
+    def from_backbone(cls, name_or_path: str, *, config: Any = None, **settings: Any) -> Self:
+        """Start from a pretrained encoder or a model of this package, with a config or keyword arguments.
+
+        ``config_class.setting_names()`` lists the keywords. ``revision``, ``dtype`` (default: float32), ``device_map``
+        and transformers' other loading arguments are accepted, too. From a model that this package trained, matching
+        heads and language embeddings are loaded.
+        """
+        loading = loading_arguments(settings)
+        encoder_config, earlier = split_config(load_config(str(name_or_path), **hub_arguments(loading)))
+        model = cls._over_encoder(str(name_or_path), cls.config_of(config, settings), encoder_config, loading)
+        model.start_weights([name for name in model.state_dict() if not name.startswith("encoder.")])
+        if earlier:
+            model.load_matching(earlier, read_heads(str(name_or_path), **hub_arguments(loading)))
+        return model
+
+    @classmethod
+    def from_pretrained(cls, name_or_path: Any, *_: Any, config: Any = None, **settings: Any) -> Any:  # type: ignore[override]
+        """Open a model of this package with all its weights, or start from a plain encoder.
+
+        Keyword arguments replace settings of the saved model, and otherwise are those of ``from_backbone``.
+        """
+        name, with_info = str(name_or_path), settings.pop("output_loading_info", False)
+        settings = {key: value for key, value in settings.items() if key not in UNUSED_ARGUMENTS and value is not None}
+        loading = loading_arguments(settings)
+        hub = hub_arguments(loading)
+        if not isinstance(config, PreTrainedConfig):
+            config = load_config(name, **hub)
+        encoder_config, saved = split_config(config)
+        encoder_config = deepcopy(encoder_config)
+        if saved and not hasattr(config, "encoder_config"):
+            saved = with_changed_modules(saved, name, encoder_config, **hub)
+        names = cls.config_class.saved_names()
+        for key in [key for key in settings if key not in names and hasattr(encoder_config, key)]:
+            setattr(encoder_config, key, settings.pop(key))
+        start = cls.config_class(**{key: value for key, value in saved.items() if key in names})
+        if not cls.trains:
+            start.lora_rank = start.lora_alpha = start.lora_targets = None  # saved merged, too
+        model = cls._over_encoder(name, cls.config_of(start, settings), encoder_config, loading)
+        missing = model._load_saved(name, hub)
+        model.start_weights(missing)
+        info: dict[str, Any] = {"missing_keys": {*missing} if saved else set(), "unexpected_keys": set()}
+        info |= {"mismatched_keys": set(), "error_msgs": []}
+        return (model.eval(), info) if with_info else model.eval()
+
+    @classmethod
+    def _over_encoder(cls, name: str, config: Any, encoder_config: PreTrainedConfig, loading: dict[str, Any]) -> Self:
+        """Build the model over a loaded encoder, in the encoder's dtype and on its device."""
+        encoder = load_encoder(name, encoder_config, config.encoder_dropout, **loading)
+        if config.encoder_layers is not None:
+            select_layers(encoder, config.encoder_layers)
+        if is_local(name):
+            encoder.config.name_or_path = ""  # do not publish local paths
+        model = cls(config.over(encoder.config), encoder=encoder)
+        model._source, model._hub = name, hub_arguments(loading)
+        for weight_name, weight in chain(model.named_parameters(), model.named_buffers()):
+            if not weight_name.startswith("encoder."):
+                weight.data = weight.to(encoder.device, encoder.dtype if weight.is_floating_point() else None)
+        return model
+
+    def _load_saved(self, name: str, hub: Mapping[str, Any]) -> list[str]:
+        """Load the weights that are saved besides the encoder's; return the names of those that are missing."""
+        saved, own = read_heads(name, **hub), self.state_dict()
+        for key in own.keys() & saved.keys():
+            if own[key].shape != saved[key].shape:
+                shapes = f"{tuple(saved[key].shape)}, but the settings need {tuple(own[key].shape)}"
+                raise ModelError(f"{name!r} has {key} of shape {shapes}: use from_backbone to start new heads")
+        self.load_state_dict({key: saved[key] for key in own.keys() & saved.keys()}, strict=False)
+        return [key for key in own if key not in saved and not key.startswith("encoder.")]
+
+    def start_weights(self, names: Sequence[str]) -> None:
+        """Initialize new weights that depend on the encoder."""
+
+    @torch.no_grad()
+    def load_matching(self, earlier: Mapping[str, Any], heads: Mapping[str, Tensor]) -> None:
+        """Load weights that this model shares with that of an earlier training stage, of these settings and heads."""
+        languages = earlier.get("languages")
+        if languages and self.config.languages != languages:
+            known, name = ", ".join(languages), self._source
+            raise RecipeError(f"{name!r} has embeddings of the languages {known}: set languages to the same list")
+        for name, weight in self.named_parameters():
+            of_objective = name.startswith(("encoder.", "objectives."))
+            if not of_objective and name in heads and weight.shape == heads[name].shape:
+                weight.copy_(heads[name])
+
+    @property
+    def not_plain(self) -> str | None:
+        """Why no plain encoder can express this model, and what to train instead; None if one can."""
+        if self.config.languages:
+            return "a plain encoder has no language embeddings: train without languages"
+        return None
+
+    def save_pretrained(  # type: ignore[override]
+        self,
+        save_directory: Any,
+        *_: Any,
+        state_dict: Mapping[str, Tensor] | None = None,
+        is_main_process: bool = True,
+        max_shard_size: int | str = "50GB",
+        **__: Any,
+    ) -> None:
+        """Save encoder, tokenizer, modules of sentence-transformers and, for training, the heads."""
+        if is_main_process:
+            folder = create_folder(save_directory)
+            save_model(self, folder, state_dict, heads=self._saves_heads, max_shard_size=max_shard_size)
+
+    def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        """Upload the model as ``save_pretrained`` writes it, without the weights that only training needs."""
+        self._saves_heads = False
+        try:
+            return super().push_to_hub(*args, **kwargs)
+        finally:
+            self._saves_heads = True
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer of ``encode``; it is loaded at its first use, from the folder or Hub id of the model."""
+        if self._tokenizer is None:
+            if not self._source:
+                raise ModelError("encode needs the model's tokenizer: set model.tokenizer = tokenizer")
+            self._tokenizer = load_tokenizer(self._source, **self._hub)
+        return self._tokenizer
+
+    @tokenizer.setter
+    def tokenizer(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def find_tokenizer(self) -> Any:
+        """Return the tokenizer; None if the model's folder has none."""
+        try:
+            return self.tokenizer
+        except ModelError:
+            return None
+
+    @classmethod
+    def config_of(cls, config: Any, settings: Mapping[str, Any]) -> Any:
+        """Build a config without an encoder from settings, or apply the settings to the given config."""
+        keys = cls.config_class.setting_names()
+        for key in settings:
+            if key not in keys:
+                raise RecipeError(f"{cls.config_class.__name__} has no setting {key!r}" + did_you_mean(key, keys))
+        hints = types_of(cls.config_class, settings)
+        settings = {
+            key: value if key == "objectives" else convert(key, value, hints[key]) for key, value in settings.items()
+        }
+        try:
+            return cls.config_class(**settings) if config is None else config.replaced(**settings)
+        except (TypeError, AttributeError, StrictDataclassError) as error:
+            wrong = ", ".join(f"{key}={value!r}" for key, value in settings.items())
+            raise RecipeError(f"a value has the wrong type among {wrong}: {' '.join(str(error).split())}") from error

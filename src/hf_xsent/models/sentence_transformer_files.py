@@ -1,0 +1,210 @@
+"""Write and read the files by which SentenceTransformer opens a model: modules, and the settings of encode."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import PreTrainedConfig
+
+from hf_xsent.errors import ModelError, UnsupportedModuleError
+from hf_xsent.files import write_json
+from hf_xsent.models.encode_interface import DOCUMENT
+from hf_xsent.models.families import family
+from hf_xsent.models.loading import loading_errors, model_file
+
+_TYPES = "sentence_transformers.models."  # versions 2 to 6 read these names; version 6 has others
+_POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
+_MIX, _MAP = "WeightedLayerPooling", "Dense"  # the modules of dual pivot's extraction
+_OPEN_THERE = "open it with sentence_transformers.SentenceTransformer"
+
+
+def write_modules(model: Any, folder: Path, dim: int | None) -> None:
+    """Write the modules of a plain encoder: the transformer, the mix of layers, pooling, the map, normalization."""
+    config, modules = model.config, [("Transformer", "")]
+
+    def add(kind: str) -> Path:
+        modules.append((kind, f"{len(modules)}_{kind}"))
+        (folder / modules[-1][1]).mkdir(exist_ok=True)
+        return folder / modules[-1][1]
+
+    width, depth = config.encoder_config.hidden_size, config.encoder_config.num_hidden_layers
+    if hasattr(model, "mixing_weights"):
+        layers = {"word_embedding_dimension": width, "layer_start": 0, "num_hidden_layers": depth}
+        _write_module(add(_MIX), layers, {"layer_weights": model.mixing_weights})
+        path = folder / "config.json"
+        write_json(path, json.loads(path.read_text(encoding="utf-8")) | {"output_hidden_states": True})
+    pooling = "mean" if config.pooling == "sum" else config.pooling  # cosines ignore the length
+    flags = {flag: mode == pooling for flag, mode in _POOLING_FLAGS.items()}
+    flags["pooling_mode_mean_sqrt_len_tokens"] = False  # text-embeddings-inference up to 1.2 reads four flags
+    write_json(add("Pooling") / "config.json", {"word_embedding_dimension": width, **flags})
+    if (linear_map := getattr(model, "linear_map", None)) is not None:
+        sizes = {"in_features": linear_map.in_features, "out_features": linear_map.out_features}
+        activation = {"activation_function": "torch.nn.modules.linear.Identity"}
+        weights = {f"linear.{name}": weight for name, weight in linear_map.named_parameters()}
+        _write_module(add(_MAP), {**sizes, "bias": len(weights) > 1, **activation}, weights)
+    if config.normalize:
+        add("Normalize")
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": config.max_length, "do_lower_case": False})
+    _write_general_settings(folder, config, dim)
+    _write_modules_json(folder, modules)
+
+
+def write_own_module(config: Any, folder: Path, dim: int | None) -> None:
+    """Write one module, which returns the ``sentence_embedding`` of our model's forward, after ``import hf_xsent``."""
+    text = {"method": "forward", "method_output_name": "sentence_embedding"}
+    module: dict[str, Any] = {"max_seq_length": config.max_length, "module_output_name": "sentence_embedding"}
+    write_json(folder / "sentence_bert_config.json", module | {"modality_config": {"text": text}})
+    _write_general_settings(folder, config, dim)
+    _write_modules_json(folder, [("Transformer", "")])
+
+
+def _write_modules_json(folder: Path, modules: list[tuple[str, str]]) -> None:
+    rows = [
+        {"idx": number, "name": str(number), "path": path, "type": f"{_TYPES}{kind}"}
+        for number, (kind, path) in enumerate(modules)
+    ]
+    write_json(folder / "modules.json", rows)
+
+
+def _write_module(folder: Path, config: Mapping[str, object], weights: Mapping[str, Tensor]) -> None:
+    write_json(folder / "config.json", config)
+    tensors = {name: weight.detach().float().cpu().contiguous() for name, weight in weights.items()}
+    save_file(tensors, folder / "model.safetensors")
+
+
+def _write_general_settings(folder: Path, config: Any, dim: int | None) -> None:
+    """Write prompts, similarity and the width of truncated embeddings, as SentenceTransformer reads them.
+
+    ``SentenceTransformer.save`` writes this file, with ``__version__``, before it calls our ``save_pretrained``. Such a
+    file has the settings that were changed in the SentenceTransformer, and is not replaced.
+
+    SentenceTransformer adds an empty prompt ``document`` to models that have none, so that ``encode_document`` would
+    not find ``passage`` or ``corpus``: their text is written as ``document``, too.
+    """
+    prompts = dict(config.prompts or {})
+    if (name := next((name for name in DOCUMENT if name in prompts), None)) is not None:
+        prompts["document"] = prompts[name]
+    truncated = {} if dim is None else {"truncate_dim": dim}
+    names = {"prompts": prompts, "default_prompt_name": config.default_prompt_name}
+    path = folder / "config_sentence_transformers.json"
+    if not (path.is_file() and "__version__" in path.read_text(encoding="utf-8")):
+        write_json(path, {**names, "similarity_fn_name": "cosine", **truncated})
+
+
+def with_changed_modules(
+    settings: Mapping[str, Any], name_or_path: str, encoder_config: PreTrainedConfig, **hub: Any
+) -> dict[str, Any]:
+    """Return the settings of a saved model, as far as SentenceTransformer has not saved others since."""
+    changed = read_modules(name_or_path, **hub)
+    if not changed:
+        return dict(settings)
+    if ("mix" in changed) != (settings["model_type"] == "dual-pivot"):
+        raise UnsupportedModuleError(f"{name_or_path!r} has other modules than its config.json states: {_OPEN_THERE}")
+    if settings["pooling"] == "sum" and changed["pooling"] == "mean":
+        changed["pooling"] = "sum"
+    longest = family(encoder_config).max_length(encoder_config)
+    changed["max_length"] = min(changed.get("max_length", longest), longest)
+    embedding = ("normalize", "prompts", "default_prompt_name", "dim")
+    return {name: value for name, value in settings.items() if name not in embedding} | {
+        name: value for name, value in changed.items() if name not in ("mix", "map")
+    }
+
+
+def read_modules(name_or_path: str, **hub: Any) -> dict[str, Any]:
+    """Return the settings of a sentence-transformers folder or Hub id; empty for a plain encoder.
+
+    ``mix`` and ``map`` are the paths of the modules of dual pivot's extraction, if any.
+    """
+    modules = read_json(name_or_path, "modules.json", list, **hub)
+    if not modules:
+        return {}
+    settings: dict[str, Any] = {}
+    common = read_json(name_or_path, "config_sentence_transformers.json", **hub)
+    prompts = common.get("prompts") or {}
+    if prompts:
+        settings |= {"prompts": prompts, "default_prompt_name": common.get("default_prompt_name")}
+    for module in modules:
+        if not isinstance(module, Mapping) or not {"type", "path"} <= module.keys():
+            raise ModelError(f"{name_or_path!r} has a modules.json without types and paths: export the model again")
+        kind, path = str(module["type"]).rsplit(".", 1)[-1], str(module["path"])
+        if kind == "Pooling":
+            pooling = read_json(name_or_path, f"{path}/config.json", **hub)
+            settings["pooling"] = _pooling(name_or_path, pooling)
+            if prompts.get(common.get("default_prompt_name")) and not pooling.get("include_prompt", True):
+                raise UnsupportedModuleError(f"{name_or_path!r} pools without its prompt: {_OPEN_THERE}")
+        elif kind == "Normalize":
+            settings["normalize"] = True
+        elif kind == _MIX:
+            settings["mix"] = path
+        elif kind == _MAP and "mix" in settings and _is_linear(read_json(name_or_path, f"{path}/config.json", **hub)):
+            settings["map"] = path
+        elif kind != "Transformer":
+            raise UnsupportedModuleError(f"{name_or_path!r} has a module {kind}: {_OPEN_THERE}")
+    older = read_json(name_or_path, "sentence_bert_config.json", **hub)  # before version 6
+    if older.get("do_lower_case"):
+        raise UnsupportedModuleError(f"{name_or_path!r} converts its input to lower case: {_OPEN_THERE}")
+    longest = older.get("max_seq_length") or read_json(name_or_path, "tokenizer_config.json", **hub).get(
+        "model_max_length"
+    )
+    numbers = {"max_length": longest, "dim": common.get("truncate_dim")}
+    return settings | {name: int(value) for name, value in numbers.items() if value}
+
+
+def extraction_settings(name_or_path: str, modules: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    """Return the settings of dual pivot's model for a mix of layers, and a linear map, of sentence-transformers."""
+    weights = read_extraction(name_or_path, modules, depth)
+    return {
+        "layers": weights["layers"].tolist(),
+        "linear_map": "map" in modules,
+        "map_bias": (biased := "linear_map.bias" in weights),
+        "pooling": "mean" if biased else "sum",  # without biases, their embeddings differ only in length
+    }
+
+
+def read_extraction(name_or_path: str, modules: Mapping[str, Any], depth: int, **hub: Any) -> dict[str, Tensor]:
+    """Read the weights of the modules ``mix`` and ``map``, by their names in dual pivot's model, and ``layers``."""
+    weights = _tensors(name_or_path, modules["mix"], **hub)["layer_weights"].float()
+    if len(weights) != depth + 1 or (weights < 0).any() or weights.sum() <= 0:
+        raise ModelError(
+            f"{name_or_path!r} does not have a weight of 0 or more for each layer, or all are 0: {_OPEN_THERE}"
+        )
+    layers = weights.nonzero().flatten()
+    linear = _tensors(name_or_path, modules["map"], **hub) if "map" in modules else {}
+    maps = {name.replace("linear.", "linear_map.", 1): weight for name, weight in linear.items()}
+    return {"layers": layers, "layer_scores": weights[layers].log(), **maps}
+
+
+def _tensors(name_or_path: str, module: str, **hub: Any) -> dict[str, Tensor]:
+    with loading_errors(name_or_path, f"readable {module}/model.safetensors"):
+        path = model_file(name_or_path, f"{module}/model.safetensors", **hub)
+        if path is None:
+            raise FileNotFoundError("export the model again")
+        return load_file(path)
+
+
+def read_json(name_or_path: str, file: str, kind: type = dict, **hub: Any) -> Any:
+    """Read a JSON file of a model folder or Hub id; return an empty mapping or list if it does not exist."""
+    if (path := model_file(name_or_path, file, **hub)) is None:
+        return kind()
+    with loading_errors(name_or_path, f"readable {file}"):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, kind):
+            raise ValueError(f"it holds {type(content).__name__}, not {kind.__name__}")
+    return content
+
+
+def _is_linear(dense: Mapping[str, Any]) -> bool:
+    return str(dense.get("activation_function")).endswith("Identity")
+
+
+def _pooling(name_or_path: str, config: dict[str, Any]) -> str:
+    """Return the pooling, from ``pooling_mode`` (version 6) or from ``pooling_mode_*`` flags (earlier versions)."""
+    modes = [mode for key, mode in _POOLING_FLAGS.items() if config.get(key)] or [str(config.get("pooling_mode"))]
+    if len(modes) != 1 or modes[0] not in _POOLING_FLAGS.values():
+        raise UnsupportedModuleError(f"{name_or_path!r}: this pooling is not supported: {config}")
+    return modes[0]
