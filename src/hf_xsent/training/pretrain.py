@@ -100,7 +100,8 @@ def build_trainer(recipe: Recipe, model: SentenceEncoderForPreTraining, **parts:
     parts |= {"alpha": data.alpha, "target_language": data.target_language}
     if model.config.caches_features and data.features != "none":
         folder = data.features or Path(str(recipe.training.output_dir)) / "features"
-        parts["features"] = FeatureCache(folder, model, parts["processing_class"])
+        encoder: Any = model
+        parts["features"] = FeatureCache(folder, encoder, parts["processing_class"])
     return AlignmentTrainer(model, recipe.training, **parts)
 
 

@@ -112,7 +112,7 @@ class AlignmentTrainer(RunTrainer):
                 "encoding dev pairs needs full weights, which FSDP shards: drop --dev, give --dev_pairs 0, and "
                 "measure the saved model by hf-xsent evaluate"
             )
-        config = model.config
+        config: Any = model.config
         check_arguments_of_model(args, config)
         check_has_what_objectives_read(train_dataset, config)
         if features is not None:
@@ -254,7 +254,7 @@ class AlignmentTrainer(RunTrainer):
         self._clock += time.perf_counter() - started
         return metrics
 
-    def _dev_encoder(self, model: SentenceEncoderForPreTraining) -> SupportsEncode:
+    def _dev_encoder(self, model: Any) -> SupportsEncode:
         return SentenceEmbedder(model, self.tokenizer) if self.features is None else CachedEncoder(self.features, model)
 
     def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
@@ -275,8 +275,9 @@ class AlignmentTrainer(RunTrainer):
 
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
         """Raise an error for NaN or infinite gradients before the weights change; fp16's scaler skips such steps."""
-        if grad_norm is None and self.model.config.freezes_encoder:  # without a slow walk over the frozen encoder
-            weights = self.accelerator.unwrap_model(model).trained_weights()
+        unwrapped: Any = self.accelerator.unwrap_model(model)
+        if grad_norm is None and unwrapped.config.freezes_encoder:  # without a slow walk over the frozen encoder
+            weights = unwrapped.trained_weights()
             grad_norm = torch.nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])
         norm = super()._get_grad_norm(model, grad_norm)
         if norm is not None and not math.isfinite(float(norm)) and self.accelerator.scaler is None:
