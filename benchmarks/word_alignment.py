@@ -19,13 +19,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.alignment.aligners import AlignerSettings, WordAligner
 from hf_xsent.data.benchmarks.gold_links import GoldPair, load_gold_links
 from hf_xsent.data.readers.formats import read_pairs
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.data.words.links import Link
 from hf_xsent.data.words.splitting import Words, split_words
 from hf_xsent.evaluation.word_alignment import alignment_scores
+from hf_xsent.words.aligners import AlignerSettings, WordAligner, open_aligner
 
 
 def measure(aligner: WordAligner, pairs: Sequence[GoldPair]) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def main() -> None:
         name = Path(model).name
 
         def embedding(layer: int, threshold: float | None = None, model: str = model) -> WordAligner:
-            return AlignerSettings(model=model, layer=layer, threshold=threshold).build()
+            return open_aligner(AlignerSettings(model=model, layer=layer, threshold=threshold))
 
         errors = {layer: measure(embedding(layer), gold[options.choose])["error_rate"] for layer in options.layers}
         settings["layers"][name] = errors
@@ -124,12 +124,17 @@ def main() -> None:
             for of, pairs in gold.items():
                 save(of, f"embedding, layer {best}, threshold {threshold}", name, measure(aligner, pairs))
     if options.span:
-        aligner = AlignerSettings("span", options.span).build()
+        aligner = open_aligner(AlignerSettings(aligner="span", model=options.span))
         for of, pairs in gold.items():
             save(of, "span", Path(options.span).name, measure(aligner, pairs))
     for of, pairs in gold.items() if options.bitext else ():
         more = bitext(options.bitext, of, options.pairs)
-        save(of, "statistical", "eflomal", measure_trained(AlignerSettings("statistical").build(), pairs, more))
+        save(
+            of,
+            "statistical",
+            "eflomal",
+            measure_trained(open_aligner(AlignerSettings(aligner="statistical")), pairs, more),
+        )
     print(table(runs))
 
 

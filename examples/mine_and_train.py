@@ -25,7 +25,7 @@ options = parser.parse_args()
 mined = mine_files(
     options.source, options.target, f"{options.output}/mined.tsv", options.model, threshold=options.threshold
 )
-print(f"{len(mined):,} pairs, the best with margin {mined.score.max():.2f}")
+print(f"{len(mined.pairs):,} pairs, the best with margin {mined.pairs.score.max():.2f}")
 
 scored = score_pairs(
     f"{options.output}/mined.tsv",
@@ -33,9 +33,9 @@ scored = score_pairs(
     options.model,
     language=options.language,
     target_language=options.target_language,
-    rules=[f"min_score={options.min_score}"],
+    filter=[f"min_score={options.min_score}"],
 )
-print(scored.report.table())
+print(scored)
 
 pretrain(
     model=options.model,

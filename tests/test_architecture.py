@@ -44,14 +44,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": set(),
     "mining": {"pages", "data", "models"},
     "documents": {"data", "models", "mining"},
-    "alignment": {"tensors", "data", "models"},  # aligners read words as data has them, with states of models
+    "words": {"tensors", "data", "models"},  # aligners read words as data has them, with states of models
     "evaluation": {"tensors", "pages", "data", "models", "mining"},
     "publishing": {"pages", "models"},
     "sentence_transformers": {"tensors", "models", "objectives", "evaluation"},
     "training": {"tensors", "pages", "data", "models", "objectives", "evaluation", "publishing"},
     "finetuning": {"tensors", "pages", "data", "models", "evaluation", "training"},
-    "comparison": {"tensors", "pages", "data", "models", "objectives", "evaluation", "alignment", "training"},
+    "comparison": {"tensors", "pages", "data", "models", "objectives", "evaluation", "words", "training"},
 }
+MAY_IMPORT["quickstart"] = {"pages", "data", "models", "evaluation", "publishing", "training"}
 MAY_IMPORT["api"] = {*MAY_IMPORT} - GROUND  # what programs call, and the cli with them
 MAY_IMPORT = {room: rooms if room in GROUND else rooms | GROUND for room, rooms in MAY_IMPORT.items()}
 EVERY_ROOM_BELOW_THE_CLI = set(MAY_IMPORT)

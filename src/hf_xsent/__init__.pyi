@@ -1,18 +1,17 @@
 # The public names, each once: for type checkers, and for __init__.py, which loads each from its module here.
-from hf_xsent.api.aligning import align_document_files as align_document_files
-from hf_xsent.api.aligning import align_words as align_words
-from hf_xsent.api.mining import mine_files as mine_files
-from hf_xsent.api.mining import mine_negatives as mine_negatives
-from hf_xsent.api.mining import score_pairs as score_pairs
 from hf_xsent.api.training import publish as publish
 from hf_xsent.comparison.compare import compare as compare
 from hf_xsent.data.bitext import load_bitext as load_bitext
+from hf_xsent.documents.align_files import align_document_files as align_document_files
 from hf_xsent.documents.alignment import align_documents as align_documents
 from hf_xsent.evaluation.analyse import analyse as analyse
 from hf_xsent.evaluation.evaluate import evaluate as evaluate
 from hf_xsent.evaluation.registry import load_tasks as load_tasks
 from hf_xsent.finetuning.finetune import finetune as finetune
+from hf_xsent.mining.hard_negatives import mine_negatives as mine_negatives
 from hf_xsent.mining.margin import mine_bitext as mine_bitext
+from hf_xsent.mining.mine import mine_files as mine_files
+from hf_xsent.mining.score import score_pairs as score_pairs
 from hf_xsent.models.dap import DapConfig as DapConfig
 from hf_xsent.models.dap import DapForSentenceEmbedding as DapForSentenceEmbedding
 from hf_xsent.models.dap import XlmrWithRTLHead as XlmrWithRTLHead
@@ -37,5 +36,6 @@ from hf_xsent.training.arguments import AlignmentTrainingArguments as AlignmentT
 from hf_xsent.training.cost import measure_cost as measure_cost
 from hf_xsent.training.pretrain import pretrain as pretrain
 from hf_xsent.training.trainer import AlignmentTrainer as AlignmentTrainer
+from hf_xsent.words.align import align_words as align_words
 
 __version__: str

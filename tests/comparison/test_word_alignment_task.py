@@ -10,7 +10,6 @@ import pytest
 from study_file import Pairs, StudyFile
 
 from hf_xsent import SentenceEmbedder
-from hf_xsent.alignment.aligners import AlignerSettings
 from hf_xsent.comparison.process import measure
 from hf_xsent.comparison.results import collect
 from hf_xsent.comparison.tables import task_table
@@ -19,6 +18,7 @@ from hf_xsent.comparison.word_alignment import WordAlignmentTask
 from hf_xsent.data.benchmarks.gold_links import load_gold_links
 from hf_xsent.errors import HfXsentError, RecipeError
 from hf_xsent.evaluation.word_alignment import alignment_scores
+from hf_xsent.words.aligners import AlignerSettings, open_aligner
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_figures_are_those_of_the_aligner_with_the_layer_that_one_set_chooses(ti
         sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
         expected[name] = {
             layer: alignment_scores(
-                AlignerSettings(model=str(tiny_encoders), layer=layer).build("cpu").align(*sides), pairs
+                open_aligner(AlignerSettings(model=str(tiny_encoders), layer=layer)).align(*sides), pairs
             ).error_rate
             for layer in range(1, depth + 1)
         }

@@ -14,7 +14,7 @@ from hf_xsent.data import pivot
 from hf_xsent.data.bitext import Bitext, load_bitext
 from hf_xsent.data.cleaning import repeats
 from hf_xsent.data.pivot import PIVOT, PivotBitext, add_pivot_pairs
-from hf_xsent.data.sampling.distinct import DistinctSampler
+from hf_xsent.data.sampling.mixing import DistinctSampler
 from hf_xsent.errors import DataError
 
 COUNTS = {"de": 60, "fr": 40, "sw": 30}

@@ -14,15 +14,15 @@ def test_distinct_sentences_keep_their_line_numbers(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\ufeffone\n\ntwo \nONE\n" + "x" * 30 + "\n  \nthree", encoding="utf-8")
     read = load_sentences(tmp_path / "a.txt", tmp_path / "work", max_characters=20)
     assert [read[row] for row in range(len(read))] == [("one", 1), ("two", 3), ("three", 7)]
-    counts = read.counts
-    assert (counts.lines, counts.empty, counts.too_long, counts.repeated, counts.retained) == (7, 2, 1, 1, 3)
+    assert (read.counts.read, read.counts.retained) == (7, 3)
+    assert read.counts.removed == {"empty": 2, "too_long": 1, "repeated": 1}
 
 
 def test_a_line_that_is_too_long_does_not_make_a_later_one_a_repetition(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("A dog" + " " * 30 + "runs.\nA dog runs.\nA dog  runs.", encoding="utf-8")
     read = load_sentences(tmp_path / "a.txt", tmp_path / "work", max_characters=20)
     assert [read[row] for row in range(len(read))] == [("A dog runs.", 2)]
-    assert (read.counts.too_long, read.counts.repeated) == (1, 1)
+    assert read.counts.removed == {"too_long": 1, "repeated": 1}
 
 
 def test_batches_are_the_sentences_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,13 +16,12 @@ class Meanings:
         self.encoded: list[str] = []
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
-        self.encoded += sentences
-        return np.array([self._vector(one) for one in sentences], np.float32)
+        self.encoded += [sentence for sentence in sentences if sentence[2:4] == ": "]
+        return np.array([self._vector(sentence) for sentence in sentences], np.float32)
 
     def _vector(self, sentence: str) -> np.ndarray:
-        words = [
-            np.random.default_rng(int(word)).standard_normal(WIDTH) for word in sentence.split() if word.isdecimal()
-        ]
+        numbers = [int(word) for word in sentence.split() if word.isdecimal()] or [len(sentence)]
+        words = [np.random.default_rng(number).standard_normal(WIDTH) for number in numbers]
         noise = np.random.default_rng(sum(sentence.encode())).standard_normal(WIDTH)
         return np.mean(words, axis=0) + 0.15 * noise + 0.3
 

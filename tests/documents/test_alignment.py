@@ -16,50 +16,50 @@ from hf_xsent.errors import DataError
 
 
 def sentences(language: str, *meanings: Any) -> list[str]:
-    return [f"{language}: " + " ".join(f"{1000 + one}" for one in some) for some in meanings]
+    return [f"{language}: " + " ".join(f"{1000 + number}" for number in numbers) for numbers in meanings]
 
 
 def words(first: int, count: int = 4) -> list[int]:
     return [10 * first + number for number in range(count)]
 
 
-def links(found: Any) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    return [(one.source, one.target) for one in found]
+def links(aligned: Any) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    return [(spans.source, spans.target) for spans in aligned]
 
 
 def test_equal_documents_are_aligned_one_to_one(model: Any) -> None:
     meanings = [words(number) for number in range(30)]
-    found = align_documents(sentences("de", *meanings), sentences("fr", *meanings), model)
-    assert links(found) == [((number,), (number,)) for number in range(30)]
-    assert all(one.score is not None and 0.7 < one.score <= 1 for one in found)
+    aligned = align_documents(sentences("de", *meanings), sentences("fr", *meanings), model)
+    assert links(aligned) == [((number,), (number,)) for number in range(30)]
+    assert all(spans.score is not None and 0.7 < spans.score <= 1 for spans in aligned)
 
 
 def test_sentences_are_joined_and_skipped(model: Any) -> None:
     source = [words(0), words(1) + words(2), words(3), words(4), words(90), words(5), words(6)]
     target = [words(0), words(1), words(2), words(3) + words(4), words(5), words(91), words(92), words(6)]
-    found = align_documents(sentences("de", *source), sentences("fr", *target), model)
-    assert [one for one in links(found) if all(one)] == [
+    aligned = align_documents(sentences("de", *source), sentences("fr", *target), model)
+    assert [pair for pair in links(aligned) if all(pair)] == [
         ((0,), (0,)), ((1,), (1, 2)), ((2, 3), (3,)), ((5,), (4,)), ((6,), (7,)),
     ]  # fmt: skip
-    assert {one for one in links(found) if not all(one)} == {((4,), ()), ((), (5,)), ((), (6,))}
+    assert {pair for pair in links(aligned) if not all(pair)} == {((4,), ()), ((), (5,)), ((), (6,))}
 
 
 def test_every_sentence_is_in_one_result_and_in_order(model: Any) -> None:
     random = np.random.default_rng(3)
-    source = [words(int(one)) for one in np.sort(random.integers(0, 40, 25))]
-    target = [words(int(one)) for one in np.sort(random.integers(0, 40, 31))]
-    found = align_documents(sentences("de", *source), sentences("fr", *target), model)
-    assert [number for one in found for number in one.source] == list(range(25))
-    assert [number for one in found for number in one.target] == list(range(31))
-    assert max(len(side) for one in found for side in (one.source, one.target)) <= LONGEST_SPAN
+    source = [words(int(number)) for number in np.sort(random.integers(0, 40, 25))]
+    target = [words(int(number)) for number in np.sort(random.integers(0, 40, 31))]
+    aligned = align_documents(sentences("de", *source), sentences("fr", *target), model)
+    assert [number for spans in aligned for number in spans.source] == list(range(25))
+    assert [number for spans in aligned for number in spans.target] == list(range(31))
+    assert max(len(side) for spans in aligned for side in (spans.source, spans.target)) <= LONGEST_SPAN
 
 
 @pytest.mark.parametrize(("place", "count"), [(20, 400), (20, 2500), (0, 2500), (40, 2500)])
 def test_a_long_insertion_is_skipped(model: Any, place: int, count: int) -> None:
     source = [words(number) for number in range(40)]
     target = source[:place] + [words(number) for number in range(1000, 1000 + count)] + source[place:]
-    found = align_documents(sentences("de", *source), sentences("fr", *target), model)
-    assert [one for one in links(found) if all(one)] == [
+    aligned = align_documents(sentences("de", *source), sentences("fr", *target), model)
+    assert [pair for pair in links(aligned) if all(pair)] == [
         ((number,), (number + (count if number >= place else 0),)) for number in range(40)
     ]
 
@@ -67,16 +67,16 @@ def test_a_long_insertion_is_skipped(model: Any, place: int, count: int) -> None
 def test_a_moved_sentence_is_paired_with_its_translation(model: Any) -> None:
     meanings = [words(number) for number in range(30)]
     moved = [*meanings[:8], *meanings[9:20], meanings[8], *meanings[20:]]
-    found = links(align_documents(sentences("de", *meanings), sentences("fr", *moved), model))
-    assert ((8,), (19,)) in found
-    assert all(meanings[one] == moved[other] for (one,), (other,) in found)
+    aligned = links(align_documents(sentences("de", *meanings), sentences("fr", *moved), model))
+    assert ((8,), (19,)) in aligned
+    assert all(meanings[row] == moved[column] for (row,), (column,) in aligned)
 
 
 def test_skipped_sentences_that_are_no_translations_stay_skipped(model: Any) -> None:
     meanings = [words(number) for number in range(30)]
     source, target = [*meanings[:8], words(90), *meanings[8:]], [*meanings[:20], words(91), *meanings[20:]]
-    found = links(align_documents(sentences("de", *source), sentences("fr", *target), model))
-    assert {one for one in found if not all(one)} == {((8,), ()), ((), (20,))}
+    aligned = links(align_documents(sentences("de", *source), sentences("fr", *target), model))
+    assert {pair for pair in aligned if not all(pair)} == {((8,), ()), ((), (20,))}
 
 
 def test_one_sentence_a_side(model: Any) -> None:
@@ -99,8 +99,8 @@ def test_paragraphs_attract_the_ends_of_spans(model: Any) -> None:
 def test_only_changes_of_paragraph_numbers_matter(model: Any, numbers: list[int]) -> None:
     meanings = [words(0) + words(7, 2), words(7, 2) + words(1)], [words(0), words(7, 2), words(1)]
     texts = sentences("de", *meanings[0]), sentences("fr", *meanings[1])
-    found = align_documents(*texts, model, source_paragraphs=[3, 1], target_paragraphs=numbers)
-    assert found == align_documents(*texts, model, source_paragraphs=[0, 1], target_paragraphs=[0, 1, 1])
+    aligned = align_documents(*texts, model, source_paragraphs=[3, 1], target_paragraphs=numbers)
+    assert aligned == align_documents(*texts, model, source_paragraphs=[0, 1], target_paragraphs=[0, 1, 1])
 
 
 def test_paragraph_numbers_of_another_number_of_sentences_are_refused(model: Any) -> None:
@@ -128,7 +128,7 @@ def test_reversed_and_shuffled_documents_are_refused(model: Any) -> None:
         align_documents(sentences("de", *source), sentences("fr", *source[::-1]), model)
     order = np.random.default_rng(0).permutation(60)
     with pytest.raises(DataError, match="in another order: .* use hf-xsent mine"):
-        align_documents(sentences("de", *source), sentences("fr", *(source[one] for one in order)), model)
+        align_documents(sentences("de", *source), sentences("fr", *(source[number] for number in order)), model)
 
 
 def test_unrelated_documents_are_warned_of(model: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -141,9 +141,9 @@ def test_unrelated_documents_are_warned_of(model: Any, caplog: pytest.LogCapture
 def test_one_side_many_times_longer_is_warned_of(model: Any, caplog: pytest.LogCaptureFixture) -> None:
     target = [words(number) for number in range(50)]
     with caplog.at_level(logging.WARNING):
-        found = align_documents(sentences("de", *target[20:22]), sentences("fr", *target), model)
+        aligned = align_documents(sentences("de", *target[20:22]), sentences("fr", *target), model)
     assert "source has 2 sentences but target has 50" in caplog.text
-    assert [one for one in links(found) if all(one)] == [((0,), (20,)), ((1,), (21,))]
+    assert [pair for pair in links(aligned) if all(pair)] == [((0,), (20,)), ((1,), (21,))]
 
 
 def test_span_vectors_are_weighted_means_of_sentence_vectors() -> None:
@@ -183,22 +183,22 @@ def assert_best(sides: tuple[EncodedDocument, EncodedDocument], weights: Weights
         """Return the best score of the sentences before these, where the next step is ``last``."""
         if row == column == 0:
             return 0.0
-        found = [
+        reached = [
             scores[a, b][row, column] + best(row - a, column - b, "bead") for a, b in SIZES if a <= row and b <= column
         ]
         if row:
-            found.append(skips[0][last == "source"][row - 1] + best(row - 1, column, "source"))
+            reached.append(skips[0][last == "source"][row - 1] + best(row - 1, column, "source"))
         if column:
-            found.append(skips[1][last == "target"][column - 1] + best(row, column - 1, "target"))
-        return max(found)
+            reached.append(skips[1][last == "target"][column - 1] + best(row, column - 1, "target"))
+        return max(reached)
 
     total, before = 0.0, ""
-    for one, other in search(*sides, anchors, weights):
-        step = "bead" if one and other else "source" if one else "target"
+    for rows, columns in search(*sides, anchors, weights):
+        step = "bead" if rows and columns else "source" if rows else "target"
         if step == "bead":
-            total += scores[len(one), len(other)][one.stop, other.stop]
+            total += scores[len(rows), len(columns)][rows.stop, columns.stop]
         else:
-            numbers, side = (one, 0) if one else (other, 1)
+            numbers, side = (rows, 0) if rows else (columns, 1)
             total += skips[side][step == before][numbers.start]
         before = step
     assert total == pytest.approx(best(*ends, ""), abs=1e-4)

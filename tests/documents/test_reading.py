@@ -29,8 +29,8 @@ def test_bad_files_are_refused(tmp_path: Path, content: bytes, message: str) -> 
 def test_compressed_text_is_split_by_its_language(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "a.txt.gz", "wt", encoding="utf-8") as file:
         file.write("\ufeffEs ist der 3. Mai. Die Sonne scheint auf das Haus, aber es ist nicht warm.")
-    found = read_document(tmp_path / "a.txt.gz", "text")
-    assert found.sentences == ["Es ist der 3. Mai.", "Die Sonne scheint auf das Haus, aber es ist nicht warm."]
+    document = read_document(tmp_path / "a.txt.gz", "text")
+    assert document.sentences == ["Es ist der 3. Mai.", "Die Sonne scheint auf das Haus, aber es ist nicht warm."]
 
 
 def _files(folder: Path, *names: str) -> None:
@@ -57,7 +57,7 @@ def test_a_document_beside_its_compressed_copy_is_refused(tmp_path: Path) -> Non
 def test_globs_are_paired_by_their_wildcards(tmp_path: Path) -> None:
     _files(tmp_path, "1.de.txt", "2.de.txt", "1.fr.txt", "2.fr.txt")
     pairs = pair_documents(str(tmp_path / "*.de.txt"), str(tmp_path / "*.fr.txt"))
-    assert [(name, one.name, other.name) for name, one, other in pairs] == [
+    assert [(name, source.name, target.name) for name, source, target in pairs] == [
         ("1", "1.de.txt", "1.fr.txt"), ("2", "2.de.txt", "2.fr.txt"),
     ]  # fmt: skip
 

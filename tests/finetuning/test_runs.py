@@ -13,19 +13,19 @@ import torch
 from forks import launch
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
-from training_run import Pairs, remove_end
+from training_run import Pairs, unfinish
 from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification, AutoTokenizer
 
 from hf_xsent.cli.main import main as command
 from hf_xsent.cli.main import program
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
-from hf_xsent.finetuning import running
 from hf_xsent.finetuning.finetune import finetune
 from hf_xsent.finetuning.mlqa import SpanExtraction
 from hf_xsent.finetuning.report import FineTuningReport
 from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments
 from hf_xsent.finetuning.xnli import PairClassification
 from hf_xsent.models.task_model import task_model
+from hf_xsent.runs import run as runs
 
 LABELS = ("entailment", "neutral", "contradiction")
 
@@ -150,7 +150,7 @@ def test_a_resumed_run_ends_as_the_whole_one(data: Path, encoder_folders: dict[s
     )
     (report,) = finetune.run(["xnli", *flags])
     whole = load_file(data / "out/model.safetensors")
-    remove_end(data / "out", "checkpoint-4")
+    unfinish(data / "out", "checkpoint-4")
     (again,) = finetune.run(["xnli", *flags, "--resume"])
     assert again.scores == report.scores
     for name, weight in load_file(data / "out/model.safetensors").items():
@@ -191,10 +191,10 @@ def test_a_resumed_run_that_changed_is_refused_or_recorded(data: Path, encoder_f
     for change, shown in (
         ("--learning_rate=1e-6", "learning_rate"),
         ("--dropout=0", "dropout none, now 0"),
-        ("--per_device_train_batch_size=2", "records per step, over all processes 4, now 2"),
+        ("--per_device_train_batch_size=2", "batch of a step, over all processes 4, now 2"),
         (f"--train=de={data}/train-de.tsv", "training data 1 en"),
     ):
-        with pytest.raises(OutputError, match=f"changed since its checkpoint of step 4: .*{shown}.*_with_changes"):
+        with pytest.raises(OutputError, match=f"changed since step 4: .*{shown}.*_with_changes"):
             xnli(flags("--resume", change))
     (data / "train-en.tsv").write_text((data / "train-en.tsv").read_text("utf-8") * 2, encoding="utf-8")
     with pytest.raises(OutputError, match="training data 1 en"):
@@ -209,28 +209,10 @@ def test_a_resumed_run_trains_with_a_changed_rate(data: Path, encoder_folders: d
     settings = {"train": f"en={data}/train-en.tsv", "save_total_limit": 2, "logging_steps": 1}
     settings |= {"lr_scheduler_type": "constant", "warmup_steps": 0}
     xnli(_flags(data, encoder_folders["bert"], **settings))
-    remove_end(data / "out", "checkpoint-4")
+    unfinish(data / "out", "checkpoint-4")
     xnli(_flags(data, encoder_folders["bert"], "--resume_with_changes", "--learning_rate=1e-6", **settings))
     lines = [json.loads(line) for line in (data / "out/metrics.jsonl").read_text().splitlines()]
     assert [line["learning_rate"] for line in lines if "learning_rate" in line] == [1e-3, 1e-3, 1e-6, 1e-6]
-
-
-def test_a_damaged_checkpoint_is_passed_over(
-    data: Path, encoder_folders: dict[str, Path], caplog: pytest.LogCaptureFixture
-) -> None:
-    flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", save_total_limit=2)
-    with caplog.at_level("INFO"):
-        finetune.run(["xnli", *flags])
-    assert f"the fine-tuned model is in {data / 'out'}" in caplog.text
-    whole = load_file(data / "out/model.safetensors")
-    (data / "out/model.safetensors").unlink()
-    (data / "out/model.safetensors").write_bytes(b"damaged")
-    state = data / "out/checkpoint-4/optimizer.pt"
-    state.write_bytes(state.read_bytes()[:1000])
-    finetune.run(["xnli", *flags, "--resume"])
-    assert "checkpoint-4 is damaged: optimizer.pt" in caplog.text
-    found = load_file(data / "out/model.safetensors")
-    assert [name for name, weight in found.items() if not torch.equal(weight, whole[name])] == []
 
 
 @pytest.mark.parametrize(
@@ -413,13 +395,13 @@ def test_sets_are_measured_in_the_precision_of_training(
 
 def _finetune_late(*arguments: str) -> None:
     """Let the second process reach the check of the output folder later than the first."""
-    check = running.choose_checkpoint
+    finished_at = runs.Run.finished_at
 
     def late(*args: Any) -> Any:
         time.sleep(2 * int(os.environ["RANK"]))
-        return check(*args)
+        return finished_at(*args)
 
-    running.choose_checkpoint = late
+    runs.Run.finished_at = late  # type: ignore[method-assign]
     program(["finetune", "xnli", *arguments])
 
 

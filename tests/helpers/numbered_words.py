@@ -1,4 +1,4 @@
-"""Embed sentences such as ``a7`` by their number, for tests of mining."""
+"""A model for tests of mining whose sentences are a letter and a number."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ class Words:
         self.fail_after = fail_after
 
     def encode(self, texts: list[str]) -> np.ndarray:
-        self.encoded += texts
+        self.encoded += [text for text in texts if text[1:].isdecimal()]
         if self.fail_after is not None and len(self.encoded) > self.fail_after:
             raise KeyboardInterrupt
-        rows = []
-        for text in texts:
-            meaning = np.random.default_rng(int(text[1:])).standard_normal(24)
-            rows.append(meaning + 0.2 * np.random.default_rng(ord(text[0]) * 1000 + int(text[1:])).standard_normal(24))
-        return np.array(rows, dtype=np.float32)
+        return np.array([vector(text) for text in texts], dtype=np.float32)
+
+
+def vector(text: str) -> np.ndarray:
+    """Return the vector of a sentence's number with a little noise of its letter."""
+    number = int(text[1:]) if text[1:].isdecimal() else len(text)
+    meaning = np.random.default_rng(number).standard_normal(24)
+    return meaning + 0.2 * np.random.default_rng(ord(text[0]) * 1000 + number).standard_normal(24)

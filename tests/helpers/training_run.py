@@ -12,16 +12,20 @@ import yaml
 
 from hf_xsent import AlignmentTrainer
 from hf_xsent.models.saved_form import saved_weights
+from hf_xsent.runs.checkpoints import RUN_STATE_FILE
 from hf_xsent.training.pretrain import pretrain
 
 Pairs = list[tuple[str, str]]
 
 
-def remove_end(out: Path, *checkpoints: str) -> None:
-    """Remove the last checkpoints and the final model, as if the run had stopped before."""
+def unfinish(out: Path, *checkpoints: str) -> None:
+    """Remove checkpoints and the final model, as if the run had been killed before."""
     for name in checkpoints:
         shutil.rmtree(out / name)
-    (out / "model.safetensors").unlink()
+    state = json.loads((out / RUN_STATE_FILE).read_text("utf-8"))
+    for name in state["files"]:
+        shutil.rmtree(out / name) if (out / name).is_dir() else (out / name).unlink()
+    (out / RUN_STATE_FILE).write_text(json.dumps(state | {"files": [], "finished_at_step": None}), "utf-8")
 
 
 class Run:
@@ -66,7 +70,7 @@ class Run:
         """Half of the run, resumed, ends bit by bit as the whole one: masks, dropout, heads and optimizer come back."""
         self.start("--overwrite", **changes)
         whole = saved_weights(self.out)
-        remove_end(self.out, "checkpoint-6")
+        unfinish(self.out, "checkpoint-6")
         self.start("--resume", **changes)
         for name, weight in saved_weights(self.out).items():
             assert torch.equal(weight, whole[name]), name

@@ -157,6 +157,12 @@ def test_what_cannot_be_mined_is_told(source: Any, target: Any, options: dict[st
     assert str(error.value).startswith(told)
 
 
+def test_a_sentence_without_any_similar_one_has_a_finite_score() -> None:
+    """All cosines of a sentence and of its neighbours are 0, so that the ratio would be 0 / 0."""
+    mined = mine_bitext(np.eye(8, dtype=np.float32)[:4], np.eye(8, dtype=np.float32)[4:])
+    assert set(mined.score) == {1.0}
+
+
 def test_taking_pairs_without_repetition_holds_few_bytes_a_pair() -> None:
     count = 1 << 17
     generator = np.random.default_rng(0)

@@ -10,24 +10,26 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numbered_words
 import numpy as np
 import pytest
 import torch
 
-from hf_xsent.data import sentences
+from hf_xsent import mine_files
 from hf_xsent.errors import MissingExtraError, OutputError
-from hf_xsent.mining.pipeline import mine_files
 from hf_xsent.mining.ray_engine import RayEngine, _run
-from hf_xsent.mining.search import SearchOptions, SearchShard
+from hf_xsent.mining.search import SearchJob, SearchOptions
+from hf_xsent.runs.store import Store
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
 needs_ray = pytest.mark.skipif(not HAS_RAY, reason="Ray is not installed: the extra hf-xsent[ray] brings it")
 
 
-class Words:
+class Words(numbered_words.Words):
     """Writes down what it encodes; its process is killed the first time that a certain sentence comes by."""
 
     def __init__(self, notes: Path, deadly: str = "") -> None:
+        super().__init__()
         self.notes, self.deadly = notes, deadly
         self.home = os.getpid()
 
@@ -39,7 +41,7 @@ class Words:
                 os.kill(os.getpid(), signal.SIGKILL)
             with (self.notes / f"{os.getpid()}.txt").open("a") as file:
                 file.writelines(f"{text}\n" for text in texts)
-        return np.array([np.random.default_rng(int(text[1:])).standard_normal(16) for text in texts], dtype=np.float32)
+        return super().encode(texts)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,8 @@ def cluster() -> Iterator[None]:
     import cloudpickle
     import ray
 
-    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    for module in (sys.modules[__name__], numbered_words):
+        ray.cloudpickle.register_pickle_by_value(module)
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
     yield
     ray.shutdown()
@@ -55,16 +58,13 @@ def cluster() -> Iterator[None]:
 
 
 @needs_ray
-def test_a_worker_that_dies_loses_and_doubles_nothing(
-    cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sentences, "ROWS_PER_BATCH", 16)
+def test_a_worker_that_dies_loses_and_doubles_nothing(cluster: None, tmp_path: Path, small_shards: None) -> None:
     (tmp_path / "a.txt").write_text("".join(f"a{i}\n" for i in range(60)))
     (tmp_path / "b.txt").write_text("".join(f"b{i}\n" for i in range(99, 39, -1)))
     files = tmp_path / "a.txt", tmp_path / "b.txt"
-    mine_files(*files, tmp_path / "here.tsv", Words(tmp_path / "unused"), {"model": "words"}, tmp_path / "here")
+    mine_files(*files, tmp_path / "here.tsv", Words(tmp_path / "unused"))
     model = Words(tmp_path / "notes", deadly="a20")
-    mine_files(*files, tmp_path / "ray.tsv", model, {"model": "words"}, tmp_path / "work", runner=RayEngine())
+    mine_files(*files, tmp_path / "ray.tsv", model, engine="ray")
     assert (tmp_path / "notes" / "killed").exists()
     assert (tmp_path / "ray.tsv").read_bytes() == (tmp_path / "here.tsv").read_bytes()
     encoded = Counter(line for notes in (tmp_path / "notes").glob("*.txt") for line in notes.read_text().split())
@@ -73,21 +73,18 @@ def test_a_worker_that_dies_loses_and_doubles_nothing(
 
 
 @needs_ray
-def test_errors_of_a_shard_are_raised(cluster: None, tmp_path: Path) -> None:
-    class Nowhere:
-        path = tmp_path / "nowhere.npy"
-
-        def run(self, model: object) -> None:
-            raise OutputError("no room")
+def test_errors_of_a_task_are_raised(cluster: None, tmp_path: Path) -> None:
+    def fail(name: str, path: Path) -> None:
+        raise OutputError("no room")
 
     with pytest.raises(OutputError, match="no room"):
-        RayEngine()([Nowhere()], "trying")
+        RayEngine()(Store(tmp_path), ["0.npy"], fail, "trying")
 
 
 @pytest.mark.skipif(HAS_RAY, reason="Ray is installed")
-def test_a_missing_ray_raises() -> None:
+def test_a_missing_ray_raises(tmp_path: Path) -> None:
     with pytest.raises(MissingExtraError, match=r"hf-xsent\[ray\]"):
-        RayEngine()([], "trying")
+        RayEngine()(Store(tmp_path), [], None, "trying")
 
 
 class _Here:
@@ -103,9 +100,9 @@ class _Here:
 
         return SimpleNamespace(options=options)
 
-    def put(self, model: Any) -> Any:
-        self.sent_from = model.model.moves[-1]
-        return model
+    def put(self, job: Any) -> Any:
+        self.sent_from = job.model.model.moves[-1]
+        return job
 
     def wait(self, waiting: list[Any]) -> tuple[list[Any], list[Any]]:
         return waiting[:1], waiting[1:]
@@ -133,26 +130,23 @@ def test_a_task_asks_for_a_gpu_and_its_model_travels_without(
     ray, moves = _Here(), []
 
     class Touch:
-        path = tmp_path / "done.npy"
+        model = SimpleNamespace(model=_Noted())
 
-        def is_complete(self) -> bool:
-            return self.path.is_file()
-
-        def run(self, model: Any) -> None:
-            moves.append(model.model.moves[-1])
-            self.path.touch()
+        def __call__(self, name: str, path: Path) -> None:
+            moves.append(self.model.model.moves[-1])
+            path.touch()
 
     monkeypatch.setattr(RayEngine, "_connect", lambda self: ray)
-    RayEngine(device=device)([Touch()], "trying", SimpleNamespace(model=_Noted()))  # type: ignore[arg-type]
+    RayEngine(device=device)(Store(tmp_path), ["done.npy"], Touch(), "trying")
     assert ray.asked == [{"num_gpus": gpus}]
     assert ray.sent_from == "cpu"
     assert moves == [there]
 
 
-def test_a_search_computes_where_its_worker_is(tmp_path: Path) -> None:
-    paths = [tmp_path / "a.npy", tmp_path / "b.npy"]
-    for number, path in enumerate(paths):
-        np.save(path, np.random.default_rng(number).standard_normal((9, 4)).astype(np.float32))
-    task = SearchShard(tmp_path, paths[:1], paths[1:], 0, SearchOptions(device="cuda:7"))
-    _run(task, None, "cpu")
-    assert task.path.is_file()
+def test_a_search_computes_where_its_worker_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = []
+    monkeypatch.setattr(
+        SearchJob, "__call__", lambda job, name, path: devices.append(job.options.device) or path.touch()
+    )
+    _run(Store(tmp_path), "0.npz", SearchJob(None, None, SearchOptions(device="cuda:7")), "cpu")  # type: ignore[arg-type]
+    assert devices == ["cpu"]

@@ -137,6 +137,12 @@ def test_an_export_is_merged_and_leaves_the_model_alone(
     torch.testing.assert_close(torch.tensor(theirs), torch.tensor(ours), atol=1e-5, rtol=1e-4)
 
 
+def test_a_merged_encoder_trains(tiny_encoders: Path, sentences: list[str]) -> None:
+    model = _model(tiny_encoders)
+    model.merge_adapters()
+    assert all(weight.requires_grad for weight in model.encoder.parameters())
+
+
 def test_targets_choose_the_layers(encoder_folders: dict[str, Path]) -> None:
     model = _model(encoder_folders["bert"], lora_targets=["query", "attention.output.dense"])
     adapted = {name.partition(".lora_")[0] for name in model.state_dict() if ".lora_" in name}

@@ -31,7 +31,7 @@ def diverged(request: pytest.FixtureRequest, encoder_folders: dict[str, Path], t
         ["score", "pairs.tsv", "--model", "MODEL", "-o", "out"],
         ["align-words", "pairs.tsv", "--model", "MODEL", "-o", "out"],
         ["export", "MODEL", "-o", "out"],
-        ["mine", "pairs.tsv", "pairs.tsv", "--model", "MODEL", "-o", "out"],
+        ["mine", "pairs.tsv", "other.tsv", "--model", "MODEL", "-o", "out"],
         ["pretrain", "--model", "MODEL", "--data", "de=pairs.tsv", "--output_dir", "out", "--max_steps", "1"],
     ],
     ids=lambda command: command[0],
@@ -45,7 +45,7 @@ def test_weights_that_are_not_finite_are_refused_in_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pairs.tsv").write_text("".join(f"{n} Hunde\t{n} dogs\n" for n in range(250)))
-    monkeypatch.setattr("hf_xsent.mining.pipeline.mine_files", lambda *_, **__: pytest.fail("mined"))
+    monkeypatch.setattr("hf_xsent.mining.mine.load_sentences", lambda *_, **__: pytest.fail("mined"))
     assert main([str(diverged) if word == "MODEL" else word for word in command]) == 2
     message = capsys.readouterr().err.splitlines()[-1]
     assert "has weights that are NaN or infinite (" in message and "layer.1.output.dense.weight)" in message

@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from huggingface_hub import ModelCard
 from local_hub import TOKEN, LocalHub
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, TrainingArguments
 
 from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead, load_bitext
-from hf_xsent.training.run_card import write_run_card
+from hf_xsent.training.run_card import RECIPE_FILE, write_recipe, write_run_card
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -35,6 +36,15 @@ def test_a_run_from_python_gets_our_card(encoder_folders: dict[str, Path], pairs
     write_run_card(trainer, None, None, None)
     card = ModelCard((tmp_path / "out" / "README.md").read_text("utf-8"))
     assert card.data.license is None and "Not stated for the weights" in card.text
+
+
+def test_a_recipe_holds_what_was_stated_and_no_token(tmp_path: Path) -> None:
+    training = TrainingArguments(output_dir=str(tmp_path), seed=7, hub_token="secret", use_cpu=True)
+    write_recipe(tmp_path, "finetune xnli", {"model": "org/base", "dev": None}, training)
+    text = (tmp_path / RECIPE_FILE).read_text("utf-8")
+    assert text.startswith("# hf-xsent finetune xnli recipe.yaml\n") and "secret" not in text
+    assert yaml.safe_load(text).items() >= {"model": "org/base", "seed": 7, "use_cpu": True}.items()
+    assert not {"dev", "learning_rate"} & {*yaml.safe_load(text)}
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 import torch
 import yaml
 from training_process import TORCHRUN, launched
-from training_run import Run, remove_end
+from training_run import Run, unfinish
 
 from hf_xsent.models.saved_form import saved_weights
 
@@ -74,7 +74,7 @@ def test_zero_ends_where_ddp_does_also_with_gradient_caching(run: Run, stage: in
 def test_zero_goes_on_where_it_stopped(run: Run) -> None:
     zero = ("--deepspeed", str(SCRIPTS / "deepspeed/zero2.json"))
     whole = _train(run, "zero", *zero)
-    remove_end(run.folder / "zero", "checkpoint-6")
+    unfinish(run.folder / "zero", "checkpoint-6")
     _assert_close(_train(run, "zero", *zero, "--resume"), whole)
 
 

@@ -81,7 +81,7 @@ def test_a_resumed_run_goes_on_counting(start: Start, tmp_path: Path) -> None:
     start(ACCURACIES, early_stopping_patience=2).train()
     shutil.rmtree(tmp_path / "run" / "checkpoint-6")
     again = start(ACCURACIES, early_stopping_patience=2)
-    again.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-5"))
+    again.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-5"), allow_changes=True)
     assert again.state.global_step == 6
 
 
@@ -115,5 +115,5 @@ def test_a_resumed_run_waits_as_long_as_its_own_patience_says(start: Start, tmp_
     start(ACCURACIES, early_stopping_patience=2).train()
     shutil.rmtree(tmp_path / "run" / "checkpoint-6")
     again = start(ACCURACIES, early_stopping_patience=3)
-    again.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-5"))
+    again.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-5"), allow_changes=True)
     assert again.state.global_step == 7

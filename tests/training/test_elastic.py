@@ -12,12 +12,12 @@ import torch
 import yaml
 from forks import launch
 from torch import Tensor
-from training_run import Pairs, remove_end
+from training_run import Pairs, unfinish
 
 from hf_xsent.cli.main import leave
-from hf_xsent.models.run_folder import RUN_STATE_FILE
 from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.objectives.masked_language import Masking
+from hf_xsent.runs.checkpoints import RUN_STATE_FILE
 from hf_xsent.training.pretrain import pretrain
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -92,7 +92,7 @@ class Elastic:
     def back_to_step_3(self, name: str) -> None:
         for method in METHODS:
             out = self.out(name, method)
-            remove_end(out, "checkpoint-6")
+            unfinish(out, "checkpoint-6")
             state = json.loads((out / RUN_STATE_FILE).read_text())
             (out / RUN_STATE_FILE).write_text(json.dumps(state | {"finished_at_step": None}))
 

@@ -92,3 +92,14 @@ def test_frozen_layers_go_with_frozen_words(encoder_folders: dict[str, Path], tm
     trainer = _trainer(folder, tmp_path, frozen_layers=1, frozen_word_embeddings=True, learning_rate=1e-2)
     assert all(name.startswith(("encoder.encoder.layer.1.", "encoder.encoder.layer.2.")) for name in
                _moved(trainer, _batch(folder, pairs)))  # fmt: skip
+
+
+def test_another_trainer_trains_what_the_first_one_froze(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = encoder_folders["bert"]
+    first = _trainer(folder, tmp_path, frozen_layers=2, frozen_word_embeddings=True)
+    model: Any = first.model
+    model.backbone.layers[2].output.dense.bias.requires_grad_(False)  # by the user
+    arguments = AlignmentTrainingArguments(str(tmp_path), use_cpu=True, report_to="none")
+    AlignmentTrainer(model, arguments, processing_class=AutoTokenizer.from_pretrained(folder))
+    frozen = [name for name, weight in model.named_parameters() if not weight.requires_grad]
+    assert frozen == ["encoder.encoder.layer.2.output.dense.bias"]

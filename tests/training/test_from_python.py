@@ -15,7 +15,8 @@ import yaml
 from datasets import Dataset
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
-from transformers import AutoModel, AutoTokenizer, TrainingArguments
+from training_run import unfinish
+from transformers import AutoModel, AutoTokenizer, TrainerCallback, TrainingArguments
 
 from hf_xsent import (
     AlignmentTrainer,
@@ -24,15 +25,22 @@ from hf_xsent import (
     DualPivotForPreTraining,
     XlmrWithRTLHead,
     export_sentence_transformer,
+    load_bitext,
+    pretrain,
 )
 from hf_xsent.cli.main import main
 from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError
+from hf_xsent.models.loading import load_config
 from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.publishing.hub import plan_upload
+from hf_xsent.runs.checkpoints import RUN_STATE_FILE
+from hf_xsent.runs.claim import CLAIM_FILE, claim_folder
+from hf_xsent.runs.run import RunState
 from sentence_transformers import SentenceTransformer
 
 Pairs = list[tuple[str, str]]
 RANKING = {"translation_ranking": 1.0}
+SAVING: dict[str, Any] = {"save_steps": 2, "eval_strategy": "no"}
 
 
 def _train(encoder: Path, output: Path, pairs: Any, dev: Any = None, **settings: Any) -> AlignmentTrainer:
@@ -138,36 +146,126 @@ def test_plain_arguments_keep_their_values(tmp_path: Path) -> None:
     assert AlignmentTrainingArguments.of(None).output_dir == "trainer_output"
 
 
-def test_checkpoints_of_an_earlier_run_are_neither_deleted_nor_resumed(
+def test_a_run_from_python_resumes_and_ends_as_one_of_the_command_line(
     encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
 ) -> None:
-    folder = encoder_folders["bert"]
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-
-    def trainer(steps: int) -> AlignmentTrainer:
-        model = XlmrWithRTLHead.from_pretrained(str(folder), objectives=RANKING)
-        arguments = TrainingArguments(
-            str(tmp_path), max_steps=steps, save_steps=2, per_device_train_batch_size=4, use_cpu=True
-        )
-        return AlignmentTrainer(model, arguments, pairs, processing_class=tokenizer)
-
-    trainer(4).train()
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(OutputError, match="checkpoint-4 is of an earlier run"):
-        trainer(2).train()
-    with pytest.raises(OutputError, match="checkpoint-4 is newer than checkpoint-2, which is resumed"):
-        trainer(4).train(str(tmp_path / "checkpoint-2"))
-    assert trainer(6).train(resume_from_checkpoint=True).global_step == 6
-    assert signal.getsignal(signal.SIGTERM) is before
+    settings = {"max_steps": 4, **SAVING}
+    _trainer(encoder_folders["bert"], _arguments(tmp_path, **settings), {"de": pairs}).train()
+    whole = load_file(tmp_path / "model.safetensors")
+    state = json.loads((tmp_path / RUN_STATE_FILE).read_text("utf-8"))
+    assert state["finished_at_step"] == 4 and state["identity"]["learning_rate"] == 5e-5
+    unfinish(tmp_path, "checkpoint-4")
+    output = _trainer(encoder_folders["bert"], _arguments(tmp_path, **settings), {"de": pairs}).train(True)
+    assert output.global_step == 4
+    for name, weight in load_file(tmp_path / "model.safetensors").items():
+        assert torch.equal(weight, whole[name]), name
+    assert RunState.read(tmp_path) == RunState(**state)
 
 
-def test_only_the_process_that_saves_checks_for_checkpoints_of_an_earlier_run(
-    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
+CHANGES: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"seed": 1}, "seed 42, now 1"),
+    ({"learning_rate": 1e-4}, "learning_rate 5e-05, now 0.0001"),
+    ({"max_steps": 9}, "max_steps 4, now 9"),
+    ({"per_device_train_batch_size": 2}, "batch of a step, over all processes 4, now 2"),
+    ({"neftune_noise_alpha": 5.0}, "neftune_noise_alpha none, now 5.0"),
+    ({"ignore_data_skip": True}, "ignore_data_skip False, now True"),
+    ({"save_steps": 3}, "save_steps 2, now 3"),
+    ({"objectives": {"translation_ranking": {"temperature": 0.1}}}, "objectives.translation_ranking"),
+    ({"language": "fr"}, "languages of training pairs"),
+    ({"encoder": "xlm-roberta"}, "model "),
+)
+
+
+def test_python_refuses_to_resume_a_run_that_changed(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
 ) -> None:
-    """With --overwrite, the other processes may be here before it has deleted the earlier run."""
-    (tmp_path / "checkpoint-4").mkdir()
-    monkeypatch.setattr(TrainingArguments, "should_save", False)
-    assert _train(encoder_folders["bert"], tmp_path, pairs).state.global_step == 2
+    _trainer(encoder_folders["bert"], _arguments(tmp_path, max_steps=4, **SAVING), {"de": pairs}).train()
+    for changes, shown in CHANGES:
+        encoder, language = changes.get("encoder", "bert"), changes.get("language", "de")
+        objectives = changes.get("objectives", RANKING)
+        arguments = {key: value for key, value in changes.items() if key not in ("encoder", "language", "objectives")}
+        arguments = {"max_steps": 4, **SAVING} | arguments
+        trainer = _trainer(
+            encoder_folders[encoder], _arguments(tmp_path, **arguments), {language: pairs}, objectives=objectives
+        )
+        with pytest.raises(OutputError, match=f"changed since step 4: .*{shown}.*allow_changes=True"):
+            trainer.train(resume_from_checkpoint=True)
+
+
+def test_allowed_changes_are_applied_and_recorded(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    _trainer(encoder_folders["bert"], _arguments(tmp_path, **SAVING), {"de": pairs}).train()
+    arguments = _arguments(tmp_path, max_steps=5, save_steps=1, eval_strategy="no", save_total_limit=9)
+    _trainer(encoder_folders["bert"], arguments, {"de": pairs}).train(True, allow_changes=True)
+    state = RunState.read(tmp_path)
+    assert state is not None and state.finished_at_step == 5
+    assert state.changes == [{"step": 2, "changed": {"max_steps": [2, 5], "save_steps": [2, 1]}}]
+    assert sorted(path.name for path in tmp_path.glob("checkpoint-*")) == [
+        f"checkpoint-{step}" for step in (2, 3, 4, 5)
+    ]
+
+
+def test_python_replaces_no_run_unless_told_to(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:
+    encoder, out = encoder_folders["bert"], tmp_path / "out"
+    _trainer(encoder, _arguments(out, max_steps=4, **SAVING), {"de": pairs}).train()
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    for strategy in ("steps", "no"):
+        trainer = _trainer(encoder, _arguments(out, save_strategy=strategy, eval_strategy="no"), {"de": pairs})
+        with pytest.raises(OutputError, match=r"holds another run: .*train\(overwrite=True\)"):
+            trainer.train()
+    assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    handler = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(OutputError, match="checkpoint-4 is newer than checkpoint-2, which is resumed"):
+        _trainer(encoder, _arguments(out, max_steps=4, **SAVING), {"de": pairs}).train(str(out / "checkpoint-2"))
+    assert signal.getsignal(signal.SIGTERM) is handler
+    _trainer(encoder, _arguments(out, **SAVING), {"de": pairs}).train(overwrite=True)
+    assert [path.name for path in out.glob("checkpoint-*")] == ["checkpoint-2"]
+    with pytest.raises(OutputError, match="no checkpoint in .*new to resume from"):
+        _trainer(encoder, _arguments(tmp_path / "new"), {"de": pairs}).train(resume_from_checkpoint=True)
+
+
+def test_two_trainers_do_not_share_a_folder(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:
+    encoder = encoder_folders["bert"]
+    trainer = _trainer(encoder, _arguments(tmp_path), {"de": pairs})
+    with claim_folder(tmp_path), pytest.raises(OutputError, match="is in use by another process"):
+        trainer.train()
+
+    class Second(TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            with pytest.raises(OutputError, match="is in use by another process"):
+                _trainer(encoder, _arguments(tmp_path), {"de": pairs}).train(overwrite=True)
+
+    trainer.add_callback(Second)
+    trainer.train()
+    assert not (tmp_path / CLAIM_FILE).exists()
+
+
+def test_python_finishes_a_run_of_the_command_line(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    (tmp_path / "de.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs), "utf-8")
+    out, cache = tmp_path / "out", tmp_path / "cache"
+    settings: dict[str, Any] = {"max_steps": 4, **SAVING, "use_cpu": True, "report_to": "none"}
+    settings |= {"per_device_train_batch_size": 4, "output_dir": str(out)}
+    trainer = pretrain(
+        model=str(encoder_folders["bert"]), data={"de": str(tmp_path / "de.tsv")}, clean=False, dev_pairs=0,
+        objectives=RANKING, cache_dir=str(cache), **settings,
+    )  # fmt: skip
+    assert trainer is not None
+    unfinish(out, "checkpoint-4")
+    with pytest.raises(ModelError, match="is unfinished: give its newest checkpoint .*checkpoint-2"):
+        load_config(str(out))
+    bitext = load_bitext({"de": str(tmp_path / "de.tsv")}, cleaning=None, cache_dir=cache)
+    again = AlignmentTrainer(
+        type(trainer.model).from_backbone(str(encoder_folders["bert"]), config=trainer.model.config),
+        AlignmentTrainingArguments(**settings),
+        bitext,
+        processing_class=AutoTokenizer.from_pretrained(encoder_folders["bert"]),
+    )
+    again.train(resume_from_checkpoint=True)
+    state = RunState.read(out)
+    assert state is not None and state.finished_at_step == 4 and state.changes == []
 
 
 def test_an_error_in_training_restores_the_signal_handlers(
@@ -274,7 +372,7 @@ def test_pairs_without_what_the_objectives_read_are_refused(
 
 def test_a_model_card_of_others_is_not_replaced(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:
     (tmp_path / "README.md").write_text("my project", "utf-8")
-    with pytest.raises(OutputError, match="README.md that hf-xsent did not write: choose another output_dir"):
+    with pytest.raises(OutputError, match="did not write, such as README.md: choose an empty folder"):
         _trainer(encoder_folders["bert"], _arguments(tmp_path), {"de": pairs}).train()
     assert (tmp_path / "README.md").read_text("utf-8") == "my project" and not (tmp_path / "config.json").exists()
 

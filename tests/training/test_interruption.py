@@ -112,7 +112,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on_and_a_second_run_is_refused_meanwhil
     process = begin(run, **settings)
     wait(process, lambda: 3 <= steps(run) < 400)
     for flag in ("--overwrite", "--resume"):
-        with pytest.raises(OutputError, match=f"out is in use by process {process.pid} on .*, since "):
+        with pytest.raises(OutputError, match="out is in use by another process"):
             run.start(flag, **settings)
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60)[1]
@@ -190,13 +190,6 @@ def test_a_full_disk_costs_no_checkpoint_that_was_whole(run: Run) -> None:
     assert not (run.out / "_unfinished").exists()
     run.start("--resume")
     assert (run.out / "model.safetensors").is_file()
-
-
-def test_a_disk_too_small_for_the_run_is_told_at_start(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000}))
-    with pytest.raises(OutputError, match="has 1.0 kB free but 3 checkpoints"):
-        run.start()
-    assert not list(run.out.glob("checkpoint-*"))
 
 
 def test_a_nan_loss_names_step_and_sentences(run: Run) -> None:

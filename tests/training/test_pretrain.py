@@ -42,6 +42,7 @@ def test_a_run_leaves_all_that_is_needed_and_nothing_else(run: Run) -> None:
     run.start()
     assert sorted(path.name for path in run.out.iterdir()) == [
         "1_Pooling",
+        "README.md",
         "bitext.json",
         "checkpoint-3",
         "checkpoint-6",

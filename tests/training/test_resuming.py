@@ -1,24 +1,21 @@
-"""What --resume continues, and what it refuses: finished runs, changed settings and data, damaged checkpoints."""
+"""What --resume continues, and what it refuses: finished runs, changed settings and data."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from training_run import Run, remove_end
-from transformers.trainer_utils import rotate_checkpoints
+from training_run import Run, unfinish
 
 from hf_xsent import AlignmentTrainer
 from hf_xsent.errors import ModelError, OutputError, RecipeError
-from hf_xsent.models.run_folder import RUN_STATE_FILE, checkpoints_of
 from hf_xsent.models.saved_form import saved_weights
-from hf_xsent.training.resuming import UNFINISHED, delete_surplus_checkpoints, find_damage
+from hf_xsent.runs.checkpoints import RUN_STATE_FILE
+from hf_xsent.runs.run import UNFINISHED
 
 CONSTANT = {"lr_scheduler_type": "constant", "warmup_steps": 0, "load_best_model_at_end": False}
 
@@ -29,13 +26,6 @@ def _weights(run: Run) -> dict[str, torch.Tensor]:
 
 def _assert_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
     assert [name for name in one if not torch.equal(one[name], other[name])] == []
-
-
-def _unfinish(run: Run) -> None:
-    """As if the run had been killed between its last checkpoint and its final model."""
-    (run.out / "model.safetensors").unlink()
-    state = json.loads((run.out / RUN_STATE_FILE).read_text())
-    (run.out / RUN_STATE_FILE).write_text(json.dumps(state | {"finished_at_step": None}))
 
 
 def _state(run: Run) -> dict[str, Any]:
@@ -66,7 +56,7 @@ def test_a_finished_run_without_checkpoints_has_nothing_to_do_but_cannot_change(
 def test_a_run_killed_before_its_final_model_ends_with_its_last_step(run: Run, settings: dict[str, Any]) -> None:
     run.start(**settings)
     whole = _weights(run)
-    _unfinish(run)
+    unfinish(run.out)
     trainer = run.start("--resume", **settings)
     assert trainer is not None and trainer.state.global_step == 6
     _assert_equal(_weights(run), whole)
@@ -80,7 +70,7 @@ def test_a_run_that_stopped_early_does_not_go_on(run: Run) -> None:
     run.start(**settings)
     assert _state(run)["finished_at_step"] == 6, "the second measurement is no better"
     whole = _weights(run)
-    _unfinish(run)
+    unfinish(run.out)
     trainer = run.start("--resume", **settings)
     assert trainer is not None and trainer.state.global_step == 6
     _assert_equal(_weights(run), whole)
@@ -91,7 +81,7 @@ def test_an_overwritten_run_that_was_killed_at_once_is_not_taken_for_finished(
 ) -> None:
     run.start(max_steps=3)
     with monkeypatch.context() as patched:
-        patched.setattr(AlignmentTrainer, "train", lambda *_, **__: 1 / 0)
+        patched.setattr(AlignmentTrainer, "compute_loss", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run.start("--overwrite", seed=7)
     assert (run.out / "model.safetensors").is_file()
@@ -119,20 +109,20 @@ CHANGES: tuple[tuple[dict[str, Any], str], ...] = (
 
 def test_a_run_that_changed_is_refused_with_the_difference(run: Run) -> None:
     run.start()
-    _unfinish(run)
+    unfinish(run.out)
     before = {path: path.stat().st_mtime_ns for path in run.out.rglob("*")}
     for changes, shown in CHANGES:
         stated = changes | {
             key: [one.format(folder=run.folder) for one in changes[key]] for key in changes if key == "data"
         }
-        with pytest.raises(OutputError, match=rf"since its checkpoint of step 6: .*{shown}.*--resume_with_changes"):
+        with pytest.raises(OutputError, match=rf"since step 6: .*{shown}.*--resume_with_changes"):
             run.start("--resume", **stated)
     assert before == {path: path.stat().st_mtime_ns for path in run.out.rglob("*")}
 
 
 def test_another_text_of_the_same_length_is_a_change(run: Run) -> None:
     run.start()
-    _unfinish(run)
+    unfinish(run.out)
     data = run.folder / "fr.tsv"
     data.write_text(data.read_text("utf-8").swapcase(), encoding="utf-8")
     with pytest.raises(OutputError, match="training pairs of fr"):
@@ -144,7 +134,7 @@ def test_files_may_move_and_logs_and_chunks_change(run: Run) -> None:
     run.start(**settings)
     whole = _weights(run)
     shutil.rmtree(run.out / "checkpoint-6")
-    _unfinish(run)
+    unfinish(run.out)
     (run.folder / "de.tsv").rename(run.folder / "moved.tsv")
     data = [f"de={run.folder}/moved.tsv", f"fr={run.folder}/fr.tsv"]
     run.start("--resume", data=data, logging_steps=2, save_total_limit=1, **settings)
@@ -169,92 +159,7 @@ def test_a_change_that_the_optimizer_cannot_take_is_one_sentence(run: Run) -> No
         run.start("--resume_with_changes", frozen_layers=1, max_steps=3, seed=5)
 
 
-def test_a_run_of_an_earlier_version_resumes_with_a_warning(run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    run.start(max_steps=3)
-    (run.out / RUN_STATE_FILE).unlink()
-    trainer = run.start("--resume")
-    assert trainer is not None and trainer.state.global_step == 6
-    assert "settings and data are not compared" in caplog.text
-
-
-# Damage
-
-
-def _truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def _flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    for place in range(len(content) // 4, len(content) // 2, 997):
-        content[place] ^= 0xFF
-    path.write_bytes(content)
-
-
-def _empty(path: Path) -> None:
-    shutil.rmtree(path.parent)
-    path.parent.mkdir()
-
-
-HARMS: tuple[tuple[str, Callable[[Path], None]], ...] = (
-    ("model.safetensors", _truncate),
-    ("model.safetensors", Path.unlink),
-    ("optimizer.pt", _truncate),
-    ("optimizer.pt", _flip),
-    ("optimizer.pt", Path.unlink),
-    ("scheduler.pt", _truncate),
-    ("config.json", _truncate),
-    ("rng_state.pth", _truncate),
-    ("trainer_state.json", _truncate),
-    ("trainer_state.json", Path.unlink),
-    ("all", _empty),
-)
-
-
-def test_damage_of_each_file_is_found(run: Run) -> None:
-    run.start(max_steps=3)
-    checkpoint = run.folder / "copies" / "checkpoint-3"
-    for file, harm in HARMS:
-        shutil.copytree(run.out / "checkpoint-3", checkpoint)
-        assert find_damage(checkpoint) is None
-        harm(checkpoint / file)
-        damage = find_damage(checkpoint)
-        assert damage is not None and (file in damage or file == "all"), (file, damage)
-        shutil.rmtree(checkpoint)
-    shutil.copytree(run.out / "checkpoint-3", run.folder / "copies" / "checkpoint-4")
-    assert find_damage(run.folder / "copies" / "checkpoint-4") == "trainer_state.json is of step 3"
-
-
-def test_a_damaged_checkpoint_is_passed_over(
-    run: Run, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run.start()
-    whole = _weights(run)
-    _unfinish(run)
-    _truncate(run.out / "checkpoint-6" / "optimizer.pt")
-    with monkeypatch.context() as patched:
-        patched.setattr(AlignmentTrainer, "compute_loss", lambda *_, **__: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            run.start("--resume")
-    assert "checkpoint-6 is damaged: optimizer.pt" in caplog.text and "from checkpoint-3 instead" in caplog.text
-    assert (run.out / "_damaged-checkpoint-6").is_dir()
-    run.start("--resume")
-    _assert_equal(_weights(run), whole)
-    assert not (run.out / "_damaged-checkpoint-6").exists(), "the run has written this checkpoint again"
-    (run.out / "checkpoint-6").rename(run.out / "_damaged-checkpoint-6")
-    run.start("--overwrite", max_steps=1)
-    assert not list(run.out.glob("*checkpoint-6"))
-
-
-def test_without_a_whole_checkpoint_each_damage_is_named(run: Run) -> None:
-    run.start()
-    _unfinish(run)
-    for step in (3, 6):
-        _truncate(run.out / f"checkpoint-{step}" / "model.safetensors")
-    with pytest.raises(
-        OutputError, match=r"no checkpoint .* is complete \(checkpoint-6 is damaged: .*; checkpoint-3 .*--ov"
-    ):
-        run.start("--resume")
+# Checkpoints
 
 
 def test_a_checkpoint_of_another_model_is_one_sentence(run: Run) -> None:
@@ -272,49 +177,31 @@ def test_a_checkpoint_of_another_model_is_one_sentence(run: Run) -> None:
             run.start("--resume_with_changes", max_steps=4)
 
 
-def test_a_damaged_average_is_damage_of_its_checkpoint(run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    run.start(ema_decay=0.9)
-    whole = {name: weight.clone() for name, weight in _weights(run).items()}
-    _unfinish(run)
-    _truncate(run.out / "checkpoint-6" / "averaged_weights.safetensors")
-    run.start("--resume", ema_decay=0.9)
-    assert "checkpoint-6 is damaged: averaged_weights.safetensors is truncated" in caplog.text
-    _assert_equal(_weights(run), whole)
-
-
-def test_a_damaged_earlier_checkpoint_is_neither_averaged_nor_chosen_as_the_best(
-    run: Run, caplog: pytest.LogCaptureFixture
-) -> None:
-    settings = {"max_steps": 9, "save_total_limit": 3, "learning_rate": "1e-9"}  # the first measurement stays the best
-    first = run.start(**settings)
-    assert first is not None and first.state.best_global_step == 3
-    _unfinish(run)
-    shutil.rmtree(run.out / "checkpoint-9")
-    _truncate(run.out / "checkpoint-3" / "model.safetensors")
-    trainer = run.start("--resume", **settings)
-    assert trainer is not None and trainer.state.best_global_step == 9
-    assert "checkpoint-3, the best checkpoint, is missing or damaged" in caplog.text
-    _unfinish(run)
-    _truncate(run.out / "checkpoint-6" / "model.safetensors")
-    averages = {"average_checkpoints": 2, "load_best_model_at_end": False}
-    run.start("--resume_with_changes", **settings | {"max_steps": 12} | averages)
-    assert "the mean of 2 checkpoints, of steps 9, 12" in caplog.text
+def test_averaged_weights_of_another_model_are_one_sentence(run: Run) -> None:
+    run.start(max_steps=3, ema_decay=0.9)
+    file = run.out / "checkpoint-3" / "averaged_weights.safetensors"
+    weights = load_file(file)
+    name = next(iter(weights))
+    for wrong in (weights | {name: torch.ones(48)}, weights | {"objectives.other.weight": torch.ones(3)}):
+        save_file(wrong, file)
+        with pytest.raises(OutputError, match="averaged weights in .*checkpoint-3 are of another model"):
+            run.start("--resume_with_changes", max_steps=4, ema_decay=0.9)
 
 
 def test_the_deletion_of_a_surplus_checkpoint_is_finished(run: Run) -> None:
     settings = {"save_steps": 2, "eval_steps": 2, "save_total_limit": 2, "learning_rate": "1e-9"}
     run.start(**settings)  # the first measurement, of step 2, stays the best
-    _unfinish(run)
+    unfinish(run.out)
     shutil.copytree(run.out / "checkpoint-6", run.out / "checkpoint-4")
     (run.out / "checkpoint-4" / "trainer_state.json").unlink()  # killed while it deleted this one
     run.start("--resume", **settings)
-    assert sorted(path.name for path in run.out.glob("*checkpoint-*")) == ["checkpoint-2", "checkpoint-6"]
+    assert sorted(path.name for path in run.out.glob("checkpoint-*")) == ["checkpoint-2", "checkpoint-6"]
 
 
-def test_the_rest_of_a_checkpoint_whose_deletion_was_killed_does_not_join_the_final_model(run: Run) -> None:
+def test_what_a_kill_left_unfinished_does_not_join_the_final_model(run: Run) -> None:
     run.start()
     whole = sorted(path.name for path in run.out.iterdir())
-    _unfinish(run)
+    unfinish(run.out)
     shutil.copytree(run.out / "checkpoint-3", run.out / UNFINISHED)
     run.start("--resume")
     assert sorted(path.name for path in run.out.iterdir()) == whole
@@ -323,35 +210,19 @@ def test_the_rest_of_a_checkpoint_whose_deletion_was_killed_does_not_join_the_fi
 def test_the_best_checkpoint_is_found_in_a_folder_that_was_moved(run: Run) -> None:
     settings = {"learning_rate": "1e-9"}
     run.start(**settings)
-    _unfinish(run)
+    unfinish(run.out)
     shutil.copytree(run.out, run.folder / "moved")
     shutil.rmtree(run.out)
     trainer = run.start("--resume", **settings, output_dir=str(run.folder / "moved"))
     assert trainer is not None and trainer.state.best_model_checkpoint == str(run.folder / "moved" / "checkpoint-3")
 
 
-def test_a_damaged_final_model_is_written_again(run: Run) -> None:
+def test_a_final_model_that_was_deleted_is_written_again(run: Run) -> None:
     run.start()
     whole = {name: weight.clone() for name, weight in _weights(run).items()}
-    content = (run.out / "model.safetensors").read_bytes()
     (run.out / "model.safetensors").unlink()
-    (run.out / "model.safetensors").write_bytes(content[:1000])
     assert run.start("--resume") is not None
     _assert_equal(_weights(run), whole)
-
-
-def test_python_resumes_from_the_newest_complete_checkpoint(run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    trainer = run.start(save_total_limit=3)
-    assert trainer is not None
-    whole = {name: weight.clone() for name, weight in _weights(run).items()}
-    _truncate(run.out / "checkpoint-6" / "optimizer.pt")
-    trainer.train(resume_from_checkpoint=True)
-    assert "from checkpoint-3 instead" in caplog.text and trainer.state.global_step == 6
-    assert find_damage(run.out / "checkpoint-6") is None
-    _assert_equal({name: weight for name, weight in trainer.model.state_dict().items() if name in whole}, whole)
-    shutil.rmtree(run.out)
-    with pytest.raises(OutputError, match="no checkpoint in .* to resume from"):
-        trainer.train(resume_from_checkpoint=True)
 
 
 def test_resume_with_changes_needs_no_second_flag_and_starts_a_new_run_without_one(run: Run) -> None:
@@ -360,42 +231,12 @@ def test_resume_with_changes_needs_no_second_flag_and_starts_a_new_run_without_o
         run.start("--resume_with_changes", "perhaps")
 
 
-@pytest.mark.parametrize("limit", [None, 1, 2, 3, 9])
-@pytest.mark.parametrize("best", [None, 2, 6, 10])
-def test_surplus_checkpoints_are_those_of_transformers(tmp_path: Path, limit: int | None, best: int | None) -> None:
-    folders = [tmp_path / "ours", tmp_path / "theirs"]
-    for folder in folders:
-        for step in (10, 2, 4, 6, 8):
-            (folder / f"checkpoint-{step}").mkdir(parents=True)
-    named = [None if best is None else str(folder / f"checkpoint-{best}") for folder in folders]
-    delete_surplus_checkpoints(folders[0], limit, named[0])
-    rotate_checkpoints(str(folders[1]), limit, named[1])
-    ours, theirs = (sorted(path.name for path in folder.iterdir()) for folder in folders)
-    assert ours == theirs
-
-
-def test_a_kill_while_a_checkpoint_is_deleted_leaves_no_incomplete_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for step in (2, 4):
-        (tmp_path / f"checkpoint-{step}").mkdir()
-        (tmp_path / f"checkpoint-{step}" / "model.safetensors").touch()
-
-    def killed(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("hf_xsent.files.shutil.rmtree", killed)
-    with pytest.raises(KeyboardInterrupt):
-        delete_surplus_checkpoints(tmp_path, 1, None)
-    assert checkpoints_of(tmp_path) == [tmp_path / "checkpoint-4"]
-
-
 @pytest.mark.parametrize("schedule", ["constant", "linear"])
 def test_a_resumed_run_trains_with_changed_rates(run: Run, schedule: str) -> None:
     settings: dict[str, Any] = {"warmup_steps": 0, "lr_scheduler_type": schedule, "head_learning_rate": "1e-3"}
     settings["objectives"] = {"translation_ranking": 1, "representation_translation": 0.8}
     run.start(**settings)
-    remove_end(run.out, "checkpoint-6")
+    unfinish(run.out, "checkpoint-6")
     changes = {"learning_rate": "1e-5", "weight_decay": 0.3, "adam_beta1": 0.5, "head_learning_rate": "1e-4"}
     run.start("--resume_with_changes", **settings | changes)
     rates = [line["learning_rate"] for line in run.metrics if "learning_rate" in line]

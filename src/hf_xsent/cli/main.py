@@ -18,13 +18,8 @@ from typing import Any, NoReturn
 
 from hf_xsent import __version__
 from hf_xsent.cli import (
-    align_documents,
-    align_words,
     export,
-    mine_negatives,
     publish,
-    quickstart,
-    score,
     trim_vocab,
 )
 from hf_xsent.cli.help import command_help, topic_help
@@ -46,19 +41,24 @@ class CommandPlace:
 
 
 COMMANDS = {
+    "quickstart": CommandPlace("quickstart.settings:QuickstartSettings", "quickstart.quickstart:quickstart"),
     "pretrain": CommandPlace("training.settings:PretrainHelp", "training.pretrain:pretrain"),
     "finetune": CommandPlace("finetuning.settings:FineTuneHelp", "finetuning.finetune:finetune"),
     "evaluate": CommandPlace("evaluation.settings:EvaluateSettings", "evaluation.evaluate:evaluate"),
     "analyse": CommandPlace("evaluation.settings:AnalyseSettings", "evaluation.analyse:analyse"),
     "cost": CommandPlace("training.cost_settings:CostSettings", "training.cost:measure_cost"),
     "compare": CommandPlace("comparison.settings:CompareSettings", "comparison.compare:compare"),
-    "mine": CommandPlace("mining.settings:MineSettings", "api.mining:mine_files"),
+    "mine": CommandPlace("mining.settings:MineSettings", "mining.mine:mine_files"),
+    "mine-negatives": CommandPlace("mining.settings:MineNegativesSettings", "mining.hard_negatives:mine_negatives"),
+    "score": CommandPlace("mining.settings:ScoreSettings", "mining.score:score_pairs"),
+    "align-documents": CommandPlace(
+        "documents.settings:AlignDocumentsSettings", "documents.align_files:align_document_files"
+    ),
+    "align-words": CommandPlace("words.settings:AlignWordsSettings", "words.align:align_words"),
 }
 OLD: dict[str, ModuleType] = {
-    module.__name__.rsplit(".", 1)[-1].replace("_", "-"): module
-    for module in (quickstart, align_words, mine_negatives, align_documents, score,
-                   export, trim_vocab, publish)
-}  # fmt: skip
+    module.__name__.rsplit(".", 1)[-1].replace("_", "-"): module for module in (export, trim_vocab, publish)
+}
 
 
 def _load(place: str) -> Any:

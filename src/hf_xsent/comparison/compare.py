@@ -26,8 +26,8 @@ from hf_xsent.comparison.study import Study, Variant, check_data, check_methods,
 from hf_xsent.comparison.tasks import read_task
 from hf_xsent.errors import OutputError, TrainingError
 from hf_xsent.logs import Progress
-from hf_xsent.models.run_folder import RUN_STATE_FILE
 from hf_xsent.pages.tables import Table
+from hf_xsent.runs.checkpoints import RUN_STATE_FILE
 from hf_xsent.runs.claim import claim, try_claim
 from hf_xsent.settings.command import command
 from hf_xsent.settings.declare import settings_of, types_of

@@ -14,9 +14,10 @@ from hf_xsent.data.readers.sources import resolve_sources, source_files
 from hf_xsent.evaluation.report import Measurement
 from hf_xsent.files import digest, write_json
 from hf_xsent.runs.identity import deciding_settings, identify_files, identify_model, plain
+from hf_xsent.runs.run import METRICS_FILE
 from hf_xsent.runs.store import Store
 from hf_xsent.settings.declare import is_local
-from hf_xsent.training.callbacks import METRICS_FILE, last_step, read_metrics
+from hf_xsent.training.callbacks import last_step, read_metrics
 from hf_xsent.training.identity import identify_training
 from hf_xsent.training.recipe import Recipe, recipe_settings
 

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hf_xsent.alignment.embedding import THRESHOLD, EmbeddingAligner
 from hf_xsent.data.benchmarks.gold_links import GoldPair, load_gold_links
 from hf_xsent.data.words.links import Link
 from hf_xsent.errors import DataError, ModelError, RecipeError, did_you_mean
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, means, measured_groups
 from hf_xsent.evaluation.word_alignment import alignment_scores
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.words.embedding import THRESHOLD, EmbeddingAligner
 
 
 @dataclass(frozen=True)

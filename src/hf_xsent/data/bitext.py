@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from hf_xsent.data.arrow import read_batches
 from hf_xsent.data.cache import CachedPairs, default_cache_dir, side_hashes
-from hf_xsent.data.cleaning.repeats import hash_texts
+from hf_xsent.data.cleaning.repeats import Rows
 from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.in_memory import is_in_memory, write_sources
@@ -22,6 +22,7 @@ from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.formats import OnError, read_pairs
 from hf_xsent.data.readers.records import NEGATIVES, pair_record, parse_negatives
 from hf_xsent.data.readers.sources import Bitexts, BitextSource, resolve_sources
+from hf_xsent.data.sampling.permutation import shuffle_key
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest
 
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 Pair = dict[str, Any]  # texts; lists of texts for negatives
 
-_HASHES_PER_LANGUAGE = 10_000
+_ROWS_AT_ONCE = 1 << 20
 
 
 def load_bitext(
@@ -131,8 +132,8 @@ class Bitext:
         files: Mapping[str, Path],
         report: CleaningReport,
         *,
-        selected: npt.NDArray[np.int64] | None = None,
-        excluded: npt.NDArray[np.int64] | None = None,
+        selected: Rows | None = None,
+        excluded: Rows | None = None,
     ) -> None:
         self.files = dict(files)
         self.report = report
@@ -254,7 +255,7 @@ class Bitext:
             pairs.append(pair_record(*(column[row].as_py() for column in columns)) | {"language": language})
         return pairs
 
-    def _file_rows(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _file_rows(self, rows: Rows) -> Rows:
         """Map rows of this bitext to rows of the files."""
         if self._selected is not None:
             return self._selected[rows]
@@ -262,7 +263,7 @@ class Bitext:
             return rows + np.searchsorted(self._rows_before, rows, side="right")
         return rows
 
-    def side_hashes(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    def side_hashes(self, rows: Rows) -> npt.NDArray[np.uint64]:
         """Return the hashes of source and target of each row (N × 2); they ignore case and whitespace."""
         if self._sides is None:
             self._sides = [side_hashes(path) for path in self.files.values()]
@@ -283,8 +284,10 @@ class Bitext:
 
     def sentences(self, side: str) -> Iterator[str]:
         """Yield every ``source`` or ``target`` sentence of the files, held-out pairs included."""
-        for _, _, source, target in self._iterate(f"reading the {side} side"):
-            yield source if side == "source" else target
+        from hf_xsent.logs import Progress
+
+        for sources, targets, *_ in Progress(self._batches, desc=f"reading the {side} side", unit=" batches", delay=2):
+            yield from (sources if side == "source" else targets).to_pylist()
 
     def train_dev_split(self, dev_pairs: int, seed: int = 0, share: float | None = None) -> tuple[Bitext, Bitext]:
         """Hold out ``dev_pairs`` pairs of each language; no training pair of any language shares a sentence with them.
@@ -298,42 +301,36 @@ class Bitext:
             raise DataError("the bitext is already a part of another; split the complete bitext")
         if dev_pairs < 1:
             raise DataError(f"dev_pairs must be at least 1, not {dev_pairs}")
-        sizes = dict.fromkeys(self.files, dev_pairs)
-        if share is not None:
-            sizes = {language: max(1, min(dev_pairs, int(share * count))) for language, count in self.languages.items()}
-        lowest: dict[str, dict[int, int]] = {language: {} for language in self.files}  # hash of the target → row
-        for row, language, _, target in self._iterate("choosing held-out pairs"):
-            hashes = lowest[language]
-            hashes.setdefault(hash_texts(str(seed), target), row)
-            if len(hashes) > max(2 * dev_pairs, _HASHES_PER_LANGUAGE):
-                lowest[language] = dict(sorted(hashes.items())[: dev_pairs + 1])
-        for language, hashes in lowest.items():
-            if len(hashes) <= sizes[language]:
-                raise DataError(f"{language} has {len(hashes)} different targets, too few to hold out "
-                                f"{sizes[language]}; lower dev_pairs or give a dev set")  # fmt: skip
-        by_hash = [sorted(hashes.items())[: sizes[language]] for language, hashes in lowest.items()]
-        dev_rows = np.sort([row for _, row in chain.from_iterable(by_hash)])
-        dev = self.__getitems__(dev_rows.tolist())
-        held_out = {hash_texts(pair[side]) for pair in dev for side in ("source", "target")}
-        excluded = [
-            row
-            for row, _, source, target in self._iterate("splitting")
-            if hash_texts(source) in held_out or hash_texts(target) in held_out
-        ]
-        train = Bitext(self.files, self.report, excluded=np.asarray(excluded, dtype=np.int64))
+        held_out = []
+        for language, rows in self.ranges.items():
+            size = dev_pairs if share is None else max(1, min(dev_pairs, int(share * len(rows))))
+            candidates = self._rows_of_lowest_hashes(rows, size + 1, seed)
+            if len(candidates) <= size:
+                raise DataError(f"{language} has {len(candidates)} different targets, too few to hold out {size}; "
+                                "lower dev_pairs or give a dev set")  # fmt: skip
+            held_out.append(candidates[:size])
+        dev_rows = np.sort(np.concatenate(held_out))
+        hashes = np.unique(self.side_hashes(dev_rows))
+        excluded = [block[np.isin(self.side_hashes(block), hashes).any(1)] for block in _blocks(range(len(self)))]
+        train = Bitext(self.files, self.report, excluded=np.concatenate(excluded))
         empty = [language for language, count in train.languages.items() if not count]
         if empty:
             raise DataError(f"{empty[0]} has no training pairs besides the held-out ones; lower dev_pairs")
         train.report = self.report.of_part(train.languages, "held_out")
         return train, Bitext(self.files, self.report, selected=dev_rows)
 
-    def _iterate(self, progress: str) -> Iterator[tuple[int, str, str, str]]:
-        """Yield row, language, source and target of every pair in the files, with a progress bar."""
-        from hf_xsent.logs import Progress
+    def _rows_of_lowest_hashes(self, rows: range, count: int, seed: int) -> Rows:
+        """Return at most ``count`` rows of different targets, those with the lowest hashes of target and seed."""
+        keys, lowest = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
+        of_seed = shuffle_key(np.array([seed], dtype=np.uint64))
+        for block in _blocks(rows):
+            of_block = shuffle_key(self.side_hashes(block)[:, 1] ^ of_seed)
+            keys, first = np.unique(np.concatenate((keys, of_block)), return_index=True)
+            keys, lowest = keys[:count], np.concatenate((lowest, block))[first[:count]]
+        return lowest
 
-        row = 0
-        batches = Progress(self._batches, desc=progress, unit=" batches", delay=2)
-        for sources, targets, *_, language in batches:
-            for source, target in zip(sources.to_pylist(), targets.to_pylist(), strict=True):
-                yield row, language, source, target
-                row += 1
+
+def _blocks(rows: range) -> Iterator[Rows]:
+    """Yield row numbers in blocks, so that memory is bounded."""
+    for start in range(rows.start, rows.stop, _ROWS_AT_ONCE):
+        yield np.arange(start, min(start + _ROWS_AT_ONCE, rows.stop))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from hf_xsent.data.cleaning.report import CleaningCounts
 from hf_xsent.data.readers.columns import refuse_table
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.errors import DataError
-from hf_xsent.files import digest, file_stamp
+from hf_xsent.files import digest, file_digest
 from hf_xsent.logs import Progress
 from hf_xsent.runs.store import Store
 
@@ -25,28 +25,12 @@ ROWS_PER_BATCH = 1 << 16
 _FILE = "sentences.arrow"
 
 
-@dataclass
-class SentenceCounts:
-    """Counts of a file's lines: ``lines = retained + empty + too_long + repeated``."""
-
-    lines: int = 0
-    empty: int = 0
-    too_long: int = 0
-    repeated: int = 0
-    retained: int = 0
-
-    def to_cleaning_counts(self) -> CleaningCounts:
-        """Convert to the counts of a `CleaningReport`."""
-        removed = {"empty": self.empty, "too_long": self.too_long, "repeated": self.repeated}
-        return CleaningCounts(self.lines, self.retained, removed=removed)
-
-
 class Sentences:
     """Distinct sentences, each with the line number of its first occurrence, in batches of ``ROWS_PER_BATCH``."""
 
     def __init__(self, path: Path, fingerprint: str) -> None:
         self.fingerprint = fingerprint
-        self.counts = SentenceCounts(**read_details(path))
+        self.counts = CleaningCounts(**read_details(path))
         self._path = path
         self._batches = read_batches(path)
 
@@ -94,7 +78,7 @@ def load_sentences(path: str | Path, folder: Path, max_characters: int = 1000) -
     path = Path(path)
     if not path.is_file():
         raise DataError(f"{path} is a folder: give a file" if path.is_dir() else f"no such file: {path}")
-    fingerprint = digest([*file_stamp(path), max_characters, FORMAT_VERSION])
+    fingerprint = digest([file_digest(path), max_characters, FORMAT_VERSION])
     return Store(folder).get(
         fingerprint,
         lambda part: _write(path, part, max_characters),
@@ -105,25 +89,25 @@ def load_sentences(path: str | Path, folder: Path, max_characters: int = 1000) -
 def _write(path: Path, folder: Path, max_characters: int) -> None:
     refuse_table(path, (line for _, line in lines(path)))
     folder.mkdir(parents=True)
-    counts = SentenceCounts()
+    counts = CleaningCounts()
     writer = RowWriter(folder, {"text": "string", "line": "int64"}, lambda row: hash_texts(row[0]))
     writer.add(_sentences(path, max_characters, counts))
     selected = writer.distinct()
     counts.retained = int(np.count_nonzero(selected))
-    counts.repeated = writer.count - counts.retained
+    counts.remove("repeated", writer.count - counts.retained)
     if not counts.retained:
-        raise DataError(f"{path} has no sentences: {counts.lines} lines, {counts.empty} of them empty")
+        raise DataError(f"{path} has no sentences: {counts.read} lines, {counts.removed.get('empty', 0)} of them empty")
     writer.write(folder / _FILE, selected, asdict(counts), ROWS_PER_BATCH)
 
 
-def _sentences(path: Path, max_characters: int, counts: SentenceCounts) -> Iterator[tuple[str, int]]:
+def _sentences(path: Path, max_characters: int, counts: CleaningCounts) -> Iterator[tuple[str, int]]:
     """Yield the lines that may be sentences with their numbers, and count all."""
     for number, line in Progress(lines(path), f"reading {path.name}", unit=" lines", unit_scale=True, delay=2):
         text = line.strip()
-        counts.lines += 1
+        counts.read += 1
         if not text:
-            counts.empty += 1
+            counts.remove("empty")
         elif len(text) > max_characters:
-            counts.too_long += 1
+            counts.remove("too_long")
         else:
             yield text, number

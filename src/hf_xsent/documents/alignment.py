@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from hf_xsent.documents.anchors import Anchors, find_anchors
-from hf_xsent.documents.beads import Weights
-from hf_xsent.documents.moved import pair_moved
-from hf_xsent.documents.search import doubtful_spans, search
+from hf_xsent.documents.beads import Scale, Weights
+from hf_xsent.documents.search import doubtful_spans, pair_moved, search
 from hf_xsent.documents.spans import EncodedDocument
 from hf_xsent.errors import DataError
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -116,12 +115,9 @@ def align_sides(
         )
         beads = search(source, target, anchors, weights)
     beads = pair_moved(source, target, anchors.scale, beads)
-    found = [
-        AlignedSpans(tuple(one), tuple(other), _score(source, target, anchors, one, other) if one and other else None)
-        for one, other in beads
-    ]
-    _check_scores(found, names)
-    return found
+    scores = [_score(source, target, anchors.scale, *bead) if all(bead) else None for bead in beads]
+    _check_scores(scores, names)
+    return [AlignedSpans(tuple(rows), tuple(columns), s) for (rows, columns), s in zip(beads, scores, strict=True)]
 
 
 def open_model(
@@ -169,10 +165,10 @@ def _check_order(anchors: Anchors, names: tuple[str, str]) -> None:
         )
 
 
-def _check_scores(found: Sequence[AlignedSpans], names: tuple[str, str]) -> None:
+def _check_scores(scores: Sequence[float | None], names: tuple[str, str]) -> None:
     """Warn if there are no scores, or if they are as low as those of unrelated texts."""
-    scores = np.array([one.score for one in found if one.score is not None])
-    low, middle, high = np.quantile(scores, (0.1, 0.5, 0.9)) if len(scores) else (0.0, 0.0, 0.0)
+    of_pairs = [score for score in scores if score is not None]
+    low, middle, high = np.quantile(of_pairs, (0.1, 0.5, 0.9)) if of_pairs else (0.0, 0.0, 0.0)
     if middle < _LOW_SCORE:
         logger.warning(
             "%s and %s do not seem to be translations: half of the scores are below %.2f (a tenth below %.2f, a tenth "
@@ -184,10 +180,8 @@ def _check_scores(found: Sequence[AlignedSpans], names: tuple[str, str]) -> None
         )
 
 
-def _score(source: EncodedDocument, target: EncodedDocument, anchors: Anchors, one: range, other: range) -> float:
-    span, translation = (
-        side.spans(numbers.stop, numbers.stop + 1)[len(numbers), 0]
-        for side, numbers in ((source, one), (target, other))
-    )
-    chance = (span @ anchors.scale.target_mean + translation @ anchors.scale.source_mean) / 2
+def _score(source: EncodedDocument, target: EncodedDocument, scale: Scale, rows: range, columns: range) -> float:
+    span = source.spans(rows.stop, rows.stop + 1)[len(rows), 0]
+    translation = target.spans(columns.stop, columns.stop + 1)[len(columns), 0]
+    chance = (span @ scale.target_mean + translation @ scale.source_mean) / 2
     return round(float((span @ translation - chance) / max(1 - chance, 1e-3)), 6)

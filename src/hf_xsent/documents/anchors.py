@@ -64,9 +64,8 @@ def band(anchors: Anchors, source_length: int, target_length: int) -> tuple[np.n
     """Return the first and last target boundary of the band, for each boundary between source sentences.
 
     Its limits at a boundary are the third anchor before and the third after, not counting anchors within 12 sentences,
-    so that one wrong anchor does not exclude the right path. They are also at
-    most _MAX_BAND / 2 below the line through the anchors at the boundary before, and above it at the boundary after, so
-    memory is linear.
+    so that one wrong anchor does not exclude the right path. They are also at most _MAX_BAND / 2 below the line through
+    the anchors at the boundary before, and above it at the boundary after, so memory is linear.
     """
     path_rows = np.concatenate(([-1], anchors.source[anchors.in_order], [source_length])) + 0.5
     path_columns = np.concatenate(([-1], anchors.target[anchors.in_order], [target_length])) + 0.5
@@ -131,9 +130,9 @@ def _mutual_neighbours(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Find the mutual nearest neighbours of ``rows``; return both indices, and cosine minus chance."""
     best, gains = _nearest(source, target, rows, chance)
-    found = np.unique(best)
-    back, _ = _nearest(target, source, found, chance[::-1])
-    mutual = back[np.searchsorted(found, best)] == rows
+    distinct = np.unique(best)
+    back, _ = _nearest(target, source, distinct, chance[::-1])
+    mutual = back[np.searchsorted(distinct, best)] == rows
     return rows[mutual], best[mutual], gains[mutual]
 
 

@@ -10,13 +10,11 @@ from pathlib import Path
 from hf_xsent.data.identification import identify_language
 from hf_xsent.data.readers.columns import refuse_table
 from hf_xsent.data.readers.compression import check_line_ends, files_by_name, read_bytes, strip_compression
-from hf_xsent.data.readers.formats import OnError
 from hf_xsent.documents.splitting import Document, split_lines, split_text
 from hf_xsent.errors import DataError, did_you_mean
 
 logger = logging.getLogger(__name__)
 
-SPLITS = ("lines", "text")
 _LARGEST_FILE = 1 << 28  # bytes
 
 
@@ -25,8 +23,6 @@ def read_document(path: Path, split: str = "lines", language: str | None = None)
 
     Running text is split by the rules of its language, which is identified if it is not given.
     """
-    if split not in SPLITS:
-        raise DataError(f"unknown split {split!r}: use {' or '.join(SPLITS)}")
     if not path.is_file():
         raise DataError(f"no such file: {path}")
     content = read_bytes(path, _LARGEST_FILE)
@@ -48,7 +44,7 @@ def read_document(path: Path, split: str = "lines", language: str | None = None)
     return document
 
 
-def pair_documents(source: str, target: str, on_error: OnError = "raise") -> list[tuple[str, Path, Path]]:
+def pair_documents(source: str, target: str, on_error: str = "raise") -> list[tuple[str, Path, Path]]:
     """Pair two files, files of the same names in two folders, or files of two globs whose ``*`` match the same text.
 
     A file without a counterpart is an error, or is skipped with a warning (``on_error="skip"``).
@@ -60,14 +56,14 @@ def pair_documents(source: str, target: str, on_error: OnError = "raise") -> lis
             if not Path(path).is_file():
                 raise DataError(f"no such file: {path}")
         pairs = [(Path(source).name, Path(source), Path(target))]
-    for _, one, other in pairs:
-        if one.samefile(other):
-            raise DataError(f"{one} is both source and target: give the file of its translation")
+    for _, document, translation in pairs:
+        if document.samefile(translation):
+            raise DataError(f"{document} is both source and target: give the file of its translation")
     return pairs
 
 
-def _pair_names(source: str, target: str, on_error: OnError) -> list[tuple[str, Path, Path]]:
-    sides = [_named_files(one) for one in (source, target)]
+def _pair_names(source: str, target: str, on_error: str) -> list[tuple[str, Path, Path]]:
+    sides = [_named_files(path) for path in (source, target)]
     common = [name for name in sides[0] if name in sides[1]]
     alone = [side[name] for side, other in (sides, sides[::-1]) for name in side if name not in other]
     if not common or (alone and on_error == "raise"):
@@ -90,15 +86,15 @@ def _is_several(path: str) -> bool:
 def _named_files(path: str) -> dict[str, Path]:
     """Name the files of a folder by their path in it, those of a glob by the text that its wildcards match."""
     if Path(path).is_dir():
-        found = sorted(one for one in Path(path).rglob("*") if one.is_file() and not one.name.startswith("."))
-        return files_by_name((strip_compression(one.relative_to(path).as_posix()), one) for one in found)
+        inside = sorted(file for file in Path(path).rglob("*") if file.is_file() and not file.name.startswith("."))
+        return files_by_name((strip_compression(file.relative_to(path).as_posix()), file) for file in inside)
     parts = re.split(r"(\*\*/|\*)", path)  # "**/" matches any number of folders
     matched = {"**/": "((?:[^/]+/)*)", "*": "([^/]*)"}
-    pattern = re.compile("".join(matched.get(one) or re.escape(one) for one in parts))
-    files = glob.glob("".join(one if one in matched else glob.escape(one) for one in parts), recursive=True)
+    pattern = re.compile("".join(matched.get(part) or re.escape(part) for part in parts))
+    files = glob.glob("".join(part if part in matched else glob.escape(part) for part in parts), recursive=True)
     matches = [match for file in sorted(files) if (match := pattern.fullmatch(file)) and Path(file).is_file()]
-    texts = [filter(None, (one.strip("/") for one in match.groups())) for match in matches]
-    names = files_by_name(("/".join(some), Path(match[0])) for some, match in zip(texts, matches, strict=True))
+    texts = [filter(None, (group.strip("/") for group in match.groups())) for match in matches]
+    names = files_by_name(("/".join(words), Path(match[0])) for words, match in zip(texts, matches, strict=True))
     if not names:
         raise DataError(f"no file matches {path}")
     return names

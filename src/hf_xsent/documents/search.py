@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from hf_xsent.documents.anchors import Anchors, band
-from hf_xsent.documents.beads import SIZES, Weights, bead_features, skip_scores
+from hf_xsent.documents.anchors import Anchors, band, mutual_neighbours
+from hf_xsent.documents.beads import SIZES, Scale, Weights, bead_features, skip_scores
 from hf_xsent.documents.spans import LONGEST_SPAN, EncodedDocument, Span
 
 _ROWS_AT_ONCE = 64
 _CELLS_AT_ONCE = 1 << 16
-MIN_SIMILARITY = 0.7  # of a confident pair; 1 is a typical translation
+_MIN_SIMILARITY = 0.7  # of a confident pair; 1 is a typical translation
 _CONFIDENT_NEIGHBOURS = 1  # number of beads before and after that must be confident, too
 _IMPOSSIBLE = np.float64(-1e12)
 # A cell has one byte. Low six bits: the best last step (0 skips a target sentence, 1 a source sentence, k + 2 is a bead
@@ -73,13 +73,13 @@ def doubtful_spans(
     source: EncodedDocument, target: EncodedDocument, anchors: Anchors, beads: Sequence[Bead]
 ) -> tuple[list[Span], ...]:
     """List the spans of both sides to encode as one text: those near a bead that is not a confident 1–1 pair."""
-    confident = np.array([_is_confident(source, target, anchors, one, other) for one, other in beads])
+    confident = np.array([_is_confident(source, target, anchors.scale, *bead) for bead in beads])
     settled = confident.copy()
     for distance in range(1, _CONFIDENT_NEIGHBOURS + 1):
         settled[distance:] &= confident[:-distance]
         settled[:-distance] &= confident[distance:]
-    chosen: tuple[list[Span], list[Span]] = ([], [])
-    for spans, length, ranges in zip(chosen, (len(source), len(target)), zip(*beads, strict=True), strict=True):
+    doubtful: tuple[list[Span], list[Span]] = ([], [])
+    for spans, length, ranges in zip(doubtful, (len(source), len(target)), zip(*beads, strict=True), strict=True):
         inside = np.zeros(length + 1, np.int64)
         for numbers, is_settled in zip(ranges, settled, strict=True):
             inside[numbers.start + 1 : numbers.stop + 1] = not is_settled
@@ -87,23 +87,46 @@ def doubtful_spans(
         for size in range(2, LONGEST_SPAN + 1):
             ends = np.arange(size, length + 1)
             spans += [(size, end) for end in ends[total[ends] - total[ends - size] == size].tolist()]
-    return chosen
+    return doubtful
 
 
-def _is_confident(source: EncodedDocument, target: EncodedDocument, anchors: Anchors, one: range, other: range) -> bool:
-    if len(one) != 1 or len(other) != 1:
+def _is_confident(
+    source: EncodedDocument, target: EncodedDocument, scale: Scale, sources: range, targets: range
+) -> bool:
+    if len(sources) != 1 or len(targets) != 1:
         return False
-    scale = anchors.scale
-    vectors = source.unit_vectors(np.array(one))[0], target.unit_vectors(np.array(other))[0]
-    chance = (vectors[0] @ scale.target_mean + vectors[1] @ scale.source_mean) / 2
-    return bool(vectors[0] @ vectors[1] - chance >= MIN_SIMILARITY * scale.typical)
+    vector, translation = source.unit_vectors(np.array(sources))[0], target.unit_vectors(np.array(targets))[0]
+    chance = (vector @ scale.target_mean + translation @ scale.source_mean) / 2
+    return bool(vector @ translation - chance >= _MIN_SIMILARITY * scale.typical)
 
 
-def _overlay(line: np.ndarray, start: int, other: np.ndarray, other_start: int) -> None:
-    """Copy ``other`` into ``line`` where their columns overlap; the starts are their first columns."""
-    first, last = max(start, other_start), min(start + len(line), other_start + len(other))
+def pair_moved(source: EncodedDocument, target: EncodedDocument, scale: Scale, beads: Sequence[Bead]) -> list[Bead]:
+    """Pair skipped sentences with translations elsewhere in the document: captions, notes and other moved text.
+
+    They are the confident mutual nearest neighbours among the skipped sentences, as 1–1 beads in source order.
+    """
+    rows = np.array([sources.start for sources, targets in beads if not targets], np.int64)
+    columns = np.array([targets.start for sources, targets in beads if not sources], np.int64)
+    if not len(rows) or not len(columns):
+        return list(beads)
+    near_rows, near_columns, similarity = mutual_neighbours(source.select(rows), target.select(columns), scale)
+    confident = similarity >= _MIN_SIMILARITY
+    moved = dict(zip(rows[near_rows[confident]].tolist(), columns[near_columns[confident]].tolist(), strict=True))
+    paired = set(moved.values())
+    return [
+        (sources, range(moved[sources.start], moved[sources.start] + 1))
+        if not targets and sources.start in moved
+        else (sources, targets)
+        for sources, targets in beads
+        if sources or targets.start not in paired
+    ]
+
+
+def _overlay(line: np.ndarray, start: int, earlier: np.ndarray, earlier_start: int) -> None:
+    """Copy ``earlier`` into ``line`` where their columns overlap; the starts are their first columns."""
+    first, last = max(start, earlier_start), min(start + len(line), earlier_start + len(earlier))
     if first < last:
-        line[first - start : last - start] = other[first - other_start : last - other_start]
+        line[first - start : last - start] = earlier[first - earlier_start : last - earlier_start]
 
 
 def _rows(

@@ -29,9 +29,8 @@ class EncodedDocument:
         """Build a document from its sentences and their embeddings; a paragraph ends where its number changes."""
         numbers = np.zeros(len(sentences), np.int64)
         if paragraphs is not None:
-            given = np.asarray(paragraphs)
-            numbers[1:] = np.cumsum(given[1:] != given[:-1])
-        return cls(np.asarray(vectors), np.array([len(one) for one in sentences], np.float32), numbers)
+            numbers[1:] = np.cumsum(np.diff(np.asarray(paragraphs)) != 0)
+        return cls(np.asarray(vectors), np.array(list(map(len, sentences)), np.float32), numbers)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -50,8 +49,8 @@ class EncodedDocument:
 
     def unit_vectors(self, rows: slice | np.ndarray) -> np.ndarray:
         """Return sentence embeddings of length 1."""
-        some = np.asarray(self.vectors[rows], np.float32)
-        return np.asarray(some / np.maximum(np.linalg.norm(some, axis=1, keepdims=True), 1e-12))
+        vectors = np.asarray(self.vectors[rows], np.float32)
+        return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12))
 
     def spans(self, start: int, stop: int) -> np.ndarray:
         """Return size × end unit vectors of the spans that end before sentences ``start`` … ``stop - 1``.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,18 +12,17 @@ import yaml
 from transformers import PreTrainedTokenizerBase, set_seed
 
 from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError, did_you_mean
-from hf_xsent.files import digest, file_digest, is_local
-from hf_xsent.finetuning.report import RESULTS, TABLE, FineTuningReport, read_reports, write_reports
-from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments, FineTuningTask
-from hf_xsent.locks import lock_folder
+from hf_xsent.files import create_folder, digest, is_local
+from hf_xsent.finetuning.report import FineTuningReport, read_reports, write_reports
+from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments, FineTuningTask, adapted_arguments
 from hf_xsent.logs import configure_logging
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer, quiet_loading
-from hf_xsent.models.run_folder import RUN_STATE_FILE, checkpoints_of
 from hf_xsent.models.task_model import task_model, without_padding
-from hf_xsent.training.checkpoints import check_space, check_start_remains, choose_checkpoint, output_folder
-from hf_xsent.training.identity import identify_name, identify_training, plain
-from hf_xsent.training.resuming import resumed_state
+from hf_xsent.runs.checkpoints import RUN_STATE_FILE, checkpoints_of
+from hf_xsent.runs.identity import identify_files, identify_model
+from hf_xsent.runs.run import Run
+from hf_xsent.training.identity import identify_training
 from hf_xsent.training.run_card import RECIPE_FILE, write_recipe
 
 logger = logging.getLogger(__name__)
@@ -43,7 +41,6 @@ def check_settings(options: Any, training: FineTuningArguments) -> None:
         raise RecipeError("no encoder to start from: give --model, a Hub id such as xlm-roberta-base or a folder")
     if training.output_dir in (None, "trainer_output"):
         raise RecipeError("no output folder: give --output, a folder for this run")
-    check_start_remains(options.model, str(training.output_dir), options.overwrite and bool(options.train))
     if training.load_best_model_at_end and not options.dev:
         raise RecipeError("load_best_model_at_end needs dev data to measure: give --dev de=…")
     config = load_encoder_config(options.model)
@@ -113,46 +110,36 @@ def run(
     Of several processes, only the one that writes the reports returns them.
     """
     folder = Path(str(training.output_dir))
+    run = Run(folder, options.resume, options.resume_with_changes, options.overwrite, start=options.model)
+    decides, finished = _identify(options), None
     if not train:
         _check_measurement(tests, folder)
-    checkpoint = choose_checkpoint(training, options.resumes, options.overwrite)
-    identity = _identify(options, training)
-    state = resumed_state(folder, checkpoint, identity, options.resumes, options.resume_with_changes)
-    finished = state.finished_at_step
-    stated = {key: value for key, value in asdict(options).items() if key not in _OF_COMMAND}
-    measured = {**stated, "seed": training.seed, "test_data": digest(repr(tests))}
+    else:
+        if training.should_save:
+            run.check()
+        finished = run.finished_at({**decides, **identify_training(adapted_arguments(training, task, dev))})
+    recipe = {key: value for key, value in asdict(options).items() if key not in _OF_COMMAND}
+    measured = {**recipe, "seed": training.seed, "test_data": digest(repr(tests))}
     if finished is not None:
         logger.info("the run in %s is finished, at step %d: it is not trained further", folder, finished)
         reports = read_reports(folder, measured | {"steps": finished}) if tests else []
         if reports is not None:
             return reports if training.should_save else []
     set_seed(training.seed)
-    if train and finished is None:
+    trains = bool(train) and finished is None
+    if trains:
         model = _untrained(kind, options, config)
-        if checkpoint is None:
-            check_space(folder, model, training)
     else:
         model = without_padding(_fine_tuned(options.model if finished is None else str(folder), kind))
         task.check_model(model)
-    tuner = FineTuner(model, training, task, train, dev, tokenizer)
-    tuner.accelerator.wait_for_everyone()  # until each process has read the state of the run
-    if finished is not None:
-        with lock_folder(folder) if training.should_save else nullcontext():
-            return _measure(tuner, tests, _setting(options), measured | {"steps": finished})
-    with output_folder(training, checkpoint, options.resumes, options.overwrite):
-        if training.should_save:
-            for name in (RESULTS, TABLE):  # results of an earlier run
-                (folder / name).unlink(missing_ok=True)
-            write_recipe(folder, f"finetune {options.task}", stated, training)
-            if train:
-                state.write(folder)
-        if train:
-            tuner.train(resume_from_checkpoint=checkpoint)
-            tuner.save_model()
-            if training.should_save:
-                replace(state, finished_at_step=tuner.state.global_step).write(folder)
-                logger.info("the fine-tuned model is in %s", folder)
-        return _measure(tuner, tests, _setting(options), measured | {"steps": tuner.state.global_step})
+    tuner = FineTuner(model, training, task, train, dev, tokenizer, decides, {**recipe, "task": options.task})
+    if trains:
+        tuner.run, tuner.saves_run = run, True
+        tuner.train()
+    elif finished is None and training.should_save:
+        write_recipe(create_folder(folder), f"finetune {options.task}", recipe, training)
+    steps = tuner.state.global_step if finished is None else finished
+    return _measure(tuner, tests, _setting(options), measured | {"steps": steps})
 
 
 def _check_measurement(tests: Sets, folder: Path) -> None:
@@ -177,20 +164,17 @@ def _measure(tuner: FineTuner, tests: Sets, setting: str, settings: Mapping[str,
     return reports
 
 
-def _identify(options: Any, training: FineTuningArguments) -> dict[str, Any]:
-    """Return everything that determines the fine-tuned weights, as plain values by name."""
-    identity: dict[str, Any] = {"task": options.task, "model": identify_name(str(options.model))}
+def _identify(options: Any) -> dict[str, Any]:
+    """Return what determines the fine-tuned weights besides the training arguments, by name."""
+    identity: dict[str, Any] = {"task": options.task, "model": identify_model(str(options.model))}
     identity |= {name: getattr(options, name) for name in _OF_WEIGHTS if hasattr(options, name)}
-    identity |= identify_training(training)
-    batch = training.train_batch_size * training.world_size * training.gradient_accumulation_steps
-    identity["records per step, over all processes"] = batch
     for what, named in (("training", options.train), ("dev", options.dev)):
         for number, (language, _, path) in enumerate(one.partition("=") for one in named or ()):
-            content = file_digest(Path(path)) if is_local(path) else path  # a Hub id
+            content = identify_files([path]) if is_local(path) else path  # a Hub id
             identity[f"{what} data {number + 1}"] = (
                 f"{language} ({content})"  # numbered: the order of the files decides the order of the records
             )
-    return plain(identity)
+    return identity
 
 
 def _setting(options: Any) -> str:

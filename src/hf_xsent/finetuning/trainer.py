@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
 from huggingface_hub import ModelCardData
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
-from transformers.trainer_utils import IntervalStrategy, TrainOutput
+from transformers.trainer_utils import IntervalStrategy
 
 from hf_xsent.compat import keep_freed_memory
 from hf_xsent.files import is_local, write_text
@@ -21,11 +22,14 @@ from hf_xsent.finetuning.settings import FineTuningTrainingSettings
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
 from hf_xsent.settings.secrets import refuse_secrets
 from hf_xsent.training.arguments import REFUSED, check_one_device, choose_bf16, fitted_to_machine, refuse_fields
-from hf_xsent.training.checkpoints import SavingTrainer
+from hf_xsent.training.identity import identify_training
+from hf_xsent.training.run_card import write_recipe
+from hf_xsent.training.uploading import UploadingTrainer
 
 Scores = dict[str, dict[str, float]]  # of each test set, by name
 Features = Mapping[str, Sequence[int]]  # input_ids and perhaps token_type_ids of one row
 
+RESULTS, TABLE = "results.json", "results.txt"  # files of the output folder
 TOKENS_PER_BATCH = 8192  # in evaluation
 MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -80,8 +84,21 @@ class FineTuningTask(ABC):
         """Refuse a model that was fine-tuned for another task."""
 
 
-class FineTuner(SavingTrainer):
-    """Fine-tune a task model; the examples of a group share a batch, and ``eval_dataset`` maps names to test sets."""
+def adapted_arguments(args: FineTuningArguments, task: FineTuningTask, dev: Any) -> FineTuningArguments:
+    """Return arguments that measure the task's main score on dev examples, if there are any."""
+    args = copy(args)  # which another trainer may share
+    if dev is None:
+        args.eval_strategy = IntervalStrategy.NO
+    if args.metric_for_best_model == "loss":  # the default of transformers; no task has it
+        args.metric_for_best_model, args.greater_is_better = task.main_score, True
+    return args
+
+
+class FineTuner(UploadingTrainer):
+    """Fine-tune a task model; the examples of a group share a batch, and ``eval_dataset`` maps names to test sets.
+
+    ``decides`` is what decides the results besides the training arguments, and ``recipe`` the settings of the run.
+    """
 
     loss_is_scaled_for_ga = False  # the loss is the mean of each batch: the Trainer must divide accumulated gradients
 
@@ -93,21 +110,28 @@ class FineTuner(SavingTrainer):
         train_dataset: Sequence[tuple[Any, ...]] = (),
         eval_dataset: Mapping[str, Sequence[Any]] | None = None,
         processing_class: PreTrainedTokenizerBase | None = None,
+        decides: Mapping[str, Any] = MappingProxyType({}),
+        recipe: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        args = copy(args)  # which another trainer may share
-        if eval_dataset is None:
-            args.eval_strategy = IntervalStrategy.NO
-        if args.metric_for_best_model == "loss":  # the default of transformers; no task has it
-            args.metric_for_best_model, args.greater_is_better = task.main_score, True
+        args = adapted_arguments(args, task, eval_dataset)
         data: Any = (list(train_dataset) or None, eval_dataset)
         super().__init__(model, args, task.collate_groups, *data, processing_class)
-        self.task = task
+        self.task, self.decides, self.recipe = task, decides, recipe
 
-    def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
-        """Train; on a CPU, reuse freed memory from step to step."""
+    def identity(self) -> dict[str, Any]:
+        """Return what decides the fine-tuned weights."""
+        return {**self.decides, **identify_training(self.args)}
+
+    def before_training(self, checkpoint: str | None) -> None:
+        """Write the recipe, remove results of before; on a CPU, reuse freed memory from step to step."""
+        super().before_training(checkpoint)
         if self.args.device.type == "cpu":
             keep_freed_memory()
-        return super().train(*args, **kwargs)
+        if self.saves_run and self.args.should_save:
+            folder = Path(str(self.args.output_dir))
+            for name in (RESULTS, TABLE):
+                (folder / name).unlink(missing_ok=True)
+            write_recipe(folder, f"finetune {self.recipe.get('task', '')}", self.recipe, self.args)
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None

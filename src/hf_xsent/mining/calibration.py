@@ -30,8 +30,8 @@ class MiningF1:
     precision: float
     recall: float
     f1: float
-    found: int
-    judged: int  # found pairs over which precision is computed
+    above: int  # pairs at or above the threshold
+    judged: int  # those over which precision is computed
 
 
 def best_threshold(mined: MinedPairs, gold: Gold, complete: bool = True) -> MiningF1:
@@ -43,7 +43,7 @@ def best_threshold(mined: MinedPairs, gold: Gold, complete: bool = True) -> Mini
         raise DataError("there are no gold pairs, so no threshold can be chosen: give gold pairs or a threshold")
     if not len(mined):
         raise DataError("no pairs were mined, so no threshold can be chosen")
-    correct, wrong = (np.cumsum(one) for one in _judge(mined, gold, complete))
+    correct, wrong = map(np.cumsum, _judge(mined, gold, complete))
     f1 = 2 * correct / (correct + wrong + len(gold))
     last_of_equal_scores = np.append(mined.score[:-1] != mined.score[1:], True)
     best = int(np.where(last_of_equal_scores, f1, -1.0).argmax())
@@ -54,17 +54,17 @@ def best_threshold(mined: MinedPairs, gold: Gold, complete: bool = True) -> Mini
 def f1_at_threshold(mined: MinedPairs, gold: Gold, threshold: float, complete: bool = True) -> MiningF1:
     """Measure the F1 of the pairs whose score is at least ``threshold``.
 
-    If ``gold`` is ``complete``, each found pair that is not in it is an error. Otherwise a found pair is judged only if
+    If ``gold`` is ``complete``, each pair that is not in it is an error. Otherwise a pair is judged only if
     at least one of its sentences is in a gold pair: it is correct if it is a gold pair itself; if not, each of its
     sentences that is in a gold pair adds half an error.
     """
-    found = mined.above(threshold)
-    right, wrong = _judge(found, gold, complete)
+    above = mined.above(threshold)
+    right, wrong = _judge(above, gold, complete)
     correct, errors = float(right.sum()), float(wrong.sum())
     precision, recall = correct / max(1.0, correct + errors), correct / max(1, len(gold))
     f1 = 2 * correct / max(1.0, correct + errors + len(gold))
     judged = int(np.count_nonzero(right + wrong))
-    return MiningF1(threshold, 100 * precision, 100 * recall, 100 * f1, len(found), judged)
+    return MiningF1(threshold, 100 * precision, 100 * recall, 100 * f1, len(above), judged)
 
 
 def _judge(mined: MinedPairs, gold: Gold, complete: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -112,8 +112,8 @@ def read_gold(
             rows.append(_rows_of_texts(side, wanted, description))
     gold = set()
     for number, pair in enumerate(pairs, start=1):
-        for cell, found, file in zip(pair, rows, files, strict=True):
-            if key(cell) not in found:
+        for cell, rows_of_side, file in zip(pair, rows, files, strict=True):
+            if key(cell) not in rows_of_side:
                 what = f"sentence in line {cell}" if numbered else f"sentence {cell!r}"
                 raise DataError(f"{path}:{number}: {file} has no {what}: give gold pairs of the two mined files")
         gold.add((rows[0][key(pair[0])], rows[1][key(pair[1])]))
@@ -129,27 +129,27 @@ def read_gold(
 def _rows_of_lines(side: Sentences, wanted: set[int], file: Path, description: str) -> dict[int, int]:
     """Map line numbers to rows; lines that were dropped as repeated are found by their text."""
     ordered = np.array(sorted(wanted))
-    found: dict[int, int] = {}
+    rows: dict[int, int] = {}
     for number in _progress(side, description):
         numbers = side.line_numbers(number)
         for row in np.flatnonzero(np.isin(numbers, ordered)).tolist():
-            found[int(numbers[row])] = number * side.rows_per_batch + row
-    if removed := wanted - found.keys():
+            rows[int(numbers[row])] = number * side.rows_per_batch + row
+    if removed := wanted - rows.keys():
         read = Progress(lines(file), description, unit=" lines", unit_scale=True, delay=2)
         texts = {number: normalise(line) for number, line in read if number in removed and line.strip()}
-        rows = _rows_of_texts(side, set(texts.values()), description)
-        found |= {number: rows.get(text, -number) for number, text in texts.items()}
-    return found
+        of_texts = _rows_of_texts(side, set(texts.values()), description)
+        rows |= {number: of_texts.get(text, -number) for number, text in texts.items()}
+    return rows
 
 
 def _rows_of_texts(side: Sentences, wanted: set[str], description: str) -> dict[str, int]:
     """Map normalised texts to rows."""
-    found = {}
+    rows = {}
     for number in _progress(side, description):
         for row, text in enumerate(side.batch(number)):
             if (key := normalise(text)) in wanted:
-                found[key] = number * side.rows_per_batch + row
-    return found
+                rows[key] = number * side.rows_per_batch + row
+    return rows
 
 
 def _progress(side: Sentences, description: str) -> Iterable[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,8 +24,7 @@ logger = logging.getLogger(__name__)
 
 _TRAINING_ROWS = 200_000
 _ROWS_PER_BLOCK = 1 << 16
-LOW_RECALL = 0.95
-_QUANTIZER = re.compile(r"PQ\d+(?:x(\d+))?")  # subvectors, then the bits of each (8 if omitted)
+_LOW_RECALL = 0.95
 
 
 def nearest_by_index(
@@ -43,10 +41,10 @@ def nearest_by_index(
     of_target = _search(_build(source, "source", index, probes), target, "target", source, k)
     rows = np.linspace(0, len(source) - 1, min(sample, len(source)), dtype=np.int64)
     exact = nearest_one_way(source[rows], target, k)
-    found = (exact.indices[:, :, None] == of_source.indices[rows][:, None, :]).any(2)
-    recall = float(found.float().mean())
+    is_found = (exact.indices[:, :, None] == of_source.indices[rows][:, None, :]).any(2)
+    recall = float(is_found.float().mean())
     logger.info("the index %s finds %.1f%% of the %d nearest neighbours", index, 100 * recall, k)
-    if recall < LOW_RECALL:
+    if recall < _LOW_RECALL:
         logger.warning(
             "recall of the index %s is %.1f%%: use more probes (IVF) or an index without PQ", index, 100 * recall
         )
@@ -62,41 +60,19 @@ def import_faiss() -> Any:
     return faiss
 
 
-def new_index(factory: str, width: int, count: int) -> Any:
-    """Return an empty index; raise a `DataError` for a wrong factory string or too few vectors to train it."""
-    faiss = import_faiss()
-    try:
-        index = faiss.index_factory(width, factory, faiss.METRIC_INNER_PRODUCT)
-    except RuntimeError as error:
-        raise DataError(
-            f"{factory!r} is not a faiss index: use a factory string such as IVF1024,Flat or HNSW32"
-        ) from error
-    training_rows = min(_TRAINING_ROWS, count)
-    cells = getattr(faiss.try_extract_index_ivf(index), "nlist", 0)
-    if cells > training_rows:
-        raise DataError(f"{factory} has {cells} cells, but only {training_rows} vectors train it: use fewer cells")
-    centroids = max((1 << int(bits or 8) for bits in _QUANTIZER.findall(factory)), default=0)
-    if centroids > training_rows:
-        raise DataError(
-            f"{factory} learns {centroids} centroids per subvector, for which {count} vectors are too few: "
-            "use an index without PQ or with fewer bits, such as PQ8x4"
-        )
-    return index
-
-
-def index_memory(factory: str, width: int, count: int) -> int:
-    """Estimate the memory of an index of ``count`` vectors and of the vectors that train it, in bytes."""
-    index = new_index(factory, width, count)
-    holder = import_faiss().try_extract_index_ivf(index) or index
-    bytes_per_vector = int(getattr(holder, "code_size", 4 * width)) + 8  # the id
-    return count * bytes_per_vector + (0 if index.is_trained else 4 * width * min(_TRAINING_ROWS, count))
-
-
 def _build(vectors: Vectors, name: str, factory: str, probes: int) -> Any:
-    faiss, index = import_faiss(), new_index(factory, vectors.shape[1], len(vectors))
-    if not index.is_trained:
-        rows = np.linspace(0, len(vectors) - 1, min(_TRAINING_ROWS, len(vectors)), dtype=np.int64)
-        index.train(unit_vectors(vectors[rows], name, rows).numpy())
+    faiss = import_faiss()
+    rows = np.linspace(0, len(vectors) - 1, min(_TRAINING_ROWS, len(vectors)), dtype=np.int64)
+    try:
+        index = faiss.index_factory(vectors.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
+        if not index.is_trained:
+            index.train(unit_vectors(vectors[rows], name, rows).numpy())
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0].rpartition(": ")[2].rstrip(".")
+        raise DataError(
+            f"faiss cannot make the index {factory!r} of {len(vectors)} vectors ({reason}): use a factory string such "
+            "as IVF1024,Flat or HNSW32, and fewer cells (IVF) or bits (PQ) for few sentences"
+        ) from error
     for start in _blocks(vectors, "building the index"):
         rows = np.arange(start, min(start + _ROWS_PER_BLOCK, len(vectors)))
         index.add(unit_vectors(vectors[start : start + _ROWS_PER_BLOCK], name, rows).numpy())

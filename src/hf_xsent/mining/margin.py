@@ -77,19 +77,14 @@ def mine_bitext(
 
     Ties go to the lower source row, then to the lower target row. Duplicate embeddings are not merged.
     """
-    check_choices(margin, candidates)
+    for name, value, choices in (("margin", margin, MARGINS), ("candidates", candidates, CANDIDATES)):
+        if value not in choices:
+            raise DataError(f"unknown {name} {value!r}: use one of {', '.join(choices)}{did_you_mean(value, choices)}")
     if index is None:
         of_source, of_target = nearest_both_ways(source_embeddings, target_embeddings, k, **options)
     else:
         of_source, of_target, _ = nearest_by_index(source_embeddings, target_embeddings, k, index, probes)
     return pairs_of_neighbours(of_source, of_target, margin, candidates)
-
-
-def check_choices(margin: str, candidates: str) -> None:
-    """Raise a `DataError` for an unknown margin or unknown candidates."""
-    for name, value, choices in (("margin", margin, MARGINS), ("candidates", candidates, CANDIDATES)):
-        if value not in choices:
-            raise DataError(f"unknown {name} {value!r}: use one of {', '.join(choices)}{did_you_mean(value, choices)}")
 
 
 def pairs_of_neighbours(of_source: Neighbours, of_target: Neighbours, margin: str, candidates: str) -> MinedPairs:
@@ -118,7 +113,7 @@ def margin_score(cosine: Tensor, source_average: Tensor, target_average: Tensor,
     """Return the score of pairs from their cosines and the mean cosines of both sides with their neighbours."""
     average = (source_average + target_average) / 2
     if margin == "ratio":
-        return cosine / average
+        return torch.where(cosine == average, 1.0, cosine / average)  # also 0 / 0
     return cosine - average if margin == "distance" else cosine
 
 
@@ -128,7 +123,7 @@ def _best(of: Neighbours, averages: Tensor, other_averages: Tensor, margin: str)
     cosines = of.cosines.gather(1, order)
     scores = margin_score(cosines, averages[:, None], other_averages[indices], margin)
     best = (scores == scores.amax(1, keepdim=True)).int().argmax(1, keepdim=True)
-    return tuple(one.gather(1, best).squeeze(1) for one in (indices, scores, cosines))  # type: ignore[return-value]
+    return tuple(values.gather(1, best).squeeze(1) for values in (indices, scores, cosines))  # type: ignore[return-value]
 
 
 def _sort(
@@ -138,13 +133,13 @@ def _sort(
     order = torch.as_tensor(np.lexsort((target.numpy(), source.numpy(), -score.numpy())))
     source, target = source[order], target[order]
     ranks = _rank(of_source.indices[source], target), _rank(of_target.indices[target], source)
-    return MinedPairs(*(one.numpy() for one in (source, target, score[order], cosine[order], *ranks)))
+    return MinedPairs(*(column.numpy() for column in (source, target, score[order], cosine[order], *ranks)))
 
 
 def _rank(indices: Tensor, wanted: Tensor) -> Tensor:
     """Return the position of each wanted index in its row, from 1; k + 1 if it is not there."""
-    found = indices == wanted[:, None]
-    return torch.where(found.any(1), found.int().argmax(1), indices.shape[1]) + 1
+    equal = indices == wanted[:, None]
+    return torch.where(equal.any(1), equal.int().argmax(1), indices.shape[1]) + 1
 
 
 def _without_repetition(pairs: MinedPairs) -> MinedPairs:

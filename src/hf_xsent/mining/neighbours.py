@@ -40,7 +40,7 @@ def _exact_products() -> Iterator[None]:
     cuda = backends.cuda.matmul
     settings: list[tuple[Any, str, Any]] = [(cuda, "allow_bf16_reduced_precision_reduction", False)]
     if hasattr(cuda, "fp32_precision"):  # torch 2.9
-        settings += [(one, "fp32_precision", "ieee") for one in (cuda, backends.mkldnn.matmul)]
+        settings += [(backend, "fp32_precision", "ieee") for backend in (cuda, backends.mkldnn.matmul)]
     else:
         settings.append((cuda, "allow_tf32", False))
     with ExitStack() as restoring:
@@ -123,9 +123,9 @@ def exact_cosines(
     for start in range(0, len(indices), step):
         block = indices[start : start + step]
         wanted = block.flatten().numpy()
-        found = unit_vectors(candidates[wanted], "candidate", wanted, device).view(*block.shape, -1)
+        nearest = unit_vectors(candidates[wanted], "candidate", wanted, device).view(*block.shape, -1)
         units = unit_vectors(queries[start : start + step], "query", range(start, start + step), device)
-        cosines[start : start + step] = (found @ units[:, :, None]).squeeze(2).cpu()
+        cosines[start : start + step] = (nearest @ units[:, :, None]).squeeze(2).cpu()
     cosines, order = cosines.sort(dim=1, descending=True, stable=True)
     return Neighbours(cosines, indices.gather(1, order))
 

@@ -1,61 +1,49 @@
-"""Run shards on a Ray cluster: encode and search on many machines that share the work folder."""
+"""Compute the files of a store on a Ray cluster, whose machines share the work folder."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from hf_xsent.errors import MissingExtraError, OutputError
 from hf_xsent.logs import Progress
-from hf_xsent.mining.search import SearchShard
-from hf_xsent.mining.shards import Shard, missing_shards
-from hf_xsent.models.encode_interface import SupportsEncode
+from hf_xsent.mining.search import SearchJob
+from hf_xsent.runs.store import Store
 
 
 @dataclass(frozen=True)
 class RayEngine:
-    """A runner of shards on the cluster at ``address`` (``auto``: this machine's; ``local``: a new one).
+    """Fill stores on the cluster at ``address`` (``auto``: this machine's; ``local``: a new one).
 
-    If ``device`` is a GPU, each shard requests one GPU from the cluster. Ray restarts a shard if its worker dies; files
-    are written atomically, so a partial result is never read.
+    If ``device`` is a GPU, each task requests one GPU from the cluster. Ray starts a task again if its worker dies.
     """
 
     address: str = "auto"
     device: str = "cpu"
 
-    def __call__(self, shards: Sequence[Shard], description: str, model: SupportsEncode | None = None) -> None:
-        """Run the missing shards in any order."""
+    def __call__(self, store: Store, names: Sequence[str], job: Any, description: str) -> None:
+        """Compute the missing results in any order."""
         ray = self._connect()
-        missing = missing_shards(shards)
         gpus = int(self.device.startswith("cuda"))
         run = ray.remote(_run).options(num_gpus=gpus)
-        module = _module(model)
-        device = None if module is None else next((weight.device for weight in module.parameters()), None)
-        if module is not None:
-            module.to("cpu")  # workers without this GPU cannot unpickle it
-        try:
-            shared = ray.put(model)  # sent once
-        finally:
-            if module is not None and device is not None:
-                module.to(device)
-        waiting = [run.remote(shard, shared, "cuda" if gpus else "cpu") for shard in missing]
-        with Progress(total=len(waiting), desc=description, unit=" shards") as bar:
+        with _on_cpu(job):
+            shared = ray.put(job)  # sent once
+        waiting = [run.remote(store, name, shared, "cuda" if gpus else "cpu") for name in store.missing(names)]
+        with Progress(total=len(waiting), desc=description, unit=" files") as bar:
             while waiting:
                 done, waiting = ray.wait(waiting)
                 try:
                     ray.get(done)
                 except ray.exceptions.RayTaskError as error:
-                    raise error.cause from None  # the exception of the shard
+                    raise error.cause from None  # the exception of the task
                 bar.update(len(done))
-        for shard in shards:
-            if not shard.path.is_file():
-                raise OutputError(
-                    f"{shard.path} is missing, although its task ended: mount {shard.path.parent} on every machine of "
-                    "the cluster"
-                )
+        if store.missing(names):
+            raise OutputError(f"{store.folder} lacks results of other machines: mount it on each of the cluster")
 
     def _connect(self) -> Any:
         try:
@@ -70,18 +58,36 @@ class RayEngine:
         return ray
 
 
-def _run(shard: Shard, model: SupportsEncode | None, device: str) -> None:
-    """Run a shard in a worker, which sees only the GPU that Ray assigned."""
-    if shard.is_complete():  # a worker that died may have written it
-        return
-    if isinstance(shard, SearchShard):
-        shard = replace(shard, options=replace(shard.options, device=device))
-    if (module := _module(model)) is not None:
+def _run(store: Store, name: str, job: Any, device: str) -> None:
+    """Compute a result in a worker, which sees only the GPU that Ray assigned."""
+    if isinstance(job, SearchJob):
+        job = replace(job, options=replace(job.options, device=device))
+    elif (module := _module(job)) is not None:
         module.to(device)
-    shard.run(model)
+
+    def write(path: Path) -> None:
+        job(name, path)
+
+    store.compute(name, write)
 
 
-def _module(model: SupportsEncode | None) -> nn.Module | None:
-    """Return the torch module of a model, if it has one."""
+@contextmanager
+def _on_cpu(job: Any) -> Iterator[None]:
+    """Move the model of a job to the CPU for the block: workers without this GPU cannot unpickle it."""
+    module = _module(job)
+    device = None if module is None else next((weight.device for weight in module.parameters()), None)
+    if module is None or device is None:
+        yield
+        return
+    module.to("cpu")
+    try:
+        yield
+    finally:
+        module.to(device)
+
+
+def _module(job: Any) -> nn.Module | None:
+    """Return the torch module of a job's model, if it has one."""
+    model = getattr(job, "model", None)
     inner = getattr(model, "model", model)
     return inner if isinstance(inner, nn.Module) else None

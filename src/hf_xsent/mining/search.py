@@ -1,4 +1,4 @@
-"""Search the neighbours of both sides in shards: one shard of targets against all sources at a time."""
+"""Search the neighbours of both sides in shards: one file of targets against all sources at a time."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import numpy as np
 import torch
 
 from hf_xsent.files import write_arrays
-from hf_xsent.locks import stamp_folder
 from hf_xsent.mining.neighbours import check_vectors, nearest_both_ways
-from hf_xsent.mining.shards import ProcessRunner, Runner
 from hf_xsent.mining.top_k import Neighbours, merge_neighbours
-from hf_xsent.mining.vectors import ShardedVectors, VectorStore
-from hf_xsent.models.encode_interface import SupportsEncode
+from hf_xsent.mining.vectors import Fill, VectorStore, shard_names, shard_number
+from hf_xsent.runs.store import Store
 
-_ARRAYS = ("source_cosines", "source_numbers", "target_cosines", "target_numbers")  # of a shard's file
+_ARRAYS = ("source_cosines", "source_rows", "target_cosines", "target_rows")  # of a shard's file
 
 
 @dataclass(frozen=True)
@@ -29,73 +27,59 @@ class SearchOptions:
     device: str = "cpu"
 
 
-@dataclass(frozen=True)
-class SearchShard:
-    """The neighbours of all sources among one shard of targets, and of these targets among all sources."""
+def neighbour_store(work: Path, source: VectorStore, target: VectorStore, k: int) -> tuple[Store, list[str]]:
+    """Return the store of a search's neighbours and the names of its files."""
+    made_from = {
+        f"{side} {key}": value
+        for side, vectors in (("source", source), ("target", target))
+        for key, value in vectors.made_from.items()
+    }
+    name = f"{source.sentences.fingerprint}-{target.sentences.fingerprint}-k{k}"
+    return Store(work / "neighbours" / name, made_from), shard_names(len(target.names), "npz")
 
-    folder: Path
-    sources: list[Path]
-    targets: list[Path]
-    number: int
+
+def search(
+    work: Path, source: VectorStore, target: VectorStore, options: SearchOptions, fill: Fill = Store.fill
+) -> tuple[Neighbours, Neighbours]:
+    """Return the exact neighbours of both sides."""
+    check_vectors(source.read(), target.read(), options.k)
+    store, names = neighbour_store(work, source, target, options.k)
+    fill(store, names, SearchJob(source, target, options), "searching")
+    of_source, targets = store.read(names[0], _read)
+    of_target = [targets]
+    for name in names[1:]:
+        more, targets = store.read(name, _read)
+        of_source = merge_neighbours(of_source, more, options.k)
+        of_target.append(targets)
+    return of_source, Neighbours(*(torch.cat([getattr(n, side) for n in of_target]) for side in ("cosines", "indices")))
+
+
+@dataclass(frozen=True)
+class SearchJob:
+    """Write the neighbours of all sources among one file of targets, and of these targets among all sources."""
+
+    source: VectorStore
+    target: VectorStore
     options: SearchOptions
 
-    @property
-    def path(self) -> Path:
-        """Return the file of the neighbours."""
-        return self.folder / f"{self.number:05d}.npz"
-
-    def is_complete(self) -> bool:
-        """Return whether the file exists and its checksums are correct."""
-        try:
-            self.read()
-        except Exception:  # numpy and zipfile raise errors of many types for damaged files
-            return False
-        return True
-
-    def read(self) -> tuple[Neighbours, Neighbours]:
-        """Read the neighbours of all sources and of this shard's targets."""
-        with np.load(self.path) as found:
-            arrays = [torch.from_numpy(found[name]) for name in _ARRAYS]
-        return Neighbours(*arrays[:2]), Neighbours(*arrays[2:])
-
-    def run(self, model: SupportsEncode | None = None) -> None:
+    def __call__(self, name: str, path: Path) -> None:
         """Search and write the neighbours."""
-        options, first = self.options, self.number * len(ShardedVectors(self.targets[:1]))
+        options, number = self.options, shard_number(name)
         of_source, of_target = nearest_both_ways(
-            ShardedVectors(self.sources),
-            ShardedVectors([self.targets[self.number]]),
+            self.source.read(),
+            self.target.read([self.target.names[number]]),
             options.k,
             options.memory_mib,
             options.device,
             getattr(torch, options.precision),
             allow_fewer=True,
         )
-        arrays = of_source.cosines, of_source.indices + first, of_target.cosines, of_target.indices
-        write_arrays(self.path, {name: one.numpy() for name, one in zip(_ARRAYS, arrays, strict=True)})
+        rows = of_source.indices + number * self.target.sentences.rows_per_batch
+        arrays = of_source.cosines, rows, of_target.cosines, of_target.indices
+        write_arrays(path, {key: array.numpy() for key, array in zip(_ARRAYS, arrays, strict=True)})
 
 
-def search_shards(work: Path, source: VectorStore, target: VectorStore, options: SearchOptions) -> list[SearchShard]:
-    """List the shards of a search."""
-    folder = work / "neighbours" / f"{source.sentences.fingerprint}-{target.sentences.fingerprint}-k{options.k}"
-    return [SearchShard(folder, source.paths, target.paths, number, options) for number in range(len(target.paths))]
-
-
-def search(
-    work: Path, source: VectorStore, target: VectorStore, options: SearchOptions, runner: Runner | None = None
-) -> tuple[Neighbours, Neighbours]:
-    """Return the exact neighbours of both sides; ``runner`` searches the shards that have no file."""
-    check_vectors(ShardedVectors(source.paths), ShardedVectors(target.paths), options.k)
-    shards = search_shards(work, source, target, options)
-    stamp = {f"source {key}": value for key, value in source.stamp.items()}
-    stamp |= {f"target {key}": value for key, value in target.stamp.items()}
-    stamp_folder(shards[0].folder, stamp, "results", "give another --work folder")
-    (runner or ProcessRunner())(shards, "searching", None)
-    of_source: Neighbours | None = None
-    of_target = []
-    for shard in shards:
-        new, targets = shard.read()
-        of_source = new if of_source is None else merge_neighbours(of_source, new, options.k)
-        of_target.append(targets)
-    assert of_source is not None
-    cosines, indices = ([getattr(one, name) for one in of_target] for name in ("cosines", "indices"))
-    return of_source, Neighbours(torch.cat(cosines), torch.cat(indices))
+def _read(path: Path) -> tuple[Neighbours, Neighbours]:
+    with np.load(path) as file:
+        arrays = [torch.from_numpy(file[key]) for key in _ARRAYS]
+    return Neighbours(*arrays[:2]), Neighbours(*arrays[2:])

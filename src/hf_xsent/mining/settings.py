@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hf_xsent.data.pair_settings import BitextSettings, PairSettings
 from hf_xsent.errors import RecipeError
-from hf_xsent.settings.common import EncodingSettings, WorkSettings
+from hf_xsent.settings.common import EncodingSettings, WorkSettings, output_setting
 from hf_xsent.settings.declare import setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class MineSettings(EncodingSettings, WorkSettings):
+class SearchSettings(EncodingSettings, WorkSettings):
+    """How embeddings are stored and searched."""
+
+    memory_mib: int = setting(
+        512, "Maximum memory of the search's blocks, in MiB.", at_least=0, results=False, local=True
+    )
+    vectors: str = setting("float32", "Store embeddings in this precision.", choices=("float32", "float16"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MineSettings(SearchSettings):
     """Find translations among the lines of two text files.
 
     hf-xsent mine news.zh.txt news.en.txt --model runs/mine --output pairs.tsv --threshold 1.06
@@ -51,14 +62,96 @@ class MineSettings(EncodingSettings, WorkSettings):
     probes: int = setting(32, "Number of cells of an IVF index to search per sentence (nprobe).", at_least=1)
     engine: str = setting("local", "Run on this machine or on a Ray cluster.", choices=("local", "ray"), local=True)
     address: str = setting("auto", "Address of the Ray cluster; auto: the running one, local: a new one.", local=True)
-    memory_mib: int = setting(512, "Maximum memory of the search's blocks, in MiB.", at_least=1, local=True)
-    vectors: str = setting("float32", "Store embeddings in this precision.", choices=("float32", "float16"))
     k: int = setting(4, "Average the cosines of N nearest neighbours in the margin.", at_least=1)
 
     def __post_init__(self) -> None:
-        """Check the settings that exclude each other."""
+        """Refuse two ways to choose the threshold."""
         if self.threshold is not None and self.calibrate is not None:
+            raise RecipeError("--threshold and --calibrate both choose the minimum score: give one of them")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MineNegativesSettings(SearchSettings, BitextSettings):
+    """Mine hard negatives: for each pair, the nearest sentences of both languages that are not its translations.
+
+    hf-xsent mine-negatives "train/{language}-en.tsv.xz" --model runs/mine --output negatives
+    hf-xsent pretrain --data "negatives/{language}.jsonl" --hard_negatives 2 …
+    torchrun --nproc_per_node 8 --no-python hf-xsent mine-negatives …   # share encoding and search among processes
+
+    Interrupted? The same command resumes: embeddings and neighbours are cached in the work folder.
+    """
+
+    data: list[str] = setting(
+        [],
+        "Sentence pairs by language, in the format of hf-xsent pretrain --data.",
+        named=True,
+        positional=True,
+        required=True,
+        metavar="CODE=FILE",
+    )
+    output: str = output_setting("Write LANGUAGE.jsonl with all pairs into this folder.", "FOLDER")
+    negatives: int = setting(
+        4, "Write at most N source negatives and N target negatives per pair, nearest first.", at_least=1
+    )
+    neighbours: int = setting(32, "Choose the negatives among the N nearest neighbours.", at_least=1)
+    max_share: float = setting(
+        0.95,
+        "Drop candidates that score above X times the score of the pair: they may be translations, too.",
+        above=0,
+        at_most=1,
+    )
+    margin: str = setting(
+        "ratio",
+        "Score by the cosine relative to the neighbours' (ratio) or by the cosine (absolute).",
+        choices=("ratio", "absolute"),
+    )
+    all_targets: bool = setting(
+        False,
+        "Search the targets of all languages, not only the pair's own: harder negatives; time grows with the "
+        "languages.",
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse more negatives than there are neighbours to choose among."""
+        if self.negatives > self.neighbours:
             raise RecipeError(
-                f"threshold is {self.threshold}, but calibrate would choose one from {self.calibrate}: set only one of "
-                "them"
+                f"--negatives {self.negatives} must be at most --neighbours, {self.neighbours}: raise --neighbours"
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreSettings(EncodingSettings, WorkSettings, PairSettings):
+    """Score and filter the pairs of a bitext file: cosine, and margin if pools of sentences are given.
+
+    hf-xsent score crawled.tsv --model runs/mine --output scored.tsv
+    hf-xsent score crawled.tsv --model runs/mine --output scored.tsv --source_pool zh.txt --target_pool en.txt
+    hf-xsent score pairs.tsv --model runs/mine -o clean.tsv --language de --filter min_score=0.7 max_length_ratio=2
+    """
+
+    output: str = output_setting("Write the scored pairs to this TSV file.")
+    source_pool: str | None = setting(
+        None,
+        "Search the neighbours of targets in this file, one sentence per line; needs --target_pool.",
+        metavar="FILE",
+    )
+    target_pool: str | None = setting(
+        None,
+        "Search the neighbours of sources in this file, one sentence per line; needs --source_pool.",
+        metavar="FILE",
+    )
+    margin: str = setting(
+        "ratio",
+        "With pools, score by cosine / neighbours' mean cosine (ratio) or cosine - that mean (distance).",
+        choices=("ratio", "distance"),
+    )
+    k: int = setting(4, "Average the cosines of N nearest neighbours in the margin.", at_least=1)
+    filter: list[str] | None = setting(
+        None,
+        "Write only pairs that pass the cleaning rules, report what each removed; RULE=VALUE changes a rule.",
+        metavar="RULE=VALUE",
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse a single pool."""
+        if (self.source_pool is None) != (self.target_pool is None):
+            raise RecipeError("margins need both pools: give --source_pool and --target_pool")

@@ -60,8 +60,8 @@ class TopK:
         for piece in hits.split(max(GROUP, tile.numel() // (2 * GROUP**2))):
             rows, group = piece.unbind(1)
             cosines = groups[rows, :, group]
-            found, place = (cosines > lowest[rows, None]).nonzero(as_tuple=True)
-            sentences, columns, values = rows[found], place * maxima.shape[1] + group[found], cosines[found, place]
+            hit, place = (cosines > lowest[rows, None]).nonzero(as_tuple=True)
+            sentences, columns, values = rows[hit], place * maxima.shape[1] + group[hit], cosines[hit, place]
             if exact is not None:
                 values = exact(sentences, columns)
                 entering = values > bound[sentences]

@@ -76,11 +76,10 @@ class Backbone(ABC):
         """Return the maximum length of a sentence in tokens, from the encoder's number of positions."""
         return config.max_position_embeddings
 
-    def freeze(self, layers: int) -> None:
-        """Freeze the embeddings and the lowest ``layers`` layers, which then store no activations; with 0, nothing."""
+    def lowest(self, layers: int) -> list[nn.Module]:
+        """Return the embeddings and the lowest ``layers`` layers; with 0, nothing."""
         check_frozen_layers(layers, self.config)
-        for frozen in (self.encoder.embeddings, *self.layers[:layers]) if layers else ():
-            frozen.requires_grad_(False)
+        return [self.encoder.embeddings, *self.layers[:layers]] if layers else []
 
     def compile_layers(self) -> None:
         """Compile each layer except its attention, whose code depends on the lengths of the batch."""

@@ -40,9 +40,9 @@ def register_models() -> None:
     for auto, column in ((AutoModelForPreTraining, 1), (AutoModel, 2)):
         classes = {name: method[column] for name, method in METHODS.items()}
         for family in FAMILIES:
-            config = CONFIG_MAPPING[family]
-            known = auto._model_mapping if config in auto._model_mapping else AutoModelForMaskedLM._model_mapping
-            auto.register(config, _loader(known[config], classes), exist_ok=True)
+            plain = CONFIG_MAPPING[family]
+            known = auto._model_mapping if plain in auto._model_mapping else AutoModelForMaskedLM._model_mapping
+            auto.register(plain, _loader(known[plain], classes), exist_ok=True)
 
 
 def _loader(plain: Any, classes: dict[str, Any]) -> Any:

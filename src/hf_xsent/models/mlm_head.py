@@ -88,9 +88,9 @@ class MLMHead(nn.Module):
         own = own.to(theirs.device)
         places = torch.searchsorted(theirs, own).clamp_max(len(theirs) - 1)
         known = theirs[places] == own
-        for weight, name in ((self.bias, "bias"), (self.words and self.words.weight, "words.weight")):
-            if weight is not None and name in earlier:
-                weight[known.to(weight.device)] = earlier[name][places[known]].to(weight)
+        self.bias[known] = earlier["bias"][places[known]].to(self.bias)
+        if self.words is not None and "words.weight" in earlier:
+            self.words.weight[known] = earlier["words.weight"][places[known]].to(self.words.weight)
 
     @torch.no_grad()
     def start_from(self, trained: MLMHead, word_embeddings: Tensor, vocabulary: Tensor | None) -> None:

@@ -70,6 +70,13 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
     def __init__(self, config: AlignmentConfig, encoder: PreTrainedModel | None = None) -> None:
         config.check_objectives()
         super().__init__(config, encoder)
+        self.objectives = self._new_objectives()
+        width = config.encoder_config.hidden_size
+        self.training_mlp = nn.Sequential(nn.Linear(width, width), nn.Tanh()) if config.training_mlp else None
+        self.post_init()
+
+    def _new_objectives(self) -> nn.ModuleDict:
+        config = self.config
         parts = Parts(
             config.encoder_config,
             config.max_length,
@@ -83,12 +90,24 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
             random_input_shuffling=config.random_input_shuffling,
             linear_map=self.new_map,
         )
-        self.objectives = nn.ModuleDict(
+        return nn.ModuleDict(
             {name: objective_class(name)(settings, parts) for name, settings in config.objectives.items()}
         )
-        width = config.encoder_config.hidden_size
-        self.training_mlp = nn.Sequential(nn.Linear(width, width), nn.Tanh()) if config.training_mlp else None
-        self.post_init()
+
+    @torch.no_grad()
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the token embeddings; objectives keep weights of known tokens, and start new ones from the table."""
+        super().set_input_embeddings(value)
+        table: Any = value.weight
+        trained = self.objectives.state_dict()
+        self.objectives = self._new_objectives().to(table.device, table.dtype).train(self.training)
+        for name, weight in self.objectives.state_dict().items():
+            if weight.shape == trained[name].shape:
+                weight.copy_(trained[name])
+            else:
+                known = min(len(weight), len(trained[name]))
+                weight[:known] = trained[name][:known]
+                weight[known:] = table[known:] if weight.ndim == 2 else 0
 
     @classmethod
     def _over_encoder(cls, name: str, config: Any, encoder_config: PreTrainedConfig, loading: dict[str, Any]) -> Self:

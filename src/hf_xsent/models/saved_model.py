@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 class SavedModel(PreTrainedModel):
     """A model over an encoder that starts from any encoder, and is saved as a plain one with a file of heads."""
 
+    config_class: Any
     trains = False  # whether the class has the weights that only training needs
     trained_in: str | None = None  # the folder of the run that trained it in this process
     _tokenizer: Any = None
@@ -136,7 +137,7 @@ class SavedModel(PreTrainedModel):
             return "a plain encoder has no language embeddings: train without languages"
         return None
 
-    def save_pretrained(  # type: ignore[override]
+    def save_pretrained(
         self,
         save_directory: Any,
         *_: Any,

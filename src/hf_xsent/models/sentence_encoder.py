@@ -55,6 +55,7 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_attention_backend = True
+    _frozen: Sequence[nn.Parameter] = ()  # by the last call of ``freeze``
 
     def __init__(self, config: SentenceEncoderConfig, encoder: PreTrainedModel | None = None) -> None:
         super().__init__(config)
@@ -87,7 +88,18 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
         """Merge LoRA adapters into the encoder's weights and remove them."""
         if self.config.lora_rank is not None:
             merge_adapters(self.encoder)
+            self.encoder.requires_grad_(True)  # adapters froze it
             self.config.lora_rank = self.config.lora_alpha = self.config.lora_targets = None
+
+    def freeze(self, layers: int, word_embeddings: bool = False) -> None:
+        """Freeze the lowest layers with the embeddings, and nothing that only an earlier call froze."""
+        modules = self.backbone.lowest(layers)
+        modules += [self.backbone.word_embeddings] if word_embeddings else []
+        for weight in self._frozen:
+            weight.requires_grad_(True)
+        self._frozen = [weight for module in modules for weight in module.parameters() if weight.requires_grad]
+        for weight in self._frozen:
+            weight.requires_grad_(False)
 
     @property
     def backbone(self) -> Backbone:

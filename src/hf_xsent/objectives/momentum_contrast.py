@@ -135,10 +135,10 @@ class MomentumContrast(SentenceObjective):
                 "momentum_target"
             )
         with torch.autocast(pairs.source.device.type, enabled=False):
-            kind = torch.promote_types(pairs.source.dtype, torch.float32)
-            queries = F.normalize(self.projection(pairs.source.to(kind)), dim=1)  # eq. 2
+            kind, own = torch.promote_types(pairs.source.dtype, torch.float32), self.projection[0].weight.dtype
+            queries = F.normalize(self.projection(pairs.source.to(own)).to(kind), dim=1)  # eq. 2
             with torch.no_grad():
-                keys = F.normalize(self.key_projection(pairs.momentum_target.to(kind)), dim=1)
+                keys = F.normalize(self.key_projection(pairs.momentum_target.to(own)).to(kind), dim=1)
             identities = torch.stack((pairs.source_identity, pairs.target_identity), 1)
             repeated = self._repeated(identities) if self.settings.mask_repeated else None
             loss = momentum_contrast_loss(queries, keys, self.queue.to(kind), self.settings.temperature, repeated)

@@ -28,11 +28,16 @@ class EncodingSettings:
     )
 
 
+def output_setting(text: str, metavar: str = "FILE") -> Any:
+    """Declare where a command writes its results."""
+    return setting(None, text, metavar=metavar, required=True, aliases=("o",), local=True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class WorkSettings:
     """Where intermediate results are cached, from which the same command resumes."""
 
-    output: str = setting(None, "Write the results to this file.", metavar="FILE", required=True, aliases=("o",))
+    output: str = output_setting("Write the results to this file.")
     work: str | None = setting(
         None,
         "Cache intermediate results in this folder; the same command resumes from them. (default: OUTPUT.work)",

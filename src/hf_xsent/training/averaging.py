@@ -16,12 +16,13 @@ from transformers import TrainerCallback
 
 from hf_xsent.errors import OutputError
 from hf_xsent.models.adapters import plain_weights
-from hf_xsent.models.run_folder import checkpoints_of
 from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.models.sentence_encoder import SentenceEncoder
-from hf_xsent.training.resuming import AVERAGE_FILE
+from hf_xsent.runs.checkpoints import checkpoints_of
 
 logger = logging.getLogger(__name__)
+
+AVERAGE_FILE = "averaged_weights.safetensors"  # of a checkpoint of a run with ema_decay
 
 
 class MovingAverage(TrainerCallback):
@@ -42,8 +43,11 @@ class MovingAverage(TrainerCallback):
         """Start from the weights, or from the checkpoint's average; the weights are loaded already."""
         self.average = {name: weight.clone() for name, weight in _trained(kwargs["model"])}
         if self.checkpoint is not None:
-            for name, saved in self._read(self.checkpoint).items():
-                self.average[name].copy_(saved)
+            saved = self._read(self.checkpoint)
+            if {name: one.shape for name, one in saved.items()} != {n: one.shape for n, one in self.average.items()}:
+                raise OutputError(f"the averaged weights in {self.checkpoint} are of another model: give its settings")
+            for name, average in self.average.items():
+                average.copy_(saved[name])
 
     @torch.no_grad()
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -94,3 +94,10 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | PivotBitext | 
         return train, dev
     root = Path(arguments.cache_dir) if arguments.cache_dir else default_cache_dir()
     return add_pivot_pairs(train, root), dev
+
+
+def as_bitext(data: Any, target_language: str) -> Any:
+    """Read data as bitext, unless ``load_bitext`` has read it already."""
+    if data is None or hasattr(data, "ranges"):
+        return data
+    return load_bitext(data, target_language=target_language, cleaning=None)

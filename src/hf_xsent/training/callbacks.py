@@ -18,14 +18,14 @@ from typing import Any
 import torch
 from transformers import EarlyStoppingCallback, TrainerCallback
 
-from hf_xsent.data.sampling.batches import ProcessBatches
+from hf_xsent.data.sampling.mixing import ProcessBatches
 from hf_xsent.errors import Interrupted, Stopped
 from hf_xsent.files import append_text, write_text
 from hf_xsent.logs import Progress
+from hf_xsent.runs.run import METRICS_FILE
 
 logger = logging.getLogger(__name__)
 
-METRICS_FILE = "metrics.jsonl"
 _END_OF_METRICS = 1 << 16  # bytes
 _ONE_CTRL_C = 1.0  # seconds: torchrun repeats the signal that the terminal has sent to all processes already
 _SHOWN = ("loss", "eval_accuracy", "eval_f1", "pairs_per_second")

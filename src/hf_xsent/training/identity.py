@@ -1,11 +1,9 @@
-"""Record what determines the results of a run in its output folder, and compare it when the run resumes."""
+"""Name what decides the results of training: settings, data and the starting model, to compare when a run resumes."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,121 +11,143 @@ import numpy as np
 from hf_xsent.data.arrow import read_batches
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.pivot import PivotBitext
-from hf_xsent.data.sides import TextSides
-from hf_xsent.errors import OutputError
-from hf_xsent.files import digest, is_local, write_json
-from hf_xsent.models.run_folder import RUN_STATE_FILE
-from hf_xsent.training.settings import TrainingSettings
+from hf_xsent.errors import ModelError
+from hf_xsent.files import digest
+from hf_xsent.runs.identity import identify_model
+from hf_xsent.settings.declare import decides_results
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
 
-    from hf_xsent.training.recipe import Recipe
-
 _SAMPLED_ROWS = 200  # of each language
-_SHOWN = 8  # differences in an error
 
-_OF_DATA = ("target_language", "alpha")  # the fingerprints of the pairs cover the other settings of data
-_OF_TRANSFORMERS = (
-    *("learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "weight_decay", "max_grad_norm", "max_steps"),
-    *("optim", "optim_args", "adam_beta1", "adam_beta2", "adam_epsilon", "seed", "data_seed", "bf16", "fp16"),
-)
-_NOT_OF_RESULTS = {  # our training settings that only decide where, when and how fast a run computes, logs and saves
-    *("per_device_train_batch_size", "logging_steps", "eval_strategy", "eval_on_start", "save_total_limit"),
-    *("remove_unused_columns", "pairs_per_chunk", "compile_layers", "log_gradient_norms"),
-    *("ddp_find_unused_parameters", "ddp_broadcast_buffers"),
+# The fields of transformers' TrainingArguments that only decide where, when and how fast a run computes, logs and
+# saves. All others decide results.
+NOT_DECIDING = {
+    *(
+        "output_dir",
+        "logging_strategy",
+        "logging_steps",
+        "logging_first_step",
+        "log_on_each_node",
+        "logging_nan_inf_filter",
+        "log_level",
+    ),
+    *(
+        "log_level_replica",
+        "disable_tqdm",
+        "report_to",
+        "run_name",
+        "project",
+        "trackio_space_id",
+        "trackio_bucket_id",
+        "debug",
+    ),
+    *("trackio_static_space_id", "include_num_input_tokens_seen", "skip_memory_metrics", "include_for_metrics"),
+    *("per_device_train_batch_size", "gradient_accumulation_steps", "num_train_epochs"),  # compared as batch and steps
+    *("auto_find_batch_size", "gradient_checkpointing", "gradient_checkpointing_kwargs", "activation_checkpointing"),
+    *("activation_checkpointing_kwargs", "torch_compile", "torch_compile_backend", "torch_compile_mode", "use_cache"),
+    *("torch_empty_cache_steps", "use_cpu", "accelerator_config", "parallelism_config", "local_rank"),
+    *("ddp_find_unused_parameters", "ddp_bucket_cap_mb", "ddp_broadcast_buffers", "ddp_static_graph", "ddp_backend"),
+    *(
+        "ddp_timeout",
+        "fsdp",
+        "fsdp_config",
+        "deepspeed",
+        "eval_on_start",
+        "per_device_eval_batch_size",
+        "prediction_loss_only",
+    ),
+    *(
+        "eval_do_concat_batches",
+        "eval_use_gather_object",
+        "eval_accumulation_steps",
+        "batch_eval_metrics",
+        "bf16_full_eval",
+    ),
+    *("fp16_full_eval", "save_only_model", "save_on_each_node", "save_total_limit", "enable_jit_checkpoint"),
+    *(
+        "resume_from_checkpoint",
+        "restore_callback_states_from_checkpoint",
+        "push_to_hub",
+        "hub_token",
+        "hub_private_repo",
+    ),
+    *(
+        "hub_model_id",
+        "hub_strategy",
+        "hub_always_push",
+        "hub_revision",
+        "dataloader_num_workers",
+        "dataloader_pin_memory",
+    ),
+    *("dataloader_persistent_workers", "dataloader_prefetch_factor", "dataloader_multiprocessing_context"),
+    *(
+        "dataloader_in_order",
+        "remove_unused_columns",
+        "label_names",
+        "length_column_name",
+        "do_train",
+        "do_eval",
+        "do_predict",
+    ),
 }
 
 
-@dataclass(frozen=True)
-class RunState:
-    """The state of a run in its output folder: what determines its results, and whether it is finished."""
-
-    identity: dict[str, Any]
-    changes: list[dict[str, Any]] = field(default_factory=list)  # of resumed runs: step, and setting: [before, after]
-    finished_at_step: int | None = None
-
-    @classmethod
-    def read(cls, folder: str | Path) -> RunState | None:
-        """Read the state of the run in a folder; None if it has none, like runs of earlier versions."""
-        try:
-            content = json.loads((Path(folder) / RUN_STATE_FILE).read_text(encoding="utf-8"))
-            return cls(**content)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, TypeError) as error:
-            raise OutputError(
-                f"{Path(folder) / RUN_STATE_FILE} cannot be read ({error}): delete it to resume without comparing "
-                "the settings"
-            ) from error
-
-    def write(self, folder: str | Path) -> None:
-        """Write the state into the output folder."""
-        write_json(Path(folder) / RUN_STATE_FILE, asdict(self))
-
-    def differences(self, identity: Mapping[str, Any]) -> dict[str, list[Any]]:
-        """Return what another identity has changed: name: [before, after]."""
-        names = dict.fromkeys([*self.identity, *identity])
-        pairs = {name: [self.identity.get(name), identity.get(name)] for name in names}
-        return {name: [before, after] for name, (before, after) in pairs.items() if before != after}
-
-    def resumed(self, identity: dict[str, Any], step: int, allow_changes: bool) -> RunState:
-        """Return the state of the run when it resumes; raise an error for changes that are not allowed."""
-        changed = self.differences(identity)
-        if changed and not allow_changes:
-            shown = [f"{name} {_shown(old)}, now {_shown(new)}" for name, (old, new) in [*changed.items()][:_SHOWN]]
-            more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
-            raise OutputError(
-                f"the run changed since its checkpoint of step {step}: {'; '.join(shown)}{more}: restore this, or give "
-                "--resume_with_changes, which records it"
-            )
-        changes = [*self.changes, {"step": step, "changed": changed}] if changed else self.changes
-        return RunState(identity, changes)
-
-
-def _shown(value: Any) -> str:
-    return "none" if value is None else str(value)
-
-
-def identify(recipe: Recipe, train: Bitext | PivotBitext | TextSides, dev: Bitext | None) -> dict[str, Any]:
-    """Return everything that determines the results of a run, as plain values by name.
-
-    The number of processes may change if the batch over all processes does not; with a momentum encoder, also the
-    number of accumulated batches if the pairs per step do not.
-    """
-    training, start, data = recipe.training, recipe.start, recipe.data
-    identity: dict[str, Any] = {"model": identify_name(str(start.model)), "method": start.method}
-    identity |= dict(_flat(recipe.config.recipe()))
-    identity |= {name: getattr(data, name) for name in _OF_DATA}
-    identity |= identify_training(training)
-    batch = training.train_batch_size * training.world_size
-    identity["pairs per step, over all processes"] = batch * training.gradient_accumulation_steps
-    if not recipe.config.needs.momentum_encoder:  # else negatives come from a queue, whatever the batch
-        identity["pairs per batch, over all processes"] = batch
-    for name, bitext in (("training", train), ("dev", dev)):
-        if bitext is not None:
-            identity[f"languages of {name} pairs"] = [*bitext.languages]  # their order decides the order of pairs
-            identity |= {f"{name} pairs of {language}": one for language, one in _fingerprints(bitext)}
-    return plain(identity)
-
-
-def identify_name(model: str) -> str:
-    """Return the absolute path of a local model, or a Hub id as it is."""
-    return str(Path(model).resolve()) if is_local(model) else model
-
-
 def identify_training(training: TrainingArguments) -> dict[str, Any]:
-    """Return the training arguments that determine the results of a run."""
-    ours = (one.name for one in fields(TrainingSettings) if one.name not in _NOT_OF_RESULTS)
-    found = {name: getattr(training, name) for name in (*ours, *_OF_TRANSFORMERS) if hasattr(training, name)}
+    """Return the training arguments that decide results: all but those that are declared or listed not to."""
+    identity = {
+        field.name: getattr(training, field.name)
+        for field in fields(training)
+        if field.init and field.name not in NOT_DECIDING and decides_results(field)
+    }
+    for kind in ("eval", "save"):
+        if identity[f"{kind}_strategy"] == "no":
+            del identity[f"{kind}_steps"]
     if training.max_steps <= 0:
-        found["num_train_epochs"] = training.num_train_epochs
-    return found
+        identity["num_train_epochs"] = training.num_train_epochs
+    batch = training.train_batch_size * training.world_size
+    identity["batch of a step, over all processes"] = batch * training.gradient_accumulation_steps
+    return identity
 
 
-def plain(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an identity as JSON stores it."""
-    return dict(json.loads(json.dumps(identity, default=lambda one: getattr(one, "value", str(one)))))
+def identify_method(config: Any) -> dict[str, Any]:
+    """Return the settings of a model of this package, a teacher by its content."""
+    identity = {"method": config.model_type, **dict(_flat(config.recipe()))}
+    return {name: _content(value) if name.endswith("teacher") else value for name, value in identity.items()}
+
+
+def identify_start(model: Any) -> str | None:
+    """Return the content of the encoder or model that a model was made from, if it is known."""
+    name = starting_model(model)
+    return None if name is None else _content(name)
+
+
+def starting_model(model: Any) -> str | None:
+    """Return the Hub id or folder that a model was made from, if it is known."""
+    return getattr(model, "_source", None) or getattr(model, "name_or_path", None) or None
+
+
+def identify_pairs(bitext: Any, name: str) -> dict[str, Any]:
+    """Return a dataset's languages, and the number of pairs, the size and a sample of the texts of each."""
+    dataset = getattr(bitext, "sides", bitext)
+    sizes: dict[str, int] = {}
+    stored = dataset.bitext if isinstance(dataset, PivotBitext) else dataset
+    if isinstance(stored, Bitext):
+        sizes = {code: sum(batch.nbytes for batch in read_batches(path)) for code, path in stored.files.items()}
+    identity: dict[str, Any] = {f"languages of {name} pairs": [*dataset.ranges]}  # their order decides that of pairs
+    for code, rows in dataset.ranges.items():
+        sample = np.linspace(rows.start, rows.stop - 1, min(_SAMPLED_ROWS, len(rows)), dtype=np.int64)
+        content = digest([sizes.get(code), dataset.__getitems__(sample.tolist())])
+        identity[f"{name} pairs of {code}"] = f"{len(rows)} ({content})"
+    return identity
+
+
+def _content(model: str | None) -> str | None:
+    try:
+        return None if model is None else identify_model(model)
+    except ModelError:  # loaded with other arguments than its name alone, such as a token
+        return model
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -136,14 +156,3 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield from _flat(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value
-
-
-def _fingerprints(bitext: Bitext | PivotBitext | TextSides) -> Iterator[tuple[str, str]]:
-    """Fingerprint each language by the number of its pairs, their size, and a sample of their texts."""
-    sizes, stored = {}, bitext.bitext if isinstance(bitext, PivotBitext) else bitext
-    if isinstance(stored, Bitext):
-        sizes = {name: sum(batch.nbytes for batch in read_batches(path)) for name, path in stored.files.items()}
-    for language, rows in bitext.ranges.items():
-        sample = np.linspace(rows.start, rows.stop - 1, min(_SAMPLED_ROWS, len(rows)), dtype=np.int64)
-        content = digest([sizes.get(language), bitext.__getitems__(sample.tolist())])
-        yield language, f"{len(rows)} ({content})"

@@ -19,9 +19,9 @@ from hf_xsent.models.backbone import check_frozen_layers
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.layer_selection import reduced_config
 from hf_xsent.models.loading import load_encoder_config, load_settings, load_tokenizer
+from hf_xsent.runs.run import Run
 from hf_xsent.training.arguments import check_arguments_of_model
 from hf_xsent.training.bitext import check_bitext, check_has_what_objectives_read
-from hf_xsent.training.checkpoints import check_start_remains, choose_checkpoint
 from hf_xsent.training.dual_pivot.features import NO_FEATURES
 from hf_xsent.training.recipe import Recipe
 from hf_xsent.training.settings import DataSettings
@@ -39,7 +39,7 @@ class Plan:
     recipe: Recipe
     encoder: str  # Hub id or folder of the starting encoder
     tokenizer: PreTrainedTokenizerBase
-    checkpoint: str | None  # to resume from
+    run: Run
 
     @classmethod
     def of(cls, recipe: Recipe) -> Plan:
@@ -50,8 +50,10 @@ class Plan:
         check_bitext(recipe.data)
         if training.output_dir in (None, "trainer_output"):
             raise RecipeError("no output folder: give --output, a folder for this run")
-        check_start_remains(encoder, str(training.output_dir), recipe.run.overwrite)
-        checkpoint = choose_checkpoint(training, recipe.run.resumes, recipe.run.overwrite)
+        flags = recipe.run
+        run = Run(str(training.output_dir), flags.resume, flags.resume_with_changes, flags.overwrite, start=encoder)
+        if training.should_save:
+            run.check()
         encoder_config = load_encoder_config(encoder)
         if recipe.config.encoder_layers is not None:
             if recipe.config.freezes_encoder:
@@ -72,7 +74,7 @@ class Plan:
             raise RecipeError(NO_DEV_FOR_EARLY_STOPPING)
         tokenizer = load_tokenizer(encoder)
         _check_tokenizer(tokenizer, encoder_config, encoder)
-        return cls(replace(recipe, config=config), encoder, tokenizer, checkpoint)
+        return cls(replace(recipe, config=config), encoder, tokenizer, run)
 
     def check_data(self, train: Bitext | PivotBitext | TextSides, dev: Bitext | None) -> None:
         """Check that the data has the word links and the languages that the objectives need."""

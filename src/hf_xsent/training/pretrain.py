@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +12,15 @@ from transformers import set_seed
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.pivot import PivotBitext
 from hf_xsent.data.sides import TextSides
-from hf_xsent.files import write_json
 from hf_xsent.logs import configure_logging
 from hf_xsent.models import METHODS
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.settings.command import command
 from hf_xsent.training.bitext import load_train_and_dev
-from hf_xsent.training.checkpoints import check_space, output_folder
 from hf_xsent.training.dual_pivot.features import FeatureCache
-from hf_xsent.training.identity import identify
 from hf_xsent.training.measuring import StepTimes, count_steps, forecast, short_run
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.recipe import Recipe, build_recipe, recipe_settings, recipe_types
-from hf_xsent.training.resuming import resumed_state
-from hf_xsent.training.run_card import write_recipe
 from hf_xsent.training.teacher import Teachers
 from hf_xsent.training.trainer import AlignmentTrainer
 
@@ -53,7 +47,7 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer | None:
     ```
     """
     configure_logging(recipe.run.verbose)
-    training, run = recipe.training, recipe.run
+    training = recipe.training
     plan = Plan.of(recipe)
     parts: dict[str, Any] = {"processing_class": plan.tokenizer}
     if plan.recipe.config.needs.teacher:  # before data is read, because names may be wrong
@@ -61,36 +55,17 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer | None:
     train, dev = load_train_and_dev(recipe.data)  # one process fills the cache, the others wait
     plan = plan.fitted(train, dev)
     recipe = plan.recipe
-    state = None
-    if not run.dry_run:
-        identity, output = identify(recipe, train, dev), str(training.output_dir)
-        state = resumed_state(output, plan.checkpoint, identity, run.resumes, run.resume_with_changes)
-    if state is not None and state.finished_at_step is not None:
-        logger.info("the run in %s is finished, at step %d: nothing to do", training.output_dir, state.finished_at_step)
-        return None
     set_seed(training.seed)
     model = METHODS[recipe.start.method][1].from_backbone(plan.encoder, config=recipe.config)
-    if state is None:
+    if recipe.run.dry_run:
         return dry_run(recipe, model, train, **parts)
-    if plan.checkpoint is None:
-        check_space(str(training.output_dir), model, training)
-    with output_folder(training, plan.checkpoint, run.resumes, run.overwrite) as folder:
-        if training.should_save:
-            write_recipe(folder, "pretrain", recipe.to_dict(), training)
-            write_json(folder / "bitext.json", train.report.to_dict())
-            state.write(folder)
-        if plan.checkpoint is not None:
-            training.eval_on_start = False  # the checkpoint was already measured
-        trainer = build_trainer(recipe, model, train_dataset=train, eval_dataset=dev, **parts)
-        trainer.saves_at_end = False
-        trainer.train(resume_from_checkpoint=plan.checkpoint)
-        model.merge_adapters()
-        if dev is not None and (training.share_of_start or training.average_checkpoints):
-            trainer.evaluate()
-        trainer.save_model()
-        if training.should_save:
-            replace(state, finished_at_step=trainer.state.global_step).write(folder)
-            logger.info("the trained model is in %s", folder)
+    trainer = build_trainer(recipe, model, train_dataset=train, eval_dataset=dev, **parts)
+    trainer.run, trainer.saves_run, trainer.settings_of_run = plan.run, True, recipe.to_dict()
+    finished = plan.run.finished_at(trainer.identity())
+    if finished is not None:
+        logger.info("the run in %s is finished, at step %d: nothing to do", training.output_dir, finished)
+        return None
+    trainer.train()
     return trainer
 
 

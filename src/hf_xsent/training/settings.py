@@ -145,13 +145,13 @@ class TrainingSettings:
     per_device_train_batch_size: int = setting(
         64, "Pairs per step and process; translation ranking takes its negatives from this batch, over all processes."
     )
-    logging_steps: float = setting(10, "Log the losses every N steps.")
+    logging_steps: float = setting(10, "Log the losses every N steps.", results=False)
     eval_strategy: str = setting("steps", "When to measure dev accuracy.", choices=("no", "steps", "epoch"))
-    eval_on_start: bool = setting(True, "Measure dev accuracy before the first step.")
+    eval_on_start: bool = setting(True, "Measure dev accuracy before the first step.", results=False)
     load_best_model_at_end: bool = setting(True, "At the end, load the checkpoint with the best dev accuracy.")
     metric_for_best_model: str | None = setting("accuracy", "Dev metric that decides which checkpoint is best.")
     save_total_limit: int | None = setting(
-        2, "Keep at most this many checkpoints, the best and the latest included; null: all."
+        2, "Keep at most this many checkpoints, the best and the latest included; null: all.", results=False
     )
     warmup_steps: float = setting(0.1, "Warm-up steps; below 1, a fraction of all steps.")
     remove_unused_columns: bool = setting(False, "The collator needs the raw text.", results=False, shown=False)
@@ -165,6 +165,7 @@ class TrainingSettings:
         "Gradient caching: encode the batch in chunks of this many pairs, which needs the memory of one chunk and "
         "gives the gradients of the full batch; each chunk is encoded twice.",
         at_least=1,
+        results=False,
     )
     head_learning_rate: float | None = setting(
         None, "Peak learning rate of the objectives' heads; without it, learning_rate.", above=0
@@ -180,9 +181,12 @@ class TrainingSettings:
         False,
         "At each logging step, also log the norm of each unweighted objective's gradient over the encoder's weights; "
         "such a step costs up to twice as much. In one process, without pairs_per_chunk and accumulation.",
+        results=False,
     )
     compile_layers: bool = setting(
-        False, "Compile the encoder's layers with torch.compile, once for all sentence lengths; for GPUs."
+        False,
+        "Compile the encoder's layers with torch.compile, once for all sentence lengths; for GPUs.",
+        results=False,
     )
     share_of_start: float = setting(
         0.0,
@@ -191,7 +195,10 @@ class TrainingSettings:
         below=1,
     )
     ddp_timeout: int = setting(
-        600, "End the run with an error if a process waits this many seconds for another one.", at_least=1
+        600,
+        "End the run with an error if a process waits this many seconds for another one.",
+        at_least=1,
+        results=False,
     )
     ema_decay: float | None = setting(
         None,

@@ -17,11 +17,8 @@ from transformers import PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
 from hf_xsent.compat import keep_freed_memory
-from hf_xsent.data.bitext import load_bitext
-from hf_xsent.data.sampling.batches import ProcessBatches
 from hf_xsent.data.sampling.collators import PairCollator
-from hf_xsent.data.sampling.distinct import DistinctSampler
-from hf_xsent.data.sampling.mixing import TemperatureSampler
+from hf_xsent.data.sampling.mixing import DistinctSampler, ProcessBatches, TemperatureSampler
 from hf_xsent.errors import DataError, ModelError, RecipeError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -36,12 +33,12 @@ from hf_xsent.training.averaging import (
     starting_weights,
 )
 from hf_xsent.training.bad_batch import bad_step
-from hf_xsent.training.bitext import check_has_what_objectives_read, training_rows
+from hf_xsent.training.bitext import as_bitext, check_has_what_objectives_read, training_rows
 from hf_xsent.training.callbacks import CostCounter, EarlyStopping, EndOfStep, StartOfEpoch
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, collate_features, threads
 from hf_xsent.training.gradient_norms import GradientNorms
 from hf_xsent.training.large_batch import cached_loss
-from hf_xsent.training.run_folder import RunTrainer
+from hf_xsent.training.run_trainer import RunTrainer
 from hf_xsent.training.teacher import Encode, Teachers
 
 NO_DEV_FOR_EARLY_STOPPING = "early_stopping_patience needs dev pairs to measure: give --dev, or --dev_pairs above 0"
@@ -61,7 +58,8 @@ class AlignmentTrainer(RunTrainer):
     A dataset is what ``load_bitext`` returns, or anything that it reads, such as a Dataset or a list of pairs; the
     latter are not cleaned. ``args`` may be plain TrainingArguments. At the end of ``train``, the output folder has the
     model, which AutoModel and SentenceTransformer open, its tokenizer, recipe.yaml, metrics.jsonl and the model card.
-    ``save_strategy="no"`` writes only the metrics.
+    ``save_strategy="no"`` writes only the metrics. The output folder must be new or empty: ``train`` says how to
+    resume or replace the run in it.
 
     ```python
     from hf_xsent import AlignmentTrainer, XlmrWithRTLHead
@@ -125,9 +123,7 @@ class AlignmentTrainer(RunTrainer):
             texts=config.needs.teacher, links=config.needs.links, negatives=config.hard_negatives,
             prompt=config.default_prompt,
         )  # fmt: skip
-        if args.frozen_word_embeddings:
-            model.backbone.word_embeddings.requires_grad_(False)
-        model.backbone.freeze(args.frozen_layers)
+        model.freeze(args.frozen_layers, args.frozen_word_embeddings)
         if args.compile_layers:
             model.backbone.compile_layers()
         if not any(weight.requires_grad for weight in model.parameters()):
@@ -160,19 +156,28 @@ class AlignmentTrainer(RunTrainer):
         self._trains_critic = config.needs.critic
         self._norms = GradientNorms(model) if args.log_gradient_norms else None
 
-    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> TrainOutput:
-        """Train; the model ends with its last, best or averaged weights, as the arguments choose."""
+    def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
+        """Train, and save the model with its last, best or averaged weights, as the arguments choose.
+
+        The arguments are those of `SavingTrainer.train`, which says when a run is resumed or replaced.
+        """
         if self.train_dataset is None:
             raise DataError("no pairs to train on: pass them as train_dataset")
+        # With cached features, a step is so small that one thread is fastest.
+        with naming_lost_processes(self.args.ddp_timeout), threads(None if self.features is None else 1):
+            return super().train(*args, **kwargs)
+
+    def before_training(self, checkpoint: str | None) -> None:
+        """Start the clock, and find the averaged weights to continue from."""
+        super().before_training(checkpoint)
         if self.args.device.type == "cpu":
             keep_freed_memory()
         self._clock = time.perf_counter()
-        checkpoint = self.checkpoint_to_resume(resume_from_checkpoint)
         if self._average is not None:
             self._average.checkpoint = checkpoint
-        # With cached features, a step is so small that one thread is fastest.
-        with naming_lost_processes(self.args.ddp_timeout), threads(None if self.features is None else 1):
-            output = super().train(checkpoint, *args, **kwargs)
+
+    def after_training(self) -> None:
+        """Average weights and merge adapters, and measure what was averaged."""
         model = self.accelerator.unwrap_model(self.model)
         if self._average is not None:
             self._average.finish(model, self.state.best_model_checkpoint if self.args.load_best_model_at_end else None)
@@ -180,9 +185,10 @@ class AlignmentTrainer(RunTrainer):
             average_last_checkpoints(model, str(self.args.output_dir), self.args.average_checkpoints)
         if self.args.share_of_start:
             average_with_start(model, self._start, self.args.share_of_start)
-        if self.saves_at_end:
-            self.save_run()
-        return output
+        if self.saves_run:
+            model.merge_adapters()
+        if self.eval_dataset is not None and (self.args.share_of_start or self.args.average_checkpoints):
+            self.evaluate()
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Save the model; add the averaged weights to a checkpoint."""
@@ -313,13 +319,6 @@ class AlignmentTrainer(RunTrainer):
             persistent_workers=args.dataloader_persistent_workers,
             prefetch_factor=args.dataloader_prefetch_factor,
         )
-
-
-def as_bitext(data: Any, target_language: str) -> Any:
-    """Read data as bitext, unless ``load_bitext`` has read it already."""
-    if data is None or hasattr(data, "ranges"):
-        return data
-    return load_bitext(data, target_language=target_language, cleaning=None)
 
 
 def _metrics(results: dict[str, RetrievalAccuracy]) -> dict[str, float]:

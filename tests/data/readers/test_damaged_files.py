@@ -146,17 +146,6 @@ def test_flipped_bits_of_parquet_are_data_errors(tmp_path: Path) -> None:
     assert refused > 50
 
 
-def test_text_of_parquet_that_is_not_utf_8_is_one_bad_row(tmp_path: Path) -> None:
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    raw = pa.array([b"eins", b"\xff\xfe", b"drei"], pa.binary())
-    table = {"de": pa.Array.from_buffers(pa.string(), 3, raw.buffers()), "en": ["one", "two", "three"]}
-    pq.write_table(pa.table(table), tmp_path / "x.parquet")
-    source = BitextSource("de", str(tmp_path / "x.parquet"))
-    assert list(read_pairs(source, on_error="skip")) == [("eins", "one"), ("drei", "three")]
-    with pytest.raises(DataError, match=r"x\.parquet:2: not UTF-8"):
-        list(read_pairs(source))
-
-
 @pytest.mark.parametrize("charset", ["idna", "undefined", "rot13", "none"])
 def test_odd_charsets_of_tmx_are_named(tmp_path: Path, charset: str) -> None:
     unit = "<tu><tuv lang='de'><seg>ä</seg></tuv><tuv lang='en'><seg>b</seg></tuv></tu>"
@@ -185,12 +174,10 @@ def test_a_long_line_is_not_echoed(tmp_path: Path) -> None:
     [
         ("x" * 300 + ".tsv", "no such file"),
         ("a\0b.tsv", "no such file"),
-        ("loop.tsv", "symbolic link that leads to no file$"),
         ("pipe.tsv", "not a regular file"),
     ],
 )
 def test_names_and_links_that_lead_nowhere_are_refused(tmp_path: Path, name: str, message: str) -> None:
-    (tmp_path / "loop.tsv").symlink_to(tmp_path / "loop.tsv")
     os.mkfifo(tmp_path / "pipe.tsv")
     with pytest.raises(DataError, match=message) as raised:
         check_source(BitextSource("de", str(tmp_path / name)))

@@ -56,7 +56,7 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
         ({"qq": "de-en.tsv"}, "unknown language code 'qq'"),
         (["qq=de-en.tsv"], "unknown language code 'qq'"),
         ({"de": "de-en.tsv,none.tsv"}, "no such file: none.tsv"),
-        ({"de": "a,b,c"}, "a,b,c: neither a file nor a Moses pair"),
+        ({"de": "a,b,c"}, "no such file: a"),
         ([], "no bitext given"),
         (None, "bitext is a path, language=path, or pairs in memory, not None"),
         (3, "not 3"),
@@ -76,12 +76,11 @@ def test_a_file_with_commas_in_its_name_is_one_file(folder: Path, name: str) -> 
     assert _paths(f"{{language}}-{name}") == {"de": [f"de-{name}"]}
 
 
-@pytest.mark.parametrize("given", ["x,y/p.de,x,y/p.en", "x,y/p.de, x,y/p.en", "x,y/p"])
-def test_a_moses_pair_in_a_folder_with_a_comma(folder: Path, given: str) -> None:
+def test_the_prefix_of_a_moses_pair_may_have_a_comma(folder: Path) -> None:
     (folder / "x,y").mkdir()
     for code, text in (("de", "a\n"), ("en", "b\n")):
         (folder / "x,y" / f"p.{code}").write_text(text, encoding="utf-8")
-    assert list(read_pairs(BitextSource("de", given))) == [("a", "b")]
+    assert list(read_pairs(BitextSource("de", "x,y/p"))) == [("a", "b")]
 
 
 @pytest.mark.parametrize("data", ["*-en.tsv*", "{language}-en.tsv*", {"de": ["de-en.tsv", "de-en.tsv.gz"]}])

@@ -88,7 +88,7 @@ def test_exclude_descends_into_folders(tmp_path: Path) -> None:
 
 
 def test_dev_pairs_are_held_out_for_any_number_of_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hf_xsent.data.bitext._HASHES_PER_LANGUAGE", 20)
+    monkeypatch.setattr("hf_xsent.data.bitext._ROWS_AT_ONCE", 4)
     for count in range(18, 26):
         rows = [(f"Hund {number}", f"dog {number}") for number in range(count)]
         train, dev = load_bitext({"de": rows}, cleaning=None, cache_dir=tmp_path).train_dev_split(5)

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hf_xsent.data.bitext import load_bitext
-from hf_xsent.data.sampling.distinct import DistinctSampler
-from hf_xsent.data.sampling.mixing import TemperatureSampler
+from hf_xsent.data.sampling.mixing import DistinctSampler, TemperatureSampler
 
 RANGES = {"de": range(0, 300), "fr": range(300, 500)}
 

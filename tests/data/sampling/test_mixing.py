@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from hf_xsent.data.sampling import mixing
-from hf_xsent.data.sampling.batches import ProcessBatches
-from hf_xsent.data.sampling.distinct import DistinctSampler
-from hf_xsent.data.sampling.mixing import TemperatureSampler, mixing_probabilities
+from hf_xsent.data.sampling.mixing import DistinctSampler, ProcessBatches, TemperatureSampler, mixing_probabilities
 from hf_xsent.errors import DataError
 
 RANGES = {"de": range(0, 9000), "fr": range(9000, 9900), "tl": range(9900, 9990)}

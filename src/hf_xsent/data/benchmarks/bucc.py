@@ -92,8 +92,6 @@ def _read_gold(path: Path, *ids: Iterable[str]) -> frozenset[tuple[int, int]]:
 
 
 def _read_rows(path: Path, layout: str = "id<TAB>text") -> list[tuple[str, str]]:
-    if not path.is_file():
-        raise DataError(f"no such file: {path}; BUCC needs one file per language, named like zh-en.dev.zh")
     rows = []
     for number, line in lines(path):
         left, tab, right = line.partition("\t")

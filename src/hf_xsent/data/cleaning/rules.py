@@ -9,7 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_xsent.data.cleaning.excluding import ExcludedSentences, excluded_files
+from hf_xsent.data.cleaning.excluding import excluded_files, hash_sentences
+from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.languages import Language, find_language, scripts_of
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.files import file_stamp
@@ -108,14 +109,10 @@ class PairRules:
         source_scale, target_scale = _scale(source_language), _scale(target)
         latin = "Latn" in source_language.scripts or not source_language.scripts
         broken_piece_rule = self._piece_checker()
-        excluded = (
-            _excluded_sentences(tuple((file, *file_stamp(file)) for file in excluded_files(self.exclude)))
-            if self.exclude
-            else ()
-        )
+        excluded = self._excluded_hashes()
 
         def first_broken_rule(source: str, sentence: str) -> str | None:
-            if excluded and (source in excluded or sentence in excluded):
+            if excluded and (hash_texts(source) in excluded or hash_texts(sentence) in excluded):
                 return "exclude"
             if self.identical and source.casefold() == sentence.casefold():
                 return "identical"
@@ -139,6 +136,10 @@ class PairRules:
             return None if broken_piece_rule is None else broken_piece_rule(source, sentence)
 
         return first_broken_rule
+
+    def _excluded_hashes(self) -> frozenset[int]:
+        files = excluded_files(self.exclude or [])
+        return _hash_files(tuple((file, *file_stamp(file)) for file in files))
 
     def _piece_checker(self) -> Callable[[str, str], str | None] | None:
         if self.min_pieces is None and self.max_pair_pieces is None:
@@ -174,8 +175,8 @@ class CleaningRules(PairRules):
 
 
 @lru_cache(maxsize=1)  # the languages of a run share it
-def _excluded_sentences(stamped: tuple[tuple[Any, ...], ...]) -> ExcludedSentences:
-    return ExcludedSentences([file for file, *_ in stamped])
+def _hash_files(stamped: tuple[tuple[Any, ...], ...]) -> frozenset[int]:
+    return hash_sentences(file for file, *_ in stamped)
 
 
 def _scale(language: Language) -> int:

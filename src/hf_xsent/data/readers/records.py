@@ -53,27 +53,12 @@ def read_parquet(source: BitextSource) -> Iterator[Row | DataError]:
         with pq.ParquetFile(source.path) as file:
             columns = _choose_columns(source, [file.schema.column(number).path for number in range(len(file.schema))])
             batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=[*columns, "links", *NEGATIVES])
-            records = (record for batch in batches for record in _records(batch))
+            records = (record for batch in batches for record in batch.to_pylist())
             for number, record in enumerate(records, start=1):
-                if isinstance(record, ValueError):
-                    yield DataError(f"{source.path}:{number}: not UTF-8 ({record}); fix the row or skip bad rows")
-                else:
-                    yield _row(number, record, columns)
+                yield _row(number, record, columns)
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         reason = str(error) or type(error).__name__
         raise DataError(f"{source.path}: not a readable Parquet file ({reason}); download it again") from error
-
-
-def _records(batch: Any) -> Iterator[dict[str, Any] | ValueError]:
-    """Yield the rows of a batch, and the error in place of a row with text that is not UTF-8."""
-    try:
-        yield from batch.to_pylist()
-    except UnicodeDecodeError as error:
-        if len(batch) == 1:
-            yield error
-        else:
-            for row in range(len(batch)):
-                yield from _records(batch.slice(row, 1))
 
 
 def read_datasets(source: BitextSource) -> Iterator[Row]:

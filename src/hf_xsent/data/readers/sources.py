@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from os.path import abspath, exists, isdir, isfile, islink  # unlike Path's, do not raise for long names
+from os.path import abspath, exists, isdir, isfile  # unlike Path's, do not raise for long names
 from pathlib import Path
 
 from hf_xsent.data.languages import CODE, Language, find_language, language_of_tag, matching_tags
@@ -81,18 +81,11 @@ def format_of_name(name: str) -> str | None:
 
 
 def moses_files(source: BitextSource) -> tuple[Path, Path] | None:
-    """Return the two files of a Moses pair, None if a prefix such as ``OPUS.de-en`` has no such files.
-
-    Two paths joined by a comma may have commas, too. With one comma, the two paths are not checked.
-    """
-    parts = [part.strip() for part in source.path.split(",")]
-    joined = [(Path(",".join(parts[:place])), Path(",".join(parts[place:]))) for place in range(1, len(parts))]
-    for pair in joined:
-        if all(map(isfile, pair)):
-            return pair
-    if (pair_of_prefix := _files_of_prefix(source)) is None and len(joined) > 1:
-        raise DataError(f"{source.path}: neither a file nor a Moses pair, two files joined by a comma")
-    return pair_of_prefix or next(iter(joined), None)
+    """Return the two files of a Moses pair, joined by a comma or by their prefix, None if there are none."""
+    if (files := _files_of_prefix(source)) is not None:
+        return files
+    first, comma, second = (part.strip() for part in source.path.partition(","))
+    return (Path(first), Path(second)) if comma else None
 
 
 def _files_of_prefix(source: BitextSource) -> tuple[Path, Path] | None:
@@ -147,8 +140,6 @@ def is_saved_dataset(folder: str) -> bool:
 
 def _nearest_file(path: Path) -> str:
     """Suggest a similar file name of the same folder for a missing file."""
-    if islink(path):
-        return "; it is a symbolic link that leads to no file"
     if exists(path):
         return "; it is not a regular file: write it to one first"
     if not isdir(path.parent):

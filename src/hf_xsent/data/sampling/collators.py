@@ -53,12 +53,12 @@ class PairCollator:
             batch[f"{side}_attention_mask"] = encoded["attention_mask"]
             if self.links:
                 offsets = (encoded["offset_mapping"] - len(self.prompt)).clamp(min=0).tolist()
-                found = [word_units(split_words(text), spans) for text, spans in zip(sentences, offsets, strict=True)]
-                batch[f"{side}_words"] = torch.tensor([of_pieces for of_pieces, _ in found])
-                unit_of_word.append([of_words for _, of_words in found])
+                units = [word_units(split_words(text), spans) for text, spans in zip(sentences, offsets, strict=True)]
+                batch[f"{side}_words"] = torch.tensor([of_pieces for of_pieces, _ in units])
+                unit_of_word.append([of_words for _, of_words in units])
         if self.links:
-            given = [parse_links(example.get("links", "")) for example in examples]
-            rows = [links_of_units(*one) for one in zip(given, zip(*unit_of_word, strict=True), strict=True)]
+            links = [parse_links(example.get("links", "")) for example in examples]
+            rows = list(map(links_of_units, links, zip(*unit_of_word, strict=True)))
             longest = max(map(len, rows))
             padded = [[*row, *[(-1, -1)] * (longest - len(row))] for row in rows]
             batch["links"] = torch.tensor(padded).view(len(rows), longest, 2)
@@ -86,12 +86,14 @@ class PairCollator:
 
     def _negatives(self, examples: Sequence[Pair], side: str, count: int) -> dict[str, torch.Tensor]:
         """Tokenize the first ``count`` negatives of each pair; a pair may have fewer."""
-        found = [(row, one) for row, pair in enumerate(examples) for one in pair.get(f"{side}_negatives", ())[:count]]
-        prefix, rows = f"{side}_negative_", torch.tensor([row for row, _ in found], dtype=torch.long)
-        if not found:
+        negatives = [
+            (row, text) for row, pair in enumerate(examples) for text in pair.get(f"{side}_negatives", ())[:count]
+        ]
+        prefix, rows = f"{side}_negative_", torch.tensor([row for row, _ in negatives], dtype=torch.long)
+        if not negatives:
             nothing = torch.zeros(0, 1, dtype=torch.long)
             return {f"{prefix}input_ids": nothing, f"{prefix}attention_mask": nothing, f"{prefix}rows": rows}
-        encoded = self._tokenize([one for _, one in found])
+        encoded = self._tokenize([text for _, text in negatives])
         return {f"{prefix}{what}": encoded[what] for what in ("input_ids", "attention_mask")} | {f"{prefix}rows": rows}
 
     def _language_id(self, language: str) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def check_links(line: LinkLine, source: str, target: str, splitter: str = "scrip
                                  f"{len(words)} words ({splitter}); positions count from 0")  # fmt: skip
     if splitter != "script":
         inner = [words_of_pieces(split_words(words.text), words.spans) for words in sides]
-        links = [(one, other) for i, j in links for one in inner[0][i] for other in inner[1][j]]
+        links = [link for i, j in links for link in product(inner[0][i], inner[1][j])]
     return format_links(dict.fromkeys(links)) or None
 
 
@@ -91,16 +92,16 @@ def read_links(path: str | Path) -> Iterator[LinkLine]:
 
 def with_links(rows: Iterable[Any], path: str, pairs: str) -> Iterator[Any]:
     """Yield each row of a bitext file (or its `DataError`) with the same line of the links file."""
-    given = read_links(path)
+    links = read_links(path)
     count = 0
     for count, row in enumerate(rows, start=1):
-        line = next(given, None)
+        line = next(links, None)
         if line is None:
             raise DataError(
                 f"{path} has only {count - 1} lines, but {pairs} has more pairs; give one line of links per pair"
             )
         yield row if isinstance(row, DataError) else (*row[:3], line, *row[4:])
-    if next(given, None) is not None:
+    if next(links, None) is not None:
         raise DataError(f"{path} has more lines than the {count} pairs of {pairs}; give one line of links per pair")
 
 
@@ -109,5 +110,5 @@ def links_of_units(links: Sequence[Link], sides: tuple[list[int], list[int]]) ->
 
     ``sides`` has the unit of each source and each target word (see `word_units`); links of truncated words are dropped.
     """
-    found = ((sides[0][i], sides[1][j]) for i, j in links)
-    return list(dict.fromkeys((one, other) for one, other in found if one >= 0 and other >= 0))
+    of_units = ((sides[0][i], sides[1][j]) for i, j in links)
+    return list(dict.fromkeys(link for link in of_units if min(link) >= 0))

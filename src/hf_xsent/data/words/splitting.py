@@ -56,7 +56,7 @@ def split_words(text: str, splitter: str = "script") -> Words:
     ['私', 'は', 'コーヒー', 'を']
     """
     pattern = _WORD if splitter == "script" else regex.compile(r"\S+")
-    return Words(text, tuple(found.span() for found in pattern.finditer(text)))
+    return Words(text, tuple(match.span() for match in pattern.finditer(text)))
 
 
 def offsets_after_prompt(offsets: Sequence[Span], prompt: str) -> list[Span]:
@@ -76,7 +76,7 @@ def pieces_of_natural_text(text: str, offsets: Sequence[Span]) -> list[int]:
     >>> pieces_of_natural_text("我 爱 you", [(0, 0), (0, 1), (1, 2), (2, 3), (3, 7), (0, 0)])
     [0, 1, 3, 4, 5]
     """
-    spaces = {found.span() for found in _SPACE.finditer(text)}
+    spaces = {match.span() for match in _SPACE.finditer(text)}
     return [piece for piece, offset in enumerate(offsets) if offset not in spaces]
 
 

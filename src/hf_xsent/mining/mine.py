@@ -1,0 +1,166 @@
+"""Mine translations from two text files: read, encode, search, write; an interrupted run resumes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from hf_xsent.data.sentences import Sentences, load_sentences
+from hf_xsent.errors import DataError
+from hf_xsent.files import check_writable
+from hf_xsent.mining.calibration import best_threshold, f1_at_threshold, read_gold
+from hf_xsent.mining.index import import_faiss, nearest_by_index
+from hf_xsent.mining.margin import MinedPairs, mine_bitext, pairs_of_neighbours
+from hf_xsent.mining.neighbours import search_precision
+from hf_xsent.mining.output import one_line, write_histogram, write_table
+from hf_xsent.mining.ray_engine import RayEngine
+from hf_xsent.mining.search import SearchOptions, neighbour_store, search
+from hf_xsent.mining.settings import MineSettings
+from hf_xsent.mining.vectors import Fill, VectorStore
+from hf_xsent.models.encode_interface import SupportsEncode
+from hf_xsent.models.opening import is_first_process, open_encoder, this_device
+from hf_xsent.runs.store import Store
+from hf_xsent.settings.command import command
+
+logger = logging.getLogger(__name__)
+
+COLUMNS = ("score", "cosine", "target_rank", "source_rank", "source_line", "target_line", "source", "target")
+_SAMPLE = 256
+
+
+@dataclass(frozen=True)
+class MinedFile:
+    """The mined pairs, and the file that has them."""
+
+    pairs: MinedPairs
+    output: str
+
+    def __str__(self) -> str:
+        return f"{len(self.pairs):,} pairs, best first, are in {self.output}"
+
+
+@command(MineSettings)
+def mine_files(settings: MineSettings) -> MinedFile | None:
+    """Mine translations among the lines of two files, and write them to a TSV file (``COLUMNS``), best first.
+
+    The work folder caches sentences, embeddings and neighbours, so that the same call resumes. Of several processes,
+    only the first writes and returns the pairs.
+
+    ```python
+    from hf_xsent import mine_files
+
+    mined = mine_files("news.zh.txt", "news.en.txt", "pairs.tsv", "runs/mine", threshold=1.06)
+    print(len(mined.pairs), mined.pairs.score[:3])
+    ```
+    """
+    work = settings.work_folder
+    files = settings.source, settings.target
+    _check_files(settings)
+    device = this_device(settings.device)
+    fill: Fill = RayEngine(settings.address, device) if settings.engine == "ray" else Store.fill
+    # On a Ray cluster, the GPUs may be on the workers only.
+    here = "cpu" if settings.engine == "ray" and not torch.cuda.is_available() else device
+    model, identity = open_encoder(settings, here)
+    sides = [load_sentences(path, work / "sentences") for path in files]
+    for path, side in zip(files, sides, strict=True):
+        counts = {"lines": side.counts.read, **side.counts.removed, "retained": len(side)}
+        logger.info("%s: %s", path, ", ".join(f"{count:,} {name}" for name, count in counts.items()))
+        if len(side) < settings.k:
+            raise DataError(f"{path} has {len(side)} different sentences, fewer than k = {settings.k}: reduce k")
+    gold = None if settings.calibrate is None else read_gold(settings.calibrate, sides[0], sides[1], files)
+    source, target = (VectorStore(work, side, identity, settings.vectors) for side in sides)
+    options = SearchOptions(settings.k, settings.memory_mib, search_precision(here), here)
+    _log_estimate(model, source, target, work, settings, options)
+    vectors = [store.encode(model, fill) for store in (source, target)]
+    if settings.index is None:
+        of_source, of_target = search(work, source, target, options, fill)
+    if not is_first_process():
+        return None
+    if settings.index is not None:
+        of_source, of_target, _ = nearest_by_index(vectors[0], vectors[1], settings.k, settings.index, settings.probes)
+    mined = pairs_of_neighbours(of_source, of_target, settings.margin, settings.candidates)
+    threshold = settings.threshold if gold is None else _calibrate(mined, gold)
+    if settings.plot is not None:
+        write_histogram(settings.plot, mined.score, threshold, f"{len(mined):,} pairs by {settings.margin} margin")
+    if threshold is not None:
+        mined = mined.above(threshold)
+    if settings.top is not None:
+        mined = mined.first(settings.top)
+    write_table(settings.output, COLUMNS, _rows(mined, sides[0], sides[1]))
+    return MinedFile(mined, settings.output)
+
+
+def _check_files(settings: MineSettings) -> None:
+    """Raise an error if both sides are one file, or if an output would replace an input or cannot be written."""
+    source, target = Path(settings.source), Path(settings.target)
+    if source.exists() and target.exists() and source.samefile(target):
+        raise DataError(f"{source} is both source and target: give the file of the other language")
+    inputs = [source, target, *([Path(settings.calibrate)] if settings.calibrate else [])]
+    check_writable(settings.output, inputs)
+    if settings.plot is not None:
+        check_writable(settings.plot, [*inputs, settings.output])
+    if settings.index is not None:
+        import_faiss()
+
+
+def _calibrate(mined: MinedPairs, gold: set[tuple[int, int]]) -> float:
+    """Choose the threshold on the sentences of the gold pairs; log its metrics and what they assume."""
+    best = best_threshold(mined, gold, complete=False)
+    logger.info(
+        "threshold %.4f: precision %.1f, recall %.1f, F1 %.1f, from %d of the %d pairs above it: those with a sentence "
+        "of a gold pair. This assumes that these sentences have no other translations in the files, and that they are "
+        "representative of all sentences. If the gold pairs are complete, every other pair is an error, and precision "
+        "is %.1f.",
+        best.threshold,
+        best.precision,
+        best.recall,
+        best.f1,
+        best.judged,
+        best.above,
+        f1_at_threshold(mined, gold, best.threshold).precision,
+    )
+    return best.threshold
+
+
+def _log_estimate(
+    model: SupportsEncode,
+    source: VectorStore,
+    target: VectorStore,
+    work: Path,
+    settings: MineSettings,
+    options: SearchOptions,
+) -> None:
+    """Encode a sample of each side, mine one block, and log how long the rest takes."""
+    seconds = 0.0
+    for store in (source, target):
+        side = store.sentences
+        sample = [side[row][0] for row in np.linspace(0, len(side) - 1, min(_SAMPLE, len(side)), dtype=int).tolist()]
+        started = time.perf_counter()
+        width = np.asarray(model.encode(sample)).shape[1]
+        seconds += store.missing * (time.perf_counter() - started) / len(sample)
+    logger.info("encoding takes about %.1f min", seconds / 60)
+    if settings.index is not None:
+        return
+    neighbours, names = neighbour_store(work, source, target, settings.k)
+    missing = len(neighbours.missing(names)) / len(names)
+    lengths = len(source.sentences), len(target.sentences)
+    rows = max(settings.k, min(4096, *lengths))
+    block = np.random.default_rng(0).standard_normal((rows, width)).astype(np.float32)
+    started = time.perf_counter()
+    mine_bitext(block, block, settings.k, device=options.device, dtype=getattr(torch, options.precision))
+    seconds = (time.perf_counter() - started) / rows**2 * missing * lengths[0] * lengths[1]
+    logger.info("searching takes about %.1f min", seconds / 60)
+
+
+def _rows(mined: MinedPairs, source: Sentences, target: Sentences) -> Iterator[tuple[str, ...]]:
+    names = ("source", "target", "score", "cosine", "target_rank", "source_rank")
+    for i, j, score, cosine, target_rank, source_rank in mined.rows(*names):
+        (text, line), (translation, target_line) = source[i], target[j]
+        figures = (f"{score:.6f}", f"{cosine:.6f}", str(target_rank), str(source_rank), str(line), str(target_line))
+        yield (*figures, *(one_line(side) for side in (text, translation)))

@@ -1,0 +1,223 @@
+"""Guard the output folder of a training run: what the run was made from, who trains, how it resumes and ends."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from hf_xsent.errors import OutputError
+from hf_xsent.files import check_can_create, create_folder, is_local, move_into_place, remove, write_json
+from hf_xsent.runs.checkpoints import RUN_STATE_FILE, checkpoint_step, checkpoints_of
+from hf_xsent.runs.claim import CLAIM_FILE, claim_folder
+from hf_xsent.runs.identity import differences, plain
+
+logger = logging.getLogger(__name__)
+
+UNFINISHED = "_unfinished"  # folder of what is being written, until it is renamed into place
+METRICS_FILE = "metrics.jsonl"
+_BEFORE_RUNS = {CLAIM_FILE, "features"}  # dual pivot caches features before its run begins
+_SHOWN = 8  # differences in an error
+_ANOTHER_RUN = (
+    "the output folder {} holds another run: continue it with --resume or replace it with --overwrite "
+    "(from Python: train(resume_from_checkpoint=True) or train(overwrite=True))"
+)
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What ``run_state.json`` records of a run."""
+
+    identity: dict[str, Any]  # what decides its results
+    changes: list[dict[str, Any]] = field(default_factory=list)  # when it resumed: step, and name: [before, after]
+    finished_at_step: int | None = None
+    files: list[str] = field(default_factory=list)  # of the final model
+
+    @classmethod
+    def read(cls, folder: str | Path) -> RunState | None:
+        """Read the state of the run in a folder; None if it holds none."""
+        path = Path(folder) / RUN_STATE_FILE
+        try:
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError, TypeError) as error:
+            raise OutputError(f"{path} cannot be read ({error}): restore it, or use another output folder") from error
+
+    def write(self, folder: str | Path) -> None:
+        """Write the state into the output folder."""
+        write_json(Path(folder) / RUN_STATE_FILE, asdict(self))
+
+
+class Run:
+    """The output folder of a training run.
+
+    ``resume`` continues the run in the folder (a path: from this checkpoint), and starts one if there is none;
+    ``allow_changes`` also if its settings or data have changed; ``overwrite`` replaces the run in the folder.
+
+        run = Run("runs/mine", resume=True)
+        run.check()                    # before any work
+        with run.training(identity):   # claims the folder, compares, records
+            …                          # train from run.checkpoint (None: from the start)
+            run.place_model()          # renames what is in run.unfinished into the folder
+            run.finish(step)
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        resume: bool | str = False,
+        allow_changes: bool = False,
+        overwrite: bool = False,
+        start: str | None = None,
+    ) -> None:
+        self.folder = Path(folder)
+        self.resume, self.allow_changes, self.overwrite = resume or allow_changes, allow_changes, overwrite
+        self.start = start  # Hub id or folder of the model that the run starts from
+        self.checkpoint: str | None = None
+        self.state = RunState({})
+
+    @property
+    def unfinished(self) -> Path:
+        """Return the folder of files that are being written."""
+        return self.folder / UNFINISHED
+
+    def check(self) -> None:
+        """Raise an error if the folder cannot take this run, before any work; change nothing."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise OutputError(f"the output folder {self.folder} is a file: choose another name")
+        check_can_create(self.folder)
+        if (self.folder / CLAIM_FILE).is_file():
+            with claim_folder(self.folder):
+                pass
+        self._check_content()
+
+    def check_holds_no_run(self) -> None:
+        """Raise an error if the folder holds a run, whose metrics another one would replace."""
+        if RunState.read(self.folder) is not None:
+            raise OutputError(_ANOTHER_RUN.format(self.folder))
+
+    def find_checkpoint(self) -> Path | None:
+        """Find the checkpoint to resume from; raise an error if the folder has a newer one."""
+        newest = next(iter(checkpoints_of(self.folder)), None)
+        if not self.resume:
+            return None
+        checkpoint = newest if self.resume is True else Path(self.resume)
+        if newest is not None and checkpoint is not None and checkpoint.resolve() != newest.resolve():
+            raise OutputError(
+                f"{newest} is newer than {checkpoint.name}, which is resumed: choose another output folder, resume "
+                "from the newest, or remove the checkpoints"
+            )
+        return checkpoint
+
+    def finished_at(self, identity: Mapping[str, Any]) -> int | None:
+        """Return the last step of the run to resume if it is finished; raise an error if it has another identity."""
+        state = RunState.read(self.folder) if self.resume else None
+        if state is None or state.finished_at_step is None or not self._has_model(state):
+            return None
+        return None if self._changes(state, plain(identity), state.finished_at_step) else state.finished_at_step
+
+    @contextmanager
+    def training(self, identity: Mapping[str, Any]) -> Iterator[None]:
+        """Claim the folder while the run trains, after it is prepared and its identity is compared and recorded."""
+        self.check()
+        with claim_folder(create_folder(self.folder)):
+            self._check_content()
+            self._prepare(plain(identity))
+            yield
+
+    def place_model(self) -> None:
+        """Move the final model into place; it replaces that of the run before."""
+        files = sorted(path.name for path in self.unfinished.iterdir())
+        for name in files:
+            move_into_place(self.unfinished / name, self.folder / name)
+        for name in {*self.state.files} - {*files}:
+            remove(self.folder / name)
+        remove(self.unfinished)
+        self.state = replace(self.state, files=files)
+
+    def finish(self, step: int) -> None:
+        """Record that the run is finished."""
+        self.state = replace(self.state, finished_at_step=step)
+        self.state.write(self.folder)
+
+    def _check_content(self) -> None:
+        """Raise an error if the folder holds anything but a run that this one resumes or replaces."""
+        if not self.folder.is_dir():
+            return
+        if RunState.read(self.folder) is None:
+            names = [
+                path.name for path in self.folder.iterdir() if path.name not in _BEFORE_RUNS and path.name[0] != "."
+            ]
+            if names:
+                raise OutputError(
+                    f"the output folder {self.folder} holds files that hf-xsent did not write, such as {min(names)}: "
+                    "choose an empty folder"
+                )
+            return
+        if not (self.resume or self.overwrite):
+            raise OutputError(_ANOTHER_RUN.format(self.folder))
+        if self.overwrite and not self.resume and self.start is not None and is_local(self.start):
+            start, folder = Path(self.start).resolve(), self.folder.resolve()
+            if folder in (start, *start.parents):
+                raise OutputError(
+                    f"the run would replace the model {self.start} that it starts from: choose another output folder"
+                )
+
+    def _prepare(self, identity: dict[str, Any]) -> None:
+        """Find the checkpoint to resume from, compare the identity, remove what is left of before, write the state."""
+        earlier = RunState.read(self.folder)
+        remove(self.unfinished)
+        self.state, self.checkpoint = RunState(identity), None
+        if self.resume:
+            self._resume(earlier, identity)
+        else:
+            for checkpoint in checkpoints_of(self.folder):
+                remove(checkpoint)
+            remove(self.folder / METRICS_FILE)
+        if earlier is not None:
+            self.state = replace(self.state, files=earlier.files)
+        self.state.write(self.folder)
+
+    def _resume(self, earlier: RunState | None, identity: dict[str, Any]) -> None:
+        checkpoint = self.find_checkpoint()
+        if checkpoint is None:
+            if earlier is not None and earlier.finished_at_step is not None and self._has_model(earlier):
+                raise OutputError(
+                    f"the run in {self.folder} is finished and left no checkpoint: replace it with --overwrite"
+                )
+            return
+        self.checkpoint = str(checkpoint)
+        earlier = RunState.read(checkpoint.parent)
+        if earlier is None:
+            logger.warning("%s does not say how its run was started: nothing is compared", checkpoint.parent)
+            return
+        step = checkpoint_step(checkpoint) or 0
+        changed = self._changes(earlier, identity, step)
+        if changed:
+            logger.warning("the run resumes with changes, which %s lists", self.folder / RUN_STATE_FILE)
+        changes = [*earlier.changes, {"step": step, "changed": changed}] if changed else earlier.changes
+        self.state = RunState(identity, changes)
+
+    def _changes(self, earlier: RunState, identity: dict[str, Any], step: int) -> dict[str, tuple[Any, Any]]:
+        """Return how an identity differs from the recorded one; raise an error unless changes are allowed."""
+        changed = differences(earlier.identity, identity)
+        if changed and not self.allow_changes:
+            shown = [f"{name} {_text(old)}, now {_text(new)}" for name, (old, new) in [*changed.items()][:_SHOWN]]
+            more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+            raise OutputError(
+                f"the run in {self.folder} changed since step {step}: {'; '.join(shown)}{more}: restore this, or give "
+                "--resume_with_changes (from Python: allow_changes=True), which records it"
+            )
+        return changed
+
+    def _has_model(self, state: RunState) -> bool:
+        return all((self.folder / name).exists() for name in state.files)
+
+
+def _text(value: Any) -> str:
+    return "none" if value is None else str(value)

@@ -1,0 +1,43 @@
+"""Open one of the word aligners by its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from hf_xsent.data.words.links import Link
+from hf_xsent.data.words.splitting import Words
+from hf_xsent.models.opening import this_device
+from hf_xsent.words.settings import AlignerSettings
+
+
+class WordAligner(Protocol):
+    """An aligner of the words of sentence pairs."""
+
+    needs_all_pairs: bool  # True if one call of align must get all pairs, to estimate statistics from them
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """All that decides the links besides sentences and weights."""
+
+    def align(self, sources: Sequence[Words], targets: Sequence[Words]) -> list[list[Link]]:
+        """Return the links of each pair as (source word index, target word index), the most reliable first."""
+
+
+def open_aligner(settings: AlignerSettings) -> WordAligner:
+    """Load the aligner and its model."""
+    settings.check_aligner()
+    if settings.aligner == "statistical":
+        from hf_xsent.words.statistical import StatisticalAligner
+
+        return StatisticalAligner()
+    options: dict[str, Any] = {"device": this_device(settings.device), "precision": settings.precision}
+    if settings.threshold is not None:
+        options["threshold"] = settings.threshold
+    if settings.aligner == "span":
+        from hf_xsent.words.span_prediction import SpanAligner
+
+        return SpanAligner.from_pretrained(str(settings.model), **options)
+    from hf_xsent.words.embedding import EmbeddingAligner
+
+    return EmbeddingAligner.from_pretrained(str(settings.model), settings.layer, **options)

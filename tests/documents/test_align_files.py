@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hf_xsent import align_document_files
+from hf_xsent.data.readers.formats import read_pairs
+from hf_xsent.data.readers.sources import BitextSource
+from hf_xsent.documents.align_files import COLUMNS
+from hf_xsent.errors import DataError, HfXsentError
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import test_align_files
+from conftest import Meanings
+
+count, replace = [0], Path.replace
+def counted(self, target):
+    count[0] += 1
+    if count[0] == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return replace(self, target)
+Path.replace = counted
+folder = Path(sys.argv[3])
+test_align_files.align(folder, Meanings())
+"""
+
+
+def text(language: str, *numbers: int) -> str:
+    return "".join(f"{language}: {1000 + number} {2000 + number}\n" for number in numbers)
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Path:
+    for language in ("de", "fr"):
+        (tmp_path / language).mkdir()
+    (tmp_path / "de" / "a.txt").write_text(text("de", *range(12)))
+    (tmp_path / "fr" / "a.txt").write_text("\n" + text("fr", 0, 1, 2, 50, *range(3, 12)))
+    (tmp_path / "de" / "b.txt").write_text(text("de", *range(20, 30)))
+    (tmp_path / "fr" / "b.txt").write_text(text("fr", *range(20, 30)))
+    return tmp_path
+
+
+def align(folder: Path, model: Any, output: str = "out.tsv", **settings: Any) -> Any:
+    return align_document_files(folder / "de", folder / "fr", folder / output, model, work=folder / "work", **settings)
+
+
+def test_pairs_of_all_documents_are_read_back_as_bitext(folders: Path, model: Any) -> None:
+    assert str(align(folders, model)) == f"22 pairs are in {folders / 'out.tsv'}"
+    rows = [line.split("\t") for line in (folders / "out.tsv").read_text().splitlines()]
+    assert rows[0] == list(COLUMNS)
+    assert rows[4][1:] == ["a.txt", "4", "6", "de: 1003 2003", "fr: 1003 2003"]  # line 1 is empty, line 5 skipped
+    assert rows[-1][1:4] == ["b.txt", "10", "10"]
+    pairs = list(read_pairs(BitextSource("de", str(folders / "out.tsv"), "fr")))
+    assert pairs[0] == ("de: 1000 2000", "fr: 1000 2000") and len(pairs) == 22
+
+
+def test_json_lines_hold_the_numbers_of_spans(folders: Path, model: Any) -> None:
+    (folders / "de" / "a.txt").write_text("de: 1000 2000\nde: 1001 2001 1002 2002\n")
+    (folders / "fr" / "a.txt").write_text(text("fr", 0, 1, 2))
+    align(folders, model, "out.jsonl")
+    row = json.loads((folders / "out.jsonl").read_text().splitlines()[1])
+    assert (row["source_numbers"], row["target_numbers"]) == ([2], [2, 3])
+    assert row["target"] == "fr: 1001 2001 fr: 1002 2002"
+    assert len(list(read_pairs(BitextSource("de", str(folders / "out.jsonl"), "fr")))) == 12
+
+
+def test_a_second_run_encodes_nothing_that_is_cached(folders: Path, model: Any) -> None:
+    align(folders, model)
+    whole, encoded = (folders / "out.tsv").read_bytes(), len(model.encoded)
+    (folders / "out.tsv").unlink()
+    align(folders, model)
+    assert (folders / "out.tsv").read_bytes() == whole and len(model.encoded) == encoded
+    align(folders, model, threshold=2.0)
+    assert (folders / "out.tsv").read_text() == "\t".join(COLUMNS) + "\n"
+    assert len(model.encoded) == encoded
+    (folders / "fr" / "b.txt").write_text(text("fr", *range(20, 31)))
+    align(folders, model)
+    assert not any("1001 2001" in text for text in model.encoded[encoded:])  # only the document that changed
+
+
+@pytest.mark.parametrize("file", [3, *(pytest.param(file, marks=pytest.mark.slow) for file in (1, 2, 6))])
+def test_a_run_that_is_killed_ends_the_same(file: int, folders: Path, model: Any) -> None:
+    align(folders, model)
+    whole = (folders / "out.tsv").read_bytes()
+    for path in [folders / "out.tsv", *(folders / "work").rglob("*.*")]:
+        path.unlink()
+    code = [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(file), str(folders)]
+    done = subprocess.run(code, capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert not (folders / "out.tsv").exists()
+    align(folders, model)
+    assert (folders / "out.tsv").read_bytes() == whole
+
+
+def test_only_the_first_process_writes(folders: Path, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    assert align(folders, model) is None
+    assert not (folders / "out.tsv").exists()
+    monkeypatch.delenv("RANK")
+    encoded = len(model.encoded)
+    assert align(folders, model).pairs == 22
+    assert len(model.encoded) == encoded
+
+
+def test_a_language_that_was_not_stated_is_warned_of(
+    tmp_path: Path, model: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Random:
+        def encode(self, sentences: list[str]) -> np.ndarray:
+            return np.random.default_rng(0).standard_normal((len(sentences), 8)).astype(np.float32)
+
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("Das ist nicht der Hund, den ich auf der Straße gesehen habe.\n" * 3)
+    with caplog.at_level(logging.WARNING):
+        align_document_files(
+            tmp_path / "a", tmp_path / "b", tmp_path / "o.tsv", Random(), languages=("fr", "de"), on_error="skip"
+        )
+    assert f"{tmp_path}/a seems to be German, not French" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"output": "de/a.txt"}, "would overwrite an input"),
+        ({"on_error": "ignore"}, "on_error 'ignore' is unknown: use raise, skip"),
+        ({"split": "line"}, "split 'line' is unknown: use lines, text"),
+        ({"languages": ["german", "fr"]}, "unknown language code"),
+        ({"languages": ["de"]}, "--languages takes the codes of source and target"),
+    ],
+)
+def test_wrong_settings_are_refused_before_anything_is_encoded(
+    folders: Path, model: Any, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(HfXsentError, match=message):
+        align(folders, model, **settings)
+    assert not model.encoded
+
+
+def test_documents_that_cannot_be_aligned_are_skipped_and_reported(
+    folders: Path, model: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folders / "fr" / "b.txt").write_bytes(b"\x00\x01")
+    for language, order in (("de", 1), ("fr", -1)):
+        (folders / language / "c.txt").write_text(text(language, *range(100, 160)[::order]))
+    (folders / "de" / "d.txt").write_text(text("de", 1))
+    with pytest.raises(DataError, match="d.txt has no file to align with"):
+        align(folders, model)
+    with caplog.at_level(logging.WARNING):
+        assert align(folders, model, on_error="skip").pairs == 12
+    assert f"skipped {folders}/de/d.txt: it has no file to align with" in caplog.text
+    assert f"skipped b.txt: {folders}/fr/b.txt is a binary file" in caplog.text
+    assert "skipped c.txt" in caplog.text and "the reverse order" in caplog.text
+    assert "2 of 3 documents were skipped" in caplog.text
+    (folders / "de" / "d.txt").unlink()
+    (folders / "fr" / "b.txt").write_text(text("fr", *range(20, 30)))
+    with pytest.raises(DataError, match="in the reverse order"):
+        align(folders, model)
+    (folders / "fr" / "c.txt").write_text(text("fr", *range(100, 160)))
+    assert align(folders, model).pairs == 12 + 10 + 60
+
+
+def test_the_reason_to_skip_a_document_names_its_own_files(
+    folders: Path, model: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("c.txt", "d.txt"):
+        for language in ("de", "fr"):
+            (folders / language / name).write_text("")
+    with caplog.at_level(logging.WARNING):
+        align(folders, model, on_error="skip")
+    for name in ("c.txt", "d.txt"):
+        assert f"skipped {name}: {folders}/de/{name} is empty" in caplog.text
+
+
+def test_a_run_without_any_good_document_is_an_error(folders: Path, model: Any) -> None:
+    for name in ("a.txt", "b.txt"):
+        (folders / "fr" / name).write_text("")
+    with pytest.raises(DataError, match="a.txt is empty"):
+        align(folders, model, on_error="skip")
+    assert not (folders / "out.tsv").exists()

@@ -1,0 +1,302 @@
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from numbered_words import Words
+
+from hf_xsent import mine_files
+from hf_xsent.data.sentences import load_sentences
+from hf_xsent.errors import DataError, HfXsentError, OutputError, RecipeError
+from hf_xsent.files import _unchanged_file_digest
+from hf_xsent.mining import mine, neighbours
+from hf_xsent.mining.calibration import read_gold
+from hf_xsent.mining.mine import COLUMNS
+from hf_xsent.mining.vectors import VectorStore
+
+IDENTITY = {"model": "words"}
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path[:0] = sys.argv[1:3]
+import test_mine_files
+
+count, replace = [0], Path.replace
+def counted(self, target):
+    count[0] += 1
+    if count[0] == int(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)  # all is written, but not in its place
+    return replace(self, target)
+Path.replace = counted
+from hf_xsent.data import sentences
+sentences.ROWS_PER_BATCH = 16
+test_mine_files._mine(Path(sys.argv[4]))
+"""
+pytestmark = pytest.mark.usefixtures("small_shards")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Lines 0–59 and 40–99: twenty translations; one line twice."""
+    (tmp_path / "a.txt").write_text("".join(f"a{i}\n" for i in range(60)) + "a3\n")
+    (tmp_path / "b.txt").write_text("".join(f"b{i}\n" for i in range(99, 39, -1)))
+    return tmp_path
+
+
+def _mine(folder: Path, model: Any = None, output: str = "out.tsv", **settings: Any) -> Any:
+    settings.setdefault("work", folder / "work")
+    return mine_files(folder / "a.txt", folder / "b.txt", folder / output, model or Words(), **settings)
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def test_translations_are_written_best_first_with_their_lines(folder: Path) -> None:
+    mined = _mine(folder)
+    rows = _rows(folder / "out.tsv")
+    assert tuple(rows[0]) == COLUMNS
+    assert str(mined) == f"{len(rows)} pairs, best first, are in {folder / 'out.tsv'}"
+    scores = [float(row["score"]) for row in rows]
+    assert scores == sorted(scores, reverse=True)
+    assert {row["source"][1:] for row in rows[:20]} == {str(i) for i in range(40, 60)}
+    for row in rows[:20]:
+        number = int(row["source"][1:])
+        assert row["target"] == f"b{number}"
+        assert (int(row["source_line"]), int(row["target_line"])) == (number + 1, 100 - number)
+        assert (row["source_rank"], row["target_rank"]) == ("1", "1")
+
+
+def test_a_file_is_not_mined_against_itself(folder: Path) -> None:
+    (folder / "link.txt").symlink_to(folder / "a.txt")
+    for target in ("a.txt", "link.txt"):
+        with pytest.raises(DataError, match=r"a\.txt is both source and target"):
+            mine_files(folder / "a.txt", folder / target, folder / "out.tsv", Words())
+
+
+@pytest.mark.parametrize("settings", [{"top": 7}, {"threshold": 1.3}])
+def test_only_the_best_are_kept(folder: Path, settings: dict[str, Any]) -> None:
+    _mine(folder, **settings)
+    rows = _rows(folder / "out.tsv")
+    assert 0 < len(rows) < 40
+    assert len(rows) == settings.get("top", len(rows))
+    assert all(float(row["score"]) >= settings.get("threshold", 0) for row in rows)
+
+
+def test_a_stopped_run_continues_and_encodes_nothing_twice(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(mine, "_SAMPLE", 1)
+    _mine(folder, work=folder / "whole", output="whole.tsv")
+    with pytest.raises(KeyboardInterrupt):
+        _mine(folder, Words(fail_after=40))
+    assert not (folder / "out.tsv").exists()
+    again = Words()
+    _mine(folder, again)
+    assert (folder / "out.tsv").read_bytes() == (folder / "whole.tsv").read_bytes()
+    assert len(again.encoded) <= 2 + 120 - 32, "two shards were there already"
+    third = Words()
+    with caplog.at_level("INFO"):
+        _mine(folder, third)
+    assert len(third.encoded) == 2, "the estimate alone"
+    assert "encoding takes about 0.0 min" in caplog.text and "searching takes about 0.0 min" in caplog.text
+
+
+# Two files of sentences a side, two records, four files of vectors a side, a record, four of neighbours, the pairs.
+@pytest.mark.slow
+@pytest.mark.parametrize("file", [2, 8, 13, 19])
+def test_a_run_that_is_killed_continues_to_the_same_end(file: int, folder: Path) -> None:
+    """SIGKILL before a file is put in its place: no half is taken for whole, and no whole one is made again."""
+    _mine(folder, work=folder / "whole", output="whole.tsv")
+    paths = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "helpers")]
+    code = [sys.executable, "-c", KILLED, *paths, str(file), str(folder)]
+    done = subprocess.run(code, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert not (folder / "out.tsv").exists()
+
+    def times() -> dict[Path, int]:
+        return {path: os.stat(path).st_mtime_ns for path in (folder / "work").rglob("*.np[yz]")}
+
+    before = times()
+    _mine(folder)
+    assert {path: time for path, time in times().items() if path in before} == before
+    assert (folder / "out.tsv").read_bytes() == (folder / "whole.tsv").read_bytes()
+
+
+def test_processes_share_the_work_and_the_first_writes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mine, "_SAMPLE", 1)
+    monkeypatch.setenv("RANK", "1")
+    assert _mine(folder) is None
+    assert not (folder / "out.tsv").exists()
+    monkeypatch.setenv("RANK", "0")
+    first = Words()
+    assert len(_mine(folder, first).pairs) == len(_rows(folder / "out.tsv"))
+    assert len(first.encoded) == 2, "the estimate alone: the other process has encoded all"
+
+
+def test_rows_of_several_files_are_read_as_of_one_array(folder: Path) -> None:
+    side = load_sentences(folder / "a.txt", folder / "sentences")
+    vectors = VectorStore(folder, side, IDENTITY).encode(Words())
+    expected = Words().encode([side[row][0] for row in range(60)])
+    assert vectors.shape == (60, 24)
+    np.testing.assert_array_equal(vectors[5:50], expected[5:50])
+    np.testing.assert_array_equal(vectors[np.array([59, 0, 17])], expected[[59, 0, 17]])
+
+
+def test_vectors_of_another_model_or_precision_are_not_mixed_in(folder: Path) -> None:
+    side = load_sentences(folder / "a.txt", folder / "sentences")
+    VectorStore(folder, side, IDENTITY)
+    for identity, dtype, difference in (({"model": "x"}, "float32", "model words"), (IDENTITY, "float16", "dtype")):
+        with pytest.raises(OutputError, match=f"was made with {difference}.*: give another folder"):
+            VectorStore(folder, side, identity, dtype)
+
+
+def test_a_vector_that_is_not_finite_raises_with_its_line(folder: Path) -> None:
+    class Overflowing:
+        def encode(self, sentences: list[str]) -> np.ndarray:
+            return np.array([[1e6 if text == "two" else 1.0] for text in sentences], dtype=np.float32)
+
+    (folder / "c.txt").write_text("one\n\ntwo\n")
+    store = VectorStore(folder, load_sentences(folder / "c.txt", folder), IDENTITY, "float16")
+    message = r"line 3 \('two'\) has a vector that is not finite in float16"
+    with np.errstate(over="ignore"), pytest.raises(DataError, match=message):
+        store.encode(Overflowing())
+
+
+def test_a_file_that_is_edited_is_read_again_although_its_size_and_time_are_as_before(folder: Path) -> None:
+    _mine(folder)
+    path, before = folder / "b.txt", (folder / "b.txt").stat()
+    path.write_text(path.read_text().replace("b41\n", "b10\n"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    _unchanged_file_digest.cache_clear()  # another process
+    _mine(folder)
+    assert "b10" in {row["target"] for row in _rows(folder / "out.tsv")}
+
+
+def test_fewer_sentences_than_neighbours_raise(folder: Path) -> None:
+    (folder / "b.txt").write_text("b1\nb2\n")
+    with pytest.raises(DataError, match="has 2 different sentences, fewer than k = 4"):
+        _mine(folder)
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+def test_gold_pairs_choose_the_threshold(folder: Path, numbered: bool) -> None:
+    gold = [(f"{i + 1}\t{100 - i}" if numbered else f"A{i}\tb{i}") for i in range(40, 60)]
+    (folder / "gold.tsv").write_text("\n".join(gold))
+    _mine(folder, calibrate=folder / "gold.tsv")
+    assert {row["source"] for row in _rows(folder / "out.tsv")} == {f"a{i}" for i in range(40, 60)}
+
+
+def test_some_gold_pairs_choose_the_threshold_and_the_log_states_what_is_assumed(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / "gold.tsv").write_text("".join(f"a{i}\tb{i}\n" for i in range(40, 60, 4)))
+    with caplog.at_level("INFO", "hf_xsent"):
+        mined = _mine(folder, calibrate=folder / "gold.tsv")
+    (message,) = (record.message for record in caplog.records if "threshold" in record.message)
+    assert 15 <= len(mined.pairs) <= 20
+    assert "precision 100.0, recall 100.0, F1 100.0, from 5 of the" in message and "assumes" in message
+
+
+def test_numbered_gold_may_name_lines_that_were_omitted(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    files = folder / "a.txt", folder / "b.txt"
+    with files[0].open("a") as file:
+        file.write("\n" + "a" * 1001 + "\n  A40 \n")  # lines 62 to 64
+    sides = [load_sentences(path, folder / "sentences") for path in files]
+    (folder / "gold.tsv").write_text("61\t1\n4\t1\n64\t60\n63\t2\n63\t3\n")
+    gold = read_gold(folder / "gold.tsv", sides[0], sides[1], files)
+    assert gold == {(3, 0), (40, 59), (-63, 1), (-63, 2)}, "line 61 repeats line 4, line 64 line 41"
+    assert [record.message for record in caplog.records] == [
+        "2 of 4 gold pairs have a line over the length limit and count as not found: shorten these lines"
+    ]
+    for number in (62, 65):  # an empty line, and none
+        (folder / "gold.tsv").write_text(f"4\t1\n{number}\t1\n")
+        with pytest.raises(DataError, match=f"gold.tsv:2: .* has no sentence in line {number}: "):
+            read_gold(folder / "gold.tsv", sides[0], sides[1], files)
+
+
+@pytest.mark.parametrize(
+    ("gold", "message"),
+    [
+        ("a1\tb9999\n", "b.txt has no sentence 'b9999'"),
+        ("a1 b2\n", "gold.tsv:1: fewer than two columns"),
+        ("", "holds no"),
+    ],
+)
+def test_gold_that_does_not_fit_raises(folder: Path, gold: str, message: str) -> None:
+    (folder / "gold.tsv").write_text(gold)
+    with pytest.raises(DataError, match=message):
+        _mine(folder, calibrate=folder / "gold.tsv")
+    assert not (folder / "out.tsv").exists()
+
+
+def test_the_scores_are_drawn_with_the_threshold(folder: Path) -> None:
+    _mine(folder, plot=folder / "scores.svg", threshold=1.5)
+    picture = ElementTree.parse(folder / "scores.svg").getroot()
+    svg = "{http://www.w3.org/2000/svg}"
+    drawn = [int((title.text or "").rsplit(" ", 1)[1]) for title in picture.iter(f"{svg}title")]
+    assert 0 < sum(drawn) <= len(_mine(folder).pairs)
+    assert any(text.text == "1.500" for text in picture.iter(f"{svg}text"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"k": 0}, "k 0 is not at least 1"),
+        ({"margin": "ration"}, "margin 'ration' is unknown: use ratio, distance, absolute"),
+        ({"top": -5}, "top -5 is not at least 1"),
+        ({"threshold": 1.06, "calibrate": "gold.tsv"}, "threshold"),
+    ],
+)
+def test_wrong_settings_raise_before_the_work(folder: Path, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        _mine(folder, None, **settings)
+    assert not (folder / "work").exists()
+
+
+def test_the_faster_precision_is_chosen_and_the_pairs_are_the_same(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = []
+    for gain, precision in ((0.25, "float32"), (4.0, "bfloat16")):
+        monkeypatch.setattr(neighbours, "bfloat16_gain", lambda *_, gain=gain: gain)
+        assert neighbours.search_precision() == precision
+        _mine(folder, work=folder / precision)
+        scores.append([round(float(row["score"]), 4) for row in _rows(folder / "out.tsv")])
+    assert scores[0] == scores[1]
+
+
+@pytest.mark.parametrize(
+    ("output", "settings", "message"),
+    [
+        ("folder", {}, "folder cannot be written"),
+        ("a.txt/out.tsv", {}, "cannot be written"),
+        ("folder/../b.txt", {}, "b.txt would overwrite an input"),
+        ("gold.tsv", {"calibrate": "gold.tsv"}, "gold.tsv would overwrite an input"),
+        ("out.tsv", {"plot": "a.txt/scores.svg"}, "scores.svg cannot be written"),
+        ("out.tsv", {"plot": "out.tsv"}, "out.tsv would overwrite an input"),
+        ("out.tsv", {"work": "b.txt"}, "b.txt/.* cannot be written"),
+        ("x" * 300 + ".tsv", {}, "cannot be written .*too long"),
+    ],
+)
+def test_an_unwritable_output_raises_before_the_work_and_inputs_stay(
+    folder: Path, output: str, settings: dict[str, str], message: str
+) -> None:
+    (folder / "folder").mkdir()
+    (folder / "gold.tsv").write_text("1\t1\n")
+    before = {path: path.read_bytes() for path in folder.glob("*.t*")}
+    model = Words()
+    with pytest.raises(HfXsentError, match=message):
+        _mine(folder, model, output, **{key: folder / name for key, name in settings.items()})
+    assert not model.encoded
+    assert {path: path.read_bytes() for path in folder.glob("*.t*")} == before

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hf_xsent import score_pairs
+from hf_xsent.errors import DataError, OutputError, RecipeError
+from hf_xsent.mining import score
+from hf_xsent.mining.neighbours import nearest_one_way
+from hf_xsent.mining.top_k import Neighbours
+
+PAIRS = [("aab", "aab"), ("abc", "fff"), ("de\u00e9", "ddee")]
+
+
+class Letters:
+    """A model whose vector is how often each of the first letters occurs."""
+
+    def encode(self, sentences: list[str]) -> np.ndarray:
+        return np.array(
+            [[1 + sentence.count(letter) for letter in "abcdef"] for sentence in sentences], dtype=np.float32
+        )
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in PAIRS), encoding="utf-8")
+    return tmp_path / "pairs.tsv"
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def _cosines(left: list[str], right: list[str]) -> np.ndarray:
+    sides = [Letters().encode(side).astype(np.float64) for side in (left, right)]
+    units = [side / np.linalg.norm(side, axis=1)[:, None] for side in sides]
+    return units[0] @ units[1].T
+
+
+def test_every_pair_keeps_its_place_and_gets_its_cosine(pairs: Path, tmp_path: Path) -> None:
+    scored = score_pairs(pairs, tmp_path / "scored.tsv", Letters())
+    assert str(scored) == f"3 scored pairs are in {tmp_path / 'scored.tsv'}"
+    rows = _rows(tmp_path / "scored.tsv")
+    assert [(row["source"], row["target"]) for row in rows] == PAIRS
+    expected = np.diag(_cosines([a for a, _ in PAIRS], [b for _, b in PAIRS]))
+    np.testing.assert_allclose([float(row["cosine"]) for row in rows], expected, atol=1e-5)
+    assert [row["score"] for row in rows] == [row["cosine"] for row in rows]
+
+
+def test_pools_give_margins_on_the_device(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = []
+
+    def search(*arguments: Any, device: str) -> Neighbours:
+        devices.append(device)
+        return nearest_one_way(*arguments)
+
+    monkeypatch.setattr(score, "nearest_one_way", search)
+    generator = np.random.default_rng(0)
+    pools = [[*dict.fromkeys("".join(generator.choice(list("abcdef"), 5)) for _ in range(30))] for _ in range(2)]
+    files = [tmp_path / "source.txt", tmp_path / "target.txt"]
+    for file, pool in zip(files, pools, strict=True):
+        file.write_text("\n".join(pool))
+    options: Any = {"source_pool": files[0], "target_pool": files[1], "device": "cuda:1"}
+    score_pairs(pairs, tmp_path / "scored.tsv", Letters(), **options)
+    for row in _rows(tmp_path / "scored.tsv"):
+        there = np.sort(_cosines([row["source"]], pools[1])[0])[-4:].mean()
+        back = np.sort(_cosines([row["target"]], pools[0])[0])[-4:].mean()
+        assert float(row["score"]) == pytest.approx(float(row["cosine"]) / ((there + back) / 2), abs=1e-4)
+    assert devices == ["cuda:1", "cuda:1"]
+    with pytest.raises(DataError, match="source.txt holds .* fewer than k = 99: lower --k"):
+        score_pairs(pairs, tmp_path / "scored.tsv", Letters(), k=99, **options)
+    with pytest.raises(RecipeError, match="margins need both pools"):
+        score_pairs(pairs, tmp_path / "scored.tsv", Letters(), source_pool=files[0])
+
+
+def test_a_bad_line_raises_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("a\tb\nonly one\n")
+    with pytest.raises(DataError, match="pairs.tsv:2"):
+        score_pairs(tmp_path / "pairs.tsv", tmp_path / "scored.tsv", Letters())
+    assert [path.name for path in tmp_path.iterdir()] == ["pairs.tsv"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("", "cannot be written"), ("pairs.tsv", "pairs.tsv would overwrite an input"), ("pairs.tsv/x", "written")],
+)
+def test_an_unwritable_output_raises_before_a_model_is_opened(
+    pairs: Path, tmp_path: Path, name: str, message: str
+) -> None:
+    before = pairs.read_bytes()
+    with pytest.raises(OutputError, match=message):
+        score_pairs(pairs, tmp_path / name, "no such model")
+    assert pairs.read_bytes() == before
+
+
+def test_a_line_break_in_a_text_breaks_no_row(tmp_path: Path) -> None:
+    row = {"source": "aa\nb\u2028c", "target": "a\tb\r\nc"}
+    (tmp_path / "pairs.jsonl").write_text(json.dumps(row) + "\n")
+    score_pairs(tmp_path / "pairs.jsonl", tmp_path / "scored.tsv", Letters())
+    _, line = (tmp_path / "scored.tsv").read_text(encoding="utf-8").splitlines()
+    assert line.split("\t")[2:] == ["aa b c", "a b c"]

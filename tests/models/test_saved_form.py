@@ -1,0 +1,191 @@
+"""Runs, checkpoints and exports have one form: a plain encoder, and a file of what only training needs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoModelForPreTraining
+
+from hf_xsent import (
+    DapForSentenceEmbedding,
+    DualPivotForPreTraining,
+    MoCoAlignedBert,
+    WacseForPreTraining,
+    XlmrWithRTLHead,
+    export_sentence_transformer,
+)
+from hf_xsent.errors import ModelError
+from hf_xsent.models.saved_form import HEADS_FILE, load_saved_weights, saved_weights
+
+QUEUE = {"momentum_contrast": {"queue_size": 4}, "translation_language_modeling": 1.0}
+KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "dap": (XlmrWithRTLHead, {"training_mlp": True}),
+    "ppa": (MoCoAlignedBert, {"objectives": QUEUE}),
+    "wacse": (WacseForPreTraining, {"languages": ["de", "en"]}),
+    "dual-pivot": (DualPivotForPreTraining, {"objectives": {"adversarial": 1.0, "cycle": 1.0}}),
+    "the authors' dual-pivot": (DualPivotForPreTraining, {"variant": "authors"}),
+    "adapters": (XlmrWithRTLHead, {"lora_rank": 2}),
+}
+
+
+def _changed(encoder: Path, kind: Any, settings: dict[str, Any]) -> Any:
+    model = kind.from_backbone(str(encoder), pooling="mean", max_length=16, **settings)
+    with torch.no_grad():
+        for weight in model.state_dict().values():
+            if weight.is_floating_point():
+                weight.add_(0.05 * torch.randn_like(weight))
+    return model.eval()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_all_weights_come_back_exactly(encoder_folders: dict[str, Path], tmp_path: Path, name: str) -> None:
+    kind, settings = KINDS[name]
+    model = _changed(encoder_folders["bert"], kind, settings)
+    model.save_pretrained(tmp_path)
+    resumed = kind.from_backbone(str(encoder_folders["bert"]), pooling="mean", max_length=16, **settings)
+    load_saved_weights(resumed, tmp_path)
+    opened = AutoModelForPreTraining.from_pretrained(tmp_path)
+    assert type(opened) is kind and opened.config.saved_settings() == model.config.saved_settings()
+    for weight_name, weight in model.state_dict().items():
+        assert torch.equal(resumed.state_dict()[weight_name], weight), weight_name
+        assert torch.equal(opened.state_dict()[weight_name], weight), weight_name
+    trained = {weight_name for weight_name, weight in model.named_parameters() if weight.requires_grad}
+    assert trained == {weight_name for weight_name, weight in opened.named_parameters() if weight.requires_grad}
+
+
+@pytest.mark.parametrize("name", ["dap", "ppa", "dual-pivot", "adapters"])
+def test_sentence_transformers_opens_an_unexported_run(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str], name: str
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    kind, settings = KINDS[name]
+    model = _changed(encoder_folders["xlm-roberta"], kind, settings | {"normalize": True})
+    model.save_pretrained(tmp_path / "run")
+    export_sentence_transformer(tmp_path / "run", tmp_path / "export")
+    expected = model.encode(sentences)
+    for folder in (tmp_path / "run", tmp_path / "export"):
+        for plain in ({}, {"hf_xsent": None}):  # None: as if this package were not imported
+            theirs = SentenceTransformer(str(folder), device="cpu", config_kwargs=plain)
+            np.testing.assert_allclose(theirs.encode(sentences), expected, atol=1e-5)
+        np.testing.assert_allclose(AutoModel.from_pretrained(folder).encode(sentences), expected, atol=1e-5)
+    assert (tmp_path / "run" / HEADS_FILE).is_file() and not (tmp_path / "export" / HEADS_FILE).exists()
+    settings = json.loads((tmp_path / "export" / "config.json").read_text())["hf_xsent"]
+    assert "objectives" not in settings and settings["max_length"] == 16
+
+
+def test_weights_gathered_from_processes_are_saved(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    model = _changed(encoder_folders["bert"], XlmrWithRTLHead, {"lora_rank": 2})
+    gathered = {name: weight.clone() for name, weight in model.state_dict().items()}
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.zero_()
+    model.save_pretrained(tmp_path, state_dict=gathered)
+    saved = saved_weights(tmp_path)
+    assert all(torch.equal(saved[name], weight) for name, weight in gathered.items())
+    adapter = "encoder.layer.0.attention.self.query"
+    weight = gathered[f"encoder.{adapter}.base_layer.weight"]
+    up, down = (gathered[f"encoder.{adapter}.lora_{matrix}.default.weight"] for matrix in "BA")
+    merged = load_file(tmp_path / "model.safetensors")[f"{adapter}.weight"]
+    torch.testing.assert_close(merged, weight + 2 * up @ down)
+
+
+def test_a_folder_saved_again_has_no_heads_of_before(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"])).save_pretrained(tmp_path)
+    DapForSentenceEmbedding.from_pretrained(tmp_path).save_pretrained(tmp_path)
+    assert not (tmp_path / HEADS_FILE).exists()
+
+
+@pytest.mark.parametrize("name", ["wacse", "the authors' dual-pivot"])
+def test_what_no_plain_encoder_computes_opens_with_this_package_alone(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str], name: str
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    kind, settings = KINDS[name]
+    model = _changed(encoder_folders["bert"], kind, settings)
+    model.save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["model_type"] == model.config.model_type
+    opened, theirs = AutoModel.from_pretrained(tmp_path), SentenceTransformer(str(tmp_path), device="cpu")
+    if model.config.languages:
+        np.testing.assert_allclose(opened.encode(sentences, "de"), model.encode(sentences, "de"), atol=1e-6)
+        with pytest.raises(ModelError, match="this model has language embeddings"):
+            theirs.encode(sentences)
+    else:
+        for other in (opened, theirs):
+            np.testing.assert_allclose(other.encode(sentences), model.encode(sentences), atol=1e-5)
+
+
+def test_other_settings_than_those_of_the_heads_are_one_sentence(
+    encoder_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"])).save_pretrained(tmp_path)
+    weights = load_file(tmp_path / HEADS_FILE)
+    name = next(name for name in weights if name.endswith("bias"))
+    from safetensors.torch import save_file
+
+    save_file(weights | {name: torch.zeros(3)}, tmp_path / HEADS_FILE)
+    with pytest.raises(ModelError, match=r"has objectives.* of shape \(3,\), but the settings need"):
+        XlmrWithRTLHead.from_pretrained(tmp_path)
+
+
+OVER_PIECES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "RTL": (XlmrWithRTLHead, {}),
+    "TLM": (XlmrWithRTLHead, {"translation_language_modeling": 1.0}),
+    "MLM": (XlmrWithRTLHead, {"masked_language_modeling": {"untied_embeddings": True}}),
+    "MEXMA": (XlmrWithRTLHead, {"mexma": 1.0}),
+    "PPA": (MoCoAlignedBert, QUEUE),
+}
+
+
+def _pairs(model: Any, words: str = "") -> dict[str, torch.Tensor]:
+    batch = model.tokenizer([f"The dog sleeps {words}", f"Where is it? {words}"], padding=True, return_tensors="pt")
+    sides = ("source", "target")
+    return {f"{side}_{key}": batch[key] for side in sides for key in ("input_ids", "attention_mask")}
+
+
+@pytest.mark.parametrize("name", OVER_PIECES)
+@pytest.mark.parametrize("encoder", ["bert-mlm", "modernbert"])
+def test_a_model_with_new_tokens_trains_and_opens_again(
+    encoder_folders: dict[str, Path], tmp_path: Path, name: str, encoder: str
+) -> None:
+    kind, objectives = OVER_PIECES[name]
+    settings = {"objectives": objectives} if objectives else {}
+    model = kind.from_backbone(str(encoder_folders[encoder]), max_length=32, **settings)
+    before = {key: weight.clone() for key, weight in model.objectives.state_dict().items()}
+    words = [f"new{number}" for number in range(5)]
+    model.tokenizer.add_tokens(words)
+    model.resize_token_embeddings(len(model.tokenizer))
+    for key, weight in model.objectives.state_dict().items():
+        kept = weight if weight.shape == before[key].shape else weight[: len(before[key])]
+        assert torch.equal(kept, before[key]), key
+    model.train()(**_pairs(model, " ".join(words))).loss.backward()
+    assert model.get_input_embeddings().weight.grad is not None
+    model.save_pretrained(tmp_path)
+    opened = AutoModelForPreTraining.from_pretrained(tmp_path)
+    assert all(torch.equal(weight, opened.state_dict()[key]) for key, weight in model.state_dict().items())
+    assert len(opened.tokenizer) == opened.get_input_embeddings().num_embeddings
+
+
+@pytest.mark.parametrize("kind", [XlmrWithRTLHead, MoCoAlignedBert, DualPivotForPreTraining])
+@pytest.mark.parametrize("encoder", ["bert", "xlm-roberta", "modernbert"])
+def test_heads_have_the_dtype_of_the_encoder(
+    encoder_folders: dict[str, Path], sentences: list[str], kind: Any, encoder: str
+) -> None:
+    model = kind.from_backbone(str(encoder_folders[encoder]), dtype=torch.bfloat16, max_length=32)
+    dtypes = {weight.dtype for weight in model.state_dict().values() if weight.is_floating_point()}
+    assert dtypes == {torch.bfloat16}
+    assert model(**_pairs(model)).loss.isfinite()
+    assert model.encode(sentences[:2]).shape == (2, 32)
+
+
+def test_language_embeddings_have_the_dtype_of_the_encoder(encoder_folders: dict[str, Path]) -> None:
+    options: Any = {"dtype": torch.bfloat16, "languages": ["de", "en"]}
+    model = DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), **options)
+    assert model.encode(["A dog."], "en").shape == (1, 32)
