@@ -62,7 +62,7 @@ def add_output(parser: argparse.ArgumentParser, kind: str, text: str, required: 
 @contextmanager
 def resumable(arguments: argparse.Namespace) -> Iterator[None]:
     """Set the default of --work; on SIGTERM in the block, name the folder from which the same command resumes."""
-    from hf_xsent.stopping import raising_on_sigterm
+    from hf_xsent.runs.stopping import raising_on_sigterm
 
     arguments.work = arguments.work or f"{arguments.output.rstrip('/')}.work"
     with raising_on_sigterm(f"finished work is in {arguments.work}, from which the same command continues"):

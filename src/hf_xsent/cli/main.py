@@ -107,7 +107,7 @@ def run_command(name: str, arguments: Sequence[str]) -> None:
 @contextmanager
 def _resumable(settings: Any) -> Iterator[None]:
     """On SIGTERM, name the work folder from which the same command resumes, if it has one."""
-    from hf_xsent.stopping import raising_on_sigterm
+    from hf_xsent.runs.stopping import raising_on_sigterm
 
     work = getattr(settings, "work_folder", None)
     with (
