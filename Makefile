@@ -24,7 +24,7 @@ PYTEST = -m pytest --numprocesses $(shell $(PYTHON) -c 'import os; print(min(4, 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-quickstart: $(VENV)/installed-demo ## train, evaluate and export a small model on this machine (options: ARGS="--short ...")
+quickstart: $(VENV)/installed-demo ## train, evaluate and export a small model on this machine (options: ARGS="--max_steps 60 ...")
 	$(VENV)/bin/hf-xsent quickstart $(ARGS)
 
 test: lint ## lint, types and all tests (options for pytest: PYTEST_ARGS="-k dap")

@@ -47,6 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "finetuning": {"tensors", "pages", "data", "models", "evaluation", "training"},
     "comparison": {"tensors", "pages", "data", "models", "objectives", "evaluation", "words", "training"},
 }
+MAY_IMPORT["quickstart"] = {"pages", "data", "models", "evaluation", "publishing", "training"}
 MAY_IMPORT["api"] = {*MAY_IMPORT} - GROUND  # what programs call, and the cli with them
 MAY_IMPORT = {room: rooms if room in GROUND else rooms | GROUND for room, rooms in MAY_IMPORT.items()}
 EVERY_ROOM_BELOW_THE_CLI = set(MAY_IMPORT)

@@ -78,6 +78,19 @@ def test_texts_whose_pieces_stay_are_segmented_as_before(tokenizer: PreTrainedTo
     assert [old[number] for number in trimmed(*two)["input_ids"]] == tokenizer(*two)["input_ids"]
 
 
+def test_pieces_that_words_pass_through_stay() -> None:
+    """The merges list two splits of abc: zabc takes b + c and a + bc, not the one that is listed first."""
+    merges = [("b", "c"), ("ab", "c"), ("a", "bc"), ("z", "a"), ("a", "b")]
+    vocabulary = {piece: number for number, piece in enumerate(["z", "a", "b", "c", "ab", "bc", "za", "abc"])}
+    backend = Tokenizer(models.BPE(vocabulary, merges))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
+    assert _pieces(tokenizer, "zabc za") == ["z", "abc", "za"]
+    selected = choose_pieces(PieceTable(tokenizer), word_shares(tokenizer, {"de": ["zabc za"]}))
+    trimmed, _ = trim_tokenizer(tokenizer, selected)
+    assert _pieces(trimmed, "zabc za") == ["z", "abc", "za"] and len(trimmed) == len(tokenizer) - 1
+
+
 def test_other_texts_are_segmented_into_the_remaining_pieces(tokenizer: PreTrainedTokenizerBase, pairs: Pairs) -> None:
     table = PieceTable(tokenizer)
     selected = choose_pieces(table, word_shares(tokenizer, {"de": [pairs[0][0]]}))

@@ -20,7 +20,6 @@ from hf_xsent import __version__
 from hf_xsent.cli import (
     export,
     publish,
-    quickstart,
     trim_vocab,
 )
 from hf_xsent.cli.help import command_help, topic_help
@@ -42,6 +41,7 @@ class CommandPlace:
 
 
 COMMANDS = {
+    "quickstart": CommandPlace("quickstart.settings:QuickstartSettings", "quickstart.quickstart:quickstart"),
     "pretrain": CommandPlace("training.settings:PretrainHelp", "training.pretrain:pretrain"),
     "finetune": CommandPlace("finetuning.settings:FineTuneHelp", "finetuning.finetune:finetune"),
     "evaluate": CommandPlace("evaluation.settings:EvaluateSettings", "evaluation.evaluate:evaluate"),
@@ -57,7 +57,7 @@ COMMANDS = {
     "align-words": CommandPlace("words.settings:AlignWordsSettings", "words.align:align_words"),
 }
 OLD: dict[str, ModuleType] = {
-    module.__name__.rsplit(".", 1)[-1].replace("_", "-"): module for module in (quickstart, export, trim_vocab, publish)
+    module.__name__.rsplit(".", 1)[-1].replace("_", "-"): module for module in (export, trim_vocab, publish)
 }
 
 

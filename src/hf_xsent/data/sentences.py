@@ -16,7 +16,7 @@ from hf_xsent.data.cleaning.report import CleaningCounts
 from hf_xsent.data.readers.columns import refuse_table
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.errors import DataError
-from hf_xsent.files import digest, file_stamp
+from hf_xsent.files import digest, file_digest
 from hf_xsent.logs import Progress
 from hf_xsent.runs.store import Store
 
@@ -78,7 +78,7 @@ def load_sentences(path: str | Path, folder: Path, max_characters: int = 1000) -
     path = Path(path)
     if not path.is_file():
         raise DataError(f"{path} is a folder: give a file" if path.is_dir() else f"no such file: {path}")
-    fingerprint = digest([*file_stamp(path), max_characters, FORMAT_VERSION])
+    fingerprint = digest([file_digest(path), max_characters, FORMAT_VERSION])
     return Store(folder).get(
         fingerprint,
         lambda part: _write(path, part, max_characters),

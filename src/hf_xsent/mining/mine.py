@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +69,8 @@ def mine_files(settings: MineSettings) -> MinedFile | None:
     model, identity = open_encoder(settings, here)
     sides = [load_sentences(path, work / "sentences") for path in files]
     for path, side in zip(files, sides, strict=True):
-        logger.info("%s: %s", path, ", ".join(f"{count:,} {name}" for name, count in asdict(side.counts).items()))
+        counts = {"lines": side.counts.read, **side.counts.removed, "retained": len(side)}
+        logger.info("%s: %s", path, ", ".join(f"{count:,} {name}" for name, count in counts.items()))
         if len(side) < settings.k:
             raise DataError(f"{path} has {len(side)} different sentences, fewer than k = {settings.k}: reduce k")
     gold = None if settings.calibrate is None else read_gold(settings.calibrate, sides[0], sides[1], files)

@@ -113,8 +113,8 @@ def choose_pieces(
     if size is not None and table.unknown is not None:
         covering = _covering_characters(words)
         characters = {number: one for number, one in characters.items() if one in covering}
-    required = table.required | {one for number in {*characters, *prompt_pieces} for one in table.with_parts(number)}
-    in_use = required | {one for number in np.flatnonzero(shares) for one in table.with_parts(int(number))}
+    required = table.required.union(*(table.with_parts(number) for number in {*characters, *prompt_pieces}))
+    in_use = required.union(*(table.with_parts(int(number)) for number in np.flatnonzero(shares)))
     if size is None or len(in_use) <= size:
         return in_use
     if len(required) > size:
@@ -146,7 +146,7 @@ def _most_used(table: PieceTable, shares: np.ndarray, required: set[int], size: 
     for number in np.argsort(-shares, kind="stable"):
         if len(chosen) == size or not shares[number]:
             break
-        parts = {*table.with_parts(int(number))} - chosen
+        parts = table.with_parts(int(number)) - chosen
         if len(chosen) + len(parts) <= size:
             chosen |= parts
     return chosen

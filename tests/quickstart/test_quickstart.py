@@ -8,8 +8,9 @@ import pytest
 from page_reader import Page
 
 from hf_xsent.cli.main import main
-from hf_xsent.cli.quickstart_steps import django_catalogues, report, search_examples
 from hf_xsent.errors import DataError
+from hf_xsent.quickstart.quickstart import django_catalogues, search_examples
+from hf_xsent.quickstart.report import report
 
 RESULTS = {
     "model": "<my & encoder>",
@@ -49,10 +50,10 @@ def test_examples_are_of_different_sentences_and_state_the_translation():
 
     targets = [f"the sentence with the number {number * 6} in it, and more" for number in "012"]
     pairs = {code: ([f"{code} {one}" for one in targets], targets) for code in ("de", "fr", "sw")}
-    found = search_examples(Letters(), pairs)
-    assert [query[:2] for query, *_ in found] == ["de", "fr", "sw"]
-    assert {translation for *_, translation in found} == set(targets)
-    assert all(nearest == translation for _, nearest, _, translation in found)
+    examples = search_examples(Letters(), pairs)
+    assert [query[:2] for query, *_ in examples] == ["de", "fr", "sw"]
+    assert {translation for *_, translation in examples} == set(targets)
+    assert all(nearest == translation for _, nearest, _, translation in examples)
 
 
 @pytest.mark.parametrize("losses", [[], [[20, 3.5]]])
@@ -69,7 +70,7 @@ def test_djangos_messages_are_found_by_language():
 
 
 def test_the_quickstart_with_your_own_pairs_exports_a_model(
-    tiny_encoders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_encoders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
     nouns, places = (
@@ -88,4 +89,5 @@ def test_the_quickstart_with_your_own_pairs_exports_a_model(
     results = json.loads((output / "results.json").read_text("utf-8"))
     assert results["held_out"] == {"und": 5}
     assert (output / "model" / "modules.json").is_file() and (output / "report.html").is_file()
+    assert "accuracy@1 (%)" in capsys.readouterr().out
     assert main(arguments) == 2  # the folder is taken

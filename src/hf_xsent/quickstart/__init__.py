@@ -1,0 +1,1 @@
+"""Try everything on one machine, with built-in data."""
