@@ -49,10 +49,10 @@ def read_tasks(tasks: Any, languages: Any = None, group: str | None = None) -> l
         check_distinct(tasks)
         return list(tasks)
     sources = dict(tasks) if isinstance(tasks, Mapping) else _sources(tasks)
-    chosen = languages if isinstance(languages, Mapping) else _languages(languages or (), list(sources))
+    selected = languages if isinstance(languages, Mapping) else _languages(languages or (), list(sources))
     if group is not None:
-        chosen = {**chosen, "tatoeba": tatoeba_group(group)}
-    return load_tasks(sources, chosen)
+        selected = {**selected, "tatoeba": tatoeba_group(group)}
+    return load_tasks(sources, selected)
 
 
 def tatoeba_group(name: str) -> list[str]:
