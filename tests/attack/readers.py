@@ -19,7 +19,6 @@ from hf_xsent.data.benchmarks.questions import load_questions
 from hf_xsent.data.benchmarks.sts import load_sts17, load_sts22
 from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
 from hf_xsent.data.bitext import load_bitext
-from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.formats import read_linked_pairs, read_pairs
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.data.sentences import load_sentences
@@ -324,33 +323,8 @@ def odd_names(trial: Trial) -> str:
     return outcome
 
 
-def cached_bitext(trial: Trial) -> str:
-    """A damaged cache is built again, or its pairs are still the same."""
-    rng, some = trial.rng, pairs(trial.rng)
-    path = trial.write("x.tsv", _tsv(rng, some))
-    cleaning = rng.choice((None, CleaningRules(identical=False, repeated=False)))
-
-    def load() -> Pairs:
-        bitext = load_bitext({"de": path}, cleaning=cleaning, cache_dir=trial.folder / "cache")
-        if len(bitext):
-            import numpy as np
-
-            bitext.side_hashes(np.arange(len(bitext)))
-        return list(zip(*bitext.pairs("de"), strict=True))
-
-    expected: list[Pairs] = []
-    outcome = trial.answer(load, expected.append)
-    if outcome == "read":
-        files = sorted(one for one in (trial.folder / "cache").rglob("*") if one.is_file() and one.suffix != ".lock")
-        for victim in rng.sample(files, rng.randint(1, len(files))):
-            victim.unlink() if rng.random() < 0.1 else victim.write_bytes(damaged(rng, victim.read_bytes()))
-        outcome = trial.answer(load, _equal(trial, expected[0]))  # type: ignore[arg-type]
-        trial.require(outcome == "read", "a damaged cache is refused")
-    return outcome
-
-
-def cached_sentences(trial: Trial) -> str:
-    """Lines of text, and their damaged cache."""
+def sentences(trial: Trial) -> str:
+    """Lines of text."""
     rng = trial.rng
     data = "".join(f"{text(rng)}\n" for _ in range(rng.randint(1, 20))).encode()
     data = damaged(rng, data) if rng.random() < 0.5 else data
@@ -358,17 +332,14 @@ def cached_sentences(trial: Trial) -> str:
     path = trial.write(f"x.txt{suffix}", data)
 
     def load() -> list[tuple[str, int]]:
-        sentences = load_sentences(path, trial.folder / "work")
-        return [sentences[row] for row in range(len(sentences))]
+        lines = load_sentences(path, trial.folder / "work")
+        return [lines[row] for row in range(len(lines))]
 
     expected: list[list[tuple[str, int]]] = []
     outcome = trial.answer(load, expected.append)
     if outcome == "read":
-        files = sorted(one for one in (trial.folder / "work").rglob("*.*") if one.is_file())
-        for victim in rng.sample(files, rng.randint(1, len(files))):
-            victim.write_bytes(damaged(rng, victim.read_bytes()))
         outcome = trial.answer(load, _equal(trial, expected[0]))  # type: ignore[arg-type]
-        trial.require(outcome == "read", "a damaged cache is refused")
+        trial.require(outcome == "read", "cached sentences are refused")
     return outcome
 
 
@@ -455,8 +426,7 @@ TARGETS: dict[str, tuple[float, Callable[[Trial], str]]] = {
     "moses": (8, moses),
     "dataset": (1, dataset),
     "names": (2, odd_names),
-    "cached bitext": (5, cached_bitext),
-    "cached sentences": (5, cached_sentences),
+    "sentences": (5, sentences),
     "benchmark": (15, benchmark),
     "document": (5, document),
     "linked": (5, linked),

@@ -34,6 +34,46 @@ def test_scripts_without_spaces(language: str, sentences: list[str]) -> None:
     assert split_paragraph("".join(sentences), language) == sentences
 
 
+@pytest.mark.parametrize(
+    ("language", "sentences"),
+    [
+        ("zh", ['他说:"你好。"', "然后走了。"]),
+        ("zh", ["我走了。", '"再见。"', "他说。"]),
+        ("zh", ["(他走了。)", "我来了!", "好。"]),
+        ("ja", ["値は３．５です．", "１．はじめに．", "終わり．"]),
+    ],
+)
+def test_full_width_and_ascii_marks_in_chinese_and_japanese(language: str, sentences: list[str]) -> None:
+    assert split_paragraph("".join(sentences), language) == sentences
+
+
+@pytest.mark.parametrize("text", ["昨日は雨\nでした。  \n今日は晴れです。", "昨日は雨 \n でした。今日は晴れです。"])
+def test_hard_wrapped_lines_of_chinese_and_japanese_are_joined_without_a_space(text: str) -> None:
+    assert split_text(f"{text}\n\nEnd", "ja").sentences == ["昨日は雨でした。", "今日は晴れです。", "End"]
+    assert split_text("one\ntwo 雨\nthree\n\nEnd", "en").sentences == ["one two 雨 three", "End"]
+
+
+@pytest.mark.parametrize(
+    ("language", "sentences"),
+    [
+        ("hi", ["ए. पी. जे. अब्दुल कलाम वैज्ञानिक थे।", "वे राष्ट्रपति थे।"]),
+        ("ar", ["جاء د. أحمد إلى البيت.", "ثم ذهب."]),
+        ("th", ["ดร. สมชาย มาแล้ว"]),
+        ("ko", ["집에 가.", "그래."]),
+        ("de", ["Die Fa. Müller liefert.", "Gut."]),
+        ("fr", ["Voir le no. 5 de la liste.", "Merci."]),
+        ("en", ["See No. 5 of the list.", "Thanks."]),
+        ("en", ["Did he go? No.", "He stayed."]),
+        ("es", ["Vive en EE. UU. desde 1990.", "Trabaja allí."]),
+    ],
+)
+def test_initials_and_abbreviations_end_no_sentence(language: str, sentences: list[str]) -> None:
+    joined = " ".join(sentences)
+    assert split_paragraph(joined, language) == [
+        part for text in sentences for part in text.replace("? ", "?|").split("|")
+    ]
+
+
 def test_thai_is_cut_at_spaces_into_clauses_that_are_not_too_short() -> None:
     clauses = ["วันนี้อากาศดีมากและฉันอยากไปเที่ยวทะเล", "แต่เพื่อนของฉันต้องทำงานทั้งวันจนถึงเย็น"]
     assert split_paragraph(" ".join(clauses), "th") == clauses

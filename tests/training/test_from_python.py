@@ -28,7 +28,7 @@ from hf_xsent import (
     load_bitext,
     pretrain,
 )
-from hf_xsent.cli.main import main
+from hf_xsent.cli import main
 from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError
 from hf_xsent.models.loading import load_config
 from hf_xsent.models.saved_form import saved_weights

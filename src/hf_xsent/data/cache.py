@@ -146,12 +146,3 @@ def _write_side_hashes(pairs: Path, path: Path) -> None:
         for batch in Progress(read_batches(pairs), desc="hashing sentences", unit=" batches", delay=2):
             sides: list[Any] = [map(hash_texts, batch.column(side).to_pylist()) for side in range(2)]
             np.array(list(zip(*sides, strict=True)), dtype=np.uint64).tofile(file)
-
-
-def load_array(path: Path, rows: int, dtype: str) -> npt.NDArray[Any] | None:
-    """Memory-map a matrix with this number of rows; return None if there is none, or if it is damaged."""
-    try:
-        array: npt.NDArray[Any] = np.load(path, mmap_mode="r")
-    except Exception:  # numpy raises errors of many types for damaged headers
-        return None
-    return array if array.ndim == 2 and len(array) == rows and array.dtype == dtype else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -11,13 +12,20 @@ from hf_xsent.data.languages import find_language, scripts_of
 
 _CLOSING = "\"'”“’»›)]}」』】）》〉"
 _OPENING = "\"'“‘„‚«‹([{¿¡—–-"
-# These always end a sentence; the others only before whitespace.
-_FULL_WIDTH = "。！？｡"
+# These always end a sentence, except U+FF0E in numbers; the others only before whitespace.
+_FULL_WIDTH = "。！？｡．"
 _ENDINGS = ".!?…؟۔।॥։።៕။"
-_ENDING = re.compile(f"[{_FULL_WIDTH}]+[”’」』】）》〉]*|[{_ENDINGS}]+[{re.escape(_CLOSING)}]*(?: »)?(?=\\s)")
+_CHINESE_JAPANESE = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_ENDING = re.compile(
+    rf"(?:(?<!\d)．|．(?!\d)|[。！？｡]+)[”’」』】）》〉)\]]*|[{_ENDINGS}]+[{re.escape(_CLOSING)}]*(?: »)?(?=\s)"
+    rf"|[!?]+(?=[{_CHINESE_JAPANESE}])"
+)
 _GREEK_ENDING = re.compile(f"[{_ENDINGS};\u037e]+[{re.escape(_CLOSING)}]*(?=\\s)")
 _SPACE = re.compile(r"\s+")
 _BLANK_LINE = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
+# A line end between Chinese or Japanese characters or punctuation marks is no space.
+_UNSPACED = f"{_CHINESE_JAPANESE}\u3000-\u303f\uff00-\uffef"
+_WRAPPED = re.compile(rf"(?<=[{_UNSPACED}])[^\S\n]*\n[^\S\n]*(?=[{_UNSPACED}])")
 _LAST_WORD = re.compile(r"[^\s(\[{«„“\"'’‘]+$")
 # Languages that write ordinal numbers with a full stop: "am 3. Mai".
 _ORDINAL_LANGUAGES = frozenset(
@@ -27,6 +35,7 @@ _LONGEST_ORDINAL = 2
 # Thai, Lao, Khmer and Burmese put spaces between clauses, often without a sentence mark; short clauses are joined.
 _CLAUSE_SCRIPTS = {"Thai", "Laoo", "Khmr", "Mymr"}
 _SHORTEST_CLAUSE = 30  # characters
+_SYLLABIC_SCRIPTS = {"Hang", "Hani", "Hira", "Kana"}
 
 
 @dataclass(frozen=True)
@@ -82,38 +91,54 @@ def split_paragraph(text: str, language: str = "und") -> list[str]:
     >>> split_paragraph("今日は寒いです。「本を読みます。」と言った。", "ja")
     ['今日は寒いです。', '「本を読みます。」', 'と言った。']
     """
-    text = _SPACE.sub(" ", text).strip()
+    text = _SPACE.sub(" ", _WRAPPED.sub("", text)).strip()
     code = find_language(language).code
-    abbreviations = _abbreviations(code)
     sentences, start = [], 0
     for match in (_GREEK_ENDING if code == "el" else _ENDING).finditer(text):
-        before, after = text[start : match.end()], text[match.end() :].lstrip()
-        if after and _ends(before, match.group(), after, code, abbreviations):
+        end = match.end()
+        if text.startswith('"', end) and match.group()[0] in _FULL_WIDTH and text.count('"', 0, end) % 2:
+            end += 1  # the quotation mark closes
+        before, after = text[start:end], text[end:].lstrip()
+        if after and _ends(before, text[match.start() : end], after, code):
             sentences.append(before.strip())
-            start = match.end()
+            start = end
     if rest := text[start:].strip():
         sentences.append(rest)
     return [clause for sentence in sentences for clause in _clauses(sentence)]
 
 
-def _ends(before: str, ending: str, after: str, code: str, abbreviations: frozenset[str]) -> bool:
+def _ends(before: str, ending: str, after: str, code: str) -> bool:
     """Return whether a sentence ends after ``before``, which ends with ``ending``."""
-    if ending[0] in _FULL_WIDTH:
-        return True
     following = after.lstrip(_OPENING + " ")[:1]
+    before = before[: -len(ending)]
+    match = _LAST_WORD.search(before)
+    word = match.group() if match else ""
+    is_item = word == before.strip() and re.fullmatch(r"\d+|[IVXivx]+|\w", word)  # of a list, or a heading
+    if ending[0] in _FULL_WIDTH:
+        return not (ending[0] == "．" and is_item)
     if following.islower() and not "ა" <= following <= "ჿ":  # Georgian has no capital letters at the start of sentences
         return False
     if ending.rstrip(_CLOSING) != ".":
         return True
-    found = _LAST_WORD.search(before[: -len(ending)])
-    word = found.group() if found else ""
-    if word == before[: -len(ending)].strip() and re.fullmatch(r"\d+|[IVXivx]+|\w", word):
-        return False  # the number or letter of a list item or heading
+    if is_item or _is_initial(word):
+        return False
     if word.isdecimal():
         return code not in _ORDINAL_LANGUAGES or len(word) > _LONGEST_ORDINAL
-    if len(word) == 1 and word.isupper():
-        return False  # an initial
+    abbreviations = _abbreviations(code)
+    if f"{word.lower()}#" in abbreviations:  # only before a number
+        return not following.isdecimal()
     return word.lower() not in abbreviations and not re.fullmatch(r"(?:\w\.)+\w", word)
+
+
+def _is_initial(word: str) -> bool:
+    """Return whether a word is one capital letter or, in scripts without capitals, one letter with its marks.
+
+    Hangul and Chinese characters are syllables or words.
+    """
+    letters = [character for character in word if not unicodedata.category(character).startswith("M")]
+    if len(letters) != 1 or not letters[0].isalpha():
+        return False
+    return letters[0].isupper() or (not letters[0].islower() and not scripts_of(word).keys() & _SYLLABIC_SCRIPTS)
 
 
 def _clauses(sentence: str) -> list[str]:

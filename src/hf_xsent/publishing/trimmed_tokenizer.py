@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
+from itertools import pairwise
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -33,11 +34,11 @@ class PieceTable:
         else:
             self.pieces = model["vocab"]
         self.added: dict[str, int] = {token["content"]: token["id"] for token in self.content["added_tokens"]}
-        self.parents: dict[int, tuple[int, int]] = {}
-        for merge in model.get("merges") or ():
+        self._text = {number: piece for piece, number in self.pieces.items()}
+        self._ranks: dict[tuple[str, str], int] = {}
+        for rank, merge in enumerate(model.get("merges") or ()):
             left, right = merge.split(" ") if isinstance(merge, str) else merge
-            whole = self._merged(left, right)
-            self.parents.setdefault(self.pieces[whole], (self.pieces[left], self.pieces[right]))
+            self._ranks[left, right] = rank
 
     def __len__(self) -> int:
         return len({*self.pieces.values(), *self.added.values()})
@@ -64,17 +65,39 @@ class PieceTable:
         bare = {number: piece.removeprefix(before).removesuffix(after) for piece, number in self.pieces.items()}
         return {number: piece for number, piece in bare.items() if len(piece) == 1}
 
-    def with_parts(self, number: int) -> Iterator[int]:
-        """Yield a piece and, for BPE, for BPE, all pieces that it was merged from."""
-        waiting = [number]
-        while waiting:
-            one = waiting.pop()
-            yield one
-            waiting += self.parents.get(one, ())
+    def with_parts(self, number: int) -> set[int]:
+        """Return a piece and, for BPE, all pieces on the path of merges by which the tokenizer builds it.
+
+        A piece may have several merges; which one the tokenizer uses depends on the ranks of those before.
+        """
+        parts = {number}
+        symbols = self._symbols(self._text[number]) if self._ranks and number in self._text else []
+        while len(symbols) > 1:
+            ranked = [(self._ranks.get(pair), place) for place, pair in enumerate(pairwise(symbols))]
+            applicable = [(rank, place) for rank, place in ranked if rank is not None]
+            if not applicable:
+                break
+            place = min(applicable)[1]
+            parts |= {self.pieces[symbols[place]], self.pieces[symbols[place + 1]]}
+            symbols[place : place + 2] = [self._merged(symbols[place], symbols[place + 1])]
+        return parts
+
+    def _symbols(self, piece: str) -> list[str]:
+        """Return the single characters, with their prefix and suffix, from which merges start."""
+        prefix = self.content["model"].get("continuing_subword_prefix") or ""
+        suffix = self.content["model"].get("end_of_word_suffix") or ""
+        inside, ends = bool(prefix) and piece.startswith(prefix), bool(suffix) and piece.endswith(suffix)
+        characters = piece.removeprefix(prefix if inside else "").removesuffix(suffix if ends else "")
+        symbols = [f"{prefix}{character}" for character in characters]
+        if symbols and not inside:
+            symbols[0] = characters[0]
+        if symbols and ends:
+            symbols[-1] += suffix
+        return symbols
 
     def trim(self, selected: Collection[int]) -> tuple[Tokenizer, list[int]]:
         """Return a tokenizer with the selected pieces, their parts and the required ones, and the old ids."""
-        old = sorted({*self.required, *(one for number in selected for one in self.with_parts(number))})
+        old = sorted(self.required.union(*(self.with_parts(number) for number in selected)))
         new = {number: place for place, number in enumerate(old)}
         model = dict(self.content["model"])
         if self.kind == "Unigram":

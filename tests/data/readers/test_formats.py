@@ -156,7 +156,7 @@ def test_tsv_columns_by_number_and_name(tmp_path: Path) -> None:
     path = _file(tmp_path, "x.tsv", "\ufeffid\tenglish\tgerman\r\n7\tday\t Tag \r\n")
     assert list(read_pairs(_source(path, source_column="german", target_column="english"))) == [("Tag", "day")]
     assert list(read_pairs(_source(path, source_column=2, target_column=1))) == [("Tag", "day")]
-    with pytest.raises(DataError, match=r"x\.tsv:1: the header has no column 'germann'.*'german'"):
+    with pytest.raises(DataError, match=r"x\.tsv:1: no column 'germann'.*'german'"):
         check_source(_source(path, source_column="germann", target_column="english"))
 
 

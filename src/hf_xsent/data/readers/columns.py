@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from hf_xsent.data.languages import find_language, known_languages, language_of_tag, matching_tags
-from hf_xsent.errors import DataError, RecipeError
+from hf_xsent.errors import DataError, RecipeError, did_you_mean
 
 Columns = tuple["int | str", "int | str"]
 
@@ -145,10 +145,20 @@ def _codes_by_name() -> dict[str, str]:
     return {re.sub(r"[\W_]+", "-", language.name.lower()): language.code for language in known_languages()}
 
 
-def unclear_columns(place: str, names: Sequence[str]) -> DataError:
-    """Return the error for columns of which none can be chosen."""
-    cure = "state the two that have the sentences, for example --columns source target"
-    return DataError(f"{place}: cannot choose among the columns {', '.join(names)}; {cure}")
+def choose_columns(
+    place: str, names: Sequence[str], requested: Sequence[int | str | None], guesses: Sequence[int | None]
+) -> tuple[int, int]:
+    """Return the numbers of source and target column: as requested by number or name, else as guessed."""
+    numbers = []
+    for column, guess in zip(requested, guesses, strict=True):
+        if isinstance(column, str) and column not in names:
+            raise DataError(f"{place}: no column {column!r}, only {', '.join(names)}{did_you_mean(column, names)}")
+        number = guess if column is None else names.index(column) if isinstance(column, str) else column
+        if number is None:
+            cure = "state the two that have the sentences, for example --columns source target"
+            raise DataError(f"{place}: cannot choose among the columns {', '.join(names)}; {cure}")
+        numbers.append(number)
+    return numbers[0], numbers[1]
 
 
 def require_letters(rows: Iterator[Row | DataError], path: str) -> Iterator[Row | DataError]:

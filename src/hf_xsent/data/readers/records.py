@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.languages import matching_tags
-from hf_xsent.data.readers.columns import unclear_columns
+from hf_xsent.data.readers.columns import choose_columns, guess_columns
 from hf_xsent.data.readers.compression import lines_or_errors, parse_json
 from hf_xsent.data.readers.hub import hub_errors, hub_rows
 from hf_xsent.data.readers.sources import BitextSource, is_saved_dataset
-from hf_xsent.errors import DataError, did_you_mean
+from hf_xsent.errors import DataError
 from hf_xsent.files import is_local
 
 NEGATIVES = ("source_negatives", "target_negatives")  # each a list of sentences that are not translations of the pair
+_OPUS = "translation."
 _BATCH_ROWS = 1000
 _DEEPEST_COLUMN = 8  # nested objects in a dotted name
 
@@ -91,37 +91,14 @@ def _open_dataset(source: BitextSource) -> Any:
 
 
 def _choose_columns(source: BitextSource, names: list[str]) -> tuple[str, str]:
-    """Return the source and target columns.
-
-    Columns that are not requested are ``source`` and ``target`` or, in this order, named by the language code as in
-    OPUS (``translation.de``), by the code (``de``; see `matching_tags`), or ``source`` or ``target``.
-    """
-    if (source.source_column, source.target_column) == (None, None) and {"source", "target"} <= {*names}:
-        return "source", "target"
-    return (
-        _choose_column(source, names, source.source_column, source.language, "source"),
-        _choose_column(source, names, source.target_column, source.target_language, "target"),
-    )
-
-
-def _choose_column(source: BitextSource, names: list[str], column: int | str | None, code: str, side: str) -> str:
-    if isinstance(column, int) and column < len(names):
-        return names[column]
-    if column in names:
-        return str(column)
-    if column is not None:
-        counted = " (counted from 0)" if isinstance(column, int) else ""
-        raise DataError(
-            f"{source.path}: column {column!r}{counted} was requested, but there are only {', '.join(names)}"
-            f"{did_you_mean(str(column), names)}"
-        )
-    for prefix in ("translation.", ""):
-        tags = matching_tags((name.removeprefix(prefix) for name in names if name.startswith(prefix)), code)
-        if len(tags) == 1:
-            return prefix + tags[0]
-    if side not in names:
-        raise unclear_columns(source.path, names)
-    return side
+    """Return the names of the source and target columns, by default those below ``translation``, as in OPUS."""
+    nested = [name.removeprefix(_OPUS) if name.startswith(_OPUS) else "" for name in names]
+    guesses = guess_columns(nested if any(nested) else names, source.language, source.target_language)
+    columns = choose_columns(source.path, names, (source.source_column, source.target_column), guesses)
+    if (last := max(columns)) >= len(names):
+        known = ", ".join(names)
+        raise DataError(f"{source.path}: column {last} (counted from 0) was requested, but there are only {known}")
+    return names[columns[0]], names[columns[1]]
 
 
 def _row(number: int, record: Mapping[str, Any], columns: tuple[str, str]) -> Row:

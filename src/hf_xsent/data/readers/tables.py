@@ -8,10 +8,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.readers.columns import guess_columns, is_header, names_other_language, unclear_columns
+from hf_xsent.data.readers.columns import choose_columns, guess_columns, is_header, names_other_language
 from hf_xsent.data.readers.compression import lines_or_errors
 from hf_xsent.data.readers.sources import BitextSource, source_files
-from hf_xsent.errors import DataError, did_you_mean
+from hf_xsent.errors import DataError
 
 Row = tuple[int, str, str]
 
@@ -20,7 +20,7 @@ def read_tsv(source: BitextSource) -> Iterator[Row | DataError]:
     """Yield ``(line, source, target)``; the first line may be a header."""
     path = Path(source.path)
     requested = first, second = source.source_column, source.target_column
-    columns: list[Any] = [int(second == 0) if first is None else first, int(first != 1) if second is None else second]
+    columns: Any = (int(second == 0) if first is None else first, int(first != 1) if second is None else second)
     by_name = any(isinstance(column, str) for column in requested)
     for number, line in lines_or_errors(path):
         if isinstance(line, DataError):
@@ -39,24 +39,13 @@ def read_tsv(source: BitextSource) -> Iterator[Row | DataError]:
             yield number, cells[columns[0]], cells[columns[1]]
 
 
-def _header_columns(source: BitextSource, place: str, names: list[str]) -> list[int]:
+def _header_columns(source: BitextSource, place: str, names: list[str]) -> tuple[int, int]:
     """Return the numbers of the requested columns, else of those with usual names, else of the only two columns."""
-    requested = (source.source_column, source.target_column)
-    for name in (column for column in requested if isinstance(column, str) and column not in names):
-        raise DataError(
-            f"{place}: the header has no column {name!r}, only {', '.join(names)}{did_you_mean(name, names)}"
-        )
-    usual = guess_columns(names, source.language, source.target_language)
-    if len(names) == 2 and None in usual:
-        usual = (1, 0) if usual[0] == 1 or usual[1] == 0 else (0, 1)
-        _check_languages(source, place, [names[column] for column in usual if column is not None])
-    numbers = []
-    for column, guess in zip(requested, usual, strict=True):
-        number = guess if column is None else names.index(column) if isinstance(column, str) else column
-        if number is None:
-            raise unclear_columns(place, names)
-        numbers.append(number)
-    return numbers
+    guesses = guess_columns(names, source.language, source.target_language)
+    if len(names) == 2 and None in guesses:
+        guesses = (1, 0) if guesses[0] == 1 or guesses[1] == 0 else (0, 1)
+        _check_languages(source, place, [names[column] for column in guesses if column is not None])
+    return choose_columns(place, names, (source.source_column, source.target_column), guesses)
 
 
 def _check_languages(source: BitextSource, place: str, names: list[str]) -> None:
