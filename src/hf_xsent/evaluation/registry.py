@@ -73,7 +73,7 @@ def check_distinct(tasks: Sequence[EvaluationTask]) -> None:
 def _sources(words: Iterable[str | PathLike[str]]) -> dict[str, str]:
     """Return the folder or Hub id of each task."""
     sources: dict[str, str] = {}
-    for word in map(os.fspath, words):
+    for word in (os.fspath(word) for word in words):
         name, equals, source = word.partition("=")
         added = (
             {name: source} if equals else {name: str(Path(word, name)) for name in TASKS if Path(word, name).is_dir()}
