@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -181,13 +182,21 @@ class FeatureRows:
         pairs = self.sides.__getitems__(rows) if self.texts else ()
         return batch | {f"{side}_texts": [pair[side] for pair in pairs] for side in self.texts}
 
-    def side_hashes(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-        """Return the hashes of source and target of each row."""
-        found = np.empty((len(rows), 2), dtype=np.uint64)
-        for language, places, both in self.sides.side_rows(rows):
-            for number, wanted in enumerate(both):
-                found[places, number] = self.features[language][number].identities[wanted]
-        return found
+
+def collate_features(batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return a batch of ``FeatureRows``, which are collated."""
+    return batch
+
+
+@contextmanager
+def threads(count: int | None) -> Iterator[None]:
+    """Compute with this many threads in the block; None: as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class CachedEncoder:
