@@ -6,6 +6,6 @@ Commands that use models import them when they run.
 
 from __future__ import annotations
 
-from hf_xsent.cli.main import main, program
+from hf_xsent.cli import main, program
 
 __all__ = ["main", "program"]

@@ -24,7 +24,7 @@ from transformers import AutoTokenizer
 
 import hf_xsent
 from hf_xsent import DapForSentenceEmbedding, export_sentence_transformer
-from hf_xsent.cli.main import main
+from hf_xsent.cli import main
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hf_xsent import files
-from hf_xsent.cli.main import main
+from hf_xsent.cli import main
 from hf_xsent.errors import OutputError
 
 NAMES = st.text(
@@ -253,10 +253,10 @@ def test_the_command_line_ends_with_one_sentence(
     def fail(*_: object) -> None:
         raise OSError(number, os.strerror(number), "/some/file")
 
-    monkeypatch.setattr("hf_xsent.cli.pretrain.run", fail)
+    monkeypatch.setattr("hf_xsent.cli.load_command", fail)
     assert main(["pretrain"]) == 2
     assert capsys.readouterr().err.startswith(f"hf-xsent: /some/file: {os.strerror(number)}: ")
-    monkeypatch.setattr("hf_xsent.cli.pretrain.run", lambda _: Path("/none/at/all").read_text())
+    monkeypatch.setattr("hf_xsent.cli.load_command", lambda _: Path("/none/at/all").read_text())
     with pytest.raises(FileNotFoundError):
         main(["pretrain"])
 

@@ -40,7 +40,7 @@ def test_importing_the_package_registers_its_models(encoder_folders: dict[str, P
     model = hf_xsent.DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]))
     model.save_pretrained(tmp_path)
     code = (
-        f"import sys; folder, sys.argv = sys.argv[1], ['hf-xsent']; import hf_xsent.cli.main; {_LOADED}\n"
+        f"import sys; folder, sys.argv = sys.argv[1], ['hf-xsent']; import hf_xsent.cli; {_LOADED}\n"
         "from transformers import AutoModel; print(type(AutoModel.from_pretrained(folder)).__name__)"
     )
     assert _python(code, str(tmp_path)).split() == ["True", "True", "DapForSentenceEmbedding"]

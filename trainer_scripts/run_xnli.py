@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 
-from hf_xsent.cli.main import program
+from hf_xsent.cli import program
 
 if __name__ == "__main__":
     program(["finetune", "xnli", *sys.argv[1:]])

@@ -1,5 +1,4 @@
 # The public names, each once: for type checkers, and for __init__.py, which loads each from its module here.
-from hf_xsent.api.training import publish as publish
 from hf_xsent.comparison.compare import compare as compare
 from hf_xsent.data.bitext import load_bitext as load_bitext
 from hf_xsent.documents.align_files import align_document_files as align_document_files
@@ -26,6 +25,7 @@ from hf_xsent.models.pretraining import SentenceEncoderForPreTraining as Sentenc
 from hf_xsent.models.wacse import WacseConfig as WacseConfig
 from hf_xsent.models.wacse import WacseForPreTraining as WacseForPreTraining
 from hf_xsent.models.wacse import WacseForSentenceEmbedding as WacseForSentenceEmbedding
+from hf_xsent.publishing.hub import publish as publish
 from hf_xsent.publishing.model_card import write_model_card as write_model_card
 from hf_xsent.publishing.onnx import export_onnx as export_onnx
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer as export_sentence_transformer

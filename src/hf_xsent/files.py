@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh3_128
 
-from hf_xsent.errors import HfXsentError, OutputError
+from hf_xsent.errors import HfXsentError, OutputError, shortened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -177,10 +177,12 @@ def errno_of(error: BaseException) -> int | None:
 
 
 def describe_disk_failure(error: OSError) -> str | None:
-    """Describe a full or read-only disk or a missing permission in a sentence; None for other errors."""
+    """Describe a full or read-only disk, a missing permission or an impossible path in a sentence; None for others."""
     where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
     if error.errno in _FULL_DISK:
         return f"{where}{error.strerror}: free disk space or use another folder"
+    if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+        return f"{shortened(error.filename)}: {error.strerror}; give another path"
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         return f"{where}{error.strerror}: check its permissions or use another folder"
     return None

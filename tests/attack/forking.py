@@ -92,7 +92,7 @@ def command(*arguments: str) -> Callable[[], int]:
     """Return a function that runs ``hf-xsent arguments``."""
 
     def work() -> int:
-        from hf_xsent.cli.main import main
+        from hf_xsent.cli import main
 
         return main(arguments)
 

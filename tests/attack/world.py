@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 import yaml
 
-from hf_xsent.cli.main import main
+from hf_xsent.cli import main
 
 from ..conftest import PAIRS, bert_encoder, make_wordpiece_tokenizer
 

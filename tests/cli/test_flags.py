@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import hf_xsent
-from hf_xsent.cli.main import COMMANDS, settings_class
+from hf_xsent.cli import COMMANDS, load_command, settings_class
 from hf_xsent.errors import RecipeError
 from hf_xsent.finetuning.finetune import finetune
 from hf_xsent.settings.command import Command
@@ -101,4 +101,4 @@ def test_the_public_function_is_the_command(command: str) -> None:
     call = CALLS.get(command, command.replace("-", "_"))
     if call is not None:
         function = getattr(hf_xsent, call)
-        assert isinstance(function, Command) and function is COMMANDS[command].load()
+        assert isinstance(function, Command) and function is load_command(command)

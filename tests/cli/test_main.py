@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from forks import Fork
 
-from hf_xsent.cli.main import COMMANDS, main
+from hf_xsent.cli import COMMANDS, main
 from hf_xsent.models.embedder import SentenceEmbedder
 
 
@@ -252,7 +252,7 @@ if sys.argv[1] == "several":
     import torch.distributed as dist
 else:
     import hf_xsent_cli  # without torch
-from hf_xsent.cli.main import leave
+from hf_xsent.cli import leave
 
 def print_gloo_threads():
     print("gloo:", any("gloo" in name.read_text() for name in Path("/proc/self/task").glob("*/comm")))

@@ -14,7 +14,7 @@ import pytest
 from forks import Fork
 from study_file import StudyFile, start_runs_as_forks
 
-from hf_xsent.cli.main import main
+from hf_xsent.cli import main
 from hf_xsent.comparison import compare as comparing
 from hf_xsent.comparison.compare import train_and_measure
 from hf_xsent.comparison.run import Run

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hf_xsent.cli.main import main
+from hf_xsent.cli import main
 from hf_xsent.models.embedder import SentenceEmbedder
 
 

@@ -9,7 +9,7 @@ import pytest
 from transformers import AutoModel
 
 from hf_xsent import SentenceEmbedder
-from hf_xsent.cli.main import main
+from hf_xsent.cli import main
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.evaluation.analysis import alignment_gap, project, sample_words, word_vectors
 

@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 from training_run import Pairs, unfinish
 from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification, AutoTokenizer
 
-from hf_xsent.cli.main import main as command
-from hf_xsent.cli.main import program
+from hf_xsent.cli import main as command
+from hf_xsent.cli import program
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
 from hf_xsent.finetuning.finetune import finetune
 from hf_xsent.finetuning.mlqa import SpanExtraction

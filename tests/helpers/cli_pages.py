@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from unittest.mock import patch
 
-from hf_xsent.cli.main import COMMANDS, OLD, main
+from hf_xsent.cli import COMMANDS, main
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "cli"
 WIDTH = 110
@@ -21,8 +21,7 @@ TOPICS = {"pretrain": ["objectives"]}  # further help of a command
 
 def cli_pages() -> dict[str, str]:
     """Return the page of each command by its file name."""
-    names = [*COMMANDS, *OLD]
-    return {f"{name}.md": f"{HEAD}# {name}\n\n```text\n{_help(name)}```\n" for name in names}
+    return {f"{name}.md": f"{HEAD}# {name}\n\n```text\n{_help(name)}```\n" for name in COMMANDS}
 
 
 def _help(command: str) -> str:

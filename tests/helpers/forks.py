@@ -23,7 +23,7 @@ CONTEXT.set_forkserver_preload(
         "transformers",
         "transformers.models.bert.modeling_bert",
         "sentence_transformers",
-        "hf_xsent.cli.main",
+        "hf_xsent.cli",
         "hf_xsent.comparison.process",
         "hf_xsent.training.trainer",
         "hf_xsent.training.dual_pivot.trainer",

@@ -12,7 +12,7 @@ from numbered_words import Words
 from training_run import Pairs, Run
 
 from hf_xsent import mine_negatives
-from hf_xsent.cli.main import main
+from hf_xsent.cli import main
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.errors import DataError, OutputError, RecipeError
 from hf_xsent.mining.hard_negatives import MinedNegatives

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from hf_xsent.cli.main import main
+from hf_xsent.cli import main
 from hf_xsent.errors import ModelError
 from hf_xsent.models.embedder import SentenceEmbedder
 

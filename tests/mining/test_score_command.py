@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hf_xsent.cli.main import main
+from hf_xsent.cli import main
 from hf_xsent.models.embedder import SentenceEmbedder
 
 

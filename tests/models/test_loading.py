@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from hf_xsent.cli.main import main
+from hf_xsent.cli import main
 from hf_xsent.errors import ModelError
 from hf_xsent.models import METHODS
 from hf_xsent.models.loading import LOADING_ARGUMENTS, UNUSED_ARGUMENTS, check_weights, load_encoder

@@ -18,7 +18,7 @@ from huggingface_hub import ModelCard
 from transformers import AutoTokenizer
 
 from hf_xsent import DapForSentenceEmbedding, export_sentence_transformer
-from hf_xsent.cli.main import main
+from hf_xsent.cli import main
 from hf_xsent.errors import DataError, ModelError, OutputError
 from hf_xsent.evaluation.registry import TASKS
 from hf_xsent.evaluation.report import Report

@@ -15,7 +15,7 @@ import torch
 from transformers import AutoTokenizer
 
 from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, export_sentence_transformer
-from hf_xsent.cli.main import main
+from hf_xsent.cli import main
 from hf_xsent.errors import MissingExtraError, ModelError
 from hf_xsent.models.loading import load_encoder
 from hf_xsent.publishing import onnx

@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from hf_xsent import SentenceEmbedder, export_sentence_transformer
-from hf_xsent.cli.main import main
+from hf_xsent.cli import main
 from hf_xsent.errors import DataError, ModelError
 from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
 from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer
@@ -157,10 +157,10 @@ def test_the_vectors_stay(kind: str, encoder_folders: dict[str, Path], pairs: Pa
     after = SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(sentences)
     np.testing.assert_allclose(after, before, atol=1e-5)
     plain = AutoModel.from_pretrained(tmp_path / "out")
-    assert len(AutoTokenizer.from_pretrained(tmp_path / "out")) == report.pieces_after == plain.config.vocab_size
-    assert plain.get_input_embeddings().weight.shape[0] == report.pieces_after < report.pieces_before
-    assert report.weights_before - report.weights_after >= 32 * (report.pieces_before - report.pieces_after)
-    assert report.pieces_per_word_after == report.pieces_per_word_before
+    assert len(AutoTokenizer.from_pretrained(tmp_path / "out")) == report.pieces[1] == plain.config.vocab_size
+    assert plain.get_input_embeddings().weight.shape[0] == report.pieces[1] < report.pieces[0]
+    assert report.weights[0] - report.weights[1] >= 32 * (report.pieces[0] - report.pieces[1])
+    assert report.pieces_per_word[0] == report.pieces_per_word[1]
 
 
 def _with_special_tokens_last(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
@@ -218,7 +218,7 @@ def test_the_command_reports_size_and_accuracy(
     printed = capsys.readouterr().out
     assert "Tatoeba deu" in printed and "pieces per word" in printed and "Tatoeba, mean" in printed
     report = json.loads((tmp_path / "report.json").read_text("utf-8"))
-    assert report["pieces_after"] <= 150 and report["languages"] == ["de"] and len(report["tatoeba"]) == 2
+    assert report["pieces"][1] <= 150 and report["languages"] == ["de"] and len(report["tatoeba"]) == 2
     assert main([*command, "--languages", "de", "sw"]) == 2
     assert "neither --data nor --text has 'sw': their languages are de, fr" in capsys.readouterr().err
 
@@ -268,7 +268,7 @@ def test_the_pieces_of_the_prompt_are_kept(encoder_folders: dict[str, Path], tmp
     )
     folder = export_sentence_transformer(model.eval(), tmp_path / "exported", tokenizer)
     texts = {"de": ["ein"], "en": ["a"]}
-    trim_vocabulary(str(folder), tmp_path / "trimmed", texts, size)
+    trim_vocabulary(str(folder), tmp_path / "trimmed", texts, pieces=size)
     before, after = (
         SentenceEmbedder.from_pretrained(str(tmp_path / name), device="cpu").encode(["a"])
         for name in ("exported", "trimmed")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from page_reader import Page
 
-from hf_xsent.cli.main import main
+from hf_xsent.cli import main
 from hf_xsent.errors import DataError
 from hf_xsent.quickstart.quickstart import django_catalogues, search_examples
 from hf_xsent.quickstart.report import report

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hf_xsent.cli.main import main
+from hf_xsent.cli import main
 from hf_xsent.errors import RecipeError
 from hf_xsent.settings.read import split_arguments
 from hf_xsent.settings.secrets import refuse_secrets

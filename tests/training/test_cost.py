@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hf_xsent import measure_cost
-from hf_xsent.cli.main import main
+from hf_xsent.cli import main
 from hf_xsent.errors import RecipeError
 from hf_xsent.training import cost
 from hf_xsent.training.cost import training_cost

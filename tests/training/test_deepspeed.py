@@ -35,7 +35,7 @@ if importlib.util.find_spec("deepspeed") and "--deepspeed" in sys.argv:
     import deepspeed
 
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-from hf_xsent.cli.main import program
+from hf_xsent.cli import program
 from hf_xsent.models.saved_form import saved_weights
 
 program(["pretrain", *sys.argv[1:]])

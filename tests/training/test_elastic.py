@@ -14,7 +14,7 @@ from forks import launch
 from torch import Tensor
 from training_run import Pairs, unfinish
 
-from hf_xsent.cli.main import leave
+from hf_xsent.cli import leave
 from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.objectives.masked_language import Masking
 from hf_xsent.runs.checkpoints import RUN_STATE_FILE

@@ -308,7 +308,7 @@ def test_a_folder_of_other_files_is_never_touched(run: Run) -> None:
 
 _SCRIPT = """
 import json, sys
-from hf_xsent.cli.main import leave
+from hf_xsent.cli import leave
 from hf_xsent.training.pretrain import pretrain
 
 for recipe in sys.argv[1:]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hf_xsent.cli.main import main
+from hf_xsent.cli import main
 from hf_xsent.errors import RecipeError
 from hf_xsent.finetuning.settings import FineTuningTrainingSettings
 from hf_xsent.finetuning.trainer import FineTuningArguments

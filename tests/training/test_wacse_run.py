@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModel
 
 from hf_xsent import SentenceEmbedder, WacseForSentenceEmbedding
-from hf_xsent.cli.main import main as command
+from hf_xsent.cli import main as command
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.training.pretrain import pretrain
 

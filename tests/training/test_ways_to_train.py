@@ -12,7 +12,7 @@ from training_run import Pairs, Run
 from transformers import AutoModel, AutoModelForPreTraining
 
 from hf_xsent import SentenceEmbedder
-from hf_xsent.cli.main import main
+from hf_xsent.cli import main
 from hf_xsent.errors import RecipeError
 from hf_xsent.models.loading import load_config
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hf_xsent import align_words
-from hf_xsent.cli.main import main
+from hf_xsent.cli import main
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.errors import DataError, OutputError, RecipeError
 from hf_xsent.words import align

@@ -16,6 +16,9 @@ from huggingface_hub.utils import validate_repo_id
 from hf_xsent.errors import OutputError
 from hf_xsent.files import readable_size
 from hf_xsent.publishing.export_folder import is_export
+from hf_xsent.publishing.model_card import write_model_card
+from hf_xsent.publishing.settings import PublishSettings
+from hf_xsent.settings.command import command
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +99,42 @@ def check_card(path: Path) -> None:
         raise OutputError(f"{path}: {license!r} is no licence id of the Hub: use apache-2.0, mit, cc-by-4.0, other, …")
 
 
-def publish(upload: Upload, private: bool = False, revision: str | None = None, message: str | None = None) -> str:
+@dataclass(frozen=True)
+class Published:
+    """The files of an upload, and the address to which they were uploaded; None in a dry run."""
+
+    upload: Upload
+    address: str | None
+
+    def __str__(self) -> str:
+        end = "dry run: nothing was uploaded" if self.address is None else f"published: {self.address}"
+        return f"{self.upload.table()}\n{end}"
+
+
+@command(PublishSettings)
+def publish(settings: PublishSettings) -> Published:
+    """Write the card of an exported folder if needed, check the folder, and upload it; the same call resumes.
+
+    ```python
+    from hf_xsent import publish
+
+    publish("exported/mine", "org/mine", private=True)
+    ```
+    """
+    check_repository(settings.repository)
+    card = {name: getattr(settings, name) for name in ("license", "name", "base_model", "languages", "datasets")}
+    if any(card.values()) or settings.results or settings.run or not Path(settings.folder, "README.md").is_file():
+        card |= {"repository": settings.repository, "name": settings.name or settings.repository.split("/")[1]}
+        write_model_card(settings.folder, run=settings.run, results=settings.results or [], **card)
+    upload = plan_upload(settings.folder, settings.repository)
+    if settings.dry_run:
+        return Published(upload, None)
+    return Published(upload, upload_folder(upload, settings.private, settings.revision, settings.message))
+
+
+def upload_folder(
+    upload: Upload, private: bool = False, revision: str | None = None, message: str | None = None
+) -> str:
     """Upload the files and return the address; a repeated call resumes and skips files that have arrived."""
     if get_token() is None:
         raise OutputError("you are not signed in: run 'hf auth login', or set HF_TOKEN to a token with write access")

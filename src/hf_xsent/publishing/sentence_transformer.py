@@ -10,32 +10,31 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
 from hf_xsent.errors import ModelError, OutputError
+from hf_xsent.evaluation.retrieval import retrieval_by_language
 from hf_xsent.files import check_can_create, write_text, writing
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.loading import SETTINGS, load_tokenizer, quiet_loading
 from hf_xsent.models.saved_form import save_model
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.publishing.export_folder import check_replaceable, write_run_facts
 from hf_xsent.publishing.model_card import CardFacts, encoding_facts, portable_facts, render_card
+from hf_xsent.publishing.onnx import export_onnx, load_onnxruntime, quantize_onnx
+from hf_xsent.publishing.settings import ExportSettings
+from hf_xsent.settings.command import command
 
 logger = logging.getLogger(__name__)
 
 _SAMPLE = ("A sentence to compare.", "Ein zweiter Satz.", "第三句话。", "Третье предложение, немного длиннее.")
-_LARGEST_DIFFERENCE = {torch.float32: 1e-5, torch.float16: 5e-3}
+_LARGEST_DIFFERENCE = {"float32": 1e-5, "float16": 5e-3}
 
 
-def export_sentence_transformer(
-    model: SentenceEncoder | str | Path,
-    folder: str | Path,
-    tokenizer: PreTrainedTokenizerBase | None = None,
-    dtype: torch.dtype = torch.float32,
-    overwrite: bool = False,
-    verify: bool = True,
-    dim: int | None = None,
-) -> Path:
-    """Write a model to ``folder`` as a plain encoder, its tokenizer, and modules of sentence-transformers.
+@command(ExportSettings)
+def export_sentence_transformer(settings: ExportSettings) -> Path:
+    """Write a model to a folder as a plain encoder, its tokenizer, and modules of sentence-transformers.
 
     ``model`` is a loaded model, or the path of a run or checkpoint. After an error nothing is written.
     ``verify`` opens the folder with SentenceTransformer and compares embeddings. ``dim`` is the number of dimensions
@@ -48,13 +47,15 @@ def export_sentence_transformer(
     export_sentence_transformer("runs/mine", "exported/mine")
     ```
     """
-    folder = Path(folder)
+    folder, dtype = Path(settings.output), str(settings.dtype).removeprefix("torch.")
+    if settings.onnx is not None:
+        load_onnxruntime()  # raises an error if it is not installed, before anything is written
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        if not overwrite:
+        if not settings.overwrite:
             raise OutputError(f"{folder} exists already: choose another folder or replace it with --overwrite")
         check_replaceable(folder)
     check_can_create(folder)
-    embedder = _embedder(model, tokenizer, dim)
+    embedder = _embedder(settings.model, settings.tokenizer, settings.dim)
     config = embedder.model.config
     if embedder.model.not_plain is not None:
         raise ModelError(f"this model cannot be exported: {embedder.model.not_plain}")
@@ -70,15 +71,38 @@ def export_sentence_transformer(
         logger.warning("text-embeddings-inference and vLLM cannot serve %s: use sentence-transformers", kind)
     with writing(folder, folder=True) as part:
         embedder.model.tokenizer = embedder.tokenizer
-        save_model(embedder.model, part, heads=False, dtype=dtype, dim=embedder.width)
-        facts = run_facts(model)
+        save_model(embedder.model, part, heads=False, dtype=getattr(torch, dtype), dim=embedder.width)
+        facts = run_facts(settings.model)
         if facts:
             write_run_facts(part, facts | encoding_facts(part))
         facts = {"name": folder.name, "base_model": "", "languages": []} | facts | encoding_facts(part)
         write_text(part / "README.md", f"{render_card(CardFacts(**facts, license=''), complete=False)}\n")
-        if verify:
+        if settings.verify:
             _verify(embedder, part, dtype)
+    logger.info('exported to %s: open it with SentenceTransformer("%s")', folder, folder)
+    if settings.onnx is not None:
+        _add_onnx(settings)
     return folder
+
+
+def _add_onnx(settings: ExportSettings) -> None:
+    """Write ONNX files into the export; quantize and measure."""
+    logger.info("written: %s", export_onnx(settings.output))
+    if settings.onnx != "int8":
+        return
+    sets, count = load_tatoeba(str(settings.tatoeba), settings.languages), settings.sample
+    pairs = {test.language: (test.sources[:count], test.targets[:count]) for test in sets}
+
+    def accuracy(model: SupportsEncode) -> float:
+        results = retrieval_by_language(model, pairs).values()
+        return sum(result.mean for result in results) / len(results)
+
+    before, after, saved = quantize_onnx(settings.output, accuracy, settings.largest_drop)
+    logger.info(
+        "int8 is %s: accuracy is %.2f in float32, %.2f in int8 (Tatoeba, %d languages, at most %d pairs each; allowed "
+        "drop %s)",
+        *("saved" if saved else "not saved", before, after, len(pairs), count, settings.largest_drop),
+    )
 
 
 def run_facts(model: SentenceEncoder | str | Path) -> dict[str, Any]:
@@ -91,8 +115,10 @@ def run_facts(model: SentenceEncoder | str | Path) -> dict[str, Any]:
 
 
 def _embedder(
-    model: SentenceEncoder | str | Path, tokenizer: PreTrainedTokenizerBase | None, dim: int | None
+    model: SentenceEncoder | str | Path, tokenizer: PreTrainedTokenizerBase | str | None, dim: int | None
 ) -> SentenceEmbedder:
+    if isinstance(tokenizer, str):
+        tokenizer = load_tokenizer(tokenizer)
     if isinstance(model, SentenceEncoder):
         if tokenizer is None:
             raise ModelError("the tokenizer is missing: pass it with the model")
@@ -104,7 +130,7 @@ def _embedder(
     return SentenceEmbedder(opened.model, tokenizer, dim=opened.width)
 
 
-def _verify(embedder: SentenceEmbedder, folder: Path, dtype: torch.dtype) -> None:
+def _verify(embedder: SentenceEmbedder, folder: Path, dtype: str) -> None:
     """Compare the embeddings of the model and of the folder opened with SentenceTransformer."""
     from sentence_transformers import SentenceTransformer
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,22 @@ from tokenizers import Tokenizer
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
+from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
+from hf_xsent.data.bitext import load_bitext, resolve_sources
+from hf_xsent.data.readers.compression import lines
+from hf_xsent.data.readers.sources import source_files
 from hf_xsent.errors import DataError, ModelError
+from hf_xsent.evaluation.retrieval import retrieval_by_language
+from hf_xsent.files import write_json
 from hf_xsent.logs import Progress
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.families import RobertaBackbone, family
 from hf_xsent.models.sentence_encoder import SentenceEncoder
+from hf_xsent.pages.tables import Table
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
+from hf_xsent.publishing.settings import TrimSettings
 from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer
+from hf_xsent.settings.command import command
 
 _ROUND = 0.6  # each round retains at least this share of the pieces
 _CHARACTER_COVERAGE = 0.9995  # share of the text, the default of SentencePiece
@@ -35,51 +44,116 @@ Words = dict[str, float]  # by pre-tokenized word: the sum over languages of the
 
 @dataclass(frozen=True)
 class TrimReport:
-    """Numbers of pieces and weights, and pieces per word of the texts, before and after trimming."""
+    """Pieces, weights, and pieces per word of the texts, before and after trimming, and accuracies if measured."""
 
-    pieces_before: int
-    pieces_after: int
-    weights_before: int
-    weights_after: int
-    pieces_per_word_before: float
-    pieces_per_word_after: float
+    pieces: tuple[int, int]
+    weights: tuple[int, int]
+    pieces_per_word: tuple[float, float]
+    tatoeba: dict[str, tuple[float, float]]
+    output: str
+
+    def __str__(self) -> str:
+        rows: list[list[object]] = [
+            ["pieces", *self.pieces],
+            ["weights (millions)", *(count / 1e6 for count in self.weights)],
+            ["pieces per word", *self.pieces_per_word],
+        ]
+        rows += [[f"Tatoeba {language}", *accuracies] for language, accuracies in self.tatoeba.items()]
+        if self.tatoeba:
+            rows.append(
+                ["Tatoeba, mean", *(sum(each) / len(each) for each in zip(*self.tatoeba.values(), strict=True))]
+            )
+        return f"{Table(['', 'before', 'after'], rows)}\nthe trimmed model is in {self.output}"
 
 
-def trim_vocabulary(
-    model: str, folder: str | Path, texts: Mapping[str, Iterable[str]], size: int | None = None, overwrite: bool = False
-) -> TrimReport:
-    """Export ``model`` with the pieces that ``texts`` (by language) use, and characters; at most ``size`` in total.
+@command(TrimSettings)
+def trim_vocabulary(settings: TrimSettings) -> TrimReport:
+    """Export a model with the pieces that texts of some languages use, and characters; at most ``pieces`` in total.
 
     ```python
     from hf_xsent import trim_vocabulary
 
     report = trim_vocabulary("runs/mine", "trimmed", {"de": ["Ein Hund."], "en": ["A dog."]})
-    print(report.pieces_before, report.pieces_after)
+    print(report.pieces)
     ```
     """
-    if not isinstance(texts, Mapping):
-        raise DataError('texts are lists of sentences by language, such as {"de": ["Ein Hund."], "en": ["A dog."]}')
-    embedder = SentenceEmbedder.from_pretrained(model, device="cpu")
+    texts = _texts(settings)
+    measured = [language for language in texts if language != settings.target_language]
+    if settings.tatoeba and not measured:
+        raise DataError(f"--tatoeba cannot measure {settings.target_language} alone: add another language")
+    sets = load_tatoeba(settings.tatoeba, measured) if settings.tatoeba else []
+    report = _trim(settings, texts)
+    pairs = {test.language: (test.sources[: settings.sample], test.targets[: settings.sample]) for test in sets}
+    if pairs:
+        results = [
+            retrieval_by_language(SentenceEmbedder.from_pretrained(name), pairs)
+            for name in (settings.model, settings.output)
+        ]
+        accuracies = {name: (results[0][name].mean, results[1][name].mean) for name in results[0]}
+        report = replace(report, tatoeba=accuracies)
+    if settings.report:
+        write_json(settings.report, asdict(report) | {"languages": [*texts]})
+    return report
+
+
+def _texts(settings: TrimSettings) -> dict[str, Iterable[str]]:
+    """Return the sentences of each language, from Python, text files and both sides of pairs."""
+    pairs_of = resolve_sources(settings.data, target_language=settings.target_language) if settings.data else {}
+    files_of = resolve_sources(settings.text) if settings.text else {}
+    known = [*dict.fromkeys((*(settings.texts or {}), *pairs_of, *files_of))]
+    if not known:
+        raise DataError("no text to choose the pieces by: give --data de=pairs.tsv or --text de=news.txt")
+    languages = settings.languages or known
+    for language in languages:
+        if language not in known:
+            raise DataError(f"no text of {language!r}: the languages are {', '.join(known)}")
+    texts: dict[str, Iterable[str]] = {
+        language: chain(
+            (settings.texts or {}).get(language, ()),
+            *(
+                (line for _, line in lines(path))
+                for source in files_of.get(language, ())
+                for path in source_files(source)
+            ),
+        )
+        for language in languages
+    }
+    if sources := [source for language in languages for source in pairs_of.get(language, ())]:
+        bitext = load_bitext(sources, target_language=settings.target_language, cache_dir=settings.cache_dir)
+        for language in bitext.languages:  # both sides count for this language
+            texts[language] = chain(texts[language], *bitext.pairs(language))
+    return texts
+
+
+def _trim(settings: TrimSettings, texts: Mapping[str, Iterable[str]]) -> TrimReport:
+    embedder = SentenceEmbedder.from_pretrained(settings.model, device="cpu")
     table = PieceTable(embedder.tokenizer)
     words = word_shares(embedder.tokenizer, texts)
-    prompts = [one for one in (embedder.prompt, *(embedder.model.config.prompts or {}).values()) if one]
+    prompts = [prompt for prompt in (embedder.prompt, *(embedder.model.config.prompts or {}).values()) if prompt]
     prompt_pieces = {
-        piece for one in prompts for piece in embedder.tokenizer(one, add_special_tokens=False)["input_ids"]
+        piece for prompt in prompts for piece in embedder.tokenizer(prompt, add_special_tokens=False)["input_ids"]
     }
-    tokenizer, old = trim_tokenizer(embedder.tokenizer, choose_pieces(table, words, size, prompt_pieces))
-    weights = sum(weight.numel() for weight in embedder.model.encoder.parameters())
-    before = _piece_shares(table.trim(range(len(table)))[0], words).sum()
-    after = _piece_shares(tokenizer.backend_tokenizer, words).sum()
+    tokenizer, old = trim_tokenizer(embedder.tokenizer, choose_pieces(table, words, settings.pieces, prompt_pieces))
+    weights = _count_weights(embedder.model.encoder)
+    shares = [
+        _piece_shares(backend, words).sum() / sum(words.values())
+        for backend in (table.trim(range(len(table)))[0], tokenizer.backend_tokenizer)
+    ]
     _select_rows(embedder.model, old)
-    export_sentence_transformer(embedder.model, folder, tokenizer, overwrite=overwrite, dim=embedder.width)
-    return TrimReport(
-        pieces_before=len(table),
-        pieces_after=len(old),
-        weights_before=weights,
-        weights_after=sum(weight.numel() for weight in embedder.model.encoder.parameters()),
-        pieces_per_word_before=round(float(before / sum(words.values())), 4),
-        pieces_per_word_after=round(float(after / sum(words.values())), 4),
+    export_sentence_transformer(
+        embedder.model, settings.output, tokenizer, overwrite=settings.overwrite, dim=embedder.width
     )
+    return TrimReport(
+        pieces=(len(table), len(old)),
+        weights=(weights, _count_weights(embedder.model.encoder)),
+        pieces_per_word=(round(float(shares[0]), 4), round(float(shares[1]), 4)),
+        tatoeba={},
+        output=settings.output,
+    )
+
+
+def _count_weights(model: nn.Module) -> int:
+    return sum(weight.numel() for weight in model.parameters())
 
 
 def word_shares(tokenizer: PreTrainedTokenizerBase, texts: Mapping[str, Iterable[str]]) -> Words:

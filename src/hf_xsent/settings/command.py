@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from hf_xsent.errors import RecipeError
 from hf_xsent.settings.declare import default_of, positional_names, settings_of, types_of
-from hf_xsent.settings.read import Flags, read_settings, split_arguments
+from hf_xsent.settings.read import RECIPES, Flags, read_settings, split_arguments
 from hf_xsent.settings.yaml12 import read_mapping
 
 Settings = TypeVar("Settings")
@@ -22,7 +22,8 @@ Reader = Callable[[Sequence[Mapping[str, Any]], Flags, str], Any]
 class Command(Generic[Settings, Result]):
     """A function of one settings object, called with that object, with its values, or with a command line.
 
-    In Python, the positional and the required settings may be given without their names, in the order of declaration.
+    In Python, the positional settings, then the required ones, then those that help does not show may be given without
+    their names, in the order of declaration.
 
     >>> from dataclasses import dataclass
     >>> from hf_xsent.settings.declare import setting
@@ -50,7 +51,8 @@ class Command(Generic[Settings, Result]):
         self.fields = settings_of(kind) if fields is None else fields
         self.types = types_of(kind) if types is None else types
         required = [name for name, field in self.fields.items() if field.metadata.get("required")]
-        self._positional = [*dict.fromkeys([*positional_names(self.fields), *required])]
+        hidden = [name for name, field in self.fields.items() if not field.metadata.get("shown", True)]
+        self._positional = [*dict.fromkeys([*positional_names(self.fields), *required, *hidden])]
         self.__signature__ = self._signature()
 
     def __call__(self, *values: Any, recipe: str | os.PathLike[str] | None = None, **settings: Any) -> Result:
@@ -58,7 +60,7 @@ class Command(Generic[Settings, Result]):
         if len(values) == 1 and isinstance(values[0], self.kind) and not settings and recipe is None:
             return self.function(values[0])
         names = self._positional
-        if len(values) == len(names) + 1 and recipe is None:  # as on the command line
+        if values and recipe is None and str(values[-1]).endswith(RECIPES):  # as on the command line
             *values, recipe = values  # type: ignore[assignment]
         if len(values) > len(names):
             raise RecipeError(f"{self.function.__name__} takes {len(names)} values by position: name the others")

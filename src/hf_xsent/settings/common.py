@@ -49,3 +49,13 @@ class WorkSettings:
     def work_folder(self) -> Path:
         """The folder of intermediate results."""
         return Path(self.work or f"{self.output.rstrip('/')}.work")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TatoebaSettings:
+    """The Tatoeba test sets to measure on."""
+
+    tatoeba: str | None = setting(
+        None, "Measure on Tatoeba: a folder of tatoeba.xxx-eng.* files, or a Hub id.", metavar="FOLDER"
+    )
+    sample: int = setting(1000, "Measure at most N pairs per language.", at_least=1)

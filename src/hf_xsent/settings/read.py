@@ -18,7 +18,7 @@ from hf_xsent.settings.secrets import refuse_secret_arguments, refuse_secrets
 Flags = Mapping[str, Sequence[str]]  # the words after each flag
 Settings = TypeVar("Settings")
 
-_RECIPES = (".yaml", ".yml", ".json")
+RECIPES = (".yaml", ".yml", ".json")
 
 
 def read_settings(
@@ -122,7 +122,7 @@ def split_arguments(
     while waiting:
         word = waiting.pop(0)
         if not _is_flag(word):
-            if word.endswith(_RECIPES) and recipe is None:
+            if word.endswith(RECIPES) and recipe is None:
                 recipe = word
             else:
                 words.append(word)

@@ -1,1 +1,0 @@
-"""Provide Python functions for the commands."""

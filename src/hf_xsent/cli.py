@@ -1,0 +1,140 @@
+"""Run ``hf-xsent COMMAND …``: show help without loading torch; turn our errors into one sentence and an exit code."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, NoReturn
+
+from hf_xsent import __version__
+from hf_xsent.errors import HfXsentError, RecipeError, did_you_mean
+from hf_xsent.files import describe_disk_failure
+from hf_xsent.settings.help import command_help, topic_help
+from hf_xsent.settings.secrets import refuse_secret_arguments
+
+# Each command: its settings class, in a file that imports no torch, and its function (settings.command.Command).
+COMMANDS = {
+    "quickstart": ("quickstart.settings:QuickstartSettings", "quickstart.quickstart:quickstart"),
+    "pretrain": ("training.settings:PretrainHelp", "training.pretrain:pretrain"),
+    "evaluate": ("evaluation.settings:EvaluateSettings", "evaluation.evaluate:evaluate"),
+    "compare": ("comparison.settings:CompareSettings", "comparison.compare:compare"),
+    "analyse": ("evaluation.settings:AnalyseSettings", "evaluation.analyse:analyse"),
+    "cost": ("training.cost_settings:CostSettings", "training.cost:measure_cost"),
+    "finetune": ("finetuning.settings:FineTuneHelp", "finetuning.finetune:finetune"),
+    "mine": ("mining.settings:MineSettings", "mining.mine:mine_files"),
+    "mine-negatives": ("mining.settings:MineNegativesSettings", "mining.hard_negatives:mine_negatives"),
+    "score": ("mining.settings:ScoreSettings", "mining.score:score_pairs"),
+    "align-documents": ("documents.settings:AlignDocumentsSettings", "documents.align_files:align_document_files"),
+    "align-words": ("words.settings:AlignWordsSettings", "words.align:align_words"),
+    "export": ("publishing.settings:ExportSettings", "publishing.sentence_transformer:export_sentence_transformer"),
+    "trim-vocab": ("publishing.settings:TrimSettings", "publishing.vocabulary_trimming:trim_vocabulary"),
+    "publish": ("publishing.settings:PublishSettings", "publishing.hub:publish"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        refuse_secret_arguments(arguments)
+        if not arguments or arguments[0] in ("-h", "--help"):
+            print(_overview())
+        elif arguments[0] == "--version":
+            print(__version__)
+        elif arguments[0] not in COMMANDS:
+            raise RecipeError(f"unknown command {arguments[0]!r}{did_you_mean(arguments[0], COMMANDS)}")
+        elif {"-h", "--help"} & {*arguments}:
+            print(_help(*arguments))
+        else:
+            _run(*arguments)
+    except HfXsentError as error:
+        print(f"hf-xsent: {error}", file=sys.stderr)
+        return error.exit_code
+    except OSError as error:
+        if (failure := describe_disk_failure(error)) is None:
+            raise
+        print(f"hf-xsent: {failure}", file=sys.stderr)
+        return HfXsentError.exit_code
+    except KeyboardInterrupt:
+        print("hf-xsent: stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+def settings_class(name: str) -> Any:
+    """Import the settings class of a command, without torch."""
+    return _load(COMMANDS[name][0])
+
+
+def load_command(name: str) -> Any:
+    """Import the function of a command."""
+    return _load(COMMANDS[name][1])
+
+
+def _load(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"hf_xsent.{module}"), name)
+
+
+def _overview() -> str:
+    head = "usage: hf-xsent COMMAND …\n\nTurn a multilingual encoder into a cross-lingual sentence encoder.\n\n"
+    lines = [f"  {name:<16} {settings_class(name).__doc__.partition(chr(10))[0]}" for name in COMMANDS]
+    return head + "\n".join(lines)
+
+
+def _help(name: str, *arguments: str) -> str:
+    kind = settings_class(name)
+    topics: dict[str, str] = getattr(kind, "help_topics", {})
+    topic = next((word for word in arguments if word in topics), None)
+    return command_help(name, kind) if topic is None else topic_help(_load(topics[topic])())
+
+
+def _run(name: str, *arguments: str) -> None:
+    """Run a command and print its result."""
+    from hf_xsent.logs import configure_logging  # loads transformers, which help does not need
+
+    command = load_command(name)
+    settings = command.parse(arguments)
+    configure_logging()
+    with _resumable(settings):
+        result = command(settings)
+    for item in result if isinstance(result, list) else [result]:
+        if item is not None and type(item).__str__ is not object.__str__:
+            print(item)
+
+
+@contextmanager
+def _resumable(settings: Any) -> Iterator[None]:
+    """On SIGTERM, name the work folder from which the same command resumes, if it has one."""
+    work = getattr(settings, "work_folder", None)
+    if work is None:
+        yield
+        return
+    from hf_xsent.stopping import raising_on_sigterm
+
+    with raising_on_sigterm(f"finished work is in {work}, from which the same command continues"):
+        yield
+
+
+def program(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one command and end the process."""
+    logging.captureWarnings(True)  # as log lines, which do not begin in the middle of a progress bar
+    leave(main(arguments))
+
+
+def leave(exit_code: int) -> NoReturn:
+    """End the process, after destroying the torch process group if there is one.
+
+    A thread of gloo that still runs may abort Python at exit ("terminate called without an active exception": 2 of 40
+    small runs with torch 2.13). destroy_process_group ends the threads only if nothing references the group, so collect
+    garbage first: the data-parallel model is part of reference cycles.
+    """
+    distributed = sys.modules.get("torch.distributed")  # not imported: many commands do not need torch
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        gc.collect()
+        distributed.destroy_process_group()
+    sys.exit(exit_code)

@@ -1,1 +1,0 @@
-"""The command line ``hf-xsent``; nothing below imports it."""

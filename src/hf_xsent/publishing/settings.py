@@ -1,0 +1,129 @@
+"""Declare the settings of export, trim-vocab and publish, without importing torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hf_xsent.errors import RecipeError
+from hf_xsent.settings.common import TatoebaSettings
+from hf_xsent.settings.declare import setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportFolderSettings:
+    """Where an export is written."""
+
+    output: str = setting(
+        None, "Write the export into this new or empty folder.", metavar="FOLDER", required=True, aliases=("o",)
+    )
+    overwrite: bool = setting(False, "Replace an earlier export in that folder.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportSettings(TatoebaSettings, ExportFolderSettings):
+    """Write a trained model as a plain folder that AutoModel and SentenceTransformer open without hf-xsent.
+
+    hf-xsent export runs/mine --output exported/mine
+    hf-xsent export runs/mine --output exported/mine --onnx int8 --tatoeba data/tatoeba --languages de sw
+    """
+
+    model: Any = setting(
+        None, "Export this run, checkpoint or export: a folder; in Python also a model.", positional=True, required=True
+    )
+    tokenizer: Any = setting(None, "In Python, the tokenizer of a model.", shown=False)
+    dtype: Any = setting("float32", "Store the weights in this precision.", metavar="{float32,float16}")
+    dim: int | None = setting(
+        None, "Let sentence-transformers truncate embeddings to N dimensions. (default: all)", at_least=1
+    )
+    verify: bool = setting(True, "Open the export with SentenceTransformer and compare embeddings with the model's.")
+    onnx: str | None = setting(
+        None,
+        "Add ONNX files, too; int8: also quantized ones, if they are accurate enough.",
+        choices=("float32", "int8"),
+    )
+    languages: list[str] | None = setting(
+        None, "Measure int8 on these languages of Tatoeba. (default: all)", metavar="CODE"
+    )
+    largest_drop: float = setting(0.5, "Save int8 only if accuracy drops by at most this many points.")
+
+    def __post_init__(self) -> None:
+        """Check the settings that need each other."""
+        if self.onnx == "int8" and self.tatoeba is None:
+            raise RecipeError("--onnx int8 needs a test set to measure its accuracy: give --tatoeba")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrimSettings(TatoebaSettings, ExportFolderSettings):
+    """Trim a model's vocabulary to what some languages need: a smaller model for them.
+
+    hf-xsent trim-vocab runs/mine -o trimmed --data "train/{language}-en.tsv.xz" --languages de fr --tatoeba tatoeba
+    hf-xsent trim-vocab xlm-roberta-base --output trimmed --data de=pairs.tsv --pieces 40000
+    hf-xsent trim-vocab xlm-roberta-base --output trimmed --text de=news.de.txt en=news.en.txt
+    """
+
+    model: str = setting(None, "Trim this model: a folder or a Hub id.", positional=True, required=True)
+    data: list[str] | None = setting(
+        None,
+        "Keep the word pieces that these pairs use; format of hf-xsent pretrain --data.",
+        named=True,
+        metavar="CODE=FILE",
+    )
+    text: list[str] | None = setting(
+        None,
+        "Keep the word pieces that these files use, one sentence per line: de=news.de.txt.",
+        named=True,
+        metavar="CODE=FILE",
+    )
+    texts: dict[str, Any] | None = setting(None, "In Python, sentences by language.", shown=False)
+    languages: list[str] | None = setting(
+        None, "Use these languages: de fr. (default: all of --data and --text)", metavar="CODE"
+    )
+    target_language: str = setting("en", "Language code of the target side, und if unknown.")
+    pieces: int | None = setting(
+        None, "Keep at most N word pieces. (default: all that the texts use, and all characters)", at_least=1
+    )
+    cache_dir: str | None = setting(
+        None,
+        "Cache the cleaned bitext in this folder. (default: hf_xsent/bitext in HF_HOME)",
+        metavar="FOLDER",
+        local=True,
+    )
+    report: str | None = setting(None, "Write sizes and accuracies to this JSON file, too.", metavar="FILE", local=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishSettings:
+    """Write the model card of an exported folder and upload the folder to the Hub; the same command resumes.
+
+    hf-xsent publish exported/mine org/mine --results results.json --license apache-2.0 --dry_run
+    hf-xsent publish exported/mine org/mine --private
+
+    The card is written only if it is missing or a setting of the card is given, so that an edited card stays.
+    """
+
+    folder: str = setting(None, "Upload this folder, written by hf-xsent export.", positional=True, required=True)
+    repository: str = setting(None, "Hub id of the model: org/name.", positional=True, required=True)
+    private: bool = setting(False, "Create the repository as private.")
+    revision: str | None = setting(
+        None, "Upload to this branch; create it if missing. (default: main)", metavar="BRANCH"
+    )
+    message: str | None = setting(None, "Commit message. (default: Upload NAME with hf-xsent)")
+    dry_run: bool = setting(False, "Write the card, check the folder, list files; upload nothing.")
+    license: str | None = setting(None, "Card: licence of the weights: apache-2.0, cc-by-nc-4.0, …")
+    results: list[str] | None = setting(
+        None, "Card: report these results of hf-xsent evaluate --output.", metavar="FILE"
+    )
+    base_model: str | None = setting(
+        None, "Card: Hub id of the encoder. (default: the recipe's model)", metavar="ORG/NAME"
+    )
+    languages: list[str] | None = setting(
+        None, "Card: languages of the model. (default: those of the run's data)", metavar="CODE"
+    )
+    datasets: list[str] | None = setting(None, "Card: Hub ids of the data sets used in training.", metavar="ORG/NAME")
+    name: str | None = setting(None, "Card: name of the model. (default: that of the repository)")
+    run: str | None = setting(
+        None,
+        "Card: read recipe and trainer state from this run. (default: what the export stores of its run)",
+        metavar="FOLDER",
+    )
