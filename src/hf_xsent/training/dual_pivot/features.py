@@ -177,14 +177,6 @@ class FeatureRows:
         pairs = self.sides.__getitems__(rows) if self.texts else ()
         return batch | {f"{side}_texts": [pair[side] for pair in pairs] for side in self.texts}
 
-    def side_hashes(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-        """Return the hashes of source and target of each row."""
-        found = np.empty((len(rows), 2), dtype=np.uint64)
-        for language, places, both in self.sides.side_rows(rows):
-            for number, wanted in enumerate(both):
-                found[places, number] = self.features[language][number].identities[wanted]
-        return found
-
 
 def collate_features(batch: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return a batch of ``FeatureRows``, which are collated."""
