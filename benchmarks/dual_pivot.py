@@ -51,7 +51,7 @@ def main() -> None:
     from hf_xsent.logs import configure_logging
     from hf_xsent.models.loading import load_tokenizer
     from hf_xsent.training.dual_pivot.features import FeatureCache, LayerSums
-    from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
+    from hf_xsent.training.trainer import AlignmentTrainer
 
     class RandomFeatures(FeatureCache):
         """Random features with the shape and files of real ones."""
@@ -84,7 +84,7 @@ def main() -> None:
                     rows: Any = TextSides({"de": texts}, shuffle_independently=not model.config.needs.pairs)
                 else:
                     rows = load_bitext(options.data, max_pairs=5000)
-                trainer = DualPivotTrainer(model, training, rows, processing_class=tokenizer, features=cache)
+                trainer = AlignmentTrainer(model, training, rows, processing_class=tokenizer, features=cache)
                 clock, cpu = time.perf_counter(), time.process_time()
                 trainer.train()
                 taken = {"seconds": time.perf_counter() - clock, "cpu_seconds": time.process_time() - cpu}

@@ -30,7 +30,6 @@ from hf_xsent.logs import configure_logging
 from hf_xsent.models.fingerprint import fingerprint_model
 from hf_xsent.models.loading import load_tokenizer
 from hf_xsent.tensors.packing import pack
-from hf_xsent.training.dual_pivot.trainer import Critic
 
 MAX_LENGTH, BATCH = 64, 32
 AUTHORS = {"variant": "authors"}
@@ -123,7 +122,6 @@ def train(
     stated = DualPivotConfig(encoder_config=encoder, **settings)
     model: Any = DualPivotForPreTraining(stated, encoder=BertModel(encoder, add_pooling_layer=False)).train()
     adversarial = "adversarial" in stated.objectives
-    critic = Critic(model.objectives["adversarial"], 2, options.learning_rate) if adversarial else None
     weights = [one for one in model.trained_weights() if one.requires_grad]
     optimizer = torch.optim.Adam(weights, lr=options.learning_rate)
     numbers, shares = np.random.default_rng(seed), []
@@ -131,15 +129,11 @@ def train(
         batch = joined([*zip(sides, rows, strict=True)])
         names = ("source_identity", "target_identity")
         batch |= {name: side.identity[some] for name, side, some in zip(names, sides, rows, strict=True)}
-        for _ in range(0 if critic is None else critic.steps):
-            with torch.no_grad():
-                pairs = model.sentence_pairs(batch)
-            assert critic is not None
-            critic.step(pairs.source, pairs.target)
+        model.train_critics(batch, options.learning_rate)
         pairs = model.sentence_pairs(batch)
         pairs.source.retain_grad()
         optimizer.zero_grad()
-        model.sentence_loss(pairs)[0].backward()
+        model.sentence_loss(pairs, batch)[0].backward()
         optimizer.step()
         shares.append(100 * float(pairs.source.grad.any(1).float().mean()))
     return model.eval(), {"first": shares[:10], "last": shares[-10:]}

@@ -20,7 +20,7 @@ from hf_xsent import compat
 from hf_xsent.compat import PRIVATE_PARTS, PrivatePart
 from hf_xsent.finetuning.trainer import FineTuner
 from hf_xsent.models import METHODS
-from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
+from hf_xsent.training.trainer import AlignmentTrainer
 
 PACKAGE = Path(compat.__file__).parent
 LISTED = {part.name.rpartition(".")[2] for part in PRIVATE_PARTS}
@@ -83,7 +83,7 @@ def test_only_compat_uses_private_parts_of_others() -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [DualPivotTrainer, FineTuner, *(kind for kinds in METHODS.values() for kind in kinds)],
+    [AlignmentTrainer, FineTuner, *(kind for kinds in METHODS.values() for kind in kinds)],
     ids=lambda one: one.__name__,
 )
 def test_overridden_private_parts_are_listed(kind: type) -> None:

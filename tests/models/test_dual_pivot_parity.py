@@ -24,9 +24,9 @@ from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.triplet import TripletRanking
 from hf_xsent.settings.model import VARIANT_OBJECTIVES
 from hf_xsent.tensors.packing import pack
-from hf_xsent.training.dual_pivot.trainer import Critic
 
 ASSETS = os.environ.get("HF_XSENT_ASSETS")
+OPTIMIZER = ("objectives.adversarial.moments", "objectives.adversarial.steps_taken")  # zero at the start
 FOLDER = Path(ASSETS or "") / "parity" / "dual_pivot"
 NO_MARGIN = 4.0  # above any difference of cosines: no random negative is dropped
 LEARNING_RATE = 1e-3
@@ -128,7 +128,7 @@ def _model(case: Case, lens: dict[str, Any], states: Tensor, **settings: Any) ->
     if not stated["linear_map"] or not settings.get("linear_map", True):
         weights = {name: one for name, one in weights.items() if not name.startswith("linear_map")}
     missing, unexpected = model.load_state_dict(weights, strict=False)
-    assert not unexpected and all(name.startswith("encoder.") for name in missing)
+    assert not unexpected and {name for name in missing if not name.startswith("encoder.")} <= {*OPTIMIZER}
     return model
 
 
@@ -209,7 +209,9 @@ def _parts(case: Case, width: int) -> Any:
 
 def _load(objective: nn.Module, case: Case, prefix: str) -> None:
     weights = _named(case.part("w."), case.args["biases"])
-    objective.double().load_state_dict({name.removeprefix(prefix): one for name, one in weights.items()})
+    own = {name.removeprefix(prefix): weight for name, weight in weights.items()}
+    optimizer = {name: buffer for name, buffer in objective.named_buffers() if f"{prefix}{name}" in OPTIMIZER}
+    objective.double().load_state_dict(own | optimizer)
 
 
 def _cycle(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,9 +260,6 @@ def _train(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
         objectives = {"adversarial": adversarial, "cycle": ranking | {"weight": args["lamda"]}}
     batches = [case.batch(name) for name in args["inputs"]]
     model = _model(case, theirs["lens"], torch.stack(batches[0]["layer_states"], 1), objectives=objectives).train()
-    critic = None
-    if "critic" in theirs:
-        critic = Critic(model.objectives["adversarial"], args["critic_steps"], LEARNING_RATE)
     trained = {name: one for name, one in model.named_parameters() if one.requires_grad}
     optimizer = torch.optim.Adam(trained.values(), lr=LEARNING_RATE)
     for number, step in enumerate(case.expected["steps"]):
@@ -268,10 +267,12 @@ def _train(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
         _keep(model, case, prefix, batch)
         case.give_draws(prefix, monkeypatch)
         if step["player"] == "critic":
-            assert critic is not None
             gradients: dict[str, Any] = {}
-            loss = _critic_step(critic, model, batch, gradients)
-            moved = {f"objectives.adversarial.critic.{name}": one for name, one in critic.weights.items()}
+            loss = _critic_step(model, batch, gradients)
+            moved = {
+                f"objectives.adversarial.critic.{name}": weight
+                for name, weight in model.objectives["adversarial"].critic.named_parameters()
+            }
         else:
             optimizer.zero_grad()
             output = model(**batch)
@@ -288,27 +289,27 @@ def _train(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
         _assert_equal(moved, {name: one for name, one in weights.items() if name in moved})
 
 
-def _critic_step(critic: Critic, model: Any, batch: dict[str, Any], gradients: dict[str, Any]) -> float:
+def _critic_step(model: Any, batch: dict[str, Any], gradients: dict[str, Any]) -> float:
     """Take a step and return its loss; fill in its gradients."""
     losses: list[float] = []
-    compute = critic.objective.critic_loss
+    objective = model.objectives["adversarial"]
+    compute = objective.critic_loss
 
     def remember(*arguments: Any) -> Tensor:
         loss: Tensor = compute(*arguments)
         losses.append(loss.item())
         return loss
 
-    def before(*_: Any) -> None:
-        found = {name: one.grad for name, one in critic.weights.items() if one.grad is not None}
-        gradients.update({f"objectives.adversarial.critic.{name}": one.clone() for name, one in found.items()})
-
-    hook = critic.optimizer.register_step_pre_hook(before)
-    critic.objective.critic_loss = remember
+    objective.critic_loss = remember
     with torch.no_grad():
         pairs = model.sentence_pairs(batch)
-    critic.step(pairs.source, pairs.target)
-    critic.objective.critic_loss = compute
-    hook.remove()
+    gradient = objective.critic_gradient(pairs)
+    objective.critic_loss = compute
+    named = dict(objective.critic.named_parameters())
+    parts = gradient.split([weight.numel() for weight in named.values()])
+    for (name, weight), part in zip(named.items(), parts, strict=True):
+        gradients[f"objectives.adversarial.critic.{name}"] = part.view_as(weight)
+    objective._step(gradient, LEARNING_RATE)
     return losses[0]
 
 

@@ -36,7 +36,6 @@ from hf_xsent.publishing.hub import plan_upload
 from hf_xsent.runs.checkpoints import RUN_STATE_FILE
 from hf_xsent.runs.claim import CLAIM_FILE, claim_folder
 from hf_xsent.runs.run import RunState
-from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
 from sentence_transformers import SentenceTransformer
 
 Pairs = list[tuple[str, str]]
@@ -296,9 +295,28 @@ def test_dual_pivot_trains_on_plain_arguments_and_lists(
     model = DualPivotForPreTraining.from_pretrained(str(folder))
     arguments = TrainingArguments(str(tmp_path / "out"), max_steps=2, use_cpu=True, report_to="none", disable_tqdm=True)
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    DualPivotTrainer(model, arguments, {"de": pairs}, processing_class=tokenizer).train()
+    AlignmentTrainer(model, arguments, {"de": pairs}, processing_class=tokenizer).train()
     opened = SentenceTransformer(str(tmp_path / "out"), device="cpu", local_files_only=True)
     np.testing.assert_allclose(opened.encode(sentences), model.encode(sentences), atol=1e-5)
+
+
+def test_the_critic_of_a_dual_pivot_trains(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:
+    folder = encoder_folders["bert"]
+    model = DualPivotForPreTraining.from_pretrained(str(folder), objectives={"adversarial": 1, "cycle": 5})
+    before = model.objectives["adversarial"].critic.weight.clone()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    trainer = AlignmentTrainer(model, _arguments(tmp_path / "out"), {"de": pairs}, processing_class=tokenizer)
+    trainer.train()
+    assert (model.objectives["adversarial"].critic.weight - before).abs().max() > 1e-6
+    assert trainer.train_dataset.shuffle_independently
+
+
+def test_a_dual_pivot_refuses_chunks(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:
+    """Its forward could not tell a chunk from a batch."""
+    model = DualPivotForPreTraining.from_pretrained(str(encoder_folders["bert"]))
+    tokenizer = AutoTokenizer.from_pretrained(encoder_folders["bert"])
+    with pytest.raises(RecipeError, match="^pairs_per_chunk saves no memory over a frozen encoder"):
+        AlignmentTrainer(model, _arguments(tmp_path, pairs_per_chunk=2), {"de": pairs}, processing_class=tokenizer)
 
 
 def _arguments(output: Path, **settings: Any) -> AlignmentTrainingArguments:

@@ -59,6 +59,11 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
         return {}
 
     @property
+    def keeps_pairs(self) -> bool:
+        """Whether batches need the two sides of each pair together; without, each side is shuffled alone."""
+        return self.needs.pairs
+
+    @property
     def caches_features(self) -> bool:
         """Whether training reads features of a frozen encoder that are computed once."""
         return False

@@ -88,6 +88,11 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
         return VARIANT_OBJECTIVES.get(self.variant, {})
 
     @property
+    def keeps_pairs(self) -> bool:
+        """Whether an objective needs pairs, or ``paired_rows`` keeps them."""
+        return super().keeps_pairs or bool(self.paired_rows)
+
+    @property
     def encoder_dropout(self) -> float | None:
         """None: the frozen encoder keeps its config."""
         return None
@@ -251,6 +256,10 @@ class DualPivotForPreTraining(DualPivotForSentenceEmbedding, SentenceEncoderForP
         loss, losses = self.sentence_loss(self.sentence_pairs(batch), batch)
         output = AlignmentOutput(loss=loss, losses=losses)
         return output.to_tuple() if return_dict is False else output
+
+    def train_critics(self, batch: Mapping[str, Any], learning_rate: float) -> Mapping[str, Any]:
+        """Train the critic on a batch; return it with the hidden states, which are computed once."""
+        return super().train_critics(self.encoded(batch), learning_rate)
 
     @torch.no_grad()
     def encoded(self, batch: Mapping[str, Any]) -> dict[str, Any]:

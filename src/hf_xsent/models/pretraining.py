@@ -187,6 +187,16 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         output = AlignmentOutput(loss=total, losses={name: losses[name] for name in self.objectives if name in losses})
         return output.to_tuple() if return_dict is False else output
 
+    def sentence_pairs(self, batch: Mapping[str, Any]) -> SentencePairs:
+        """Embed both sides of a batch of ``forward``."""
+        return self.encode_pairs(batch).sentences
+
+    def train_critics(self, batch: Mapping[str, Any], learning_rate: float) -> Mapping[str, Any]:
+        """Train the critics of objectives on a batch; return the batch for ``forward``."""
+        for objective in self.objectives.values():
+            objective.train_critic(partial(self.sentence_pairs, batch), learning_rate)
+        return batch
+
     def end_step(self) -> None:
         """Update momentum encoders and queues; call this once after each optimizer step, as AlignmentTrainer does."""
         for objective in self.objectives.values():

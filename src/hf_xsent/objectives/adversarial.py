@@ -22,13 +22,16 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.func import functional_call
+from torch.nn.utils import parameters_to_vector
 
 from hf_xsent.objectives.base import SIDES, Needs, Parts, SentenceObjective
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.settings import ObjectiveSettings
 from hf_xsent.objectives.triplet import TripletRankingSettings, ranking_loss
 from hf_xsent.settings.declare import setting
-from hf_xsent.tensors.gathering import mean_over_rows
+from hf_xsent.tensors.gathering import mean_over_rows, process_count, sum_over_processes
+
+_BETAS, _EPSILON = (0.9, 0.999), 1e-8  # of the critic's Adam
 
 
 @dataclass(frozen=True)
@@ -61,21 +64,31 @@ class CycleConsistencySettings(TripletRankingSettings):
 class Adversarial(SentenceObjective):
     """Train dual pivot's embeddings so that a critic cannot distinguish two languages (L_adv).
 
-    The encoder is frozen; the weights of the sum over its layers, and the linear map after it, are trained. A separate
-    optimizer trains the critic d by ``critic_loss``.
+    The encoder is frozen; the weights of the sum over its layers, and the linear map after it, are trained. The critic
+    d has its own steps on each batch, by Adam, before the step of the other weights; Adam's state is in buffers, so
+    that checkpoints have it.
     """
 
     Settings = AdversarialSettings
-    needs = Needs(embeddings=SIDES, pairs=False, frozen_encoder=True)
+    needs = Needs(embeddings=SIDES, pairs=False, frozen_encoder=True, critic=True)
+
+    moments: Tensor  # 2 × P: Adam's moving averages of the gradient and its square, of all P weights of the critic
+    steps_taken: Tensor
 
     def __init__(self, settings: Any, parts: Parts) -> None:
         super().__init__(settings, parts)
-        self.critic_steps = settings.critic_steps
         self.critic = parts.linear_map(1).requires_grad_(False)
+        count = sum(weight.numel() for weight in self.critic.parameters())
+        self.register_buffer("moments", torch.zeros(2, count))
+        self.register_buffer("steps_taken", torch.zeros((), dtype=torch.long))
+
+    def initial_tensors(self) -> Mapping[str, Tensor]:
+        """Return the state of an optimizer that took no step."""
+        return {name: torch.zeros_like(buffer) for name, buffer in self.named_buffers(recurse=False)}
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:
         """Compute L_adv of the batch."""
-        frozen = {name: one.detach() for name, one in self.critic.named_parameters()}
+        frozen = {name: weight.detach() for name, weight in self.critic.named_parameters()}
         return -self._difference(pairs.source, pairs.target, frozen)
 
     def critic_loss(self, source: Tensor, target: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
@@ -86,15 +99,42 @@ class Adversarial(SentenceObjective):
         return score_difference(source, target, lambda vectors: functional_call(self.critic, dict(weights), (vectors,)))
 
     def freeze(self) -> None:
-        """Exclude the critic from the main optimizer; its own optimizer trains it by ``critic_loss(weights=…)``."""
+        """Exclude the critic from the main optimizer."""
         self.critic.requires_grad_(False)
 
+    def train_critic(self, embed: Callable[[], SentencePairs], learning_rate: float) -> None:
+        """Take the critic's steps on a batch; each embeds the batch again, with other dropout."""
+        for _ in range(self.settings.critic_steps):
+            with torch.no_grad():
+                pairs = embed()
+            self._step(self.critic_gradient(pairs), learning_rate)
+
+    @torch.enable_grad()
+    def critic_gradient(self, pairs: SentencePairs) -> Tensor:
+        """Return the gradient of L_disc for all weights of the critic (P), averaged over processes."""
+        weights = {name: weight.detach().requires_grad_() for name, weight in self.critic.named_parameters()}
+        dtype = next(iter(weights.values())).dtype
+        with torch.autocast(pairs.source.device.type, enabled=False):
+            loss = self.critic_loss(pairs.source.to(dtype), pairs.target.to(dtype), weights)
+        gradient = parameters_to_vector(torch.autograd.grad(loss, [*weights.values()]))
+        return sum_over_processes(gradient) / process_count()
+
     @torch.no_grad()
-    def clip_critic(self) -> None:
-        """Clamp each weight of the critic to [-clip, clip]."""
+    def _step(self, gradient: Tensor, learning_rate: float) -> None:
+        """Take a step of Adam with torch's defaults, then clamp each weight to [-clip, clip]."""
+        self.steps_taken += 1
+        count, (first, second) = int(self.steps_taken), self.moments.unbind()
+        first.lerp_(gradient, 1 - _BETAS[0])
+        second.mul_(_BETAS[1]).addcmul_(gradient, gradient, value=1 - _BETAS[1])
+        corrections = [1 - beta**count for beta in _BETAS]
+        denominator = (second.sqrt() / corrections[1] ** 0.5).add_(_EPSILON)
+        weights = parameters_to_vector(self.critic.parameters())
+        weights.addcdiv_(first, denominator, value=-learning_rate / corrections[0])
         if self.settings.clip is not None:
-            for weight in self.critic.parameters():
-                weight.clamp_(-self.settings.clip, self.settings.clip)
+            weights.clamp_(-self.settings.clip, self.settings.clip)
+        sizes = [weight.numel() for weight in self.critic.parameters()]
+        for weight, values in zip(self.critic.parameters(), weights.split(sizes), strict=True):
+            weight.copy_(values.view_as(weight))
 
 
 def score_difference(source: Tensor, target: Tensor, critic: Callable[[Tensor], Tensor]) -> Tensor:

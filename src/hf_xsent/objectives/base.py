@@ -33,6 +33,7 @@ class Needs:
     teacher: frozenset[str] = frozenset()  # the sides whose embeddings by another model it learns from
     mask_token: bool = False  # the tokenizer's mask and other special ids, and the checkpoint's MLM head if any
     momentum_encoder: bool = False  # a moving average of the encoder
+    critic: bool = False  # steps of its own on each batch, before the step of the other weights
     frozen_encoder: bool = False  # a frozen encoder, then a learned weighted sum of its layers and a linear map
 
     def __or__(self, other: Needs) -> Needs:
@@ -90,7 +91,6 @@ class Objective(nn.Module):
 
     Settings: ClassVar[type[ObjectiveSettings]] = ObjectiveSettings
     needs: ClassVar[Needs] = Needs()
-    critic_steps = 0  # optimizer steps of a critic before each step of the other weights; 0: no critic
 
     def __init__(self, settings: Any, parts: Parts) -> None:
         super().__init__()
@@ -136,6 +136,9 @@ class Objective(nn.Module):
 
     def freeze(self) -> None:
         """Disable gradients of weights that the main optimizer must not change; also called after loading."""
+
+    def train_critic(self, embed: Callable[[], SentencePairs], learning_rate: float) -> None:
+        """Train a critic on a batch, which ``embed`` embeds, before the step of the other weights."""
 
     def end_step(self, encoder: nn.Module) -> None:
         """Update state once after each optimizer step."""

@@ -25,6 +25,7 @@ OBJECTIVES = {  # name in recipes: file and class
     "aligned_word_prediction": "word_alignment:AlignedWordPrediction",
     "word_translation_ranking": "word_alignment:WordTranslationRanking",
     "distillation": "distillation:Distillation",
+    "interpolation": "interpolation:Interpolation",
     "mexma": "mexma:Mexma",
     "triplet_ranking": "triplet:TripletRanking",
     "adversarial": "adversarial:Adversarial",

@@ -20,6 +20,7 @@ from transformers import TrainingArguments
 from transformers.integrations import is_deepspeed_available
 
 from hf_xsent.errors import MissingExtraError, RecipeError
+from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.precision import has_bfloat16
 from hf_xsent.settings.declare import check_settings, default_of
 from hf_xsent.settings.secrets import refuse_secrets
@@ -198,7 +199,22 @@ def _check_sharding(arguments: AlignmentTrainingArguments) -> None:
         )
 
 
-def check_momentum_contrast(arguments: AlignmentTrainingArguments) -> None:
+def check_arguments_of_model(arguments: AlignmentTrainingArguments, config: AlignmentConfig) -> None:
+    """Refuse arguments that do not fit the objectives of a model or its frozen encoder."""
+    if config.needs.momentum_encoder:
+        _check_momentum_contrast(arguments)
+    if config.needs.critic and arguments.gradient_accumulation_steps > 1:
+        raise RecipeError("the critic does not support gradient_accumulation_steps: drop it, and use a larger batch")
+    if config.freezes_encoder:
+        if arguments.pairs_per_chunk is not None:
+            raise RecipeError(
+                "pairs_per_chunk saves no memory over a frozen encoder, which stores no activations: drop it"
+            )
+        if arguments.deepspeed or arguments.fsdp:
+            raise RecipeError("dual pivot trains too few weights to shard: drop --fsdp and --deepspeed, use DDP")
+
+
+def _check_momentum_contrast(arguments: AlignmentTrainingArguments) -> None:
     """Refuse settings that fail with a momentum encoder and its queue."""
     refuse(
         arguments.pairs_per_chunk is not None,

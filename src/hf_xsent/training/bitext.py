@@ -13,6 +13,8 @@ from hf_xsent.data.pivot import PivotBitext, add_pivot_pairs
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, RecipeError
+from hf_xsent.models.config import AlignmentConfig
+from hf_xsent.training.dual_pivot.features import FeatureCache, FeatureRows
 from hf_xsent.training.settings import DataSettings
 
 
@@ -53,6 +55,15 @@ def check_has_what_objectives_read(train: Any, config: Any) -> None:
             "hard_negatives need mined negatives, but no pair has any: find them with hf-xsent mine-negatives, and "
             "give its JSONL as --data"
         )
+
+
+def training_rows(train: Any, config: AlignmentConfig, features: FeatureCache | None, seed: int) -> Any:
+    """Return the rows that the sampler draws: pairs, sides that are shuffled alone, or features of a frozen encoder."""
+    if isinstance(train, Bitext) and (features is not None or not config.keeps_pairs):
+        train = TextSides.from_bitext(train, shuffle_independently=not config.keeps_pairs, seed=seed)
+    if config.needs.pairs and getattr(train, "shuffle_independently", False):
+        raise RecipeError("only objectives that need no pairs train on unpaired files: give --data for others")
+    return train if train is None or features is None else FeatureRows(train, features, config.needs.teacher)
 
 
 def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | PivotBitext | TextSides, Bitext | None]:

@@ -20,7 +20,7 @@ from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.layer_selection import reduced_config
 from hf_xsent.models.loading import load_encoder_config, load_settings, load_tokenizer
 from hf_xsent.runs.run import Run
-from hf_xsent.training.arguments import check_momentum_contrast
+from hf_xsent.training.arguments import check_arguments_of_model
 from hf_xsent.training.bitext import check_bitext, check_has_what_objectives_read
 from hf_xsent.training.dual_pivot.features import NO_FEATURES
 from hf_xsent.training.recipe import Recipe
@@ -63,8 +63,7 @@ class Plan:
         config = recipe.config.replaced(encoder_config=encoder_config)
         config.check_objectives()
         config.teachers(encoder)  # raises an error if an objective lacks its teacher
-        if config.needs.momentum_encoder:
-            check_momentum_contrast(training)
+        check_arguments_of_model(training, config)
         _check_kind_of_data(recipe.data, config)
         if config.lora_rank is not None:
             check_adapters(config.lora_targets, encoder_config)

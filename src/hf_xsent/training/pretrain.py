@@ -14,12 +14,10 @@ from hf_xsent.data.pivot import PivotBitext
 from hf_xsent.data.sides import TextSides
 from hf_xsent.logs import configure_logging
 from hf_xsent.models import METHODS
-from hf_xsent.models.dual_pivot import DualPivotForPreTraining
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.settings.command import command
 from hf_xsent.training.bitext import load_train_and_dev
 from hf_xsent.training.dual_pivot.features import FeatureCache
-from hf_xsent.training.dual_pivot.trainer import DualPivotTrainer
 from hf_xsent.training.measuring import StepTimes, count_steps, forecast, short_run
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.recipe import Recipe, build_recipe, recipe_settings, recipe_types
@@ -72,19 +70,14 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer | None:
 
 
 def build_trainer(recipe: Recipe, model: SentenceEncoderForPreTraining, **parts: Any) -> AlignmentTrainer:
-    """Build the trainer of the recipe's method; if no objective needs pairs, shuffle the two sides independently."""
-    data, train = recipe.data, parts.get("train_dataset")
+    """Build the trainer of a recipe; over a frozen encoder whose features can be computed once, with their cache."""
+    data = recipe.data
     parts |= {"alpha": data.alpha, "target_language": data.target_language}
-    if not isinstance(model, DualPivotForPreTraining):
-        if isinstance(train, Bitext) and not recipe.config.needs.pairs:
-            unpaired = TextSides.from_bitext(train, shuffle_independently=True, seed=recipe.training.seed)
-            parts["train_dataset"] = unpaired
-        return AlignmentTrainer(model, recipe.training, **parts)
-    features = None
     if model.config.caches_features and data.features != "none":
         folder = data.features or Path(str(recipe.training.output_dir)) / "features"
-        features = FeatureCache(folder, model, parts["processing_class"])
-    return DualPivotTrainer(model, recipe.training, features=features, **parts)
+        encoder: Any = model
+        parts["features"] = FeatureCache(folder, encoder, parts["processing_class"])
+    return AlignmentTrainer(model, recipe.training, **parts)
 
 
 def dry_run(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import nullcontext
 from copy import copy
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,22 +19,23 @@ from transformers.trainer_utils import IntervalStrategy, TrainOutput
 from hf_xsent.compat import keep_freed_memory
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.data.sampling.mixing import DistinctSampler, ProcessBatches, TemperatureSampler
-from hf_xsent.errors import DataError, ModelError, RecipeError, TrainingError
+from hf_xsent.errors import DataError, ModelError, RecipeError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
-from hf_xsent.files import write_text
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.tensors.gathering import naming_lost_processes
-from hf_xsent.training.arguments import AlignmentTrainingArguments, check_momentum_contrast
+from hf_xsent.training.arguments import AlignmentTrainingArguments, check_arguments_of_model
 from hf_xsent.training.averaging import (
     MovingAverage,
     average_last_checkpoints,
     average_with_start,
     starting_weights,
 )
-from hf_xsent.training.bitext import as_bitext, check_has_what_objectives_read
+from hf_xsent.training.bad_batch import bad_step
+from hf_xsent.training.bitext import as_bitext, check_has_what_objectives_read, training_rows
 from hf_xsent.training.callbacks import CostCounter, EarlyStopping, EndOfStep, StartOfEpoch
+from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, collate_features, threads
 from hf_xsent.training.gradient_norms import GradientNorms
 from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.run_trainer import RunTrainer
@@ -53,6 +52,8 @@ class AlignmentTrainer(RunTrainer):
     ``eval_accuracy``, their mean, and the same mean per language, such as ``eval_accuracy_de``. Without dev, the run
     ends with its last weights. Teachers of objectives are loaded by the names in the objectives' settings, unless
     ``teachers`` are given: ``{"distillation": model.encode}``, or ``{}`` if batches have the teachers' embeddings.
+    If no objective needs pairs, the two sides of the data are shuffled independently. Over a frozen encoder,
+    ``features`` encodes each sentence once, before the first step; without, the encoder runs in every step.
 
     A dataset is what ``load_bitext`` returns, or anything that it reads, such as a Dataset or a list of pairs; the
     latter are not cleaned. ``args`` may be plain TrainingArguments. At the end of ``train``, the output folder has the
@@ -86,6 +87,7 @@ class AlignmentTrainer(RunTrainer):
         alpha: float = 0.5,
         target_language: str = "en",
         teachers: Teachers | Mapping[str, Encode] | None = None,
+        features: FeatureCache | None = None,
         **kwargs: Any,
     ) -> None:
         if processing_class is None:
@@ -108,15 +110,19 @@ class AlignmentTrainer(RunTrainer):
                 "encoding dev pairs needs full weights, which FSDP shards: drop --dev, give --dev_pairs 0, and "
                 "measure the saved model by hf-xsent evaluate"
             )
-        config = model.config
+        config: Any = model.config
+        check_arguments_of_model(args, config)
         check_has_what_objectives_read(train_dataset, config)
+        if features is not None:
+            encoder: Any = features.embedder.model
+            encoder.to(args.device)
+            kwargs["data_collator"] = collate_features
+        train_dataset = training_rows(train_dataset, config, features, args.seed)
         collator = kwargs.pop("data_collator", None) or PairCollator(
             processing_class, config.max_length, config.embedded_languages, target_language,
             texts=config.needs.teacher, links=config.needs.links, negatives=config.hard_negatives,
             prompt=config.default_prompt,
         )  # fmt: skip
-        if config.needs.momentum_encoder:
-            check_momentum_contrast(args)
         model.freeze(args.frozen_layers, args.frozen_word_embeddings)
         if args.compile_layers:
             model.backbone.compile_layers()
@@ -137,14 +143,17 @@ class AlignmentTrainer(RunTrainer):
         self.tokenizer = processing_class
         self.alpha = alpha
         self.target_language = target_language
+        self.features = features
         self.teachers = Teachers.of(model, self.args, teachers)
         self._sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=self.args.device))
         self._batches = 0
         self._pairs = 0
         self._clock = time.perf_counter()
+        self._threads = torch.get_num_threads()
         self._cost = CostCounter()
         self.add_callback(self._cost)
         self._batch: Mapping[str, Any] = {}
+        self._trains_critic = config.needs.critic
         self._norms = GradientNorms(model) if args.log_gradient_norms else None
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
@@ -154,7 +163,8 @@ class AlignmentTrainer(RunTrainer):
         """
         if self.train_dataset is None:
             raise DataError("no pairs to train on: pass them as train_dataset")
-        with naming_lost_processes(self.args.ddp_timeout):
+        # With cached features, a step is so small that one thread is fastest.
+        with naming_lost_processes(self.args.ddp_timeout), threads(None if self.features is None else 1):
             return super().train(*args, **kwargs)
 
     def before_training(self, checkpoint: str | None) -> None:
@@ -192,6 +202,9 @@ class AlignmentTrainer(RunTrainer):
         """Compute the weighted sum of the objectives, and add each loss to the sums for the log."""
         if self.teachers is not None:
             inputs = self.teachers(inputs, self.args.device)
+        if self._trains_critic:
+            with self.accelerator.autocast():
+                inputs = self.accelerator.unwrap_model(model).train_critics(inputs, self.args.learning_rate)
         if self._norms is not None:
             self._norms.measure_if_logged(self, model, inputs)
         chunk = self.args.pairs_per_chunk
@@ -202,7 +215,7 @@ class AlignmentTrainer(RunTrainer):
         self._batch = inputs
         if not outputs.loss.isfinite():
             each = ", ".join(f"{name} {loss.item():g}" for name, loss in outputs.losses.items())
-            raise self._step_error(f"loss is NaN or infinite ({each})")
+            raise bad_step(self, f"loss is NaN or infinite ({each})", inputs)
         for name, loss in outputs.losses.items():
             self._sums[name] += loss
         self._batches += 1
@@ -234,7 +247,7 @@ class AlignmentTrainer(RunTrainer):
             raise DataError("no dev pairs to evaluate on: pass them as eval_dataset")
         model = self.accelerator.unwrap_model(self.model)
         averaged = nullcontext() if self._average is None else self._average.in_place_of(model)
-        with averaged, self._cost.not_counted(), self.accelerator.autocast():
+        with averaged, self._cost.not_counted(), self.accelerator.autocast(), threads(self._threads):
             results = retrieval_by_language(
                 self._dev_encoder(model),
                 {language: dev.pairs(language) for language in dev.languages},
@@ -247,8 +260,8 @@ class AlignmentTrainer(RunTrainer):
         self._clock += time.perf_counter() - started
         return metrics
 
-    def _dev_encoder(self, model: SentenceEncoderForPreTraining) -> SupportsEncode:
-        return SentenceEmbedder(model, self.tokenizer)
+    def _dev_encoder(self, model: Any) -> SupportsEncode:
+        return SentenceEmbedder(model, self.tokenizer) if self.features is None else CachedEncoder(self.features, model)
 
     def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
         """Build the Trainer's optimizer, with a separate learning rate for the objectives' heads."""
@@ -268,33 +281,14 @@ class AlignmentTrainer(RunTrainer):
 
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
         """Raise an error for NaN or infinite gradients before the weights change; fp16's scaler skips such steps."""
+        unwrapped: Any = self.accelerator.unwrap_model(model)
+        if grad_norm is None and unwrapped.config.freezes_encoder:  # without a slow walk over the frozen encoder
+            weights = unwrapped.trained_weights()
+            grad_norm = torch.nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])
         norm = super()._get_grad_norm(model, grad_norm)
         if norm is not None and not math.isfinite(float(norm)) and self.accelerator.scaler is None:
-            raise self._step_error(f"gradients are NaN or infinite (norm {float(norm):g})")
+            raise bad_step(self, f"gradients are NaN or infinite (norm {float(norm):g})", self._batch)
         return norm
-
-    def _step_error(self, what: str) -> TrainingError:
-        """Write this process's batch to a file, and build an error with the step and the first suspect pair."""
-        model = self.accelerator.unwrap_model(self.model)
-        sides = [
-            self.tokenizer.batch_decode(self._batch[f"{side}_input_ids"], skip_special_tokens=True)
-            for side in ("source", "target")
-        ]
-        pairs = list(zip(*sides, strict=True))
-        not_finite = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
-        rows = range(len(pairs)) if not_finite else _rows_not_finite(model, self._batch) or range(len(pairs))
-        of_process = f".{self.args.process_index}" if self.args.world_size > 1 else ""
-        file = Path(str(self.args.output_dir)) / f"bad_batch{of_process}.jsonl"
-        records = (
-            {"source": source, "target": target, "suspect": row in rows} for row, (source, target) in enumerate(pairs)
-        )
-        write_text(file, (json.dumps(record, ensure_ascii=False) + "\n" for record in records))
-        state = f"weights are NaN or infinite, {not_finite[0]} first" if not_finite else "all weights are finite"
-        return TrainingError(
-            f"step {self.state.global_step + 1}: {what}, in a batch of {len(pairs)} pairs; look first at "
-            f"{pairs[rows[0]]!r} (all in {file}); {state}: lower the learning rate or drop these sentences, "
-            "and continue from the last checkpoint with --resume_with_changes"
-        )
 
     def train_sampler(self) -> TemperatureSampler:
         """Return the sampler of the rows of an epoch, the same on all processes."""
@@ -325,15 +319,6 @@ class AlignmentTrainer(RunTrainer):
             persistent_workers=args.dataloader_persistent_workers,
             prefetch_factor=args.dataloader_prefetch_factor,
         )
-
-
-@torch.no_grad()
-def _rows_not_finite(model: SentenceEncoderForPreTraining, batch: Mapping[str, Any]) -> list[int]:
-    """Find the pairs with a NaN or infinite sentence embedding."""
-    sentences = model.encode_pairs(batch).sentences
-    finite = sentences.source.isfinite().all(-1) & sentences.target.isfinite().all(-1)
-    rows: list[int] = (~finite).nonzero().flatten().tolist()
-    return rows
 
 
 def _metrics(results: dict[str, RetrievalAccuracy]) -> dict[str, float]:

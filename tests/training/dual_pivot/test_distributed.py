@@ -12,7 +12,6 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoModelForPreTraining
 
 from hf_xsent import DualPivotForPreTraining
-from hf_xsent.training.dual_pivot.trainer import Critic
 
 MIXES: dict[str, dict[str, Any]] = {
     "pairs": {"triplet_ranking": {"margin": 0.5}},
@@ -32,11 +31,7 @@ def _batch(rows: slice) -> dict[str, torch.Tensor]:
 
 def _step(model: Any, inner: DualPivotForPreTraining, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """What critic and extraction learn of a batch."""
-    if "adversarial" in inner.objectives:
-        pairs = inner.sentence_pairs(batch)
-        critic = Critic(inner.objectives["adversarial"], 2, 0.1)
-        for _ in range(critic.steps):
-            critic.step(pairs.source, pairs.target)
+    inner.train_critics(batch, 0.1)
     model(**batch).loss.backward()
     learnt = {name: one.grad.clone() for name, one in inner.named_parameters() if one.grad is not None}
     if "adversarial" in inner.objectives:

@@ -1,11 +1,9 @@
-"""Features: encoded once, kept whole, refused where they are another encoder's; and the critic's turns."""
+"""Features: encoded once, kept whole, refused where they are another encoder's."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,10 +13,8 @@ from hf_xsent import DualPivotForPreTraining
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, OutputError
 from hf_xsent.models.loading import load_tokenizer
-from hf_xsent.objectives.adversarial import Adversarial
 from hf_xsent.training.dual_pivot import features as features_module
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, FeatureRows
-from hf_xsent.training.dual_pivot.trainer import Critic
 
 
 @pytest.fixture
@@ -112,23 +108,3 @@ def test_batches_hold_the_features_of_their_rows(shuffle_independently: bool, ca
         )
         identities = [int(one.identities[0].astype(np.int64)) for one in alone]
         assert batch[f"{side}_identity"].tolist() == identities
-
-
-@pytest.mark.parametrize("steps", [1, 2, 5])
-def test_the_critic_takes_its_steps_on_what_stays_as_it_is(steps: int) -> None:
-    parts: Any = SimpleNamespace(linear_map=lambda width: torch.nn.Linear(4, width, bias=False))
-    objective = Adversarial(Adversarial.Settings(critic_steps=steps, clip=0.5), parts)
-    torch.nn.init.normal_(objective.critic.weight)
-    source, target = torch.randn(2, 6, 4)
-    weight = objective.critic.weight.detach().clone().requires_grad_()
-    optimizer = torch.optim.Adam([weight], lr=0.1)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        ((source @ weight.T).mean() - (target @ weight.T).mean()).backward()
-        optimizer.step()
-        weight.data.clamp_(-0.5, 0.5)
-    critic = Critic(objective, steps, 0.1)
-    for _ in range(critic.steps):
-        critic.step(source, target)
-    torch.testing.assert_close(objective.critic.weight, weight.detach())
-    assert not objective.critic.weight.requires_grad and objective.critic.weight.grad is None

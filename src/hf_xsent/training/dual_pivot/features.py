@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -188,6 +189,22 @@ class FeatureRows:
             for number, wanted in enumerate(both):
                 found[places, number] = self.features[language][number].identities[wanted]
         return found
+
+
+def collate_features(batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return a batch of ``FeatureRows``, which are collated."""
+    return batch
+
+
+@contextmanager
+def threads(count: int | None) -> Iterator[None]:
+    """Compute with this many threads in the block; None: as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class CachedEncoder:
