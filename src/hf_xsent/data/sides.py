@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hf_xsent.data.bitext import Bitext, Pair
-from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.sampling.permutation import Permutation
 from hf_xsent.data.sentences import Sentences, load_sentences
@@ -141,8 +140,3 @@ class TextSides:
             for position, row, other in zip(positions.tolist(), *(side.tolist() for side in both), strict=True):
                 pairs[position] = {"source": source[row], "target": target[other], "language": language}
         return pairs
-
-    def side_hashes(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-        """Return the hashes of source and target of each row (N × 2); they ignore case and whitespace."""
-        pairs = self.__getitems__(np.asarray(rows).tolist())
-        return np.array([[hash_texts(pair[side]) for side in ("source", "target")] for pair in pairs], dtype=np.uint64)

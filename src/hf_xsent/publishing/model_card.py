@@ -248,7 +248,7 @@ def _training_sentences(run: Path, model: Path, recipe: Mapping[str, Any]) -> li
         return []
     state = json.loads(states[-1].read_text(encoding="utf-8"))
     sentences = [f"Training took {state['global_step']:,} steps ({state['epoch']:.2f} epochs)."]
-    changed = recipe.get("average_checkpoints") or recipe.get("share_of_start") or recipe.get("ema_decay")
+    changed = recipe.get("share_of_start") or recipe.get("ema_decay")
     step = state.get("best_global_step")
     has_best = Path(state.get("best_model_checkpoint") or "").name == f"checkpoint-{step}"
     best_at_end = recipe.get("load_best_model_at_end", True) and has_best and not changed
