@@ -70,9 +70,9 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
     def over(self, encoder_config: PreTrainedConfig) -> Self:
         """Return the config of a model over this encoder, with the encoder's dtype, outputs and attention."""
         names = ("dtype", "output_attentions", "output_hidden_states", "return_dict")
-        chosen = {name: getattr(encoder_config, name) for name in names}
-        chosen["attn_implementation"] = attention_of(encoder_config)  # a new config would reset it
-        return self.replaced(encoder_config=encoder_config, encoder_layers=None, **chosen)
+        inherited = {name: getattr(encoder_config, name) for name in names}
+        inherited["attn_implementation"] = attention_of(encoder_config)  # a new config would reset it
+        return self.replaced(encoder_config=encoder_config, encoder_layers=None, **inherited)
 
     @classmethod
     def saved_names(cls) -> list[str]:
