@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hf_xsent.data.bitext import Bitext, Pair
+from hf_xsent.data.bitext import Bitext, Pair, checked_rows
 from hf_xsent.data.cleaning.repeats import Hashes, Rows, rows_by_hash
 from hf_xsent.data.sampling.permutation import shuffle_key
 from hf_xsent.errors import DataError
@@ -54,10 +54,7 @@ class PivotBitext:
 
     def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
         """Return many pairs; torch's DataLoader calls this for a batch."""
-        rows = np.asarray(indices, dtype=np.int64)
-        rows = np.where(rows < 0, rows + len(self), rows)
-        if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
-            raise IndexError(f"pair index out of range: the bitext has {len(self)} pairs")
+        rows = checked_rows(indices, len(self))
         is_pivot = rows >= len(self.bitext)
         ends = self._pairs[rows[is_pivot] - len(self.bitext)]
         plain = iter(self.bitext.__getitems__(rows[~is_pivot].tolist()))
