@@ -26,14 +26,11 @@ GROUND = {
     "logs",
     "compat",
     "files",
-    "locks",
     "runs",
     "settings",
-    "stopping",
 }  # any room may import these
 MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(GROUND, {"errors", "settings"}),
-    "locks": {"errors", "files"},
     "runs": {"errors", "files", "logs", "settings"},
     "tensors": set(),  # fast tensor work: how a batch lies in memory, kernels, gathering
     "pages": set(),  # charts and the shell of report pages: text from numbers
@@ -122,7 +119,7 @@ def printing_lines(source: str) -> list[int]:
 
 
 RENAMING = {"os": {"replace", "rename", "renames", "link"}, "shutil": {"move", "disk_usage"}}
-FILE_WORK = {PACKAGE / "files.py", PACKAGE / "locks.py", PACKAGE / "runs" / "claim.py"}
+FILE_WORK = {PACKAGE / "files.py", PACKAGE / "runs" / "claim.py"}
 ONLY_THERE = {"hashlib", "filelock"}
 
 

@@ -1,13 +1,16 @@
-"""Private parts of other libraries are as compat.py lists them, and only compat.py uses them."""
+"""Private parts of other libraries are as listed here, and only compat.py and overriding methods use them."""
 
 from __future__ import annotations
 
 import ast
+import inspect
 import platform
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -17,10 +20,88 @@ from torch.nn import functional
 from transformers import AutoModel, BertConfig
 
 from hf_xsent import compat
-from hf_xsent.compat import PRIVATE_PARTS, PrivatePart
 from hf_xsent.finetuning.trainer import FineTuner
 from hf_xsent.models import METHODS
 from hf_xsent.training.trainer import AlignmentTrainer
+
+
+@dataclass(frozen=True)
+class PrivatePart:
+    """A private or undocumented method or attribute that our code overrides or calls."""
+
+    name: str  # dotted, for pkgutil.resolve_name
+    version: str
+    why: str
+    breaks: str  # what breaks without it
+    parameters: tuple[str, ...] | None = None  # those that our code uses; None: not checked
+
+    def change(self) -> str | None:
+        """Describe how the installed part differs from this entry; None if it does not."""
+        owner, _, attribute = self.name.rpartition(".")
+        try:
+            part = getattr(resolve_name(owner), attribute)
+        except (ImportError, AttributeError) as error:
+            return f"{self.name} ({self.version}) is gone: {error}. Without it, {self.breaks}"
+        if self.parameters is None:
+            return None
+        parameters = [each for each in inspect.signature(part).parameters.values() if each.name != "self"]
+        names, more = (
+            tuple(each.name for each in parameters[: len(self.parameters)]),
+            parameters[len(self.parameters) :],
+        )
+        if names == self.parameters and all(each.default is not each.empty for each in more):
+            return None
+        takes = ", ".join(map(str, parameters))
+        return f"{self.name} ({self.version}) took ({', '.join(self.parameters)}), now ({takes}): {self.breaks}"
+
+
+_VERSIONS = {"transformers": "5.19 to 5.23", "evaluate": "0.4.6"}
+_TRAINER, _MODEL = "transformers.Trainer", "transformers.PreTrainedModel"
+
+PRIVATE_PARTS = tuple(
+    PrivatePart(f"{owner}.{name}", _VERSIONS[owner.partition(".")[0]], why, breaks, parameters)
+    for owner, names, parameters, why, breaks in (
+        (_TRAINER, "_save_checkpoint", ("model", "trial"),
+         "rename a checkpoint when all processes have written it", "a killed run leaves half a checkpoint"),
+        (_TRAINER, "_get_output_dir", ("trial",),
+         "choose the temporary folder of a checkpoint", "the checkpoint is not in the folder that is renamed"),
+        (_TRAINER, "_push_from_checkpoint", ("checkpoint_folder",),
+         "upload the finished model only", "--push_to_hub uploads unfinished models, and copies them into the folder"),
+        (_TRAINER, "save_model", ("output_dir", "_internal_call"),
+         "save the final model into a temporary folder without a push", "an incomplete final model is pushed"),
+        (_TRAINER, "set_initial_training_values", ("args", "dataloader"),
+         "end a resumed run whose checkpoint has all steps", "--resume of such a run trains another step"),
+        (_TRAINER, "_init_training_state", None,
+         "apply the schedule of a resumed run, and find its best checkpoint in a moved folder",
+         "changed save_steps are not applied, and the last model is taken for the best"),
+        (_TRAINER, "_load_callback_state", (),
+         "count on for early stopping, with the patience of the resumed run", "early stopping starts to count again"),
+        (_TRAINER, "_determine_best_metric", ("metrics", "trial"),
+         "compare only measurements of steps with a checkpoint", "the last model is taken for the best"),
+        (_TRAINER, "_get_grad_norm", ("model", "grad_norm"),
+         "check gradients before the optimizer's step; no public hook runs there", "NaN gradients reach the weights"),
+        (_TRAINER, "_prepare_inputs", ("inputs",),
+         "move the critic's batch to the device", "dual pivot's critic reads tensors on another device"),
+        (_TRAINER, "_save_optimizer_and_scheduler", ("output_dir",), "save the critic", "--resume resets its state"),
+        (_TRAINER, "_load_optimizer_and_scheduler", ("checkpoint",), "load the critic", "--resume resets its state"),
+        (_MODEL, "_init_weights", ("module",),
+         "initialize language embeddings, maps, biases and queues", "an untrained model differs from its encoder"),
+        (_MODEL, "_from_config", None,
+         "let AutoModel.from_config build plain encoders of families whose exports we load",
+         "AutoModel.from_config of BERT and others fails after importing hf_xsent"),
+        (_MODEL, "_keys_to_ignore_on_save", None,
+         "save dual pivot without its frozen encoder", "each dual pivot checkpoint holds the encoder"),
+        (_MODEL, "_keys_to_ignore_on_load_missing", None,
+         "load dual pivot checkpoints, which have no encoder", "loading warns of each weight of the encoder"),
+        (_MODEL, "_keys_to_ignore_on_load_unexpected", None,
+         "load a training checkpoint without its heads", "loading warns of each weight of a head"),
+        (_MODEL, "_supports_sdpa _supports_flash_attn _supports_attention_backend", None,
+         "accept every attn_implementation of the encoder", "sdpa, flash_attention_2 or registered ones are rejected"),
+        ("evaluate.Metric", "_info _compute", None,
+         "implement a metric; evaluate documents no public names", "evaluate.load of our metrics fails"),
+    )
+    for name in names.split()
+)  # fmt: skip
 
 PACKAGE = Path(compat.__file__).parent
 LISTED = {part.name.rpartition(".")[2] for part in PRIVATE_PARTS}

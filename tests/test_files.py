@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -116,33 +115,15 @@ with files.writing(sys.argv[1], folder=sys.argv[2] == "folder") as part:
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_a_killed_process_left_is_removed_by_the_next(kind: str, tmp_path: Path) -> None:
+def test_what_a_killed_process_left_is_never_taken_for_a_result(kind: str, tmp_path: Path) -> None:
     files.write_text(tmp_path / "out", "old")
-    (tmp_path / "out.part").mkdir()  # somebody's own
-    (tmp_path / "out.hf-xsent-notes.part").touch()
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "out"), kind], check=False)
     assert done.returncode == -signal.SIGKILL
-    assert (tmp_path / "out").read_text() == "old" and len([*tmp_path.iterdir()]) == 4
+    assert (tmp_path / "out").read_text() == "old"
     files.write_text(tmp_path / "out", "new")
     assert (tmp_path / "out").read_text() == "new"
-    assert {one.name for one in tmp_path.iterdir()} == {"out", "out.part", "out.hf-xsent-notes.part"}
-
-
-def test_a_process_that_still_writes_is_left_alone(tmp_path: Path) -> None:
-    name = f"out.hf-xsent-{files.socket.gethostname()}-{os.getppid()}.part"
-    (tmp_path / name).write_text("on its way")
-    files.write_text(tmp_path / "out", "mine")
-    assert (tmp_path / name).read_text() == "on its way"
-
-
-@pytest.mark.parametrize(("hours", "stays"), [(1, True), (30, False)])
-def test_a_file_that_another_machine_writes_is_left_alone_for_a_day(hours: int, stays: bool, tmp_path: Path) -> None:
-    part = tmp_path / f"out.hf-xsent-elsewhere-{os.getpid() + 1}.part"
-    part.write_text("on its way")
-    written = time.time() - hours * 3600
-    os.utime(part, (written, written))
-    files.write_text(tmp_path / "out", "mine")
-    assert part.exists() is stays
+    (left,) = [path.name for path in tmp_path.iterdir() if path.name != "out"]
+    assert left.startswith("out.") and left.endswith(".part")
 
 
 def test_an_existing_folder_returns_if_its_replacement_cannot_be_moved(tmp_path: Path) -> None:
@@ -152,21 +133,6 @@ def test_an_existing_folder_returns_if_its_replacement_cannot_be_moved(tmp_path:
         files.move_into_place(tmp_path / "missing.part", tmp_path / "out")
     assert [one.name for one in tmp_path.iterdir()] == ["out"]
     assert (tmp_path / "out" / "old.txt").read_text() == "years of work"
-
-
-def test_a_large_folder_is_not_listed_for_each_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    left = tmp_path / f"99.hf-xsent-{files.socket.gethostname()}-{os.getpid()}.part"
-    for path in [left, *(tmp_path / f"old {number}" for number in range(1000))]:
-        path.touch()
-    listings = []
-    for name in ("listdir", "scandir"):
-        function = getattr(os, name)
-        monkeypatch.setattr(os, name, lambda path, function=function: listings.append(path) or function(path))
-    for number in range(100):
-        files.write_text(tmp_path / f"{number}", "new")
-    monkeypatch.undo()
-    assert 1 <= len(listings) <= 10
-    assert not left.exists() and len([*tmp_path.iterdir()]) == 1100
 
 
 @pytest.mark.parametrize(

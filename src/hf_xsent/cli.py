@@ -114,7 +114,7 @@ def _resumable(settings: Any) -> Iterator[None]:
     if work is None:
         yield
         return
-    from hf_xsent.stopping import raising_on_sigterm
+    from hf_xsent.runs.stopping import raising_on_sigterm
 
     with raising_on_sigterm(f"finished work is in {work}, from which the same command continues"):
         yield

@@ -10,11 +10,10 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
-import socket
-import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 _FULL_DISK = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 _HUB_ID = re.compile(r"(?P<owner>[\w-][\w.-]*/)?[\w-][\w.-]*(:[\w.-]+)?(@[\w./-]+)?")
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
-_ABANDONED_SECONDS = 86_400
-_listed: dict[str, tuple[int, list[Path]]] = {}  # by folder: calls until it is listed again, and its temporary files
 
 
 # Write
@@ -40,14 +37,13 @@ _listed: dict[str, tuple[int, list[Path]]] = {}  # by folder: calls until it is 
 def writing(path: str | Path, folder: bool = False) -> Iterator[Path]:
     """Yield a temporary path next to ``path``, rename it to ``path`` at the end, or remove it after an error.
 
-    ``folder`` creates a folder. If the block writes nothing, nothing changes. Temporary files that killed processes
-    left for ``path`` are removed first.
+    ``folder`` creates a folder. If the block writes nothing, nothing changes. A killed process leaves the temporary
+    path, which no other process uses.
     """
     path = Path(os.path.realpath(path) if folder else path)  # a link to a folder stays
-    part = path.with_name(f"{path.name}.hf-xsent-{socket.gethostname()}-{os.getpid()}.part")
+    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     with write_errors(path, part):
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(path)
         if folder:
             part.mkdir()
         try:
@@ -103,7 +99,7 @@ def create_folder(path: str | Path) -> Path:
 def check_can_create(folder: str | Path) -> None:
     """Raise an error if a folder cannot be created, or files in it; create nothing."""
     folder = Path(folder).absolute()
-    parent = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
+    parent = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         why = "is read-only" if parent.is_dir() else "is not a folder"
         raise OutputError(f"{folder} cannot be written ({parent} {why}): use a folder where you may write")
@@ -149,7 +145,7 @@ def check_writable(path: str | Path, others: Iterable[str | Path] = ()) -> None:
     with writing(path) as part:  # also finds names that are too long, and paths outside a disk
         part.touch()
         part.unlink()
-    if os.path.realpath(path) in [os.path.realpath(one) for one in others]:
+    if os.path.realpath(path) in [os.path.realpath(other) for other in others]:
         raise OutputError(f"{path} would overwrite an input or another output: choose another name")
 
 
@@ -172,8 +168,8 @@ def errno_of(error: BaseException) -> int | None:
     """Return the errno of an error; errors of safetensors and tokenizers have it only in their message."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
-    stated = None if isinstance(error, HfXsentError) else re.search(r"\(os error (\d+)\)", str(error))
-    return int(stated[1]) if stated else None
+    match = None if isinstance(error, HfXsentError) else re.search(r"\(os error (\d+)\)", str(error))
+    return int(match[1]) if match else None
 
 
 def describe_disk_failure(error: OSError) -> str | None:
@@ -186,41 +182,6 @@ def describe_disk_failure(error: OSError) -> str | None:
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         return f"{where}{error.strerror}: check its permissions or use another folder"
     return None
-
-
-def _remove_leftovers(path: Path) -> None:
-    """Remove temporary files for ``path`` that no process writes any more."""
-    for part in _temporary_files(path.parent):
-        match = re.fullmatch(re.escape(path.name) + r"\.hf-xsent-(.+)-(\d+)(-old)?\.part", part.name)
-        if match and (int(match[2]) == os.getpid() or not _is_written(part, match[1], int(match[2]))):
-            with suppress(OSError):
-                remove(part)
-
-
-def _temporary_files(folder: Path) -> list[Path]:
-    """Return the temporary files in a folder.
-
-    A large folder is listed again only after 1% as many calls as it has files, so that the time to write all of them is
-    linear in their number.
-    """
-    calls, found = _listed.get(key := os.path.abspath(folder), (0, []))
-    if calls == 0:
-        names = os.listdir(folder) if os.access(folder, os.R_OK) else []
-        calls, found = 1 + len(names) // 100, [Path(key, name) for name in names if name.endswith(".part")]
-    _listed[key] = (calls - 1, found)
-    return found
-
-
-def _is_written(part: Path, host: str, process: int) -> bool:
-    """Return whether a process still runs; of one on another machine, whether it has written in the last day."""
-    try:
-        if host != socket.gethostname():
-            return time.time() - part.stat().st_mtime < _ABANDONED_SECONDS
-        if os.name == "posix":
-            os.kill(process, 0)  # signal 0 only checks whether the process exists
-    except OSError as error:
-        return isinstance(error, PermissionError)  # the process exists, but belongs to another user
-    return os.name == "posix"
 
 
 # Hash
@@ -236,10 +197,10 @@ def digest(content: Any) -> str:
     """
     if not isinstance(content, str | bytes | Iterator):
         content = json.dumps(content, sort_keys=True, default=str)
-    found = hashlib.sha256()
+    total = hashlib.sha256()
     for piece in content if isinstance(content, Iterator) else [content]:
-        found.update(piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else piece)
-    return found.hexdigest()[:16]
+        total.update(piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else piece)
+    return total.hexdigest()[:16]
 
 
 def file_digest(path: str | Path) -> str:
@@ -269,7 +230,7 @@ def file_stamp(path: str | Path) -> tuple[str, int, int]:
 def check_free_space(folder: str | Path, needed: int, what: str, cure: str) -> None:
     """Raise an error if ``what`` needs more bytes than the disk of ``folder`` has free."""
     folder = Path(folder)
-    disk = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    disk = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     free = shutil.disk_usage(disk).free
     if free < needed:
         raise OutputError(f"{folder} has {readable_size(free)} free but {what} need {readable_size(needed)}: {cure}")

@@ -1,4 +1,4 @@
-"""Attack the package with random inputs, kills, damage and processes: ``python -m tests.attack --seed 1``.
+"""Attack the package with random inputs, kills and processes: ``python -m tests.attack --seed 1``.
 
 Run it in the repository's root. It prints counts, and each finding with the seed that repeats it; the exit code is 1 if
 there are findings. ``--inputs 10000 --kills 200`` takes about 15 minutes on two cores.
@@ -17,7 +17,6 @@ from collections.abc import Sequence
 
 PARTS = {  # module: the share of its count
     "kills": ("kills", 1.0),
-    "damage": ("kills", 0.25),
     "equality": ("kills", 0.25),
     "readers": ("inputs", 0.7),
     "configs": ("inputs", 0.3),
@@ -29,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.attack", description=__doc__)
     parser.add_argument("--seed", type=int, default=None, help="Repeat the attack with this seed. (default: random)")
     parser.add_argument("--inputs", type=int, default=10_000, help="Number of fuzzed files, recipes and studies.")
-    parser.add_argument("--kills", type=int, default=200, help="Number of kills; a quarter as many damaged files.")
+    parser.add_argument("--kills", type=int, default=200, help="Number of kills.")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="Run these parts only.")
     given = parser.parse_args(arguments)
     seed = random.SystemRandom().randrange(1 << 30) if given.seed is None else given.seed

@@ -20,7 +20,7 @@ from hf_xsent.comparison.compare import train_and_measure
 from hf_xsent.comparison.run import Run
 from hf_xsent.errors import OutputError, Stopped, TrainingError
 from hf_xsent.models.precision import compute_dtype
-from hf_xsent.stopping import raising_on_sigterm
+from hf_xsent.runs.stopping import raising_on_sigterm
 
 BROKEN = {"learning_rate": 1e38, "max_grad_norm": 0, "warmup_steps": 0}
 

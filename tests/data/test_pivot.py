@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import pickle
-import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from hf_xsent.data import pivot
 from hf_xsent.data.bitext import Bitext, load_bitext
 from hf_xsent.data.cleaning import repeats
 from hf_xsent.data.pivot import PIVOT, PivotBitext, add_pivot_pairs
-from hf_xsent.data.sampling.mixing import DistinctSampler
 from hf_xsent.errors import DataError
 
 COUNTS = {"de": 60, "fr": 40, "sw": 30}
@@ -85,17 +82,9 @@ def test_no_held_out_sentence_is_paired(bitext: Bitext, tmp_path: Path) -> None:
     assert len(_pivot_pair(found)) < len(_pivot_pair(add_pivot_pairs(bitext, tmp_path)))
 
 
-def test_pickled_pairs_and_hashes_are_the_same(bitext: Bitext, tmp_path: Path) -> None:
+def test_pickled_pairs_are_the_same(bitext: Bitext, tmp_path: Path) -> None:
     found = add_pivot_pairs(bitext, tmp_path)
     assert _pivot_pair(pickle.loads(pickle.dumps(found))) == _pivot_pair(found)
-    rows = np.array(random.Random(0).sample(range(len(found)), 40))
-    of_sources = bitext.side_hashes(np.arange(len(bitext)))[:, 0]
-    ends = {pair["source"]: one for pair, one in zip(bitext, of_sources, strict=True)}
-    for row, hashes in zip(rows.tolist(), found.side_hashes(rows), strict=True):
-        assert hashes[0] == ends[found[row]["source"]]
-        assert row < len(bitext) or hashes[1] == ends[found[row]["target"]]
-    rows_drawn = list(DistinctSampler(found.ranges, found.side_hashes, 8, 0.5))
-    assert sum(row >= len(bitext) for row in rows_drawn) > 10
 
 
 def test_one_language_has_no_pivot_pairs(tmp_path: Path) -> None:

@@ -138,14 +138,6 @@ def test_unrelated_documents_are_warned_of(model: Any, caplog: pytest.LogCapture
     assert "do not seem to be translations: half of the scores are below" in caplog.text
 
 
-def test_one_side_many_times_longer_is_warned_of(model: Any, caplog: pytest.LogCaptureFixture) -> None:
-    target = [words(number) for number in range(50)]
-    with caplog.at_level(logging.WARNING):
-        aligned = align_documents(sentences("de", *target[20:22]), sentences("fr", *target), model)
-    assert "source has 2 sentences but target has 50" in caplog.text
-    assert [pair for pair in links(aligned) if all(pair)] == [((0,), (20,)), ((1,), (21,))]
-
-
 def test_span_vectors_are_weighted_means_of_sentence_vectors() -> None:
     vectors = np.random.default_rng(0).standard_normal((6, 5)).astype(np.float32)
     lengths = np.array([3, 10, 7, 2, 5, 9], np.float32)

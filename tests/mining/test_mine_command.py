@@ -22,7 +22,7 @@ from hf_xsent.models.embedder import SentenceEmbedder
         (["--device", "cuda:1"], 4, "cuda:1"),
         (["--device", "cpu"], 4, "cpu"),
         ([], 0, "cpu"),
-        (["--engine", "ray", "--device", "cuda"], 0, "cpu"),  # the GPUs are the workers'
+        (["--engine", "ray", "--device", "cuda"], 1, "cpu"),  # the GPUs are the workers'
     ],
 )
 def test_the_model_is_opened_on_the_gpu_of_the_process(

@@ -101,7 +101,6 @@ class _Here:
         return SimpleNamespace(options=options)
 
     def put(self, job: Any) -> Any:
-        self.sent_from = job.model.model.moves[-1]
         return job
 
     def wait(self, waiting: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -124,7 +123,7 @@ class _Noted(torch.nn.Linear):
 
 
 @pytest.mark.parametrize(("device", "gpus", "there"), [("cuda:3", 1, "cuda"), ("cpu", 0, "cpu")])
-def test_a_task_asks_for_a_gpu_and_its_model_travels_without(
+def test_a_task_asks_for_a_gpu_to_which_its_model_moves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, gpus: int, there: str
 ) -> None:
     ray, moves = _Here(), []
@@ -139,7 +138,6 @@ def test_a_task_asks_for_a_gpu_and_its_model_travels_without(
     monkeypatch.setattr(RayEngine, "_connect", lambda self: ray)
     RayEngine(device=device)(Store(tmp_path), ["done.npy"], Touch(), "trying")
     assert ray.asked == [{"num_gpus": gpus}]
-    assert ray.sent_from == "cpu"
     assert moves == [there]
 
 

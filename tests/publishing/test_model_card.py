@@ -205,7 +205,6 @@ def test_a_checkpoint_has_the_facts_of_its_unfinished_run_and_its_own_steps(run_
     "changed",
     [
         {"load_best_model_at_end": False},
-        {"average_checkpoints": 2},
         {"share_of_start": 0.5},
         {"ema_decay": 0.99},
         {"metric_for_best_model": "loss"},

@@ -1,22 +1,49 @@
-"""One process at a time holds a folder."""
+"""One process at a time holds a claim, which the system releases when the process is killed."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from hf_xsent.errors import OutputError
+from hf_xsent.runs.claim import CLAIM_FILE, claim, claim_folder, try_claim
+
+HOLD = """
+import sys
+import hf_xsent_cli  # without torch
 from hf_xsent.runs.claim import claim_folder
+with claim_folder(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
 
 
-def test_a_folder_in_use_is_refused_and_free_again_afterwards(tmp_path: Path) -> None:
-    with (
-        claim_folder(tmp_path),
-        pytest.raises(OutputError, match="is in use by another process: wait until it ends"),
-        claim_folder(tmp_path),
-    ):
+def test_a_folder_in_use_is_refused_until_its_process_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+    with pytest.raises(OutputError, match="is in use by another process: wait until it ends"), claim_folder(tmp_path):
         pass
+    with try_claim(tmp_path / CLAIM_FILE) as held:
+        assert not held
+    holder.kill()
+    holder.communicate()
     with claim_folder(tmp_path):
         pass
     assert not list(tmp_path.iterdir())
+
+
+def test_a_claim_is_free_again_after_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no"), claim(tmp_path / "new" / "lock"):
+        raise ValueError("no")
+    with try_claim(tmp_path / "new" / "lock") as held, try_claim(tmp_path / "new" / "lock") as again:
+        assert held and not again
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="cannot be written"), claim(tmp_path / "file" / "lock"):
+        pass

@@ -6,25 +6,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
-
-from hf_xsent.errors import ModelError
-from hf_xsent.runs.identity import deciding_settings, differences, identify_files, identify_model
-
-
-def test_a_model_is_identified_by_its_weights_config_and_tokenizer(tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors").write_bytes(b"weights")
-    (tmp_path / "config.json").write_text("{}")
-    before = identify_model(str(tmp_path))
-    (tmp_path / "README.md").write_text("a card")
-    assert identify_model(str(tmp_path)) == before
-    (tmp_path / "model.safetensors").write_bytes(b"further training")
-    assert identify_model(str(tmp_path)) != before
-
-
-def test_a_wrong_model_name_is_an_error_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="'no such/mo del' is not a folder"):
-        identify_model("no such/mo del")
+from hf_xsent.runs.identity import deciding_settings, differences, identify_files
 
 
 def test_files_are_identified_by_content_not_by_name_or_time(tmp_path: Path) -> None:

@@ -87,9 +87,8 @@ def test_dev_measurements_use_the_average_and_training_continues_from_the_weight
         assert torch.equal(weight, expected[name]), name
 
 
-@pytest.mark.parametrize("settings", [{"ema_decay": 0.9}, {"average_checkpoints": 2, "save_total_limit": 3}])
-def test_an_interrupted_run_ends_with_the_same_average(run: Run, settings: dict[str, Any]) -> None:
-    run.assert_goes_on_exactly(**settings)
+def test_an_interrupted_run_ends_with_the_same_average(run: Run) -> None:
+    run.assert_goes_on_exactly(ema_decay=0.9)
 
 
 def test_a_checkpoint_without_an_average_is_refused(run: Run) -> None:
@@ -100,15 +99,8 @@ def test_a_checkpoint_without_an_average_is_refused(run: Run) -> None:
         run.start("--resume_with_changes", ema_decay=0.9)
 
 
-def test_the_last_checkpoints_are_averaged_and_measured(run: Run) -> None:
-    run.start(average_checkpoints=3, **EVERY_STEP)
-    last = [_weights(run.out / f"checkpoint-{step}") for step in (4, 5, 6)]
-    _assert_close(_weights(run.out), {name: sum(one[name].double() for one in last) / 3 for name in last[0]})
-    assert sum("eval_accuracy" in line and line["step"] == 6 for line in run.metrics) == 2
-
-
-@pytest.mark.parametrize("settings", [{"ema_decay": 0.3}, {"average_checkpoints": 2}])
-def test_a_share_of_the_start_is_added_to_the_average(run: Run, settings: dict[str, Any]) -> None:
+def test_a_share_of_the_start_is_added_to_the_average(run: Run) -> None:
+    settings = {"ema_decay": 0.3}
     run.start(**settings, **EVERY_STEP, **NO_BEST)
     averaged = _weights(run.out)
     run.start("--overwrite", share_of_start=0.25, **settings, **EVERY_STEP, **NO_BEST)
@@ -119,11 +111,7 @@ def test_a_share_of_the_start_is_added_to_the_average(run: Run, settings: dict[s
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"ema_decay": 0.9, "average_checkpoints": 2}, "drop one of the two"),
-        ({"average_checkpoints": 2, "save_strategy": "no"}, "save_strategy is no"),
-        ({"average_checkpoints": 2, "save_total_limit": 2}, r"save_total_limit 2.*average_checkpoints 2.*\b3\b"),
         ({"ema_decay": 1.0}, "ema_decay 1.0 is not above 0 and below 1"),
-        ({"average_checkpoints": 1}, "average_checkpoints 1 is not at least 2"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(tmp_path: Path, settings: dict[str, Any], reason: str) -> None:

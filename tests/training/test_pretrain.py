@@ -326,7 +326,6 @@ def test_two_processes_train_one_model(run: Run) -> None:
     distilled = {
         "lora_rank": 2,
         "frozen_layers": 1,
-        "distinct_batches": True,
         "pairs_per_chunk": 2,
         "objectives": {"translation_ranking": 1, "distillation": {"teacher": run.settings["model"]}},
     }

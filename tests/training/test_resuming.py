@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from training_run import Run, unfinish
 
 from hf_xsent import AlignmentTrainer
-from hf_xsent.errors import ModelError, OutputError, RecipeError
+from hf_xsent.errors import HfXsentError, ModelError, OutputError, RecipeError
 from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.runs.checkpoints import RUN_STATE_FILE
 from hf_xsent.runs.run import UNFINISHED
@@ -155,7 +155,9 @@ def test_changes_that_are_allowed_are_recorded(run: Run, caplog: pytest.LogCaptu
 
 def test_a_change_that_the_optimizer_cannot_take_is_one_sentence(run: Run) -> None:
     run.start(max_steps=3)
-    with pytest.raises(OutputError, match="the optimizer's state in .*checkpoint-3 does not fit this run"):
+    with pytest.raises(
+        OutputError, match="the optimizer's state in .*checkpoint-3 is damaged or does not fit this run"
+    ):
         run.start("--resume_with_changes", frozen_layers=1, max_steps=3, seed=5)
 
 
@@ -175,6 +177,15 @@ def test_a_checkpoint_of_another_model_is_one_sentence(run: Run) -> None:
         save_file(weights, file, {"format": "pt"})
         with pytest.raises(ModelError, match=f"checkpoint-3 is of another model: .*{difference}"):
             run.start("--resume_with_changes", max_steps=4)
+
+
+@pytest.mark.parametrize("file", ["trainer_state.json", "optimizer.pt", "model.safetensors"])
+def test_a_damaged_file_of_a_checkpoint_is_named(run: Run, file: str) -> None:
+    run.start(max_steps=3)
+    path = run.out / "checkpoint-3" / file
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(HfXsentError, match="checkpoint-3"):
+        run.start("--resume_with_changes", max_steps=4)
 
 
 def test_averaged_weights_of_another_model_are_one_sentence(run: Run) -> None:

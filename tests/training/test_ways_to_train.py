@@ -82,17 +82,6 @@ def test_adapters_go_on_exactly_where_they_stopped(run: Run) -> None:
     run.assert_goes_on_exactly(objectives=DAP, lora_rank=2, dropout=0.1)
 
 
-def test_distinct_batches_go_on_exactly_where_they_stopped(run: Run) -> None:
-    text = "".join(f"Satz {n}\tThe dog sleeps {'.' * (n % 6)}\n" for n in range(40))
-    (run.folder / "de.tsv").write_text(text, encoding="utf-8")
-    settings: dict[str, Any] = {"distinct_batches": True, "dev_pairs": 0, "data": [f"de={run.folder}/de.tsv"]}
-    trainer = run.start(**settings)
-    rows = list(trainer.train_sampler())
-    for start in range(0, len(rows), 4):
-        assert len({trainer.train_dataset[row]["target"] for row in rows[start : start + 4]}) == 4
-    run.assert_goes_on_exactly(**settings)
-
-
 @pytest.mark.parametrize("settings", [{}, {"languages": ["de", "en", "fr"], "objectives": DAP}])
 def test_pairs_through_english_are_trained_on_and_go_on_exactly(
     run: Run, settings: dict[str, Any], caplog: pytest.LogCaptureFixture
@@ -101,7 +90,7 @@ def test_pairs_through_english_are_trained_on_and_go_on_exactly(
         english = ["dog", "cat", "milk", "bread", "book"]
         rows = "".join(f"{word}\tThe {one}.\n" for word, one in zip(words.split(), english, strict=True))
         (run.folder / f"{language}.tsv").write_text(rows, encoding="utf-8")
-    settings = settings | {"pivot": True, "dev_pairs": 1, "distinct_batches": True, "dataloader_num_workers": 1}
+    settings = settings | {"pivot": True, "dev_pairs": 1, "dataloader_num_workers": 1}
     with caplog.at_level("INFO", logger="hf_xsent"):
         trainer = run.start(**settings)
     assert "4 pairs of two source languages were made; each counts for both: de 4, fr 4" in caplog.text

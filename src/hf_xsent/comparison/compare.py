@@ -29,9 +29,9 @@ from hf_xsent.logs import Progress
 from hf_xsent.pages.tables import Table
 from hf_xsent.runs.checkpoints import RUN_STATE_FILE
 from hf_xsent.runs.claim import claim, try_claim
+from hf_xsent.runs.stopping import raising_on_sigterm
 from hf_xsent.settings.command import command
 from hf_xsent.settings.declare import settings_of, types_of
-from hf_xsent.stopping import raising_on_sigterm
 from hf_xsent.training.recipe import build_recipe
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from hf_xsent.comparison.run import Run
 from hf_xsent.comparison.study import Study
 from hf_xsent.comparison.tasks import ALL, TASK_CLASSES
 from hf_xsent.evaluation.report import published_scores, versions
-from hf_xsent.evaluation.significance import Difference, paired_differences
+from hf_xsent.evaluation.significance import paired_differences
 from hf_xsent.evaluation.task import Outcomes
 
 COSTS = ("cpu_seconds", "seconds", "peak_mib")
@@ -201,7 +201,7 @@ def _interval(
     seeds = half_interval([spread for spread in spreads if spread is not None])
     below = above = seeds
     if all(outcomes):
-        items: Difference = paired_differences(TASK_CLASSES[task].main_score, *outcomes)[group]
+        items = paired_differences(TASK_CLASSES[task].main_score, outcomes[0], outcomes[1])[group]
         below, above = (math.hypot(items.value - end, seeds) for end in (items.low, items.high))
     elif None in spreads:
         return None

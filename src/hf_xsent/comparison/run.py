@@ -143,7 +143,7 @@ def run_folder(runs: Path, method: str, seed: int | None, recipe: Recipe) -> Pat
 def identify_recipe(recipe: Recipe, trained: bool) -> dict[str, Any]:
     """Return the settings of a recipe that decide its results, with the contents of the files that it names."""
     training, data, config = recipe.training, recipe.data, recipe.config.recipe()
-    identity = {"model": identify_model(str(recipe.start.model)), "method": recipe.start.method}
+    identity: dict[str, Any] = {"model": identify_model(str(recipe.start.model)), "method": recipe.start.method}
     identity |= {"half": training.bf16 or training.fp16, "features": data.features == "none"}  # float32 without a cache
     if not trained:
         return identity | {name: config[name] for name in ("pooling", "max_length", "layers") if name in config}

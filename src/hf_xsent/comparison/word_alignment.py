@@ -79,14 +79,14 @@ class WordAlignmentTask(EvaluationTask):
                 f"{', '.join(names)}"
             )
 
-    def sides(self, gold: GoldSet) -> tuple[Sequence[str], Sequence[str]]:
+    def sides(self, test_set: GoldSet) -> tuple[Sequence[str], Sequence[str]]:
         """Return no sentences: links need the hidden states of tokens, not sentence embeddings."""
         return (), ()
 
-    def texts(self, gold: GoldSet) -> Iterable[str]:
+    def texts(self, test_set: GoldSet) -> Iterable[str]:
         """Return the sentences and gold links of a set, and how links and layer are chosen."""
-        yield f"{self.protocol} {gold.name} {self.choose} {self.layers}"
-        for pair in gold.pairs:
+        yield f"{self.protocol} {test_set.name} {self.choose} {self.layers}"
+        for pair in test_set.pairs:
             yield from (pair.source.text, pair.target.text, f"{sorted(pair.sure)} {sorted(pair.possible)}")
 
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:

@@ -243,11 +243,7 @@ class Bitext:
 
     def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
         """Return many pairs; torch's DataLoader calls this for a batch."""
-        rows = np.asarray(indices, dtype=np.int64)
-        rows = np.where(rows < 0, rows + len(self), rows)
-        if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
-            raise IndexError(f"pair index out of range: the bitext has {len(self)} pairs")
-        rows = self._file_rows(rows)
+        rows = self._file_rows(checked_rows(indices, len(self)))
         numbers = np.searchsorted(self._starts, rows, side="right") - 1
         pairs = []
         for number, row in zip(numbers.tolist(), (rows - self._starts[numbers]).tolist(), strict=True):
@@ -328,6 +324,15 @@ class Bitext:
             keys, first = np.unique(np.concatenate((keys, of_block)), return_index=True)
             keys, lowest = keys[:count], np.concatenate((lowest, block))[first[:count]]
         return lowest
+
+
+def checked_rows(indices: Sequence[int], size: int) -> Rows:
+    """Return row numbers, counted from the end if negative; raise an IndexError if one is out of range."""
+    rows = np.asarray(indices, dtype=np.int64)
+    rows = np.where(rows < 0, rows + size, rows)
+    if rows.size and (rows.min() < 0 or rows.max() >= size):
+        raise IndexError(f"row out of range: there are {size}")
+    return rows
 
 
 def _blocks(rows: range) -> Iterator[Rows]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -31,6 +32,8 @@ FORMAT_VERSION = 9  # increase it when cached pairs or their counts change
 _ROWS_TO_IDENTIFY, _FEWEST_TO_IDENTIFY = 1000, 20
 PAIRS_FILE = "pairs.arrow"
 _COLUMNS = dict.fromkeys(("source", "target", "links", "negatives"), "string")
+
+Mask = npt.NDArray[np.bool_]
 
 
 def default_cache_dir() -> Path:
@@ -71,24 +74,32 @@ class CachedPairs:
         folder.mkdir(parents=True)
         counts = CleaningCounts()
         drop_repeats = self.cleaning is not None and self.cleaning.repeated
-        writer = RowWriter(folder, _COLUMNS, (lambda pair: hash_texts(*pair[:2])) if drop_repeats else None)
-        pairs = self._passing_pairs(counts)
+        key = (lambda pair: hash_texts(*pair[:2])) if drop_repeats else None
+        with closing(RowWriter(folder, _COLUMNS, key)) as writer:
+            selected = self._write_candidates(writer, counts)
+            counts.remove("repeated", writer.count - int(np.count_nonzero(selected)))
+            if self.max_pairs is not None:
+                self._cap(selected, counts)
+            counts.retained = int(np.count_nonzero(selected))
+            counts.require_pairs(" and ".join(source.path for source in self.sources))
+            writer.write(folder / PAIRS_FILE, selected, asdict(counts))
+
+    def _write_candidates(self, writer: RowWriter, counts: CleaningCounts) -> Mask:
+        """Write the pairs that pass the rules, but no more than needed; return a mask of the distinct ones."""
         limit = self.max_pairs if self.max_pairs_choice == "first" else None
+        pairs = self._passing_pairs(counts)
         exhausted = writer.add(pairs, limit)
-        selected = writer.distinct()
-        while not exhausted and np.count_nonzero(selected) < (limit or 0):  # read on in place of repeated pairs
+        while np.count_nonzero(selected := writer.distinct()) < (limit or 0) and not exhausted:
             exhausted = writer.add(pairs, writer.count)
-            selected = writer.distinct()
+        return selected
+
+    def _cap(self, selected: Mask, counts: CleaningCounts) -> None:
+        """Select at most ``max_pairs``: the first, or random ones."""
         rows = np.flatnonzero(selected)
-        counts.remove("repeated", writer.count - len(rows))
-        if self.max_pairs is not None and len(rows) > self.max_pairs:
-            random = self.max_pairs_choice == "random"
-            order = rows[np.argsort(shuffle_key(rows.astype(np.uint64)), kind="stable")] if random else rows
-            selected[order[self.max_pairs :]] = False
-            counts.remove("max_pairs", len(rows) - self.max_pairs)
-        counts.retained = int(np.count_nonzero(selected))
-        counts.require_pairs(" and ".join(source.path for source in self.sources))
-        writer.write(folder / PAIRS_FILE, selected, asdict(counts))
+        if self.max_pairs_choice == "random":
+            rows = rows[np.argsort(shuffle_key(rows.astype(np.uint64)), kind="stable")]
+        selected[rows[self.max_pairs :]] = False
+        counts.remove("max_pairs", len(rows[self.max_pairs :]))
 
     def _passing_pairs(self, counts: CleaningCounts) -> Iterator[LinkedPair]:
         """Yield the pairs that pass the rules; count pairs read, removed and bad."""

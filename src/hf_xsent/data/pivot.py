@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from hf_xsent.data.bitext import Bitext, Pair
+from hf_xsent.data.bitext import Bitext, Pair, checked_rows
 from hf_xsent.data.cleaning.repeats import Hashes, Rows, rows_by_hash
 from hf_xsent.data.sampling.permutation import shuffle_key
 from hf_xsent.errors import DataError
@@ -55,24 +54,12 @@ class PivotBitext:
 
     def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
         """Return many pairs; torch's DataLoader calls this for a batch."""
-        rows = np.asarray(indices, dtype=np.int64)
-        rows = np.where(rows < 0, rows + len(self), rows)
-        if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
-            raise IndexError(f"pair index out of range: the bitext has {len(self)} pairs")
+        rows = checked_rows(indices, len(self))
         is_pivot = rows >= len(self.bitext)
         ends = self._pairs[rows[is_pivot] - len(self.bitext)]
         plain = iter(self.bitext.__getitems__(rows[~is_pivot].tolist()))
         sides = zip(*(self.bitext.__getitems__(ends[:, side].tolist()) for side in range(2)), strict=True)
         return [_pivot_pair(*next(sides)) if pivot else next(plain) for pivot in is_pivot.tolist()]
-
-    def side_hashes(self, rows: Rows) -> npt.NDArray[np.uint64]:
-        """Return the hashes of source and target of each row (N × 2)."""
-        hashes = np.empty((len(rows), 2), dtype=np.uint64)
-        is_pivot = rows >= len(self.bitext)
-        hashes[~is_pivot] = self.bitext.side_hashes(rows[~is_pivot])
-        for side, ends in enumerate(self._pairs[rows[is_pivot] - len(self.bitext)].T):
-            hashes[is_pivot, side] = self.bitext.side_hashes(ends)[:, 0]
-        return hashes
 
     def sentences(self, side: str) -> Iterator[str]:
         """Yield every sentence that may be on this side, held-out pairs included."""

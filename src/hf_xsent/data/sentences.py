@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -90,14 +91,15 @@ def _write(path: Path, folder: Path, max_characters: int) -> None:
     refuse_table(path, (line for _, line in lines(path)))
     folder.mkdir(parents=True)
     counts = CleaningCounts()
-    writer = RowWriter(folder, {"text": "string", "line": "int64"}, lambda row: hash_texts(row[0]))
-    writer.add(_sentences(path, max_characters, counts))
-    selected = writer.distinct()
-    counts.retained = int(np.count_nonzero(selected))
-    counts.remove("repeated", writer.count - counts.retained)
-    if not counts.retained:
-        raise DataError(f"{path} has no sentences: {counts.read} lines, {counts.removed.get('empty', 0)} of them empty")
-    writer.write(folder / _FILE, selected, asdict(counts), ROWS_PER_BATCH)
+    with closing(RowWriter(folder, {"text": "string", "line": "int64"}, lambda row: hash_texts(row[0]))) as writer:
+        writer.add(_sentences(path, max_characters, counts))
+        selected = writer.distinct()
+        counts.retained = int(np.count_nonzero(selected))
+        counts.remove("repeated", writer.count - counts.retained)
+        if not counts.retained:
+            empty = counts.removed.get("empty", 0)
+            raise DataError(f"{path} has no sentences: {counts.read} lines, {empty} of them empty")
+        writer.write(folder / _FILE, selected, asdict(counts), ROWS_PER_BATCH)
 
 
 def _sentences(path: Path, max_characters: int, counts: CleaningCounts) -> Iterator[tuple[str, int]]:

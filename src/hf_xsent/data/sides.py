@@ -10,8 +10,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from hf_xsent.data.bitext import Bitext, Pair
-from hf_xsent.data.cleaning.repeats import hash_texts
+from hf_xsent.data.bitext import Bitext, Pair, checked_rows
 from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.sampling.permutation import Permutation
 from hf_xsent.data.sentences import Sentences, load_sentences
@@ -132,17 +131,8 @@ class TextSides:
     def __getitems__(self, rows: Sequence[int]) -> list[Pair]:
         """Return many rows; torch's DataLoader calls this for a batch."""
         pairs: list[Pair] = [{} for _ in rows]
-        numbers = np.asarray(rows, dtype=np.int64)
-        numbers = np.where(numbers < 0, numbers + len(self), numbers)
-        if numbers.size and (numbers.min() < 0 or numbers.max() >= len(self)):
-            raise IndexError(f"row index out of range: there are {len(self)} rows")
-        for language, positions, both in self.side_rows(numbers):
+        for language, positions, both in self.side_rows(checked_rows(rows, len(self))):
             source, target = self.texts[language]
             for position, row, other in zip(positions.tolist(), *(side.tolist() for side in both), strict=True):
                 pairs[position] = {"source": source[row], "target": target[other], "language": language}
         return pairs
-
-    def side_hashes(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-        """Return the hashes of source and target of each row (N × 2); they ignore case and whitespace."""
-        pairs = self.__getitems__(np.asarray(rows).tolist())
-        return np.array([[hash_texts(pair[side]) for side in ("source", "target")] for pair in pairs], dtype=np.uint64)

@@ -22,7 +22,6 @@ from hf_xsent.models.encode_interface import SupportsEncode, check_finite
 logger = logging.getLogger(__name__)
 
 MAX_LENGTH = 256  # tokens; longer inputs help also models that were trained with a lower limit
-_MAX_SIZE_RATIO = 20  # of the numbers of sentences; above it, warn
 _LOW_SCORE = 0.3  # the best pairs of unrelated documents have about this score
 _MIN_ANCHORS = 20  # the order of fewer anchors may be chance
 _MIN_SHARE_IN_ORDER = 0.5  # nearly 1 for documents in the same order, 2 / sqrt(anchors) for shuffled ones
@@ -101,7 +100,6 @@ def align_sides(
     weights = weights or Weights()
     for side, name in ((source, names[0]), (target, names[1])):
         check_finite(side.vectors, "float32", partial("sentence {1} (from 0) of {0}".format, name))
-    _check_sizes(source, target, names)
     anchors = find_anchors(source, target)
     _check_order(anchors, names)
     beads = search(source, target, anchors, weights)
@@ -137,20 +135,6 @@ def open_model(
     if max_length is None:
         embedder.max_length = max(embedder.max_length, min(MAX_LENGTH, embedder.longest_input))
     return embedder
-
-
-def _check_sizes(source: EncodedDocument, target: EncodedDocument, names: tuple[str, str]) -> None:
-    """Warn if one document has many times as many sentences as the other."""
-    shorter, longer = sorted((len(source), len(target)))
-    if longer > _MAX_SIZE_RATIO * shorter:
-        logger.warning(
-            "%s has %d sentences but %s has %d: split both into sentences; if one translates only a part of the "
-            "other, align that part, or use hf-xsent mine",
-            names[0],
-            len(source),
-            names[1],
-            len(target),
-        )
 
 
 def _check_order(anchors: Anchors, names: tuple[str, str]) -> None:

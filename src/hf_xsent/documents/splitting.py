@@ -79,9 +79,9 @@ def split_text(text: str, language: str = "und") -> Document:
     sentences: list[str] = []
     paragraphs: list[int] = []
     for number, part in enumerate(part for part in parts if part.strip()):
-        found = split_paragraph(part, language)
-        sentences += found
-        paragraphs += [number] * len(found)
+        inside = split_paragraph(part, language)
+        sentences += inside
+        paragraphs += [number] * len(inside)
     return Document(sentences, paragraphs, list(range(1, len(sentences) + 1)))
 
 

@@ -29,7 +29,7 @@ class DocumentAlignmentScores:
 
 
 def document_alignment_scores(
-    found: Sequence[Iterable[Bead]], gold: Sequence[Iterable[Bead]]
+    aligned: Sequence[Iterable[Bead]], gold: Sequence[Iterable[Bead]]
 ) -> DocumentAlignmentScores:
     """Score the alignments of several documents together (Sennrich and Volk, 2011).
 
@@ -38,16 +38,16 @@ def document_alignment_scores(
     empty side (skipped sentences), recall does not. Beads that are empty on both sides are ignored.
 
     >>> gold = [[((0,), (0,)), ((1, 2), (1,)), ((3,), ())]]
-    >>> found = [[((0,), (0,)), ((1,), (1,)), ((2,), ()), ((3,), ())]]
-    >>> scores = document_alignment_scores(found, gold)
+    >>> aligned = [[((0,), (0,)), ((1,), (1,)), ((2,), ()), ((3,), ())]]
+    >>> scores = document_alignment_scores(aligned, gold)
     >>> scores.strict_precision, scores.strict_recall, scores.lax_precision, scores.lax_recall
     (50.0, 50.0, 75.0, 100.0)
     """
-    if len(found) != len(gold):
-        raise DataError(f"{len(found)} documents but {len(gold)} gold alignments: pass one for each document")
+    if len(aligned) != len(gold):
+        raise DataError(f"{len(aligned)} documents but {len(gold)} gold alignments: pass one for each document")
     precision, recall = [0, 0, 0], [0, 0, 0]
-    for some, others in zip(found, gold, strict=True):
-        ours, theirs = _distinct(some), _distinct(others)
+    for document, reference in zip(aligned, gold, strict=True):
+        ours, theirs = _distinct(document), _distinct(reference)
         precision = _add(precision, _count(ours, theirs))
         recall = _add(recall, _count(_with_both_sides(theirs), _with_both_sides(ours)))
     strict_precision, lax_precision = (100 * correct / max(1, precision[2]) for correct in precision[:2])
@@ -71,7 +71,7 @@ def read_alignment(path: str | Path) -> list[Bead]:
         match = _LINE.match(line)
         if match is None:
             raise DataError(f"{path}:{number}: not a bead; write [source numbers]:[target numbers], such as [0, 1]:[2]")
-        source, target = (tuple(int(one) for one in side.split(",") if one.strip()) for side in match.groups())
+        source, target = (tuple(int(number) for number in side.split(",") if number.strip()) for side in match.groups())
         beads.append((source, target))
     return beads
 
@@ -96,8 +96,8 @@ def _count(beads: set[Bead], reference: set[Bead]) -> tuple[int, int, int]:
     return strict, strict + lax, len(beads)
 
 
-def _add(one: Sequence[int], other: Sequence[int]) -> list[int]:
-    return [left + right for left, right in zip(one, other, strict=True)]
+def _add(first: Sequence[int], second: Sequence[int]) -> list[int]:
+    return [left + right for left, right in zip(first, second, strict=True)]
 
 
 def _f1(precision: float, recall: float) -> float:

@@ -152,19 +152,23 @@ def measure_tasks(
         (view, dim, {**described, "pooling": view.pooling, "layer": view.layer, "dim": dim})
         for view, dim in product(views, dims)
     ]
-    missing = [task for task in tasks if store is None or store.missing(_name(task, stated) for *_, stated in variants)]
+    missing = [
+        task
+        for task in tasks
+        if store is None or store.missing(_name(task, view_settings) for *_, view_settings in variants)
+    ]
     vectors = SentenceVectors(embedder, views, (text for task in missing for text in task.sentences()))
     for task in tasks:
         measurements = []
         if task in missing:
             vectors.add(task.sentences())
-        for view, dim, stated in Progress(variants, desc=f"scoring {task.name}", unit=" settings", delay=2):
-            measure = partial(Measurement.of, task, stated, vectors.of(view, dim))
+        for view, dim, view_settings in Progress(variants, desc=f"scoring {task.name}", unit=" settings", delay=2):
+            measure = partial(Measurement.of, task, view_settings, vectors.of(view, dim))
             if store is None:
                 measurements.append(measure())
             else:
                 write = partial(_write, measure)
-                measurements.append(store.get(_name(task, stated), write, Measurement.read))
+                measurements.append(store.get(_name(task, view_settings), write, Measurement.read))
         yield task, measurements
 
 
@@ -172,8 +176,8 @@ def _write(measure: Callable[[], Measurement], path: Path) -> None:
     measure().write(path)
 
 
-def _name(task: EvaluationTask, stated: Mapping[str, Any]) -> str:
-    return f"{digest([Report.of(task, stated).stamp])}.npz"
+def _name(task: EvaluationTask, view_settings: Mapping[str, Any]) -> str:
+    return f"{digest([Report.of(task, view_settings).stamp])}.npz"
 
 
 class SentenceVectors:

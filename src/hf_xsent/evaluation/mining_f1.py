@@ -40,40 +40,45 @@ class BuccTask(EvaluationTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for one in self.sets:
-            if not one.gold:
-                raise DataError(f"BUCC {one.pair}, {one.split}: there are no gold pairs: choose a split that has them")
-            if min(len(one.sources), len(one.targets)) < _K:
-                raise DataError(f"BUCC {one.pair}, {one.split}: mining needs at least {_K} sentences per side")
+        for test_set in self.sets:
+            name = f"BUCC {test_set.pair}, {test_set.split}"
+            if not test_set.gold:
+                raise DataError(f"{name}: there are no gold pairs: choose a split that has them")
+            if min(len(test_set.sources), len(test_set.targets)) < _K:
+                raise DataError(f"{name}: mining needs at least {_K} sentences per side")
 
-    def texts(self, one: BuccSet) -> Iterable[str]:
+    def texts(self, test_set: BuccSet) -> Iterable[str]:
         """Return language pair, split, sentences and gold pairs."""
-        return one.pair, one.split, *one.sources, *one.targets, *map(str, sorted(one.gold))
+        return test_set.pair, test_set.split, *test_set.sources, *test_set.targets, *map(str, sorted(test_set.gold))
 
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure F1 of each set at the best threshold of its language pair, and at that of every other pair."""
-        mined = [mine_bitext(encode(one.sources), encode(one.targets), _K) for one in self.sets]
-        chosen = self._thresholds(mined)
-        last = max((one.split for one in self.sets), key=split_order)
+        mined = [mine_bitext(encode(test_set.sources), encode(test_set.targets), _K) for test_set in self.sets]
+        thresholds = self._thresholds(mined)
+        last = max((test_set.split for test_set in self.sets), key=split_order)
         own: dict[str, Metrics] = {}
         transferred: dict[str, Metrics] = {}
         groups: dict[str, list[str]] = {}
         rows: dict[str, np.ndarray] = {}
-        for one, pairs in zip(self.sets, mined, strict=True):
-            for pair, (split, threshold) in chosen.items():
-                measured, outcomes = f1_at_threshold(pairs, one.gold, threshold), _outcomes(one, pairs.above(threshold))
-                figures = {key: len(one.gold) if key == "gold" else getattr(measured, key) for key in self.headings}
-                name = f"{one.pair} {one.split}"
-                if pair != one.pair:
+        for test_set, pairs in zip(self.sets, mined, strict=True):
+            for pair, (split, threshold) in thresholds.items():
+                measured, outcomes = (
+                    f1_at_threshold(pairs, test_set.gold, threshold),
+                    _outcomes(test_set, pairs.above(threshold)),
+                )
+                counts = {"found": measured.above, "gold": len(test_set.gold)}
+                figures = {key: counts[key] if key in counts else getattr(measured, key) for key in self.headings}
+                name = f"{test_set.pair} {test_set.split}"
+                if pair != test_set.pair:
                     name += f" ({pair})"
                     transferred[name] = figures
-                    groups.setdefault(f"others, {one.split} ({pair})", []).append(name)
+                    groups.setdefault(f"others, {test_set.split} ({pair})", []).append(name)
                 else:
-                    name += "" if split == one.split else f" ({split})"
+                    name += "" if split == test_set.split else f" ({split})"
                     own[name] = figures
-                    if {other.pair for other in self.sets if other.split == one.split} == _PAIRS:
-                        groups.setdefault(f"4 pairs, {one.split}", []).append(name)
-                    if one.split == last:
+                    if {other.pair for other in self.sets if other.split == test_set.split} == _PAIRS:
+                        groups.setdefault(f"4 pairs, {test_set.split}", []).append(name)
+                    if test_set.split == last:
                         groups.setdefault("all", []).append(name)
                 rows[name] = outcomes
         return Scores(own | transferred, means(own | transferred, groups)), Outcomes(rows, groups)
@@ -81,28 +86,28 @@ class BuccTask(EvaluationTask):
     @staticmethod
     def main_score(rows: np.ndarray) -> np.ndarray:
         """Compute F1 from the correct, found and gold pairs of source sentences."""
-        correct, found, gold = np.moveaxis(rows.sum(-2), -1, 0)
-        return 200 * correct / np.maximum(1, found + gold)
+        correct, mined, gold = np.moveaxis(rows.sum(-2), -1, 0)
+        return 200 * correct / np.maximum(1, mined + gold)
 
     def _thresholds(self, mined: Sequence[MinedPairs]) -> dict[str, tuple[str, float]]:
-        """Return each pair's training split (without one, its earliest) and the best threshold on it."""
-        chosen: dict[str, tuple[str, float]] = {}
+        """Return each pair's training split (without test_set, its earliest) and the best threshold on it."""
+        thresholds: dict[str, tuple[str, float]] = {}
         both = sorted(
             zip(self.sets, mined, strict=True),
             key=lambda each: (each[0].split not in TRAINING_SPLITS, *split_order(each[0].split)),
         )
-        for one, pairs in both:
-            if one.pair not in chosen:
-                chosen[one.pair] = one.split, best_threshold(pairs, one.gold).threshold
-        return {one.pair: chosen[one.pair] for one in self.sets}
+        for test_set, pairs in both:
+            if test_set.pair not in thresholds:
+                thresholds[test_set.pair] = test_set.split, best_threshold(pairs, test_set.gold).threshold
+        return {test_set.pair: thresholds[test_set.pair] for test_set in self.sets}
 
 
-def _outcomes(one: BuccSet, found: MinedPairs) -> np.ndarray:
+def _outcomes(test_set: BuccSet, mined: MinedPairs) -> np.ndarray:
     """Return the number of correct, found and gold pairs of each source sentence."""
-    rows = np.zeros((len(one.sources), 3), dtype=np.int64)
-    for source, target in found.rows("source", "target"):
-        rows[source, 0] += (source, target) in one.gold
+    rows = np.zeros((len(test_set.sources), 3), dtype=np.int64)
+    for source, target in mined.rows("source", "target"):
+        rows[source, 0] += (source, target) in test_set.gold
         rows[source, 1] += 1
-    for source, _ in one.gold:
+    for source, _ in test_set.gold:
         rows[source, 2] += 1
     return rows

@@ -47,22 +47,28 @@ def _subsets(task: EvaluationTask) -> dict[str, Any]:
     from datasets import Dataset
 
     if isinstance(task, TatoebaTask):
-        pairs = {f"{one.language}-eng": {"sentence1": one.sources, "sentence2": one.targets} for one in task.sets}
+        pairs = {
+            f"{test_set.language}-eng": {"sentence1": test_set.sources, "sentence2": test_set.targets}
+            for test_set in task.sets
+        }
         return {name: Dataset.from_dict(columns) for name, columns in pairs.items()}
     if isinstance(task, BuccTask):
-        first_splits = {one.pair: one for one in reversed(task.sets)}
+        first_splits = {bucc.pair: bucc for bucc in reversed(task.sets)}
         return {
-            pair: {"sentence1": [one.sources[source] for source, _ in sorted(one.gold)], "sentence2": one.targets,
-                   "gold": sorted(one.gold)}
-            for pair, one in first_splits.items()
-        }  # fmt: skip
+            pair: {
+                "sentence1": [bucc.sources[source] for source, _ in sorted(bucc.gold)],
+                "sentence2": bucc.targets,
+                "gold": sorted(bucc.gold),
+            }
+            for pair, bucc in first_splits.items()
+        }
     assert isinstance(task, Sts17Task | Sts22Task)
     subsets = {}
-    for one in task.sets:
-        if name := STS17_TRACKS[one.pair].on_hub if one.pair in STS17_TRACKS else one.pair:
-            columns = {"sentence1": one.first, "sentence2": one.second, "score": one.gold}
+    for test_set in task.sets:
+        if name := STS17_TRACKS[test_set.pair].on_hub if test_set.pair in STS17_TRACKS else test_set.pair:
+            columns = {"sentence1": test_set.first, "sentence2": test_set.second, "score": test_set.gold}
             subsets[name] = Dataset.from_dict(columns)
     if not subsets:
-        names = ", ".join(one.pair for one in task.sets)
+        names = ", ".join(test_set.pair for test_set in task.sets)
         raise DataError(f"mteb's {_NAMES[task.name]} does not have {names}: choose other language pairs")
     return subsets

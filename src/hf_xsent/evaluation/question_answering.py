@@ -72,26 +72,26 @@ def score_answers(questions: QuestionSet, answers: Mapping[str, str]) -> AnswerS
     """
     words = mlqa_words(questions.context_language) if questions.benchmark == "mlqa" else squad_words
     f1, exact = 0.0, 0.0
-    for one in questions.questions:
-        if one.id in answers:
-            given, golds = words(answers[one.id]), [words(text) for _, text in one.answers]
-            f1 += max(token_f1(given, gold) for gold in golds)
-            exact += given in golds
+    for question in questions.questions:
+        if question.id in answers:
+            answer, golds = words(answers[question.id]), [words(text) for _, text in question.answers]
+            f1 += max(token_f1(answer, gold) for gold in golds)
+            exact += answer in golds
     count = len(questions.questions)
     return AnswerScores(100 * f1 / count, 100 * exact / count, count)
 
 
-def token_f1(given: list[str], gold: list[str]) -> float:
+def token_f1(answer: list[str], gold: list[str]) -> float:
     """Return the harmonic mean of precision and recall of the words, as multisets; 0 without a common word.
 
     >>> token_f1(["a", "b"], ["b", "c", "d"])
     0.4
     """
-    shared = (Counter(given) & Counter(gold)).total()
-    return 2 * shared / (len(given) + len(gold)) if shared else 0.0
+    shared = (Counter(answer) & Counter(gold)).total()
+    return 2 * shared / (len(answer) + len(gold)) if shared else 0.0
 
 
 @cache
 def _punctuation() -> frozenset[str]:
     characters = map(chr, range(sys.maxunicode))
-    return frozenset(one for one in characters if unicodedata.category(one).startswith("P")) | {*string.punctuation}
+    return frozenset(mark for mark in characters if unicodedata.category(mark).startswith("P")) | {*string.punctuation}

@@ -49,10 +49,10 @@ def read_tasks(tasks: Any, languages: Any = None, group: str | None = None) -> l
         check_distinct(tasks)
         return list(tasks)
     sources = dict(tasks) if isinstance(tasks, Mapping) else _sources(tasks)
-    chosen = languages if isinstance(languages, Mapping) else _languages(languages or (), list(sources))
+    selected = languages if isinstance(languages, Mapping) else _languages(languages or (), list(sources))
     if group is not None:
-        chosen = {**chosen, "tatoeba": tatoeba_group(group)}
-    return load_tasks(sources, chosen)
+        selected = {**selected, "tatoeba": tatoeba_group(group)}
+    return load_tasks(sources, selected)
 
 
 def tatoeba_group(name: str) -> list[str]:
@@ -73,7 +73,7 @@ def check_distinct(tasks: Sequence[EvaluationTask]) -> None:
 def _sources(words: Iterable[str | PathLike[str]]) -> dict[str, str]:
     """Return the folder or Hub id of each task."""
     sources: dict[str, str] = {}
-    for word in map(os.fspath, words):
+    for word in (os.fspath(word) for word in words):
         name, equals, source = word.partition("=")
         added = (
             {name: source} if equals else {name: str(Path(word, name)) for name in TASKS if Path(word, name).is_dir()}

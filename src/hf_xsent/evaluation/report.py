@@ -84,10 +84,10 @@ class Measurement:
 
     def write(self, path: Path) -> None:
         """Write the file."""
-        arrays: dict[str, Any] = {f"rows/{name}": rows for name, rows in self.outcomes.rows.items()}
-        content = {"report": json.dumps(asdict(self.report)), "groups": json.dumps(self.outcomes.groups)}
+        content: dict[str, Any] = {f"rows/{name}": rows for name, rows in self.outcomes.rows.items()}
+        content |= {"report": json.dumps(asdict(self.report)), "groups": json.dumps(self.outcomes.groups)}
         with path.open("wb") as file:
-            np.savez_compressed(file, **content, **arrays)
+            np.savez_compressed(file, **content)
 
     @classmethod
     def read(cls, path: Path) -> Measurement:

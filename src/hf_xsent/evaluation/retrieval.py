@@ -111,18 +111,19 @@ class TatoebaTask(EvaluationTask):
     main_metric: ClassVar[str] = "mean"
     read = staticmethod(load_tatoeba)
 
-    def texts(self, one: TatoebaSet) -> Iterable[str]:
+    def texts(self, test_set: TatoebaSet) -> Iterable[str]:
         """Return language and sentences."""
-        return one.language, *one.sources, *one.targets
+        return test_set.language, *test_set.sources, *test_set.targets
 
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure accuracy@1 in both directions, and its means over the groups of languages that papers report."""
         languages: dict[str, Metrics] = {}
         hits: dict[str, np.ndarray] = {}
-        for one in self.sets:
-            hits[one.language] = retrieval_hits(encode(one.sources), encode(one.targets))
-            found = RetrievalAccuracy.of(hits[one.language])
-            languages[one.language] = {key: getattr(found, key) for key in self.headings}
+        for test_set in self.sets:
+            language = test_set.language
+            hits[language] = retrieval_hits(encode(test_set.sources), encode(test_set.targets))
+            accuracy = RetrievalAccuracy.of(hits[language])
+            languages[language] = {key: getattr(accuracy, key) for key in self.headings}
         groups = measured_groups(languages, tatoeba_groups() | {"all": list(languages)})
         return Scores(languages, means(languages, groups)), Outcomes(hits, groups)
 

@@ -36,7 +36,7 @@ class Difference:
 
 
 def paired_differences(
-    figure: Callable[[np.ndarray], np.ndarray],
+    score: Callable[[np.ndarray], np.ndarray],
     first: Sequence[Outcomes],
     second: Sequence[Outcomes],
     samples: int = SAMPLES,
@@ -50,10 +50,10 @@ def paired_differences(
     measured: dict[str, float] = {}
     resampled: dict[str, np.ndarray] = {}
     for language, rows in first[0].rows.items():
-        sides = [[one.rows[language] for one in runs] for runs in (first, second)]
+        sides = [[run.rows[language] for run in runs] for runs in (first, second)]
 
         def difference(items: np.ndarray, sides: list[list[np.ndarray]] = sides) -> np.ndarray:
-            before, after = (np.mean([figure(one[items]) for one in runs], axis=0) for runs in sides)
+            before, after = (np.mean([score(run[items]) for run in runs], axis=0) for runs in sides)
             return np.asarray(after - before)
 
         count = len(rows)
@@ -62,7 +62,7 @@ def paired_differences(
         sizes = [min(at_once, samples - start) for start in range(0, samples, at_once)]
         resampled[language] = np.concatenate([difference(rng.integers(count, size=(size, count))) for size in sizes])
     for group, members in first[0].groups.items():
-        measured[group] = float(np.mean([measured[one] for one in members]))
-        resampled[group] = np.mean([resampled[one] for one in members], axis=0)
+        measured[group] = float(np.mean([measured[member] for member in members]))
+        resampled[group] = np.mean([resampled[member] for member in members], axis=0)
     tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
     return {name: Difference(value, *np.quantile(resampled[name], tails).tolist()) for name, value in measured.items()}

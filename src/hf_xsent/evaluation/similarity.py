@@ -48,21 +48,26 @@ class _StsTask(EvaluationTask):
     main_metric: ClassVar[str] = "spearman"
     groups: ClassVar[Mapping[str, Sequence[str]]]
 
-    def sides(self, one: StsSet) -> tuple[Sequence[str], Sequence[str]]:
+    def sides(self, test_set: StsSet) -> tuple[Sequence[str], Sequence[str]]:
         """Return first and second sentences."""
-        return one.first, one.second
+        return test_set.first, test_set.second
 
-    def texts(self, one: StsSet) -> Iterable[str]:
+    def texts(self, test_set: StsSet) -> Iterable[str]:
         """Return languages, sentences and gold scores."""
-        return one.pair, *one.first, *one.second, *map(repr, one.gold)
+        return test_set.pair, *test_set.first, *test_set.second, *map(repr, test_set.gold)
 
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure Spearman's correlation of each pair of languages."""
         languages: dict[str, Metrics] = {}
         rows: dict[str, np.ndarray] = {}
-        for one in self.sets:
-            rows[one.pair] = np.stack([cosines(encode(one.first), encode(one.second)), one.gold], axis=1)
-            languages[one.pair] = {"pairs": len(one.gold), "spearman": float(self.main_score(rows[one.pair]))}
+        for test_set in self.sets:
+            rows[test_set.pair] = np.stack(
+                [cosines(encode(test_set.first), encode(test_set.second)), test_set.gold], axis=1
+            )
+            languages[test_set.pair] = {
+                "pairs": len(test_set.gold),
+                "spearman": float(self.main_score(rows[test_set.pair])),
+            }
         groups = measured_groups(languages, {**self.groups, "all": list(languages)})
         return Scores(languages, means(languages, groups)), Outcomes(rows, groups)
 
@@ -80,7 +85,7 @@ class Sts17Task(_StsTask):
     title: ClassVar[str] = "STS 2017"
     groups: ClassVar[Mapping[str, Sequence[str]]] = {
         "7 tracks": tuple(STS17_TRACKS),
-        "6 tracks, without es-en-wmt": tuple(one for one in STS17_TRACKS if one != "es-en-wmt"),
+        "6 tracks, without es-en-wmt": tuple(test_set for test_set in STS17_TRACKS if test_set != "es-en-wmt"),
         "4 cross-lingual tracks": ("ar-en", "es-en", "es-en-wmt", "tr-en"),
         "3 monolingual tracks": ("ar-ar", "es-es", "en-en"),
     }
@@ -89,7 +94,7 @@ class Sts17Task(_StsTask):
 
 @dataclass(frozen=True)
 class Sts22Task(_StsTask):
-    """STS22, similarity of news articles; one mean excludes fr-pl, whose 11 pairs are too few."""
+    """STS22, similarity of news articles; test_set mean excludes fr-pl, whose 11 pairs are too few."""
 
     name: ClassVar[str] = "sts22"
     title: ClassVar[str] = "STS22"

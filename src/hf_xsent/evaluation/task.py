@@ -66,20 +66,20 @@ class EvaluationTask(ABC):
     @cached_property
     def fingerprint(self) -> str:
         """Return a hash of the records; scores are comparable only if it is equal."""
-        return digest(text + "\n" for one in self.sets for text in self.texts(one))
+        return digest(text + "\n" for test_set in self.sets for text in self.texts(test_set))
 
     def sentences(self) -> Iterator[str]:
         """Iterate over all sentences to encode, repeated ones included."""
-        for one in self.sets:
-            for side in self.sides(one):
+        for test_set in self.sets:
+            for side in self.sides(test_set):
                 yield from side
 
-    def sides(self, one: Any) -> tuple[Sequence[str], Sequence[str]]:
+    def sides(self, test_set: Any) -> tuple[Sequence[str], Sequence[str]]:
         """Return the sentences of both sides of a set."""
-        return one.sources, one.targets
+        return test_set.sources, test_set.targets
 
     @abstractmethod
-    def texts(self, one: Any) -> Iterable[str]:
+    def texts(self, test_set: Any) -> Iterable[str]:
         """Return all texts of a set that determine its scores, for the fingerprint."""
 
     def score(self, encode: Encode) -> Scores:
@@ -99,14 +99,14 @@ class EvaluationTask(ABC):
 def means(languages: Mapping[str, Metrics], groups: Mapping[str, Sequence[str]]) -> dict[str, Metrics]:
     """Average each metric over the members of each group, if all were measured; ``pairs`` is summed instead."""
     return {
-        name: {key: _mean(key, [languages[one][key] for one in members]) for key in languages[members[0]]}
+        name: {key: _mean(key, [languages[member][key] for member in members]) for key in languages[members[0]]}
         for name, members in measured_groups(languages, groups).items()
     }
 
 
 def measured_groups(languages: Collection[str], groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Select the groups whose members were all measured."""
-    return {name: list(some) for name, some in groups.items() if some and set(some) <= set(languages)}
+    return {name: list(members) for name, members in groups.items() if members and set(members) <= set(languages)}
 
 
 def _mean(key: str, values: list[float]) -> float:

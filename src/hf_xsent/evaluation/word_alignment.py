@@ -19,19 +19,19 @@ class AlignmentScores:
     recall: float  # share of the sure links that were found
 
 
-def alignment_scores(found: Sequence[Iterable[Link]], gold: Sequence[GoldPair]) -> AlignmentScores:
-    """Measure the links ``found`` in each gold pair."""
-    if len(found) != len(gold):
-        raise DataError(f"links of {len(found)} pairs cannot be measured on {len(gold)} gold pairs")
-    return link_scores(found, [pair.sure for pair in gold], [pair.possible for pair in gold])
+def alignment_scores(aligned: Sequence[Iterable[Link]], gold: Sequence[GoldPair]) -> AlignmentScores:
+    """Measure the links of each gold pair."""
+    if len(aligned) != len(gold):
+        raise DataError(f"links of {len(aligned)} pairs cannot be measured on {len(gold)} gold pairs")
+    return link_scores(aligned, [pair.sure for pair in gold], [pair.possible for pair in gold])
 
 
 def link_scores(
-    found: Sequence[Iterable[Link]], sure: Sequence[Iterable[Link]], possible: Sequence[Iterable[Link]]
+    aligned: Sequence[Iterable[Link]], sure: Sequence[Iterable[Link]], possible: Sequence[Iterable[Link]]
 ) -> AlignmentScores:
     """Measure links by AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|) (Och and Ney, 2003); S counts as part of P."""
     all_found = all_sure = found_sure = found_possible = 0
-    for links, of_sure, of_possible in zip(map(set, found), map(set, sure), possible, strict=True):
+    for links, of_sure, of_possible in zip(map(set, aligned), map(set, sure), possible, strict=True):
         all_found += len(links)
         all_sure += len(of_sure)
         found_sure += len(links & of_sure)

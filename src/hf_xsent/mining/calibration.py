@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,7 @@ class MiningF1:
     precision: float
     recall: float
     f1: float
-    above: int  # pairs at or above the threshold
+    found: int  # pairs at or above the threshold
     judged: int  # those over which precision is computed
 
 
@@ -87,36 +86,26 @@ def read_gold(
 ) -> set[tuple[int, int]]:
     """Read a TSV of gold pairs and return them as pairs of rows (source, target).
 
-    The columns are texts, or line numbers of ``files`` if all cells are whole numbers. The number of a repeated
-    line stands for the row of its first occurrence. A line that was dropped as too long has no row: it gets minus its
-    line number instead, so that the gold pair counts as not found. A text that is not among the sentences is an error.
+    The columns are texts, or line numbers of ``files`` if all cells are whole numbers. A repeated line stands for the
+    row of its first occurrence. A line that was dropped as too long has no row: it gets minus its line number instead,
+    so that the gold pair counts as not found. A text that is not among the sentences is an error.
     """
-    if not Path(path).is_file():
-        raise DataError(f"no such file of gold pairs: {path}")
-    pairs = []
-    for number, line in lines(Path(path)):
-        cells = line.split("\t")
-        if len(cells) < 2:
-            raise DataError(f"{path}:{number}: fewer than two columns: separate two texts or two line numbers by a tab")
-        pairs.append((cells[0].strip(), cells[1].strip()))
-    if not pairs:
-        raise DataError(f"{path} holds no gold pairs: give one pair per line")
+    pairs = _read_cells(Path(path))
     numbered = all(cell.isdecimal() for pair in pairs for cell in pair)
-    key: Callable[[str], Any] = int if numbered else normalise
-    rows: list[dict[Any, int]] = []
+    rows = []
     for column, (side, file) in enumerate(zip((source, target), files, strict=True)):
-        wanted, description = {key(pair[column]) for pair in pairs}, f"finding gold pairs in side {column + 1}"
+        cells = {pair[column] for pair in pairs}
+        texts = _lines_of(Path(file), cells) if numbered else {cell: cell for cell in cells}
+        of_texts = _rows_of_texts(side, {normalise(text) for text in texts.values()}, f"{path}: gold pairs in {file}")
+        of_cells = {cell: of_texts.get(normalise(text)) for cell, text in texts.items()}
         if numbered:
-            rows.append(_rows_of_lines(side, wanted, Path(file), description))
-        else:
-            rows.append(_rows_of_texts(side, wanted, description))
-    gold = set()
-    for number, pair in enumerate(pairs, start=1):
-        for cell, rows_of_side, file in zip(pair, rows, files, strict=True):
-            if key(cell) not in rows_of_side:
-                what = f"sentence in line {cell}" if numbered else f"sentence {cell!r}"
+            of_cells = {cell: -int(cell) if row is None else row for cell, row in of_cells.items()}
+        for number, pair in enumerate(pairs, start=1):
+            if of_cells.get(pair[column]) is None:
+                what = f"sentence in line {pair[column]}" if numbered else f"sentence {pair[column]!r}"
                 raise DataError(f"{path}:{number}: {file} has no {what}: give gold pairs of the two mined files")
-        gold.add((rows[0][key(pair[0])], rows[1][key(pair[1])]))
+        rows.append(of_cells)
+    gold = {(int(rows[0][first] or 0), int(rows[1][second] or 0)) for first, second in pairs}
     if lost := sum(min(pair) < 0 for pair in gold):
         logger.warning(
             "%d of %d gold pairs have a line over the length limit and count as not found: shorten these lines",
@@ -126,31 +115,33 @@ def read_gold(
     return gold
 
 
-def _rows_of_lines(side: Sentences, wanted: set[int], file: Path, description: str) -> dict[int, int]:
-    """Map line numbers to rows; lines that were dropped as repeated are found by their text."""
-    ordered = np.array(sorted(wanted))
-    rows: dict[int, int] = {}
-    for number in _progress(side, description):
-        numbers = side.line_numbers(number)
-        for row in np.flatnonzero(np.isin(numbers, ordered)).tolist():
-            rows[int(numbers[row])] = number * side.rows_per_batch + row
-    if removed := wanted - rows.keys():
-        read = Progress(lines(file), description, unit=" lines", unit_scale=True, delay=2)
-        texts = {number: normalise(line) for number, line in read if number in removed and line.strip()}
-        of_texts = _rows_of_texts(side, set(texts.values()), description)
-        rows |= {number: of_texts.get(text, -number) for number, text in texts.items()}
-    return rows
+def _read_cells(path: Path) -> list[tuple[str, str]]:
+    """Read the first two columns."""
+    if not path.is_file():
+        raise DataError(f"no such file of gold pairs: {path}")
+    pairs = []
+    for number, line in lines(path):
+        cells = line.split("\t")
+        if len(cells) < 2:
+            raise DataError(f"{path}:{number}: fewer than two columns: separate two texts or two line numbers by a tab")
+        pairs.append((cells[0].strip(), cells[1].strip()))
+    if not pairs:
+        raise DataError(f"{path} holds no gold pairs: give one pair per line")
+    return pairs
+
+
+def _lines_of(file: Path, numbers: set[str]) -> dict[str, str]:
+    """Return the texts of the lines with these numbers that are not empty."""
+    read = Progress(lines(file), f"reading gold pairs in {file.name}", unit=" lines", unit_scale=True, delay=2)
+    texts = {int(number): number for number in numbers}
+    return {texts[number]: line for number, line in read if number in texts and line.strip()}
 
 
 def _rows_of_texts(side: Sentences, wanted: set[str], description: str) -> dict[str, int]:
     """Map normalised texts to rows."""
     rows = {}
-    for number in _progress(side, description):
+    for number in Progress(range(side.batch_count), desc=description, unit=" batches", delay=2):
         for row, text in enumerate(side.batch(number)):
             if (key := normalise(text)) in wanted:
                 rows[key] = number * side.rows_per_batch + row
     return rows
-
-
-def _progress(side: Sentences, description: str) -> Iterable[int]:
-    return Progress(range(side.batch_count), desc=description, unit=" batches", delay=2)

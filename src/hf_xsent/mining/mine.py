@@ -64,8 +64,7 @@ def mine_files(settings: MineSettings) -> MinedFile | None:
     _check_files(settings)
     device = this_device(settings.device)
     fill: Fill = RayEngine(settings.address, device) if settings.engine == "ray" else Store.fill
-    # On a Ray cluster, the GPUs may be on the workers only.
-    here = "cpu" if settings.engine == "ray" and not torch.cuda.is_available() else device
+    here = "cpu" if settings.engine == "ray" else device  # the GPUs may be on the workers only
     model, identity = open_encoder(settings, here)
     sides = [load_sentences(path, work / "sentences") for path in files]
     for path, side in zip(files, sides, strict=True):
@@ -122,7 +121,7 @@ def _calibrate(mined: MinedPairs, gold: set[tuple[int, int]]) -> float:
         best.recall,
         best.f1,
         best.judged,
-        best.above,
+        best.found,
         f1_at_threshold(mined, gold, best.threshold).precision,
     )
     return best.threshold

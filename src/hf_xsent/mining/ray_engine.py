@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,8 +30,7 @@ class RayEngine:
         ray = self._connect()
         gpus = int(self.device.startswith("cuda"))
         run = ray.remote(_run).options(num_gpus=gpus)
-        with _on_cpu(job):
-            shared = ray.put(job)  # sent once
+        shared = ray.put(job)  # sent once
         waiting = [run.remote(store, name, shared, "cuda" if gpus else "cpu") for name in store.missing(names)]
         with Progress(total=len(waiting), desc=description, unit=" files") as bar:
             while waiting:
@@ -62,32 +60,10 @@ def _run(store: Store, name: str, job: Any, device: str) -> None:
     """Compute a result in a worker, which sees only the GPU that Ray assigned."""
     if isinstance(job, SearchJob):
         job = replace(job, options=replace(job.options, device=device))
-    elif (module := _module(job)) is not None:
+    elif isinstance(module := getattr(job.model, "model", job.model), nn.Module):
         module.to(device)
 
     def write(path: Path) -> None:
         job(name, path)
 
     store.compute(name, write)
-
-
-@contextmanager
-def _on_cpu(job: Any) -> Iterator[None]:
-    """Move the model of a job to the CPU for the block: workers without this GPU cannot unpickle it."""
-    module = _module(job)
-    device = None if module is None else next((weight.device for weight in module.parameters()), None)
-    if module is None or device is None:
-        yield
-        return
-    module.to("cpu")
-    try:
-        yield
-    finally:
-        module.to(device)
-
-
-def _module(job: Any) -> nn.Module | None:
-    """Return the torch module of a job's model, if it has one."""
-    model = getattr(job, "model", None)
-    inner = getattr(model, "model", model)
-    return inner if isinstance(inner, nn.Module) else None

@@ -1,20 +1,10 @@
-"""Fingerprint models by their files, so that cached results and extractions are not used for another model."""
+"""Fingerprint the weights of a loaded model, so that cached features are not used for another one."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any
 
 from torch import nn
 
 from hf_xsent.files import digest
-from hf_xsent.runs.identity import identify_model
-
-
-def fingerprint_model(name_or_path: str, hub: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """Return a Hub model's name and revision, or a hash of a model folder, which changes with further training."""
-    return identify_model(name_or_path, **hub)
 
 
 def fingerprint_weights(module: nn.Module) -> str:

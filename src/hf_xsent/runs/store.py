@@ -135,6 +135,7 @@ class Store:
         with claim(self._lock(MADE_FROM)):
             if not path.exists():
                 write_json(path, made_from)
+            self._remove_lock(MADE_FROM)
         earlier = self.read(MADE_FROM, lambda path: dict(json.loads(path.read_text(encoding="utf-8"))))
         if difference := first_difference(earlier, made_from):
             raise OutputError(f"{self.folder} was made with {difference}: give another folder, or delete it")

@@ -68,7 +68,7 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):  # type: 
         _check_conflicts(self)
         if self.early_stopping_patience is not None:
             self.restore_callback_states_from_checkpoint = True  # a resumed run continues counting
-        if "no" in (self.eval_strategy, self.save_strategy) or self.average_checkpoints is not None:
+        if "no" in (self.eval_strategy, self.save_strategy):
             self.load_best_model_at_end = False
         if self.metric_for_best_model in (None, "loss", "eval_loss"):  # transformers' default
             self.metric_for_best_model, self.greater_is_better = "accuracy", True
@@ -115,7 +115,7 @@ def refuse(condition: Any, sentence: str) -> None:
 
 def _check_conflicts(arguments: AlignmentTrainingArguments) -> None:
     """Refuse settings that exclude each other."""
-    half, averaged = arguments.bf16 or arguments.fp16, arguments.average_checkpoints
+    half = arguments.bf16 or arguments.fp16
     refuse(
         arguments.early_stopping_patience is not None and arguments.eval_strategy == "no",
         "early_stopping_patience counts dev measurements, but eval_strategy is no: set it to steps or epoch",
@@ -125,21 +125,6 @@ def _check_conflicts(arguments: AlignmentTrainingArguments) -> None:
         "DeepSpeed stores the weights in half precision, which rounds the small updates of ema_decay to zero: "
         "use torchrun without --deepspeed, or drop --bf16 and --fp16",
     )
-    if averaged is not None:
-        refuse(
-            arguments.ema_decay is not None,
-            "ema_decay and average_checkpoints both average the weights: drop one of the two",
-        )
-        refuse(
-            arguments.save_strategy == "no",
-            "average_checkpoints averages checkpoints, but save_strategy is no: set it to steps",
-        )
-        limit = arguments.save_total_limit
-        refuse(
-            limit is not None and limit <= averaged,
-            f"save_total_limit {limit} must be above average_checkpoints {averaged}, because it includes the best "
-            f"checkpoint: set it to {averaged + 1}",
-        )
     if arguments.compile_layers:
         refuse(
             arguments.gradient_checkpointing or getattr(arguments, "activation_checkpointing", False),
@@ -182,7 +167,7 @@ def _check_sharding(arguments: AlignmentTrainingArguments) -> None:
             "layers: use stage 2, trainer_scripts/deepspeed/zero2.json",
         )
     if arguments.fsdp:
-        for flag in ("share_of_start", "ema_decay", "average_checkpoints"):
+        for flag in ("share_of_start", "ema_decay"):
             refuse(getattr(arguments, flag), f"{flag} averages full weights, which FSDP shards: drop it, or use DDP")
         refuse(
             arguments.use_cpu or not torch.cuda.is_available(),

@@ -1,4 +1,4 @@
-"""Average weights: over all steps by an exponential moving average (EMA), over checkpoints, or with the start."""
+"""Average weights: over all steps by an exponential moving average (EMA), or with those of the start."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from transformers import TrainerCallback
 
 from hf_xsent.errors import OutputError
 from hf_xsent.models.adapters import plain_weights
-from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.models.sentence_encoder import SentenceEncoder
-from hf_xsent.runs.checkpoints import checkpoints_of
 
 logger = logging.getLogger(__name__)
 
@@ -93,18 +91,6 @@ class MovingAverage(TrainerCallback):
                 "from the start with --overwrite"
             )
         return load_file(path)
-
-
-@torch.no_grad()
-def average_last_checkpoints(model: nn.Module, folder: str | Path, count: int) -> None:
-    """Set the trained weights to the mean of those of the last ``count`` checkpoints in a folder."""
-    checkpoints = checkpoints_of(folder)[:count]
-    for number, checkpoint in enumerate(reversed(checkpoints), start=1):
-        saved = saved_weights(checkpoint)
-        for name, weight in _trained(model):
-            weight.lerp_(saved[name].to(weight), 1 / number)
-    steps = ", ".join(checkpoint.name.rpartition("-")[2] for checkpoint in reversed(checkpoints))
-    logger.info("the weights are the mean of %d checkpoints, of steps %s", len(checkpoints), steps)
 
 
 def starting_weights(model: SentenceEncoder) -> dict[str, Tensor]:

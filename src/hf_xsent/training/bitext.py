@@ -74,8 +74,8 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | PivotBitext | 
         "on_error": arguments.on_error,
         "cache_dir": arguments.cache_dir,
     }
+    root = Path(arguments.cache_dir) if arguments.cache_dir else default_cache_dir()
     if arguments.unpaired:
-        root = Path(arguments.cache_dir) if arguments.cache_dir else default_cache_dir()
         sides = TextSides.from_files(arguments.unpaired[0], arguments.unpaired[1], root / "sentences")
         return sides, load_bitext(arguments.dev, cleaning=None, **options) if arguments.dev else None
     train = load_bitext(
@@ -90,10 +90,7 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | PivotBitext | 
     dev = load_bitext(arguments.dev, cleaning=None, **options) if arguments.dev else None
     if not arguments.dev and arguments.dev_pairs:
         train, dev = train.train_dev_split(arguments.dev_pairs, share=arguments.dev_share)
-    if not arguments.pivot:
-        return train, dev
-    root = Path(arguments.cache_dir) if arguments.cache_dir else default_cache_dir()
-    return add_pivot_pairs(train, root), dev
+    return (add_pivot_pairs(train, root) if arguments.pivot else train), dev
 
 
 def as_bitext(data: Any, target_language: str) -> Any:

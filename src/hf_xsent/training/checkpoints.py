@@ -218,7 +218,13 @@ class SavingTrainer(Trainer):
         """Read the state of a checkpoint, and finish the deletion of surplus ones, which may have been killed."""
         self._resumed = None
         if checkpoint is not None:
-            self._resumed = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE_NAME))
+            try:
+                self._resumed = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE_NAME))
+            except (OSError, ValueError, TypeError) as error:
+                raise OutputError(
+                    f"{checkpoint} has no readable {TRAINER_STATE_NAME} ({error}): delete it to resume from the "
+                    "checkpoint before"
+                ) from error
             self.args = copy(self.args)  # which another trainer may share
             self.args.eval_on_start = False  # the checkpoint was measured
             if self.args.should_save:
@@ -270,11 +276,11 @@ class SavingTrainer(Trainer):
         groups = [] if optimizer is None else [_without_weights(group) for group in optimizer.param_groups]
         try:
             super()._load_optimizer_and_scheduler(checkpoint)
-        except (ValueError, KeyError, RuntimeError, TypeError) as error:
+        except Exception as error:  # torch raises errors of many types for damaged files
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise OutputError(
-                f"the optimizer's state in {checkpoint} does not fit this run ({reason}): resume with the settings of "
-                "that run, or train again with --overwrite"
+                f"the optimizer's state in {checkpoint} is damaged or does not fit this run ({reason}): resume with "
+                "the settings of that run, delete the checkpoint to resume from the one before, or give --overwrite"
             ) from error
         if checkpoint is not None and not self.is_deepspeed_enabled:
             _keep_settings(optimizer, self.lr_scheduler, groups)

@@ -88,9 +88,9 @@ def measure_cost(settings: CostSettings) -> TrainingCosts:
         settings.model, batch, settings.methods, settings.max_length, settings.repeats, device, corpus=bitext
     )
     if settings.output is not None:
-        stated = {"model": settings.model, "pairs": len(batch), "max_length": settings.max_length}
-        stated |= {"repeats": settings.repeats, "device": device}
-        content = {"settings": stated, "versions": versions(), "methods": [cost.to_dict() for cost in costs]}
+        measured_with = {"model": settings.model, "pairs": len(batch), "max_length": settings.max_length}
+        measured_with |= {"repeats": settings.repeats, "device": device}
+        content = {"settings": measured_with, "versions": versions(), "methods": [cost.to_dict() for cost in costs]}
         write_json(settings.output, content)
     return TrainingCosts(costs)
 

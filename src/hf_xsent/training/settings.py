@@ -156,10 +156,6 @@ class TrainingSettings:
     warmup_steps: float = setting(0.1, "Warm-up steps; below 1, a fraction of all steps.")
     remove_unused_columns: bool = setting(False, "The collator needs the raw text.", results=False, shown=False)
     one_language_batches: bool = setting(False, "Fill each batch, over all processes, with pairs of one language.")
-    distinct_batches: bool = setting(
-        False,
-        "Sample no sentence twice into a batch, over all processes; another pair of the language replaces a repeat.",
-    )
     pairs_per_chunk: int | None = setting(
         None,
         "Gradient caching: encode the batch in chunks of this many pairs, which needs the memory of one chunk and "
@@ -206,12 +202,6 @@ class TrainingSettings:
         "measurements and the saved model use the averaged weights.",
         above=0,
         below=1,
-    )
-    average_checkpoints: int | None = setting(
-        None,
-        "At the end, average the weights of the last N checkpoints instead of loading the best; save_total_limit must "
-        "be above N.",
-        at_least=2,
     )
     ddp_find_unused_parameters: bool | None = setting(
         False, "Every step uses every weight.", results=False, shown=False

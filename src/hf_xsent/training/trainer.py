@@ -18,7 +18,7 @@ from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
 from hf_xsent.compat import keep_freed_memory
 from hf_xsent.data.sampling.collators import PairCollator
-from hf_xsent.data.sampling.mixing import DistinctSampler, ProcessBatches, TemperatureSampler
+from hf_xsent.data.sampling.mixing import ProcessBatches, TemperatureSampler
 from hf_xsent.errors import DataError, ModelError, RecipeError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -28,7 +28,6 @@ from hf_xsent.tensors.gathering import naming_lost_processes
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_arguments_of_model
 from hf_xsent.training.averaging import (
     MovingAverage,
-    average_last_checkpoints,
     average_with_start,
     starting_weights,
 )
@@ -181,13 +180,11 @@ class AlignmentTrainer(RunTrainer):
         model = self.accelerator.unwrap_model(self.model)
         if self._average is not None:
             self._average.finish(model, self.state.best_model_checkpoint if self.args.load_best_model_at_end else None)
-        if self.args.average_checkpoints is not None:
-            average_last_checkpoints(model, str(self.args.output_dir), self.args.average_checkpoints)
         if self.args.share_of_start:
             average_with_start(model, self._start, self.args.share_of_start)
         if self.saves_run:
             model.merge_adapters()
-        if self.eval_dataset is not None and (self.args.share_of_start or self.args.average_checkpoints):
+        if self.eval_dataset is not None and self.args.share_of_start:
             self.evaluate()
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
@@ -301,8 +298,6 @@ class AlignmentTrainer(RunTrainer):
             )
         group = batch if self.args.one_language_batches else 1
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
-        if self.args.distinct_batches:
-            return DistinctSampler(dataset.ranges, dataset.side_hashes, batch, self.alpha, seed, group=group)
         return TemperatureSampler(dataset.ranges, self.alpha, seed, group=group, batch=batch)
 
     def get_train_dataloader(self) -> DataLoader[Any]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hf_xsent.data.sampling import mixing
-from hf_xsent.data.sampling.mixing import DistinctSampler, ProcessBatches, TemperatureSampler, mixing_probabilities
+from hf_xsent.data.sampling.mixing import ProcessBatches, TemperatureSampler, mixing_probabilities
 from hf_xsent.errors import DataError
 
 RANGES = {"de": range(0, 9000), "fr": range(9000, 9900), "tl": range(9900, 9990)}
@@ -139,15 +139,11 @@ def test_a_position_among_a_hundred_million_pairs_is_found_at_once() -> None:
     assert [len(batch) for batch in last] == [64] * 10
 
 
-@pytest.mark.parametrize("distinct", [False, True])
-def test_the_pairs_of_a_step_are_the_same_for_any_number_of_processes(distinct: bool) -> None:
+def test_the_pairs_of_a_step_are_the_same_for_any_number_of_processes() -> None:
     ranges = {"de": range(0, 30), "fr": range(30, 37)}
-    hashes = np.stack((np.arange(37), np.arange(37) % 11), 1).astype(np.uint64)
 
     def steps(processes: int, skipped: int = 0) -> list[list[int]]:
-        sampler = (
-            DistinctSampler(ranges, lambda rows: hashes[rows], 8) if distinct else TemperatureSampler(ranges, batch=8)
-        )
+        sampler = TemperatureSampler(ranges, batch=8)
         of_each = [ProcessBatches(sampler, 8 // processes, one, processes) for one in range(processes)]
         for one in of_each:
             one.skipped = skipped

@@ -52,13 +52,15 @@ def test_what_a_killed_run_encoded_is_not_encoded_again(
     monkeypatch.setattr(cache.embedder, "encode", killed_in_the_third_block)
     with pytest.raises(KeyboardInterrupt):
         cache.layer_sums(sentences)
-    assert not list(cache.folder.glob("*.npy"))
+    assert not [
+        path for path in cache.store.folder.iterdir() if (path / "sums.npy").exists() and path.suffix != ".part"
+    ]
     found = cache.layer_sums(sentences)
     assert [sentence for block in (*seen[:2], *seen[3:]) for sentence in block] == sentences
     monkeypatch.setattr(cache.embedder, "encode", encode)
-    again = FeatureCache(cache.folder.parent / "other", cache.embedder.model, cache.embedder.tokenizer, "float32")
+    again = FeatureCache(cache.store.folder.parent / "other", cache.embedder.model, cache.embedder.tokenizer, "float32")
     np.testing.assert_allclose(found.sums, again.layer_sums(sentences).sums, atol=2e-5)
-    assert not [*cache.folder.glob("*.part"), *cache.folder.glob("*.progress")]
+    assert not [*cache.store.folder.glob("*.part"), *cache.store.folder.glob("*.lock")]
 
 
 def test_sentences_are_known_by_what_they_say(cache: FeatureCache, caplog: pytest.LogCaptureFixture) -> None:
@@ -78,8 +80,8 @@ def test_float16_is_close_and_half_as_large(cache: FeatureCache, sentences: list
 
 
 def test_what_cannot_be_is_told(cache: FeatureCache, model: DualPivotForPreTraining) -> None:
-    with pytest.raises(OutputError, match=r"features of another dtype \(float32, not float16\): give another folder"):
-        FeatureCache(cache.folder, model, cache.embedder.tokenizer)
+    with pytest.raises(OutputError, match="was made with dtype float32, not float16: give another folder"):
+        FeatureCache(cache.store.folder, model, cache.embedder.tokenizer)
     with pytest.raises(DataError, match="list of sentences to encode is empty"):
         cache.layer_sums([])
     with pytest.raises(DataError, match="both sides of 'de' hold the same sentences"):

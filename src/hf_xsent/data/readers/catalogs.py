@@ -28,11 +28,11 @@ def read_po(source: BitextSource) -> Iterator[tuple[int, str, str]]:
     """Yield ``(line, translation, message)`` from a PO file."""
     import polib
 
-    with tempfile.NamedTemporaryFile(suffix=".po") as file:  # polib splits text at more than line feeds
-        file.write(read_bytes(Path(source.path), _LARGEST_FILE))
-        file.flush()
+    with tempfile.TemporaryDirectory() as folder:  # polib splits a text, unlike a file, at more than line feeds
+        plain = Path(folder) / "catalog.po"
+        plain.write_bytes(read_bytes(Path(source.path), _LARGEST_FILE))
         try:
-            catalog = polib.pofile(file.name)
+            catalog = polib.pofile(str(plain))
         except OSError as error:
             line = re.search(r"line (\d+)", str(error))
             place = f"{source.path}:{line[1]}" if line else source.path

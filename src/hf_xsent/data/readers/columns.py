@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from hf_xsent.data.languages import find_language, known_languages, language_of_tag, matching_tags
 from hf_xsent.errors import DataError, RecipeError, did_you_mean
@@ -27,8 +27,7 @@ _SIDES = _SOURCE | _TARGET | _TEXT
 _KNOWN = _SIDES | _OTHER
 _PUNCTUATION = re.compile(r"[.,;:!?…。，；：！？](\s|$)")
 _LONGEST_NAME = 40
-_MAX_ROWS = 1000  # bad rows included
-_MIN_PAIRS, _MAX_PAIRS = 6, 100  # to decide that a column has no letters
+_ROWS_WITH_LETTERS, _MIN_PAIRS = 100, 6  # to decide that a column has no letters
 _EXAMPLES = 3
 _LINES_OF_A_TABLE = 20  # which all have a tab
 
@@ -163,23 +162,16 @@ def choose_columns(
 
 def require_letters(rows: Iterator[Row | DataError], path: str) -> Iterator[Row | DataError]:
     """Yield all rows; raise an error if one side of the first pairs has no letters, as in columns of numbers."""
-    first: list[Row | DataError] = []
-    pairs: list[tuple[str, str]] = []
-    missing = {"source": 0, "target": 1}
-    for row in rows:
-        first.append(row)
-        if not isinstance(row, DataError):
-            pairs.append(row[:2])  # type: ignore[index]
-            missing = {side: place for side, place in missing.items() if not any(map(str.isalpha, pairs[-1][place]))}
-        if not missing or len(pairs) == _MAX_PAIRS or len(first) == _MAX_ROWS:
-            break
-    if missing and len(pairs) >= _MIN_PAIRS:
-        side, place = next(iter(missing.items()))
-        examples = ", ".join(repr(pair[place]) for pair in pairs[:_EXAMPLES])
-        raise DataError(
-            f"{path}: the {side} column has no letters in the first {len(pairs)} pairs ({examples}): "
-            "state which columns have the sentences, for example --columns source target"
-        )
+    first = list(islice(rows, _ROWS_WITH_LETTERS))
+    pairs: list[Any] = [row for row in first if not isinstance(row, DataError)]
+    for place, side in enumerate(("source", "target")):
+        texts = [pair[place] for pair in pairs]
+        if len(texts) >= _MIN_PAIRS and not any(map(str.isalpha, "".join(texts))):
+            raise DataError(
+                f"{path}: the {side} column has no letters in the first {len(texts)} pairs "
+                f"({', '.join(map(repr, texts[:_EXAMPLES]))}): "
+                "state which columns have the sentences, for example --columns source target"
+            )
     yield from first
     yield from rows
 

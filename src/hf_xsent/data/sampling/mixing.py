@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, repeat
 
 import numpy as np
@@ -17,9 +17,6 @@ from hf_xsent.errors import DataError
 logger = logging.getLogger(__name__)
 
 CHUNK_ROWS = 1 << 16  # rows of a block
-_MAX_TRIES = 20  # then a repeated sentence is accepted: a language may have a single one
-
-SideHashes = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.uint64]]
 
 
 def mixing_probabilities(sizes: Sequence[int], alpha: float) -> npt.NDArray[np.float64]:
@@ -149,53 +146,6 @@ class RowStream:
             self.position += length
             count -= length
         return np.concatenate(taken)
-
-
-class DistinctSampler(TemperatureSampler):
-    """Yield the rows of a `TemperatureSampler`, with no source or target twice in each ``batch`` of rows.
-
-    ``side_hashes`` returns the hashes of source and target of each row. Replacements depend on seed, epoch and position
-    only, so all processes and a resumed run draw the same ones, in constant memory.
-    """
-
-    def __init__(
-        self,
-        ranges: Mapping[str, range],
-        side_hashes: SideHashes,
-        batch: int,
-        alpha: float = 1.0,
-        seed: int = 0,
-        group: int = 1,
-    ) -> None:
-        super().__init__(ranges, alpha, seed, group=group, batch=batch)
-        self.side_hashes = side_hashes
-        self._starts = np.asarray([rows.start for rows in self.ranges.values()])
-
-    def _chunks(self, start: int) -> Iterator[npt.NDArray[np.int64]]:
-        streams = [
-            RowStream(rows, (self.seed, number, self.epoch, 1), 0) for number, rows in enumerate(self.ranges.values())
-        ]
-        for rows in super()._chunks(start):
-            for first in range(0, len(rows), self.batch):
-                for stream in streams:
-                    stream.position = start + first
-                self._replace_repeats(rows[first : first + self.batch], streams)
-            yield rows
-            start += len(rows)
-
-    def _replace_repeats(self, rows: npt.NDArray[np.int64], streams: Sequence[RowStream]) -> None:
-        """Replace rows of a batch, in place, whose source or target an earlier row has."""
-        sources, targets = set[int](), set[int]()
-        for position, (source, target) in enumerate(self.side_hashes(rows).tolist()):
-            language = int(np.searchsorted(self._starts, rows[position], side="right")) - 1
-            for _ in range(_MAX_TRIES):
-                if source not in sources and target not in targets:
-                    break
-                replacement = streams[language].take(1)
-                rows[position] = replacement[0]
-                source, target = self.side_hashes(replacement)[0].tolist()
-            sources.add(source)
-            targets.add(target)
 
 
 class ProcessBatches:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,14 @@ from transformers import PreTrainedTokenizerBase
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, RecipeError
-from hf_xsent.files import check_free_space, digest, move_into_place, reserve_space, write_text
-from hf_xsent.locks import lock, stamp_folder
+from hf_xsent.files import digest, reserve_space, write_text
 from hf_xsent.logs import Progress
 from hf_xsent.models.batching import evaluating
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.fingerprint import fingerprint_weights
 from hf_xsent.models.sentence_encoder import View
+from hf_xsent.runs.store import Store
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,7 @@ NO_FEATURES = (
     "features are sums over tokens, but layer_norm, dropout on the mix of layers and mean pooling need each token: "
     "drop --features, so that the encoder runs in every step, or set --variant paper"
 )
+_SUMS = "sums.npy"
 _BLOCK = 2048  # sentences; a killed run encodes at most this many again
 
 
@@ -67,10 +69,7 @@ class LayerSums:
 
 
 class FeatureCache:
-    """A folder of layer sums of one encoder, one file per list of sentences, named by a hash of the list.
-
-    A missing file is computed; the next run resumes a file that a killed run left incomplete.
-    """
+    """A store of layer sums of one encoder, by a hash of the list of sentences; an interrupted encoding resumes."""
 
     def __init__(
         self,
@@ -83,49 +82,40 @@ class FeatureCache:
             raise RecipeError(f"unknown dtype {dtype!r} of features: use one of {', '.join(DTYPES)}")
         if not model.config.caches_features:
             raise RecipeError(NO_FEATURES)
-        self.folder = Path(folder)
         self.embedder = LayerSumEmbedder(model, tokenizer)
         self.dtype = np.dtype(dtype)
         encoder, max_length = fingerprint_weights(model.encoder), model.config.max_length
         prompt = {"prompt": model.config.default_prompt} if model.config.default_prompt else {}
-        self.stamp = {"encoder": encoder, "max_length": max_length, "dtype": dtype, **prompt}
-        stamp_folder(self.folder, self.stamp, "features", "give another folder for features")
+        self.store = Store(folder, {"encoder": encoder, "max_length": max_length, "dtype": dtype, **prompt})
 
     def layer_sums(self, sentences: Sequence[str]) -> LayerSums:
         """Return the layer sums of these sentences; encode them if they are missing."""
         if not len(sentences):
             raise DataError("the list of sentences to encode is empty")
         key, identities = _hashes(sentences)
-        path = self.folder / f"{key}.npy"
-        if not path.is_file():
-            with lock(self.folder / f"{key}.lock"):  # one process encodes, the others wait
-                if not path.is_file():
-                    self._encode(sentences, path)
-        return LayerSums(key, np.load(path, mmap_mode="r"), identities)
+        sums = self.store.get(key, partial(self._encode, sentences), _read_sums, resumes=True)
+        return LayerSums(key, sums, identities)
 
-    def _encode(self, sentences: Sequence[str], path: Path) -> None:
-        """Encode block by block into a temporary file, and record the progress after each block."""
-        part, progress = path.with_suffix(".part"), path.with_suffix(".progress")
-        done = int(progress.read_text() or 0) if part.is_file() and progress.is_file() else 0
-        shape = (len(sentences), *self.embedder.shape)
+    def _encode(self, sentences: Sequence[str], folder: Path) -> None:
+        """Encode block by block into a file, and record the progress after each block."""
+        file, progress = folder / _SUMS, folder / "progress"
+        done = int(progress.read_text()) if progress.is_file() else 0
         if not done:
-            cure = "give another folder or float16, or train through the encoder (--features none)"
-            check_free_space(self.folder, int(np.prod(shape)) * self.dtype.itemsize, "these features", cure)
-            np.lib.format.open_memmap(part, mode="w+", dtype=self.dtype, shape=shape).flush()
-            reserve_space(part)
-        sums = np.lib.format.open_memmap(part, mode="r+")
-        logger.info("encoding %d sentences into the feature cache %s", len(sentences) - done, self.folder)
+            folder.mkdir(exist_ok=True)
+            shape = (len(sentences), *self.embedder.shape)
+            np.lib.format.open_memmap(file, mode="w+", dtype=self.dtype, shape=shape).flush()
+            reserve_space(file)
+        sums = np.lib.format.open_memmap(file, mode="r+")
+        logger.info("encoding %d sentences into the feature cache %s", len(sentences) - done, self.store.folder)
         with Progress(total=len(sentences), initial=done, desc="encoding", unit=" sentences", delay=2) as bar:
             for start in range(done, len(sentences), _BLOCK):
                 block = sentences[start : start + _BLOCK]
-                found = self.embedder.encode(block).reshape(-1, *self.embedder.shape).astype(self.dtype)
-                self._check_finite(found, block)
-                sums[start : start + len(block)] = found
+                encoded = self.embedder.encode(block).reshape(-1, *self.embedder.shape).astype(self.dtype)
+                self._check_finite(encoded, block)
+                sums[start : start + len(block)] = encoded
                 sums.flush()
                 write_text(progress, str(start + len(block)))
                 bar.update(len(block))
-        move_into_place(part, path)
-        progress.unlink()
 
     def _check_finite(self, sums: npt.NDArray[Any], sentences: Sequence[str]) -> None:
         not_finite = ~np.isfinite(sums).all((1, 2))
@@ -134,6 +124,11 @@ class FeatureCache:
                 f"{sentences[int(not_finite.argmax())][:40]!r} has a NaN or infinite feature in {self.dtype}: "
                 "check the model's weights, or use float32, whose range is larger than float16's"
             )
+
+
+def _read_sums(folder: Path) -> npt.NDArray[Any]:
+    sums: npt.NDArray[Any] = np.load(folder / _SUMS, mmap_mode="r")
+    return sums
 
 
 def _hashes(sentences: Sequence[str]) -> tuple[str, npt.NDArray[np.uint64]]:
@@ -181,14 +176,6 @@ class FeatureRows:
         batch = {"layer_sums": torch.from_numpy(sums), "source_identity": source, "target_identity": target}
         pairs = self.sides.__getitems__(rows) if self.texts else ()
         return batch | {f"{side}_texts": [pair[side] for pair in pairs] for side in self.texts}
-
-    def side_hashes(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-        """Return the hashes of source and target of each row."""
-        found = np.empty((len(rows), 2), dtype=np.uint64)
-        for language, places, both in self.sides.side_rows(rows):
-            for number, wanted in enumerate(both):
-                found[places, number] = self.features[language][number].identities[wanted]
-        return found
 
 
 def collate_features(batch: dict[str, Tensor]) -> dict[str, Tensor]:

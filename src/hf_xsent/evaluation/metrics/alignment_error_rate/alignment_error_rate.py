@@ -22,8 +22,8 @@ class AlignmentErrorRate(evaluate.Metric):
         return metric_info(type(self), links, {"sure": links, "possible": links})
 
     def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
-        sure, possible = ([_links(one[kind]) for one in references] for kind in ("sure", "possible"))
-        scores = link_scores([_links(one) for one in predictions], sure, possible)
+        sure, possible = ([_links(reference[kind]) for reference in references] for kind in ("sure", "possible"))
+        scores = link_scores([_links(prediction) for prediction in predictions], sure, possible)
         return {"error_rate": scores.error_rate, "precision": scores.precision, "recall": scores.recall}
 
 

@@ -29,19 +29,19 @@ class BitextMiningF1(evaluate.Metric):
 
     def _compute(self, predictions: Any, references: Any, threshold: float | None = None) -> dict[str, float]:
         measured = []
-        for one, reference in zip(predictions, references, strict=True):
+        for prediction, reference in zip(predictions, references, strict=True):
             gold = set(zip(reference["source"], reference["target"], strict=True))
-            mined = _mined(one)
+            mined = _mined(prediction)
             measured.append(
                 best_threshold(mined, gold) if threshold is None else f1_at_threshold(mined, gold, threshold)
             )
         names = ("f1", "precision", "recall", "threshold")
-        return {name: sum(getattr(one, name) for one in measured) / len(measured) for name in names}
+        return {name: sum(getattr(scores, name) for scores in measured) / len(measured) for name in names}
 
 
-def _mined(one: dict[str, list[Any]]) -> MinedPairs:
+def _mined(prediction: dict[str, list[Any]]) -> MinedPairs:
     """Sort pairs by score; ties go to the lower indices. Of a repeated pair, retain the best score."""
-    source, target, score = (np.asarray(one[name]) for name in ("source", "target", "score"))
+    source, target, score = (np.asarray(prediction[name]) for name in ("source", "target", "score"))
     order = np.lexsort((target, source, -score))
     _, first = np.unique(np.stack((source[order], target[order])), axis=1, return_index=True)
     order = order[np.sort(first)]

@@ -24,8 +24,8 @@ class DocumentAlignmentF1(evaluate.Metric):
         return metric_info(type(self), beads, beads)
 
     def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
-        found, gold = ([_beads(one) for one in some] for some in (predictions, references))
-        return asdict(document_alignment_scores(found, gold))
+        aligned, gold = ([_beads(document) for document in side] for side in (predictions, references))
+        return asdict(document_alignment_scores(aligned, gold))
 
 
 def _beads(document: Any) -> list[Bead]:

@@ -20,5 +20,5 @@ class TranslationRetrieval(evaluate.Metric):
         return metric_info(type(self), vectors, vectors, note=f" {PROTOCOL}.")
 
     def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
-        found = accuracy_at_1(np.asarray(predictions, np.float32), np.asarray(references, np.float32))
-        return {"forward": found.forward, "backward": found.backward, "mean": found.mean}
+        accuracy = accuracy_at_1(np.asarray(predictions, np.float32), np.asarray(references, np.float32))
+        return {"forward": accuracy.forward, "backward": accuracy.backward, "mean": accuracy.mean}

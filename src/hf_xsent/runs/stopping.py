@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from hf_xsent.errors import Stopped
 
@@ -26,17 +23,8 @@ def raising_on_sigterm(remains: str) -> Iterator[None]:
     def stop(*_: object) -> None:
         raise Stopped(f"stopped by SIGTERM: {remains}")
 
-    def repeat(ignored: Any) -> None:
-        """Send the signal again if its error was raised where Python ignores errors, such as in ``__del__``."""
-        if isinstance(ignored.exc_value, Stopped):
-            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
-        else:
-            hook(ignored)
-
-    before, hook = signal.signal(signal.SIGTERM, stop), sys.unraisablehook
-    sys.unraisablehook = repeat
+    before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     finally:
-        sys.unraisablehook = hook
         signal.signal(signal.SIGTERM, before)
