@@ -216,7 +216,8 @@ def test_beside_another_objective_each_reads_its_own_number_of_negatives(
     folder = encoder_folders["bert"]
     mix = "TR and TR of several widths, each with its own number of negatives"
     losses = {}
-    for name, objectives in {"both": MIXES[mix]} | {name: {name: MIXES[mix][name]} for name in MIXES[mix]}.items():
+    alone = {name: {name: settings} for name, settings in MIXES[mix].items()}
+    for name, objectives in (("both", MIXES[mix]), *alone.items()):
         model = XlmrWithRTLHead.from_backbone(str(folder), max_length=64, objectives=objectives).eval()
         collator = PairCollator(AutoTokenizer.from_pretrained(folder), 64, negatives=model.config.hard_negatives)
         texts = [target for _, target in pairs]
