@@ -12,6 +12,7 @@ from transformers import AutoModel, AutoTokenizer
 from hf_xsent.cli import main
 from hf_xsent.errors import ModelError
 from hf_xsent.models import METHODS
+from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import LOADING_ARGUMENTS, UNUSED_ARGUMENTS, check_weights, load_encoder
 
 
@@ -52,33 +53,22 @@ def test_weights_that_are_not_finite_are_refused_in_one_sentence(
     assert not (tmp_path / "out").is_file()
 
 
-@pytest.mark.parametrize(
-    "command", [["evaluate", "run", "--tatoeba", "tatoeba"], ["export", "run", "-o", "out"]], ids=lambda one: one[0]
-)
 def test_an_unfinished_run_is_refused_with_the_name_of_its_newest_checkpoint(
-    encoder_folders: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    command: list[str],
+    encoder_folders: dict[str, Path], tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("tatoeba").mkdir()
-    for name in ("deu", "eng"):
-        Path(f"tatoeba/tatoeba.deu-eng.{name}").write_text("Hallo\n")
+    run = tmp_path / "run"
     for step in (9, 51):
-        shutil.copytree(encoder_folders["bert"], f"run/checkpoint-{step}")
-    Path("run/checkpoint-100").mkdir()  # damaged
-    Path("run/run_state.json").write_text('{"identity": {}, "finished_at_step": null}')
+        shutil.copytree(encoder_folders["bert"], run / f"checkpoint-{step}")
+    (run / "run_state.json").write_text('{"identity": {}, "finished_at_step": null}')
     for _ in ("stopped", "stopped over an earlier model"):
-        assert main(command) == 2
-        message = capsys.readouterr().err.splitlines()[-1]
-        assert "run is unfinished" in message and "run/checkpoint-51," in message and "--resume" in message
-        shutil.copytree(encoder_folders["bert"], "run", dirs_exist_ok=True)
-    assert main([word.replace("run", "run/checkpoint-51") for word in command]) == 0
-    Path("run/run_state.json").write_text('{"identity": {}, "finished_at_step": 100}')
-    shutil.rmtree("out", ignore_errors=True)
-    assert main(command) == 0
+        with pytest.raises(
+            ModelError, match="run is unfinished: give its newest checkpoint .*checkpoint-51, .*--resume"
+        ):
+            SentenceEmbedder.from_pretrained(str(run))
+        shutil.copytree(encoder_folders["bert"], run, dirs_exist_ok=True)
+    for folder in (run / "checkpoint-51", run):
+        SentenceEmbedder.from_pretrained(str(folder))
+        (run / "run_state.json").write_text('{"identity": {}, "finished_at_step": 100}')
 
 
 def test_a_run_without_a_checkpoint_is_called_unfinished(tmp_path: Path) -> None:

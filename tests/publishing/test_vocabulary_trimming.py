@@ -22,7 +22,7 @@ from transformers import (
 
 from hf_xsent import SentenceEmbedder, export_sentence_transformer
 from hf_xsent.cli import main
-from hf_xsent.errors import DataError, ModelError
+from hf_xsent.errors import DataError, ModelError, RecipeError
 from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
 from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer
 from hf_xsent.publishing.vocabulary_trimming import choose_pieces, trim_vocabulary, word_shares
@@ -121,7 +121,7 @@ def test_the_number_of_pieces_is_at_most_the_given_one(tokenizer: PreTrainedToke
 
 
 def test_texts_without_languages_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="lists of sentences by language"):
+    with pytest.raises(RecipeError, match="texts takes a mapping"):
         trim_vocabulary("org/none", tmp_path / "trimmed", ["Ein Hund."])  # type: ignore[arg-type]
 
 
@@ -218,7 +218,7 @@ def test_the_command_reports_size_and_accuracy(
     printed = capsys.readouterr().out
     assert "Tatoeba deu" in printed and "pieces per word" in printed and "Tatoeba, mean" in printed
     report = json.loads((tmp_path / "report.json").read_text("utf-8"))
-    assert report["pieces"][1] <= 150 and report["languages"] == ["de"] and len(report["tatoeba"]) == 2
+    assert report["pieces"][1] <= 150 and report["languages"] == ["de"] and len(report["tatoeba"]["deu"]) == 2
     assert main([*command, "--languages", "de", "sw"]) == 2
     assert "neither --data nor --text has 'sw': their languages are de, fr" in capsys.readouterr().err
 

@@ -50,7 +50,7 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
     @classmethod
     def default_objectives(cls) -> dict[str, Any]:
         """Return the objectives of the method, as a recipe would state them."""
-        factory: Any = next(one.default_factory for one in fields(cls) if one.name == "objectives")
+        factory: Any = next(field.default_factory for field in fields(cls) if field.name == "objectives")
         return dict(factory())
 
     @property
@@ -77,8 +77,8 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
 
     def recipe(self) -> dict[str, Any]:
         """Return the settings of this config in the form of a recipe."""
-        stated = {name: getattr(self, name) for name in self.setting_names()}
-        return stated | {"objectives": write_objectives(self.objectives, recipe=True)}
+        settings = {name: getattr(self, name) for name in self.setting_names()}
+        return settings | {"objectives": write_objectives(self.objectives, recipe=True)}
 
     def check_objectives(self) -> None:
         """Check that the objectives fit the encoder and each other; call it before training only."""
@@ -109,7 +109,7 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
 
     def check_languages(self, languages: Collection[str]) -> None:
         """Raise an error if only some languages of the data have an embedding."""
-        for known in (self.languages, *(one.embedded_languages for one in self.objectives.values())):
+        for known in (self.languages, *(settings.embedded_languages for settings in self.objectives.values())):
             if known and (missing := {*languages} - {*known}):
                 raise RecipeError(
                     f"language {min(missing)!r} of the data has no embedding: add it to {', '.join(known)}"
@@ -125,9 +125,9 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
     def embedded_languages(self) -> list[str] | None:
         """The languages with an embedding; if any, batches need language ids."""
         known: Iterable[Collection[str] | None] = chain(
-            [self.languages], (one.embedded_languages for one in self.objectives.values())
+            [self.languages], (settings.embedded_languages for settings in self.objectives.values())
         )
-        return next((list(one) for one in known if one), None)
+        return next((list(languages) for languages in known if languages), None)
 
     def teachers(self, start: str | None) -> dict[str, str]:
         """Return each objective's teacher, if it has one; ``start`` is the Hub id or folder of the starting encoder."""
@@ -137,10 +137,10 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
     @property
     def hard_negatives(self) -> dict[str, int]:
         """The number of mined negatives of each pair that objectives read, by side; empty if none reads any."""
-        ranking = [one for one in self.objectives.values() if getattr(one, "hard_negatives", 0)]
-        both = [one for one in ranking if one.symmetric]
+        ranking = [settings for settings in self.objectives.values() if getattr(settings, "hard_negatives", 0)]
+        both = [settings for settings in ranking if settings.symmetric]
         sides = {"source": both, "target": ranking}
-        return {side: max(one.hard_negatives for one in some) for side, some in sides.items() if some}
+        return {side: max(each.hard_negatives for each in readers) for side, readers in sides.items() if readers}
 
     @property
     def max_positions(self) -> int:

@@ -77,6 +77,10 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
         for name in ("languages", "lora_rank", "training_mlp"):
             if getattr(self, name):
                 raise RecipeError(f"dual pivot trains only a mix of layers and a linear map: remove {name}")
+
+    def check_encoder(self) -> None:
+        """Raise an error if the encoder lacks one of the layers."""
+        super().check_encoder()
         if self.encoder_config is not None and self.layers is not None:
             last = self.encoder_config.num_hidden_layers
             if not self.layers or max(self.layers) > last:
@@ -241,11 +245,13 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
     ) -> list[Tensor]:
         """Return one tensor of embeddings per view; views without a layer are the extraction's."""
         plain = [view for view in views if view.layer is not None]
-        found = dict(zip(plain, super().embed_views(input_ids, attention_masks, plain), strict=True)) if plain else {}
+        of_layers = (
+            dict(zip(plain, super().embed_views(input_ids, attention_masks, plain), strict=True)) if plain else {}
+        )
         if len(plain) < len(views):
             packed = pack(input_ids, attention_masks)
             extracted = self._encode_last(packed, None)[1]
-        return [extracted if view.layer is None else found[view] for view in views]
+        return [extracted if view.layer is None else of_layers[view] for view in views]
 
 
 class DualPivotForPreTraining(DualPivotForSentenceEmbedding, SentenceEncoderForPreTraining):
@@ -268,7 +274,9 @@ class DualPivotForPreTraining(DualPivotForSentenceEmbedding, SentenceEncoderForP
             return dict(batch)
         ids, masks = ([batch[f"{side}_{key}"] for side in SIDES] for key in ("input_ids", "attention_mask"))
         packed = pack(ids, masks)
-        identities = {f"{side}_identity": hash_sentences(*one) for side, *one in zip(SIDES, ids, masks, strict=True)}
+        identities = {
+            f"{side}_identity": hash_sentences(*batch) for side, *batch in zip(SIDES, ids, masks, strict=True)
+        }
         return {**batch, **identities, "layer_states": [*self.backbone.hidden_states(packed)], "packed": packed}
 
     def sentence_pairs(self, batch: Mapping[str, Any]) -> SentencePairs:
@@ -288,4 +296,4 @@ class DualPivotForPreTraining(DualPivotForSentenceEmbedding, SentenceEncoderForP
 
 
 def _layer_sums(states: Iterable[Tensor], packed: PackedSentences) -> Tensor:
-    return torch.stack([pool(one, packed, "sum") for one in states], 1)[packed.restore]
+    return torch.stack([pool(hidden, packed, "sum") for hidden in states], 1)[packed.restore]

@@ -74,9 +74,9 @@ def _device(device: str | torch.device | None) -> torch.device:
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        chosen = torch.device(device)
-        torch.empty(0, device=chosen)
+        usable = torch.device(device)
+        torch.empty(0, device=usable)
     except (RuntimeError, AssertionError) as error:  # unknown, or not in this machine
         reason = str(error).splitlines()[0]
         raise ModelError(f"device {str(device)!r} is not available, use cpu or cuda: {reason}") from error
-    return chosen
+    return usable

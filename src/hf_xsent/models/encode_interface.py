@@ -92,7 +92,7 @@ class SentenceTransformerMethods:
     @staticmethod
     def similarity(first: Any, second: Any) -> Tensor:
         """Return the N × M cosines of two sets of embeddings."""
-        first, second = (F.normalize(torch.as_tensor(one), dim=-1) for one in (first, second))
+        first, second = (F.normalize(torch.as_tensor(vectors), dim=-1) for vectors in (first, second))
         return first @ second.T
 
     @property

@@ -38,10 +38,10 @@ class BertBackbone(Backbone):
     def layer_at(self, layer: Layer, hidden: Tensor, packed: PackedSentences, tokens: Tensor) -> Tensor:
         """Compute queries, output and feed-forward of these tokens only, keys and values of all."""
         attention = layer.attention.self
-        some = hidden[:, tokens]
+        selected = hidden[:, tokens]
         context = self._attend(
             tokens,
-            attention.query(some),
+            attention.query(selected),
             attention.key(hidden),
             attention.value(hidden),
             attention.num_attention_heads,
@@ -49,7 +49,7 @@ class BertBackbone(Backbone):
             scaling=attention.scaling,
             dropout=attention.dropout.p if layer.training else 0.0,
         )
-        return layer.feed_forward_chunk(layer.attention.output(context, some))
+        return layer.feed_forward_chunk(layer.attention.output(context, selected))
 
 
 class RobertaBackbone(BertBackbone):
@@ -106,8 +106,8 @@ class ModernBertBackbone(Backbone):
             dropout=attention.attention_dropout if layer.training else 0.0,
             window=attention.sliding_window,
         )
-        some = hidden[:, tokens] + attention.out_drop(attention.Wo(context))
-        return some + layer.mlp(layer.mlp_norm(some))
+        selected = hidden[:, tokens] + attention.out_drop(attention.Wo(context))
+        return selected + layer.mlp(layer.mlp_norm(selected))
 
     def final_norm(self, hidden: Tensor) -> Tensor:
         """Apply the norm that follows the last layer of a pre-norm encoder."""

@@ -113,7 +113,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
     def _over_encoder(cls, name: str, config: Any, encoder_config: PreTrainedConfig, loading: dict[str, Any]) -> Self:
         """Add the special tokens, which objectives with masking need, to the config."""
         if config.needs.mask_token:
-            config = config.replaced(**load_token_ids(name, **hub_arguments(loading)))
+            config = config.copied(**load_token_ids(name, **hub_arguments(loading)))
         return super()._over_encoder(name, config, encoder_config, loading)
 
     def start_weights(self, names: Collection[str]) -> None:
@@ -169,10 +169,12 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         """
         batch |= {"source_input_ids": source_input_ids, "source_attention_mask": source_attention_mask}
         batch |= {"target_input_ids": target_input_ids, "target_attention_mask": target_attention_mask}
-        encoded = self.encode_pairs({name: one for name, one in batch.items() if one is not None})
+        encoded = self.encode_pairs({name: values for name, values in batch.items() if values is not None})
         if cached is None:
             total, losses = self.sentence_loss(encoded.sentences, batch)
-            counts = {name: [sum_over_processes(one.count) for one in some] for name, some in encoded.sampled.items()}
+            counts = {
+                name: [sum_over_processes(part.count) for part in parts] for name, parts in encoded.sampled.items()
+            }
         else:
             embeddings = torch.cat([*encoded.sentences.trained().values()])
             total, losses, counts = (embeddings * cached.gradients).sum(), {}, cached.counts
@@ -180,7 +182,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
                 total = total + (self.objectives.get_parameter(name) * gradient).sum()
         for name, parts in encoded.sampled.items():
             sums = [self.objectives[name].token_loss(encoded.tokens, encoded.states, part) for part in parts]
-            means = [mean_over_processes(one, count) for one, count in zip(sums, counts[name], strict=True)]
+            means = [mean_over_processes(total, count) for total, count in zip(sums, counts[name], strict=True)]
             loss = torch.stack(means).mean()
             total = total + self.config.objectives[name].weight * loss
             losses[name] = losses.get(name, 0) + loss.detach()
@@ -222,7 +224,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
             words = (batch["source_words"], batch["target_words"])
             flat = torch.cat([side[mask.bool()] for side, mask in zip(words, masks, strict=True)])
             links = WordLinks(flat[packed.token_order], batch["links"])
-        pairs = PairTokens(packed, target_identity, language_ids, max(one.shape[1] for one in ids), links)
+        pairs = PairTokens(packed, target_identity, language_ids, max(side.shape[1] for side in ids), links)
         sampled = {
             name: objective.sample(pairs)
             for name, objective in self.objectives.items()
@@ -246,8 +248,8 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         With [CLS] pooling, the last layer computes only [CLS] of sentences whose other hidden states are not read.
         """
         objectives = [*self.objectives.values()]
-        states_read = frozenset[str]().union(*(one.states_read for one in objectives))
-        sides = states_read.union(*(one.needs.embeddings for one in objectives))
+        states_read = frozenset[str]().union(*(objective.states_read for objective in objectives))
+        sides = states_read.union(*(objective.needs.embeddings for objective in objectives))
         words = self.backbone.word_embeddings.weight
         if not sides:
             none = torch.empty_like(packed.first_tokens[:0])
@@ -261,7 +263,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         tokens = None
         if self.config.pooling == "cls" and not sides <= states_read:
             tokens = _tokens_read(part, states_read)
-        layers = frozenset[int]().union(*(one.layers_read for one in objectives))
+        layers = frozenset[int]().union(*(objective.layers_read for objective in objectives))
         if layers:
             depth = len(self.backbone.layers)
             of_layers, tokens = self.backbone.encode_layers(part, layers | {depth}, extra), None
@@ -307,7 +309,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
     @torch.no_grad()
     def _momentum_target(self, packed: PackedSentences) -> Tensor | None:
         """Embed the targets by the momentum encoder; None if no objective has one."""
-        objective = next((one for one in self.objectives.values() if one.needs.momentum_encoder), None)
+        objective = next((each for each in self.objectives.values() if each.needs.momentum_encoder), None)
         if objective is None:
             return None
         count = len(packed.lengths)

@@ -49,16 +49,17 @@ def save_model(
     state = model.state_dict() if state is None else state
     encoder = {name.removeprefix("encoder."): weight for name, weight in state.items() if name.startswith("encoder.")}
     plain = plain_weights(model.encoder, encoder)
-    others = {name: one for name, one in state.items() if plain.get(name.removeprefix("encoder.")) is not one}
+    others = {name: weight for name, weight in state.items() if plain.get(name.removeprefix("encoder.")) is not weight}
     if not heads:
         kept = () if model.not_plain is None else _TRAINING_ONLY
-        others = {name: one for name, one in others.items() if kept and not name.startswith(kept)}
-    plain = {name: one.to(dtype).contiguous() for name, one in (plain | _pooler(model.encoder.config)).items()}
+        others = {name: weight for name, weight in others.items() if kept and not name.startswith(kept)}
+    plain |= _pooler(model.encoder.config)
+    plain = {name: weight.to(dtype).contiguous() for name, weight in plain.items()}
     with quiet_loading():
         model.encoder.save_pretrained(folder, state_dict=plain, max_shard_size=max_shard_size)
     (folder / HEADS_FILE).unlink(missing_ok=True)
     if others:
-        save_file({name: one.detach().cpu().contiguous() for name, one in others.items()}, folder / HEADS_FILE)
+        save_file({name: weight.detach().cpu().contiguous() for name, weight in others.items()}, folder / HEADS_FILE)
     _write_tokenizer(model, folder)
     config = model.config
     width = dim or config.dim or config.encoder_config.hidden_size
@@ -67,7 +68,7 @@ def save_model(
         _write_config(config, folder, dtype, width, {**config.saved_settings(heads), "dim": dim})
         write_modules(model, folder, dim)
     else:
-        config.replaced(encoder_config=model.encoder.config, dim=dim).save_pretrained(folder)
+        config.copied(encoder_config=model.encoder.config, dim=dim).save_pretrained(folder)
         write_own_module(config, folder, dim)
 
 
@@ -83,7 +84,8 @@ def saved_weights(folder: str | Path) -> dict[str, Tensor]:
     weights: dict[str, Tensor] = {}
     with loading_errors(str(folder), "readable weights (model.safetensors)"):
         for path in Path(folder).glob("model*.safetensors"):
-            weights |= {f"encoder.{name}": one for name, one in load_file(path).items() if "pooler." not in name}
+            plain = {name: weight for name, weight in load_file(path).items() if not name.startswith("pooler.")}
+            weights |= {f"encoder.{name}": weight for name, weight in plain.items()}
     return weights | read_heads(str(folder))
 
 
@@ -92,7 +94,7 @@ def load_saved_weights(model: nn.Module, folder: str | Path) -> None:
     weights, names = saved_weights(folder), model.state_dict().keys()
     adapted = {name.replace(".base_layer.", ".") for name in names if ".base_layer." in name}  # saved merged, too
     try:
-        model.load_state_dict({name: one for name, one in weights.items() if name not in adapted or name in names})
+        model.load_state_dict({name: weights[name] for name in weights if name not in adapted or name in names})
     except RuntimeError as error:
         reason = " ".join(str(error).partition(":")[2].split())
         raise ModelError(

@@ -135,7 +135,7 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
         packed, states = pack([input_ids], [mask]), None
         if self.config.output_hidden_states if output_hidden_states is None else output_hidden_states:
             layers, vectors = self._encode_layers(packed, language_ids)
-            states = tuple(unpack(one, packed, mask) for one in layers)
+            states = tuple(unpack(layer, packed, mask) for layer in layers)
             hidden = states[-1]
         else:
             last, vectors = self._encode_last(packed, language_ids)
@@ -155,10 +155,11 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
         previous = attention_of(self.encoder.config)
         set_attention(self.encoder.config, "eager")  # other implementations return no weights
         try:
-            found: tuple[Tensor, ...] = self.encoder(**inputs, attention_mask=mask, output_attentions=True).attentions
+            output = self.encoder(**inputs, attention_mask=mask, output_attentions=True)
         finally:
             set_attention(self.encoder.config, previous)
-        return found
+        attentions: tuple[Tensor, ...] = output.attentions
+        return attentions
 
     def _encode_layers(self, packed: PackedSentences, language_ids: Tensor | None) -> tuple[list[Tensor], Tensor]:
         """Return the T × d hidden states of the embeddings and each layer, and N × d sentence embeddings."""

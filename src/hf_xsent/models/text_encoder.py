@@ -107,7 +107,7 @@ class TextEncoder(SentenceTransformerMethods):
         vectors = [np.empty((len(ids), self.width), np.float32) for _ in views] if into is None else list(into)
         progress = "encoding" if show_progress else None
         with evaluating(self.model), FusedBiases():
-            for rows in batches_by_length([len(one) for one in ids], self.tokens_per_batch, progress):
+            for rows in batches_by_length([len(row) for row in ids], self.tokens_per_batch, progress):
                 for array, batch in zip(vectors, self._embed([ids[i] for i in rows], views, language), strict=True):
                     array[rows] = batch[:, : self.width].float().cpu().numpy()
         return vectors
@@ -115,7 +115,7 @@ class TextEncoder(SentenceTransformerMethods):
     def _tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
         ids: list[list[int]] = []
         for start in range(0, len(sentences), _SENTENCES_PER_TOKENIZER_CALL):
-            texts = [self.prompt + one for one in sentences[start : start + _SENTENCES_PER_TOKENIZER_CALL]]
+            texts = [self.prompt + sentence for sentence in sentences[start : start + _SENTENCES_PER_TOKENIZER_CALL]]
             ids += self.tokenizer(texts, truncation=True, max_length=self.max_length)["input_ids"]
         return ids
 

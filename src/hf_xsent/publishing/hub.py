@@ -58,7 +58,7 @@ def plan_upload(folder: str | Path, repository: str) -> Upload:
     """List the files of an export; refuse a folder that is incomplete, has pickled files or lacks a complete card."""
     folder = Path(folder)
     check_repository(repository)
-    missing = [name for name in _EXPORT if not any((folder / one).is_file() for one in (name, f"{name}.index.json"))]
+    missing = [name for name in _EXPORT if not any((folder / file).is_file() for file in (name, f"{name}.index.json"))]
     if not missing and not is_export(folder):
         raise OutputError(f"{folder} is a run, not an export: write one with hf-xsent export {folder} --output FOLDER")
     if missing:
@@ -89,13 +89,13 @@ def check_card(path: Path) -> None:
     if not path.is_file():
         raise OutputError(f"{path} is missing: {cure} --license")
     try:
-        stated = ModelCard(path.read_text(encoding="utf-8")).data.to_dict()
+        fields = ModelCard(path.read_text(encoding="utf-8")).data.to_dict()
     except Exception as error:  # whatever YAML or huggingface_hub raises
         raise OutputError(f"{path} has unreadable metadata: {' '.join(str(error).split())}") from error
     for field, flag in _CARD_FIELDS.items():
-        if not stated.get(field):
+        if not fields.get(field):
             raise OutputError(f"{path} states no {field}: {cure} {flag}")
-    if not re.fullmatch(r"[a-z0-9.-]+", license := str(stated["license"])):
+    if not re.fullmatch(r"[a-z0-9.-]+", license := str(fields["license"])):
         raise OutputError(f"{path}: {license!r} is no licence id of the Hub: use apache-2.0, mit, cc-by-4.0, other, …")
 
 

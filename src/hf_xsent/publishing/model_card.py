@@ -109,7 +109,7 @@ def render_card(facts: CardFacts, complete: bool = True) -> ModelCard:
         "method": facts.method,
         "pooling_in_words": _POOLING_WORDS[facts.pooling],
         "pooling_code": _POOLING_CODE.get(facts.pooling),
-        "sentences": ", ".join(json.dumps(facts.prompt + one, ensure_ascii=False) for one in _EXAMPLES),
+        "sentences": ", ".join(json.dumps(facts.prompt + sentence, ensure_ascii=False) for sentence in _EXAMPLES),
         "recipe": recipe,
         "fence": "`" * max(3, 1 + max(map(len, re.findall("`+", recipe)), default=0)),
     }
@@ -122,7 +122,7 @@ def write_model_card(
     *,
     run: str | Path | None = None,
     results: Sequence[str | Path] = (),
-    **stated: Any,
+    **others: Any,
 ) -> Path:
     """Write the model card of an export: README.md, and the measured results for the Hub's leaderboards.
 
@@ -137,19 +137,19 @@ def write_model_card(
     ```
     """
     if facts is None:
-        facts = _facts_of_export(folder, run, results, stated)
+        facts = _facts_of_export(folder, run, results, others)
     folder, card = Path(folder), render_card(facts)
     write_text(folder / "README.md", f"{card}\n" if not str(card).endswith("\n") else str(card))
     entries = [
         EvalResultEntry(
-            dataset_id=one.dataset_type,
+            dataset_id=result.dataset_type,
             task_id=table.task,
-            value=one.metric_value,
+            value=result.metric_value,
             notes=f"{table.note} Measured: {', '.join(table.languages)}.",
         )
         for table in facts.tables
         if table.measured
-        for one in table.results
+        for result in table.results
     ]
     if entries:
         text = yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False, allow_unicode=True)
@@ -160,17 +160,17 @@ def write_model_card(
 
 
 def _facts_of_export(
-    folder: str | Path, run: str | Path | None, results: Sequence[str | Path], stated: Mapping[str, Any]
+    folder: str | Path, run: str | Path | None, results: Sequence[str | Path], others: Mapping[str, Any]
 ) -> CardFacts:
-    """Collect the facts of the run and of the evaluations; ``stated`` has those that the user gives."""
+    """Collect the facts of the run and of the evaluations; ``others`` are those that the user gives."""
     check_export(folder)
     known = {"license": ""} | (read_run_facts(folder) if run is None else facts_of_run(run))
     known |= encoding_facts(folder)
     names = ("name", "license", "base_model", "languages", "repository", "datasets")
-    if wrong := [name for name in stated if name not in names]:
-        raise OutputError(f"a model card has no field {wrong[0]!r}: use some of {', '.join(names)}")
+    if wrong := [name for name in others if name not in names]:
+        raise OutputError(f"a model card has no field {wrong[0]!r}: use {', '.join(names)}")
     tables = with_one_result([table for path in results for table in read_tables(path, encoding=_measured_as(folder))])
-    return CardFacts(**known | {key: one for key, one in stated.items() if one} | {"tables": tables})
+    return CardFacts(**known | {name: value for name, value in others.items() if value} | {"tables": tables})
 
 
 def encoding_facts(folder: str | Path) -> dict[str, Any]:
@@ -189,11 +189,11 @@ def _measured_as(folder: str | Path) -> dict[str, Any]:
     """Return the settings that results of this export have, in the words of ``evaluate``."""
     settings = read_modules(str(folder))
     config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
-    stated = {"layer": config["num_hidden_layers"], "dim": config["hidden_size"]}
+    measured = {"layer": config["num_hidden_layers"], "dim": config["hidden_size"]}
     if "mix" in settings:  # a mix of layers, whose sum and mean have the same cosines
-        stated["layer"] = None
+        measured["layer"] = None
         settings.pop("pooling")
-    return stated | {name: settings[name] for name in ("pooling", "dim", "max_length") if name in settings}
+    return measured | {name: settings[name] for name in ("pooling", "dim", "max_length") if name in settings}
 
 
 def portable_facts(run: str | Path) -> dict[str, Any]:
@@ -274,16 +274,13 @@ def _without_folders(value: Any) -> Any:
         name, equals, path = value.rpartition("=")
         return name + equals + Path(path).name if path.startswith("/") else value
     if isinstance(value, Sequence):
-        return [_without_folders(one) for one in value]
-    return {key: _without_folders(one) for key, one in value.items()} if isinstance(value, Mapping) else value
+        return [_without_folders(item) for item in value]
+    return {key: _without_folders(item) for key, item in value.items()} if isinstance(value, Mapping) else value
 
 
 def _shown_table(table: EvaluationTable) -> EvaluationTable:
-    header, rows = [[markdown_text(str(one)) for one in table.header]], table.rows
-    shown = [[markdown_text(str(cell)) for cell in row] for row in rows]
-    return replace(
-        table, title=markdown_text(table.title), header=header[0], rows=shown, note=markdown_text(table.note)
-    )
+    header, *rows = [[markdown_text(str(cell)) for cell in row] for row in (table.header, *table.rows)]
+    return replace(table, title=markdown_text(table.title), header=header, rows=rows, note=markdown_text(table.note))
 
 
 def _resource(name: str) -> str:

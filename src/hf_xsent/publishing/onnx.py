@@ -41,18 +41,18 @@ class OnnxEncoder:
         self.settings = read_modules(str(folder))
         self.tokenizer = load_tokenizer(str(folder))
         self.prompt = self.settings.get("prompts", {}).get(self.settings.get("default_prompt_name")) or ""
-        self.inputs = [one.name for one in self.session.get_inputs()]
+        self.inputs = [node.name for node in self.session.get_inputs()]
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
         """Return N × d float32 embeddings; row i is the embedding of sentence i."""
         rows: list[Any] = [None] * len(sentences)
-        for some in batches_by_length([len(one) for one in sentences], _CHARACTERS_PER_BATCH):
-            for i, vector in zip(some, self._embed([sentences[i] for i in some]), strict=True):
+        for batch in batches_by_length([len(sentence) for sentence in sentences], _CHARACTERS_PER_BATCH):
+            for i, vector in zip(batch, self._embed([sentences[i] for i in batch]), strict=True):
                 rows[i] = vector
         return np.stack(rows)
 
     def _embed(self, sentences: list[str]) -> np.ndarray:
-        texts = [self.prompt + one for one in sentences]
+        texts = [self.prompt + sentence for sentence in sentences]
         batch = self.tokenizer(
             texts, padding=True, truncation=True, max_length=self.settings["max_length"], return_tensors="np"
         )
@@ -86,7 +86,7 @@ def export_onnx(folder: str | Path) -> Path:
         raise ModelError(f"{folder} needs all layers, but ONNX files return only the last: use it with torch")
     encoder = load_encoder(str(folder), attn_implementation="eager").eval()
     tokenizer = load_tokenizer(str(folder))
-    batches = [dict(tokenizer(one, padding=True, return_tensors="pt")) for one in _SAMPLES]
+    batches = [dict(tokenizer(sentences, padding=True, return_tensors="pt")) for sentences in _SAMPLES]
     with writing(folder / PLAIN) as part:
         _export(encoder, batches[1], part)
         difference = max(_difference(encoder, part, batch) for batch in batches)
@@ -164,7 +164,7 @@ def _export(encoder: Any, batch: dict[str, Tensor], path: Path) -> None:
 def _difference(encoder: Any, path: Path, batch: dict[str, Tensor]) -> float:
     """Return the largest difference between hidden states of torch and onnxruntime, padding excluded."""
     session = load_onnxruntime().InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    inputs = {one.name: batch[one.name].numpy() for one in session.get_inputs()}
+    inputs = {node.name: batch[node.name].numpy() for node in session.get_inputs()}
     (theirs,) = session.run(None, inputs)
     ours = encoder(**batch).last_hidden_state.numpy()
     return float(np.abs(ours - theirs)[batch["attention_mask"].numpy() == 1].max())

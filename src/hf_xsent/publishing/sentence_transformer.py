@@ -140,7 +140,7 @@ def _verify(embedder: SentenceEmbedder, folder: Path, dtype: str) -> None:
         theirs = opened.encode(list(_SAMPLE))
     ours, theirs = embedder.encode(_SAMPLE), np.asarray(theirs, dtype=np.float32)
     if embedder.pooling == "sum":
-        ours, theirs = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in (ours, theirs))
+        ours, theirs = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (ours, theirs))
     difference = _largest_difference(ours, theirs)
     if not difference <= _LARGEST_DIFFERENCE[dtype]:  # also if it is NaN, as with weights too large for float16
         raise ModelError(

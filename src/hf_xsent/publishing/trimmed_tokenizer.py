@@ -143,7 +143,7 @@ def trim_tokenizer(
 def _renumbered(processor: Any, new: Mapping[int, int]) -> Any:
     """Return a post-processor with the new ids of the tokens that it adds to a sentence."""
     if isinstance(processor, list):
-        return [_renumbered(one, new) for one in processor]
+        return [_renumbered(part, new) for part in processor]
     if not isinstance(processor, dict):
         return processor
     changed = {}

@@ -186,7 +186,7 @@ def choose_pieces(
     characters = table.characters()
     if size is not None and table.unknown is not None:
         covering = _covering_characters(words)
-        characters = {number: one for number, one in characters.items() if one in covering}
+        characters = {number: character for number, character in characters.items() if character in covering}
     required = table.required.union(*(table.with_parts(number) for number in {*characters, *prompt_pieces}))
     in_use = required.union(*(table.with_parts(int(number)) for number in np.flatnonzero(shares)))
     if size is None or len(in_use) <= size:
@@ -196,10 +196,10 @@ def choose_pieces(
     target = len(in_use)
     while True:
         target = max(size, int(target * _ROUND))
-        chosen = _most_used(table, shares, required, target)
+        kept = _most_used(table, shares, required, target)
         if target == size:
-            return chosen
-        backend, old = table.trim(chosen)
+            return kept
+        backend, old = table.trim(kept)
         shares = np.zeros_like(shares)
         shares[old] = _piece_shares(backend, words)
 
@@ -216,14 +216,14 @@ def _covering_characters(words: Words) -> set[str]:
 
 
 def _most_used(table: PieceTable, shares: np.ndarray, required: set[int], size: int) -> set[int]:
-    chosen = set(required)
+    kept = set(required)
     for number in np.argsort(-shares, kind="stable"):
-        if len(chosen) == size or not shares[number]:
+        if len(kept) == size or not shares[number]:
             break
-        parts = table.with_parts(int(number)) - chosen
-        if len(chosen) + len(parts) <= size:
-            chosen |= parts
-    return chosen
+        parts = table.with_parts(int(number)) - kept
+        if len(kept) + len(parts) <= size:
+            kept |= parts
+    return kept
 
 
 def _piece_shares(backend: Tokenizer, words: Words) -> np.ndarray:
@@ -252,7 +252,7 @@ def _select_rows(model: SentenceEncoder, old: list[int]) -> None:
         nn.Embedding.from_pretrained(table.weight[old].clone(), freeze=False, padding_idx=padding)
     )
     ids = {name: number for name, number in config.to_dict().items() if name.endswith("_token_id")}
-    for one in (model.encoder.config, config):  # often the same object
+    for each in (model.encoder.config, config):  # often the same object
         for name, number in ids.items():
             if isinstance(number, int):
-                setattr(one, name, new.get(number))
+                setattr(each, name, new.get(number))
