@@ -129,7 +129,7 @@ def split_arguments(
         flags[name] = [value] if equals else _take_words(waiting, types.get(name))
     free = [name for name in positional_names(fields) if name not in flags]
     surplus = len(words) > len(free) and not any(takes_list(types[name]) for name in free)
-    if recipe := next((word for word in words if is_recipe(word, surplus)), None):
+    if recipe := next((word for word in reversed(words) if is_recipe(word, surplus)), None):
         words.remove(recipe)
     return recipe, _assign(words, free, types) | flags
 
