@@ -56,11 +56,15 @@ class Run:
             "report_to": "none",
         }
 
-    def start(self, *flags: str, **changes: Any) -> AlignmentTrainer:
+    def write(self, changes: dict[str, Any]) -> Path:
+        """Write the recipe with some changes."""
         recipe = self.folder / "recipe.yaml"
         settings = {key: value for key, value in (self.settings | changes).items() if value is not None}
         recipe.write_text(yaml.safe_dump(settings), encoding="utf-8")
-        return pretrain.run([str(recipe), *flags])
+        return recipe
+
+    def start(self, *flags: str, **changes: Any) -> AlignmentTrainer:
+        return pretrain.run([str(self.write(changes)), *flags])
 
     @property
     def metrics(self) -> list[dict[str, Any]]:

@@ -77,6 +77,10 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
         for name in ("languages", "lora_rank", "training_mlp"):
             if getattr(self, name):
                 raise RecipeError(f"dual pivot trains only a mix of layers and a linear map: remove {name}")
+
+    def check_encoder(self) -> None:
+        """Raise an error if the encoder lacks one of the layers."""
+        super().check_encoder()
         if self.encoder_config is not None and self.layers is not None:
             last = self.encoder_config.num_hidden_layers
             if not self.layers or max(self.layers) > last:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, PreTrainedConfig
 
-from hf_xsent.compat import attention_of
+from hf_xsent.compat import attention_of, set_attention
 from hf_xsent.errors import RecipeError
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import SETTINGS
@@ -44,6 +45,10 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
             raise RecipeError(f"default_prompt_name {self.default_prompt_name!r} is not among the prompts: {known}")
         if self.lora_rank is None and (self.lora_alpha is not None or self.lora_targets):
             raise RecipeError("lora_alpha and lora_targets need adapters: set lora_rank too")
+        self.check_encoder()
+
+    def check_encoder(self) -> None:
+        """Raise an error if a setting does not fit the encoder, if its config is known."""
         if self.encoder_config is not None:
             longest = family(self.encoder_config).max_length(self.encoder_config)
             if self.max_length > longest:
@@ -70,9 +75,10 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
     def over(self, encoder_config: PreTrainedConfig) -> Self:
         """Return the config of a model over this encoder, with the encoder's dtype, outputs and attention."""
         names = ("dtype", "output_attentions", "output_hidden_states", "return_dict")
-        inherited = {name: getattr(encoder_config, name) for name in names}
-        inherited["attn_implementation"] = attention_of(encoder_config)  # a new config would reset it
-        return self.replaced(encoder_config=encoder_config, encoder_layers=None, **inherited)
+        values = {name: getattr(encoder_config, name) for name in names}
+        config = self.copied(encoder_config=encoder_config, encoder_layers=None, **values)
+        set_attention(config, attention_of(encoder_config))
+        return config
 
     @classmethod
     def saved_names(cls) -> list[str]:
@@ -94,6 +100,14 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
         settings = encoder.pop(SETTINGS, None)
         return (encoder if settings is None else {**settings, "encoder_config": encoder}), unused
 
+    def copied(self, **values: Any) -> Self:
+        """Return a copy with values that come from the encoder, the tokenizer or the data."""
+        config = copy(self)
+        for name, value in values.items():
+            setattr(config, name, value)
+        config.check_encoder()
+        return config
+
     def replaced(self, **changes: Any) -> Self:
-        """Return the config with other values, validated again."""
+        """Return the config with other settings, validated again."""
         return type(self)(**{name: getattr(self, name) for name in self.saved_names()} | changes)

@@ -113,7 +113,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
     def _over_encoder(cls, name: str, config: Any, encoder_config: PreTrainedConfig, loading: dict[str, Any]) -> Self:
         """Add the special tokens, which objectives with masking need, to the config."""
         if config.needs.mask_token:
-            config = config.replaced(**load_token_ids(name, **hub_arguments(loading)))
+            config = config.copied(**load_token_ids(name, **hub_arguments(loading)))
         return super()._over_encoder(name, config, encoder_config, loading)
 
     def start_weights(self, names: Collection[str]) -> None:

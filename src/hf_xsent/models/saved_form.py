@@ -68,7 +68,7 @@ def save_model(
         _write_config(config, folder, dtype, width, {**config.saved_settings(heads), "dim": dim})
         write_modules(model, folder, dim)
     else:
-        config.replaced(encoder_config=model.encoder.config, dim=dim).save_pretrained(folder)
+        config.copied(encoder_config=model.encoder.config, dim=dim).save_pretrained(folder)
         write_own_module(config, folder, dim)
 
 

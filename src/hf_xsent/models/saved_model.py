@@ -191,6 +191,8 @@ class SavedModel(PreTrainedModel):
             key: value if key == "objectives" else convert(key, value, hints[key]) for key, value in settings.items()
         }
         try:
+            if config is not None and not settings:
+                return config
             return cls.config_class(**settings) if config is None else config.replaced(**settings)
         except (TypeError, AttributeError, StrictDataclassError) as error:
             wrong = ", ".join(f"{key}={value!r}" for key, value in settings.items())

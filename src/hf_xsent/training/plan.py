@@ -60,7 +60,7 @@ class Plan:
                 raise RecipeError("encoder_layers removes layers, but a frozen encoder cannot adapt to this: remove it")
             encoder_config = reduced_config(encoder_config, recipe.config.encoder_layers)
         _warn_of_other_embeddings(recipe, load_settings(encoder))
-        config = recipe.config.replaced(encoder_config=encoder_config)
+        config = recipe.config.copied(encoder_config=encoder_config)
         config.check_objectives()
         config.teachers(encoder)  # raises an error if an objective lacks its teacher
         check_arguments_of_model(training, config)
