@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from hf_xsent.models.fingerprint import fingerprint_model
 
 from hf_xsent.data.benchmarks.bucc import load_bucc
 from hf_xsent.files import digest, write_arrays
 from hf_xsent.mining.calibration import best_threshold
 from hf_xsent.mining.margin import mine_bitext
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.fingerprint import fingerprint_model
 
 INDEXES = (("IVF64,Flat", 4), ("IVF64,Flat", 8), ("IVF64,Flat", 16), ("HNSW32", 1))
 

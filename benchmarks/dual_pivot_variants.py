@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from hf_xsent.models.fingerprint import fingerprint_model
 from torch import Tensor
 from transformers import BertConfig, BertModel
 
@@ -27,7 +28,6 @@ from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
 from hf_xsent.evaluation.retrieval import accuracy_at_1
 from hf_xsent.files import digest, write_json
 from hf_xsent.logs import configure_logging
-from hf_xsent.models.fingerprint import fingerprint_model
 from hf_xsent.models.loading import load_tokenizer
 from hf_xsent.tensors.packing import pack
 
