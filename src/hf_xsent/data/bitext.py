@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from hf_xsent.data.arrow import read_batches
 from hf_xsent.data.cache import CachedPairs, default_cache_dir, side_hashes
-from hf_xsent.data.cleaning.repeats import Rows
+from hf_xsent.data.cleaning.repeats import Rows, shuffle_key
 from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.in_memory import is_in_memory, write_sources
@@ -22,7 +22,6 @@ from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.formats import OnError, read_pairs
 from hf_xsent.data.readers.records import NEGATIVES, pair_record, parse_negatives
 from hf_xsent.data.readers.sources import Bitexts, BitextSource, resolve_sources
-from hf_xsent.data.sampling.permutation import shuffle_key
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest
 
