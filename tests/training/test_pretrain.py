@@ -28,7 +28,7 @@ def _no_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("the model was loaded before the mistake was found")
 
     monkeypatch.setattr(XlmrWithRTLHead, "from_backbone", fail)
-    monkeypatch.setattr("hf_xsent.models.sentence_encoder.load_encoder", fail)
+    monkeypatch.setattr("hf_xsent.models.saved_model.load_encoder", fail)
 
 
 def _snapshot(folder: Path) -> dict[str, bytes]:
