@@ -7,12 +7,10 @@ from typing import ClassVar
 
 from hf_xsent.settings.declare import setting
 
-_MAX_LENGTH = "Truncate each row, both texts together, to this many tokens; mlqa: 384 if not given."
-
 
 @dataclass(frozen=True)
 class FineTuningSettings:
-    """The encoder, the data and the output folder."""
+    """The encoder and the data."""
 
     task: str | None = setting(
         None,
@@ -44,11 +42,8 @@ class FineTuningSettings:
     languages: list[str] | None = setting(
         None, "Evaluate only these languages, such as de, or de-en for G-XLT; without it, all.", metavar="CODE"
     )
-    max_length: int = setting(128, _MAX_LENGTH)
-    max_train: int | None = setting(
-        None,
-        "Train on at most this many records of each language (a code-switched record counts once); without it, all.",
-        at_least=1,
+    max_length: int = setting(
+        128, "Truncate each row, both texts together, to this many tokens; mlqa: 384 if not given."
     )
     max_test: int | None = setting(
         None, "For trials: measure at most this many records of each test set; without it, all.", at_least=1
@@ -60,22 +55,11 @@ class FineTuningSettings:
     )
     overwrite: bool = setting(False, "Replace the run that the output folder holds.")
     verbose: bool = setting(False, "Also log the messages of transformers and other libraries.")
-
-    @property
-    def resumes(self) -> bool:
-        """Whether to continue the run in the output folder."""
-        return self.resume or self.resume_with_changes
-
-
-@dataclass(frozen=True)
-class XnliSettings(FineTuningSettings):
-    """Natural language inference."""
-
     xnli: str | None = setting(None, "Measure XNLI at the end: a folder of files test-de.tsv, or facebook/xnli.")
 
 
 @dataclass(frozen=True)
-class MlqaSettings(FineTuningSettings):
+class QuestionSettings:
     """Extractive question answering."""
 
     mlqa: str | None = setting(
@@ -84,10 +68,14 @@ class MlqaSettings(FineTuningSettings):
     mlqa_split: str = setting("test", "Measure this split of MLQA.", choices=("test", "dev"))
     generalized: bool = setting(False, "Also measure questions and contexts of different languages (G-XLT).")
     xquad: str | None = setting(None, "Measure XQuAD at the end: a folder of files xquad.de.json, or google/xquad.")
-    max_length: int = setting(384, _MAX_LENGTH)
     doc_stride: int = setting(128, "Overlap of the windows of a long context, in tokens.")
     max_question_length: int = setting(64, "Truncate questions to this many tokens.", at_least=1)
     max_answer_length: int = setting(30, "Find answers of at most this many tokens.", at_least=1)
+
+
+@dataclass(frozen=True)
+class FineTuningOptions(QuestionSettings, FineTuningSettings):
+    """All settings of a run besides those of training."""
 
 
 @dataclass(repr=False, eq=False)
@@ -132,7 +120,6 @@ class FineTuneHelp:
 
     help_groups: ClassVar[dict[str, tuple[type, ...]]] = {
         "encoder and data": (FineTuningSettings,),
-        "xnli": (XnliSettings,),
-        "mlqa": (MlqaSettings,),
+        "question answering (mlqa)": (QuestionSettings,),
         "training": (FineTuningTrainingSettings,),
     }
