@@ -240,7 +240,8 @@ def misread_pairs(trial: Trial) -> str:
     data = data.replace(b"\n", b"\r") if encoding == "CR" else data.decode().encode(encoding)
     path = trial.write(f"x.{kind}", data)
     outcome = trial.answer(lambda: list(read_pairs(BitextSource("de", str(path)))), _well_formed(trial))
-    trial.require(outcome != "read" or data.count(b"\r") < 2, f"{encoding} is misread")
+    right = (kind, encoding) == ("po", "CR")  # polib knows all line ends
+    trial.require(outcome != "read" or right or data.count(b"\r") < 2, f"{encoding} is misread")
     return outcome
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import time
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
@@ -18,9 +16,8 @@ from hf_xsent.cli import main
 from hf_xsent.comparison import compare as comparing
 from hf_xsent.comparison.compare import train_and_measure
 from hf_xsent.comparison.run import Run
-from hf_xsent.errors import OutputError, Stopped, TrainingError
+from hf_xsent.errors import OutputError, TrainingError
 from hf_xsent.models.precision import compute_dtype
-from hf_xsent.runs.stopping import raising_on_sigterm
 
 BROKEN = {"learning_rate": 1e38, "max_grad_norm": 0, "warmup_steps": 0}
 
@@ -157,18 +154,6 @@ def test_a_budget_of_minutes_is_converted_to_steps_by_the_cpu_seconds_of_a_step(
     written = (trial / "run.json").stat().st_mtime_ns
     assert study.runs()[0].steps == run.steps  # measured once
     assert (trial / "run.json").stat().st_mtime_ns == written
-
-
-def test_sigterm_stops_with_the_exit_code_of_schedulers_and_is_given_back():
-    before = signal.getsignal(signal.SIGTERM)
-    with (
-        pytest.raises(Stopped, match="the same command resumes") as raised,
-        raising_on_sigterm("the same command resumes"),
-    ):
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(5)
-    assert raised.value.exit_code == 143
-    assert signal.getsignal(signal.SIGTERM) is before
 
 
 @pytest.mark.slow

@@ -24,12 +24,12 @@ def test_the_threshold_stands_between_the_last_kept_and_the_next() -> None:
     mined = _mined([1.5, 1.4, 1.2, 1.0])
     best = best_threshold(mined, {(0, 0), (1, 1)})
     assert best.threshold == pytest.approx(1.3)
-    assert (best.precision, best.recall, best.f1, best.found) == (100, 100, 100, 2)
+    assert (best.precision, best.recall, best.f1, best.above) == (100, 100, 100, 2)
 
 
 def test_gold_that_was_not_mined_lowers_recall() -> None:
     best = best_threshold(_mined([1.5, 1.4, 1.2]), {(0, 0), (7, 7)})
-    assert (best.precision, best.recall, best.found) == (100, 50, 1)
+    assert (best.precision, best.recall, best.above) == (100, 50, 1)
     assert best.f1 == pytest.approx(100 * 2 / 3)
 
 

@@ -74,9 +74,9 @@ def _slow(pairs: Pairs, pool: list[str], settings: MineNegativesSettings) -> lis
 def test_negatives_are_those_of_a_slow_choice(
     data: dict[str, Path], tmp_path: Path, margin: str, all_targets: bool
 ) -> None:
-    chosen: Any = {"negatives": 3, "neighbours": 12, "max_share": 0.25, "margin": margin, "all_targets": all_targets}
-    settings = MineNegativesSettings(**chosen)
-    counts = _mine(data, tmp_path, **chosen)
+    options: Any = {"negatives": 3, "neighbours": 12, "max_share": 0.25, "margin": margin, "all_targets": all_targets}
+    settings = MineNegativesSettings(**options)
+    counts = _mine(data, tmp_path, **options)
     targets = [line.split("\t")[1] for path in data.values() for line in path.read_text().splitlines()]
     for language, path in data.items():
         pairs = [tuple(line.split("\t")) for line in path.read_text().splitlines()]
@@ -152,17 +152,17 @@ def test_mined_negatives_are_trained_on(
 ) -> None:
     """As a user does: mine, then train; an interrupted run ends as the whole one."""
     run = Run(tmp_path, encoder_folders["bert"], pairs)
-    files, model = [f"{one}={tmp_path}/{one}.tsv" for one in ("de", "fr")], run.settings["model"]
+    files, model = [f"{code}={tmp_path}/{code}.tsv" for code in ("de", "fr")], run.settings["model"]
     flags = ["--model", model, "-o", f"{tmp_path}/negatives", "--max_share", "1", "--negatives", "2", "--device", "cpu"]
     assert main(["mine-negatives", *files, *flags]) == 0
-    mined = [f"{one}={tmp_path}/negatives/{one}.jsonl" for one in ("de", "fr")]
+    mined = [f"{code}={tmp_path}/negatives/{code}.jsonl" for code in ("de", "fr")]
     bitext = load_bitext(mined, cleaning=None, cache_dir=tmp_path / "cache")
     assert bitext.pairs_with_negatives > 8 and isinstance(bitext[0]["target_negatives"], list)
     objectives = {"translation_ranking": {"hard_negatives": 2, "symmetric": True}}
     run.assert_goes_on_exactly(data=mined, objectives=objectives, pairs_per_chunk=2, languages=["de", "fr", "en"])
     trainer = run.start("--overwrite", data=mined, objectives=objectives)
     plain = run.start("--overwrite", data=mined, objectives={"translation_ranking": {"symmetric": True}})
-    assert [sum("negative" in key for key in one._batch) for one in (trainer, plain)] == [6, 0]
+    assert [sum("negative" in key for key in trained._batch) for trained in (trainer, plain)] == [6, 0]
     assert trainer.state.log_history[1]["loss"] > plain.state.log_history[1]["loss"]
     with pytest.raises(RecipeError, match="no pair has any: find them with hf-xsent mine-negatives"):
         run.start("--overwrite", objectives=objectives)

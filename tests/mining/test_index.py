@@ -21,10 +21,10 @@ def _sides(count: int = 600) -> tuple[np.ndarray, np.ndarray]:
 def test_an_index_that_looks_everywhere_finds_what_comparing_finds() -> None:
     source, target = _sides()
     exact = mine_bitext(source, target)
-    found = mine_bitext(source, target, index="IVF8,Flat", probes=8)
-    assert np.array_equal(found.source, exact.source)
-    assert np.array_equal(found.target, exact.target)
-    np.testing.assert_allclose(found.score, exact.score, rtol=1e-5)
+    mined = mine_bitext(source, target, index="IVF8,Flat", probes=8)
+    assert np.array_equal(mined.source, exact.source)
+    assert np.array_equal(mined.target, exact.target)
+    np.testing.assert_allclose(mined.score, exact.score, rtol=1e-5)
 
 
 def test_its_recall_is_measured_and_a_low_one_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
@@ -51,10 +51,10 @@ def test_cosines_are_those_of_the_vectors_whatever_the_index_keeps(index: str) -
     sides = _sides()
     units = [side / np.linalg.norm(side, axis=1)[:, None] for side in sides]
     of_source, of_target, _ = nearest_by_index(*sides, 4, index)
-    for found, own, others in ((of_source, units[0], units[1]), (of_target, units[1], units[0])):
-        expected = np.einsum("nd,nkd->nk", own, others[found.indices.numpy()])
-        np.testing.assert_allclose(found.cosines.numpy(), expected, atol=1e-6)
-        assert (np.diff(found.cosines.numpy()) <= 0).all(), "nearest first"
+    for nearest, own, others in ((of_source, units[0], units[1]), (of_target, units[1], units[0])):
+        expected = np.einsum("nd,nkd->nk", own, others[nearest.indices.numpy()])
+        np.testing.assert_allclose(nearest.cosines.numpy(), expected, atol=1e-6)
+        assert (np.diff(nearest.cosines.numpy()) <= 0).all(), "nearest first"
 
 
 @pytest.mark.parametrize(

@@ -35,13 +35,13 @@ def _by_hand(source: np.ndarray, target: np.ndarray, k: int, margin: str, candid
 
     forward = {(i, min(near_x[i], key=lambda j: (-score(i, j), j))) for i in range(len(x))}
     backward = {(min(near_y[j], key=lambda i: (-score(i, j), i)), j) for j in range(len(y))}
-    chosen = {
+    selected = {
         "forward": forward,
         "backward": backward,
         "intersection": forward & backward,
         "max": forward | backward,
     }[candidates]
-    ordered = sorted(((i, j, score(i, j)) for i, j in chosen), key=lambda pair: (-pair[2], pair[0], pair[1]))
+    ordered = sorted(((i, j, score(i, j)) for i, j in selected), key=lambda pair: (-pair[2], pair[0], pair[1]))
     if candidates != "max":
         return ordered
     kept: Pairs = []
@@ -83,8 +83,8 @@ def test_blocks_of_any_size_find_the_same(memory: int) -> None:
 
 def test_equal_sentences_have_a_stated_order() -> None:
     """Six equal vectors on either side: neighbours and pairs are the lowest numbers."""
-    one = np.eye(3, dtype=np.float32)
-    source, target = one[[0, 1, 0, 0, 0, 2, 0, 0]], one[[2, 0, 0, 0, 1, 0, 0, 0]]
+    axes = np.eye(3, dtype=np.float32)
+    source, target = axes[[0, 1, 0, 0, 0, 2, 0, 0]], axes[[2, 0, 0, 0, 1, 0, 0, 0]]
     mined = mine_bitext(source, target, candidates="forward", margin="absolute")
     pairs = dict(zip(mined.source.tolist(), mined.target.tolist(), strict=True))
     assert pairs == {0: 1, 1: 4, 2: 1, 3: 1, 4: 1, 5: 0, 6: 1, 7: 1}
@@ -107,8 +107,8 @@ def test_ranks_are_places_among_the_neighbours() -> None:
 def test_length_does_not_count() -> None:
     source, target = _vectors(0, 30), _vectors(1, 30)
     stretched = source * np.random.default_rng(2).uniform(0.1, 9, (30, 1)).astype(np.float32)
-    one, other = mine_bitext(source, target), mine_bitext(stretched, target)
-    assert np.array_equal(one.target, other.target)
+    mined = mine_bitext(source, target), mine_bitext(stretched, target)
+    assert np.array_equal(mined[0].target, mined[1].target)
 
 
 def test_translations_hidden_among_others_are_found() -> None:
@@ -138,7 +138,7 @@ def test_memory_maps_are_read_in_blocks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "options", "told"),
+    ("source", "target", "options", "message"),
     [
         (_vectors(0, 5), _vectors(0, 5, 7), {}, "source vectors have 5 dimensions and target vectors 7"),
         (_vectors(0, 5), _vectors(0, 0), {}, "the target vectors have shape (0, 5)"),
@@ -151,10 +151,10 @@ def test_memory_maps_are_read_in_blocks(tmp_path: Path) -> None:
         (_vectors(0, 5), _vectors(0, 5), {"candidates": "both"}, "unknown candidates 'both'"),
     ],
 )
-def test_what_cannot_be_mined_is_told(source: Any, target: Any, options: dict[str, Any], told: str) -> None:
+def test_what_cannot_be_mined_is_told(source: Any, target: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError) as error:
         mine_bitext(source, target, **options)
-    assert str(error.value).startswith(told)
+    assert str(error.value).startswith(message)
 
 
 def test_a_sentence_without_any_similar_one_has_a_finite_score() -> None:

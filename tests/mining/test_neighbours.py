@@ -59,7 +59,7 @@ def test_what_is_held_at_once_stays_within_the_memory_given(
     budget = 5
     for equal in (False, True):
         if equal:
-            target[:] = target[0]  # every candidate is as good as the others: the most that can be found in a tile
+            target[:] = target[0]  # every candidate is as good as the others: the most that a tile can have
         tracemalloc.start()
         with _Peak() as peak:
             nearest_both_ways(source, target, k, memory_mib=budget, dtype=dtype)
@@ -88,11 +88,11 @@ def _clustered(count: int, spread: float, seed: int) -> np.ndarray:
 def test_bfloat16_products_find_the_same_neighbours(spread: float) -> None:
     """Also where cosines lie so close together that bfloat16 cannot tell them apart."""
     source, target = _clustered(400, spread, 1), _clustered(300, spread, 2)
-    for exact, found in zip(
+    for exact, nearest in zip(
         nearest_both_ways(source, target), nearest_both_ways(source, target, dtype=torch.bfloat16), strict=True
     ):
-        assert torch.equal(exact.indices, found.indices)
-        torch.testing.assert_close(exact.cosines, found.cosines, rtol=0, atol=1e-6)
+        assert torch.equal(exact.indices, nearest.indices)
+        torch.testing.assert_close(exact.cosines, nearest.cosines, rtol=0, atol=1e-6)
 
 
 def test_bfloat16_finds_a_candidate_all_of_whose_components_are_rounded_down() -> None:
@@ -108,9 +108,9 @@ def test_bfloat16_finds_a_candidate_all_of_whose_components_are_rounded_down() -
     target[3], target[3, 509] = 0.9835 * source[0], (1 - 0.9835**2) ** 0.5
     target[5000, :250], target[5000, 300:304], target[5000, 510] = component, component, last
     for dtype in (torch.float32, torch.bfloat16):
-        found, _ = nearest_both_ways(source, target, k=1, dtype=dtype)
-        assert found.indices[0].item() == 5000
-        assert found.cosines[0].item() == pytest.approx(250 * component**2, abs=1e-4)
+        nearest, _ = nearest_both_ways(source, target, k=1, dtype=dtype)
+        assert nearest.indices[0].item() == 5000
+        assert nearest.cosines[0].item() == pytest.approx(250 * component**2, abs=1e-4)
 
 
 @pytest.mark.parametrize("width", [3, 24, 254, 384])
@@ -141,10 +141,10 @@ def test_of_equal_cosines_the_lower_index_wins(dtype: torch.dtype) -> None:
     source, target = (np.sign(_vectors(seed, count, 4)) for seed, count in ((0, 70), (1, 200)))
     of_source, of_target = nearest_both_ways(source, target, 7, memory_mib=0, dtype=dtype)
     cosines = torch.from_numpy(source @ target.T / 4)
-    for found, whole in ((of_source, cosines), (of_target, cosines.T)):
+    for nearest, whole in ((of_source, cosines), (of_target, cosines.T)):
         expected = whole.sort(dim=1, descending=True, stable=True)
-        assert torch.equal(found.cosines, expected.values[:, :7])
-        assert torch.equal(found.indices, expected.indices[:, :7])
+        assert torch.equal(nearest.cosines, expected.values[:, :7])
+        assert torch.equal(nearest.indices, expected.indices[:, :7])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -161,19 +161,19 @@ def test_faster_and_less_exact_products_change_nothing(dtype: torch.dtype, monke
     monkeypatch.setattr(neighbours, "_multiply", watched)
     torch.set_float32_matmul_precision("medium")
     try:
-        found = nearest_both_ways(source, target, dtype=dtype)[0]
+        nearest = nearest_both_ways(source, target, dtype=dtype)[0]
         assert torch.get_float32_matmul_precision() == "medium", "the caller's setting comes back"
     finally:
         torch.set_float32_matmul_precision("highest")
     assert not any(reductions) and cuda.allow_bf16_reduced_precision_reduction
-    assert torch.equal(found.indices, expected.indices) and torch.equal(found.cosines, expected.cosines)
+    assert torch.equal(nearest.indices, expected.indices) and torch.equal(nearest.cosines, expected.cosines)
 
 
 def test_one_way_is_half_of_both_ways() -> None:
     source, target = _vectors(0, 100, 8), _vectors(1, 5000, 8)
     both, _ = nearest_both_ways(source, target)
-    one = nearest_one_way(source, target)
-    assert torch.equal(both.indices, one.indices)
+    forward = nearest_one_way(source, target)
+    assert torch.equal(both.indices, forward.indices)
     assert torch.equal(nearest_one_way(source[:1], target, k=200).indices[0, :4], both.indices[0])
 
 

@@ -109,17 +109,6 @@ def test_only_extraction_and_maps_learn_also_after_loading(tiny_encoders: Path, 
     assert not any(one.requires_grad for one in AutoModel.from_pretrained(tmp_path).encoder.parameters())
 
 
-def test_a_saved_model_has_its_frozen_encoder(tiny_encoders: Path, sentences: list[str], tmp_path: Path) -> None:
-    model = _model(tiny_encoders, objectives=UNSUPERVISED)
-    model.save_pretrained(tmp_path)
-    loaded = AutoModel.from_pretrained(tmp_path)
-    assert type(loaded) is DualPivotForSentenceEmbedding
-    assert (model.encode(sentences) == loaded.encode(sentences)).all()
-    assert not any(weight.requires_grad for weight in loaded.encoder.parameters())
-    for name, weight in AutoModelForPreTraining.from_pretrained(tmp_path).named_parameters():
-        assert torch.equal(weight, model.get_parameter(name)), name
-
-
 @pytest.mark.parametrize(
     ("settings", "told"),
     [

@@ -10,14 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, BertModel, set_seed
+from transformers import AutoTokenizer, set_seed
 
 from hf_xsent import (
     MoCoAlignedBert,
     MoCoConfig,
     MoCoForSentenceEmbedding,
     XlmrWithRTLHead,
-    export_sentence_transformer,
 )
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import RecipeError
@@ -181,21 +180,6 @@ def test_shuffling_exchanges_all_that_belongs_to_a_side(monkeypatch: pytest.Monk
 # What is saved and loaded
 
 
-def test_queue_pointer_and_momentum_weights_come_back(tiny_encoders: Path, pairs: Pairs, tmp_path: Path) -> None:
-    model = _model(tiny_encoders)
-    model(**_batch(tiny_encoders, pairs[:4]))
-    model.end_step()
-    model.save_pretrained(tmp_path)
-    loaded = AutoModelForPreTraining.from_pretrained(tmp_path)
-    assert isinstance(loaded, MoCoAlignedBert)
-    for name, value in model.state_dict().items():
-        assert torch.equal(value, loaded.state_dict()[name]), name
-    assert int(loaded.objectives[MOCO].pointer) == 4
-    trained = {name for name, weight in loaded.named_parameters() if weight.requires_grad}
-    assert trained == {name for name, weight in model.named_parameters() if weight.requires_grad}
-    assert not any("key_" in name for name in trained)
-
-
 def test_what_a_checkpoint_lacks_starts_from_its_encoder(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
     """A sentence encoder has neither queue nor momentum encoder: nothing of them may be left over memory."""
     folder = encoder_folders["bert-mlm"]
@@ -223,21 +207,6 @@ def test_the_key_side_starts_as_a_copy_with_a_random_queue_that_is_the_same_ever
     assert torch.equal(objective.queue, second.objectives[MOCO].queue)
     for query, key in zip(first.encoder.parameters(), objective.key_encoder.parameters(), strict=True):
         assert torch.equal(query, key) and query is not key
-
-
-def test_only_the_query_encoder_stays(encoder_folders: dict[str, Path], pairs: Pairs, tmp_path: Path) -> None:
-    folder = encoder_folders["bert-mlm"]
-    model = _model(folder).eval()
-    model.save_pretrained(tmp_path / "trained")
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokenizer.save_pretrained(tmp_path / "trained")
-    used = AutoModel.from_pretrained(tmp_path / "trained")
-    assert isinstance(used, MoCoForSentenceEmbedding)
-    assert {name.split(".")[0] for name in used.state_dict()} == {"encoder"}
-    export_sentence_transformer(tmp_path / "trained", tmp_path / "exported")
-    plain = BertModel.from_pretrained(tmp_path / "exported", add_pooling_layer=False)
-    for name, weight in plain.state_dict().items():
-        assert torch.equal(weight, model.encoder.state_dict()[name]), name
 
 
 def test_dropout_leaves_the_keys_alone(encoder_folders: dict[str, Path], pairs: Pairs) -> None:

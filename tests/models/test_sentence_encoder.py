@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
@@ -40,38 +39,6 @@ def _assert_equal_weights(one: torch.nn.Module, other: torch.nn.Module) -> None:
 
 
 # Round trips
-
-
-def test_a_training_checkpoint_opens_as_both_models(tiny_encoders: Path, tmp_path: Path) -> None:
-    model = _shaken(XlmrWithRTLHead.from_backbone(str(tiny_encoders), pooling="mean", languages=["de", "en"]))
-    model.save_pretrained(tmp_path)
-    again, info = AutoModelForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
-    assert type(again) is XlmrWithRTLHead
-    assert not any(info.values())
-    _assert_equal_weights(again, model)
-
-    sentence_model, info = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
-    assert type(sentence_model) is DapForSentenceEmbedding
-    assert not any(info.values())
-    _assert_equal_weights(sentence_model.encoder, model.encoder)
-    assert sentence_model.config.pooling == "mean"
-    weights = {name: settings.weight for name, settings in sentence_model.config.objectives.items()}
-    assert weights == {"translation_ranking": 1.0, "representation_translation": 0.8}
-    assert not sentence_model.training
-
-
-def test_a_sentence_model_drops_the_heads_without_a_warning(
-    encoder_folders: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    model = XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"]))
-    _shaken(model).save_pretrained(tmp_path)
-    assert any(name.startswith("objectives.") for name in load_file(tmp_path / "heads.safetensors"))
-    caplog.clear()
-    sentence_model, info = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
-    assert not info["missing_keys"] and not info["unexpected_keys"]
-    _assert_equal_weights(sentence_model.encoder, model.encoder)
-    assert not any(name.startswith("objectives.") for name in sentence_model.state_dict())
-    assert "objectives" not in caplog.text
 
 
 def test_a_sentence_model_opens_for_more_training(tiny_encoders: Path, tmp_path: Path) -> None:
@@ -166,14 +133,6 @@ def test_language_embeddings_of_wacse_start_random(
     model = WacseForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), languages=languages, **settings)
     assert model.language_embeddings.weight.std().item() == pytest.approx(spread, rel=0.1)
     assert model.language_embeddings.weight.mean().abs() < spread / 5
-
-
-def test_saved_language_embeddings_are_loaded(tiny_encoders: Path, tmp_path: Path) -> None:
-    """Loading builds the model on the meta device first, where what __init__ fills in is lost."""
-    model = _shaken(XlmrWithRTLHead.from_backbone(str(tiny_encoders), languages=["de", "fr", "en"]))
-    model.save_pretrained(tmp_path)
-    for auto in (AutoModel, AutoModelForPreTraining):
-        _assert_equal_weights(auto.from_pretrained(tmp_path).language_embeddings, model.language_embeddings)
 
 
 def test_language_embeddings_that_a_checkpoint_lacks_start_at_zero(
@@ -273,15 +232,6 @@ def test_the_attention_asked_for_reaches_the_encoder(
     assert "attn_implementation" not in (tmp_path / "config.json").read_text()
     opened = AutoModel.from_pretrained(tmp_path, attn_implementation=attention)
     assert opened.encoder.config._attn_implementation == attention
-
-
-def test_pieces_can_be_added_to_the_vocabulary(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
-    model = DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]))
-    size = model.get_input_embeddings().num_embeddings
-    model.resize_token_embeddings(size + 3)
-    model.save_pretrained(tmp_path)
-    opened = AutoModel.from_pretrained(tmp_path)
-    assert opened.get_input_embeddings().num_embeddings == opened.config.encoder_config.vocab_size == size + 3
 
 
 # What is refused, in one sentence

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers import AutoModel, AutoModelForPreTraining
 
-from hf_xsent import WacseConfig, WacseForPreTraining, WacseForSentenceEmbedding
+from hf_xsent import WacseConfig, WacseForPreTraining
 from hf_xsent.errors import RecipeError
 
 AWP, WTR = "aligned_word_prediction", "word_translation_ranking"
@@ -317,17 +316,6 @@ def test_only_sentences_with_a_masked_word_are_encoded_again(encoder_folders: di
 def test_settings_out_of_range_are_an_error(objectives: dict[str, Any], error: str) -> None:
     with pytest.raises(RecipeError, match=f"^{error}$"):
         WacseConfig(objectives=objectives)
-
-
-def test_the_trained_folder_opens_by_the_auto_classes(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
-    model = _model(encoder_folders["bert"])
-    model.save_pretrained(tmp_path)
-    assert WacseConfig.from_pretrained(tmp_path).objectives == model.config.objectives
-    assert isinstance(AutoModel.from_pretrained(tmp_path), WacseForSentenceEmbedding)
-    again = AutoModelForPreTraining.from_pretrained(tmp_path).eval()
-    assert isinstance(again, WacseForPreTraining)
-    batch = _batch()
-    torch.testing.assert_close(again(**batch).loss, model(**batch).loss)
 
 
 def test_the_head_starts_from_the_checkpoints_own(encoder_folders: dict[str, Path]) -> None:

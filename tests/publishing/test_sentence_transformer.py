@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
-from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead, export_sentence_transformer
+from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, export_sentence_transformer
 from hf_xsent.errors import ModelError, OutputError, RecipeError
 from hf_xsent.models import sentence_transformer_files
 from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
@@ -167,20 +167,6 @@ def test_a_tokenizer_that_pads_on_the_left_is_exported_with_padding_on_the_right
     assert AutoTokenizer.from_pretrained(folder).padding_side == "right" and tokenizer.padding_side == "left"
 
 
-def test_a_checkpoint_folder_is_exported_as_its_model_is(
-    tiny_encoders: Path, tmp_path: Path, sentences: list[str]
-) -> None:
-    model = XlmrWithRTLHead.from_backbone(str(tiny_encoders), pooling="mean", max_length=14)
-    model.save_pretrained(tmp_path / "run")
-    tokenizer = AutoTokenizer.from_pretrained(tiny_encoders)
-    tokenizer.save_pretrained(tmp_path / "run")
-    folder = export_sentence_transformer(tmp_path / "run", tmp_path / "deep" / "er" / "out")
-    exported = SentenceEmbedder.from_pretrained(str(folder), device="cpu")
-    assert (exported.pooling, exported.max_length) == ("mean", 14)
-    expected = SentenceEmbedder(model.eval(), tokenizer).encode(sentences)
-    np.testing.assert_allclose(exported.encode(sentences), expected, atol=1e-5)
-
-
 def test_float16_halves_the_file_and_nearly_keeps_the_vectors(
     encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]
 ) -> None:
@@ -288,18 +274,6 @@ def test_a_failure_while_writing_leaves_nothing(
         export_sentence_transformer(model, tmp_path / "out", tokenizer)
     assert _names(tmp_path) == []
     assert tokenizer.model_max_length == longest
-
-
-def test_a_foreign_part_folder_is_not_deleted(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
-    """``out.part`` may be a folder of the user."""
-    model, tokenizer = _model(encoder_folders["bert"])
-    (tmp_path / "out.part").mkdir()
-    (tmp_path / "out.part" / "chapter.txt").write_text("years of work")
-    try:
-        export_sentence_transformer(model, tmp_path / "out", tokenizer, verify=False)
-    except OutputError as error:
-        assert "out.part" in str(error)
-    assert (tmp_path / "out.part" / "chapter.txt").read_text() == "years of work"
 
 
 # What cannot be exported

@@ -220,7 +220,7 @@ def test_the_command_reports_size_and_accuracy(
     report = json.loads((tmp_path / "report.json").read_text("utf-8"))
     assert report["pieces"][1] <= 150 and report["languages"] == ["de"] and len(report["tatoeba"]["deu"]) == 2
     assert main([*command, "--languages", "de", "sw"]) == 2
-    assert "neither --data nor --text has 'sw': their languages are de, fr" in capsys.readouterr().err
+    assert "no text of 'sw': the languages are de, fr" in capsys.readouterr().err
 
 
 def test_pieces_are_chosen_by_plain_text_too(

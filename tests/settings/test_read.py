@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hf_xsent.errors import RecipeError
+from hf_xsent.settings.command import command
 from hf_xsent.settings.convert import convert, convert_words
 from hf_xsent.settings.declare import Names, setting, settings_of, types_of
 from hf_xsent.settings.read import read_settings, read_values, split_arguments
@@ -296,3 +297,17 @@ def test_yaml_has_the_types_of_version_1_2(tmp_path: Path) -> None:
         **{"a": {"x": 1}, "b": {"x": 1, "y": 5e-5}, "languages": ["no", "on"]},
         **{"date": "2020-01-01", "time": "1:30", "flag": True},
     }
+
+
+def test_a_json_file_is_a_recipe_unless_a_positional_setting_takes_it(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Settings:
+        pairs: str = setting(None, "Pairs.", positional=True, required=True)
+        output: str = setting("out", "Output.", aliases=("o",))
+        k: int = setting(4, "Neighbours.")
+
+    recipe = tmp_path / "recipe.json"
+    recipe.write_text('{"k": 8}')
+    score = command(Settings)(lambda settings: (settings.pairs, settings.k))
+    assert score.run(["pairs.json"]) == score("pairs.json") == ("pairs.json", 4)
+    assert score.run(["pairs.json", str(recipe)]) == score("pairs.json", recipe) == ("pairs.json", 8)

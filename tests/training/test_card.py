@@ -32,7 +32,7 @@ def test_a_run_from_python_gets_our_card(encoder_folders: dict[str, Path], pairs
     trainer.create_model_card(model_name="tiny", license="mit", finetuned_from="org/base")
     card = ModelCard((tmp_path / "out" / "README.md").read_text("utf-8"))
     assert card.data.license == "mit" and card.data.base_model == "org/base" and card.data.language == ["de", "en"]
-    assert 'SentenceEmbedder.from_pretrained("org/tiny")' in card.text and "picks its translation" in card.text
+    assert 'SentenceTransformer("org/tiny")' in card.text and "picks its translation" in card.text
     write_run_card(trainer, None, None, None)
     card = ModelCard((tmp_path / "out" / "README.md").read_text("utf-8"))
     assert card.data.license is None and "Not stated for the weights" in card.text
@@ -52,10 +52,11 @@ def test_push_to_hub_sends_model_and_card(encoder_folders: dict[str, Path], pair
     """With the flags of TrainingArguments, against a Hub on this machine."""
     (tmp_path / "de.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), "utf-8")
     command = (
-        f"--model {encoder_folders['bert']} --data de={tmp_path}/de.tsv --output_dir {tmp_path}/out --max_steps 1 "
+        f"--model {encoder_folders['bert']} --data de={tmp_path}/de.tsv --output_dir {tmp_path}/out --max_steps 2 "
     )
     command += f"--cache_dir {tmp_path}/cache --clean false --dev_pairs 0 --objectives translation_ranking=1 "
-    command += "--per_device_train_batch_size 4 --push_to_hub --hub_model_id org/tiny --hub_private_repo true"
+    command += "--per_device_train_batch_size 4 --push_to_hub --hub_model_id org/tiny --hub_private_repo true "
+    command += "--save_steps 1 --eval_strategy no --hub_strategy every_save"
     code = f"import sys; from hf_xsent.training.pretrain import pretrain; pretrain.run({command.split()!r})"
     with LocalHub() as hub:
         environment = {
@@ -77,6 +78,11 @@ def test_push_to_hub_sends_model_and_card(encoder_folders: dict[str, Path], pair
         assert "picks its translation" in card.text and str(tmp_path) not in card.text
         assert card.data.language == ["de", "en"]
         config = json.loads(hub.text("org/tiny", "config.json"))  # a plain encoder, which opens without our code
-        assert config["model_type"] == "bert" and config["sentence_encoder"]["model_type"] == "alignment"
-        assert {"modules.json", "recipe.yaml", "metrics.jsonl"} <= {*hub.repositories["org/tiny"].files("main")[1]}
-        assert not any(name.startswith("checkpoint-") for name in hub.repositories["org/tiny"].files("main")[1])
+        assert config["model_type"] == "bert" and config["hf_xsent"]["model_type"] == "alignment"
+        files = {*hub.repositories["org/tiny"].files("main")[1]}
+        assert {"modules.json", "recipe.yaml", "metrics.jsonl"} <= files
+        assert not {"heads.safetensors", "run_state.json", "training_args.bin"} & files
+        assert not any(name.startswith("checkpoint-") for name in files)
+        uploaded = [commit for commit in hub.repositories["org/tiny"].commits.values() if "model.safetensors" in commit]
+        assert len(uploaded) == 1, "only the finished model is uploaded"
+    assert not (tmp_path / "out" / "training_args.bin").exists()

@@ -31,6 +31,10 @@ MIXES: dict[str, dict[str, Any]] = {
     "TR + TLM": TR | {"translation_language_modeling": {"weight": 0.5, "masked_share": 0.4}},
     "TR with hard negatives": {"translation_ranking": {"symmetric": True, "hard_negatives": 2}},
     "TR of several widths and negatives": {"matryoshka": {"hard_negatives": 3, "dims": [32, 8]}},
+    "TR and TR of several widths, each with its own number of negatives": {
+        "translation_ranking": {"hard_negatives": 1},
+        "matryoshka": {"hard_negatives": 3, "dims": [32, 8]},
+    },
     "TR of several widths": {"matryoshka": {"symmetric": True, "dims": [32, 8]}},
     "TR + distillation": TR | {"distillation": 5.0},
     "TR + an objective with weights": TR | {"projected": 0.5},
@@ -204,3 +208,23 @@ def test_cached_gradients_of_half_precision_embeddings_do_not_underflow(
     exact = halves.double().requires_grad_()
     model.sentence_loss(sentence_pairs(*exact, *identities), {})[0].backward()
     torch.testing.assert_close(cached.double(), exact.grad, rtol=1e-2, atol=1e-12)
+
+
+def test_beside_another_objective_each_reads_its_own_number_of_negatives(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    folder = encoder_folders["bert"]
+    mix = "TR and TR of several widths, each with its own number of negatives"
+    losses = {}
+    alone = {name: {name: settings} for name, settings in MIXES[mix].items()}
+    for name, objectives in (("both", MIXES[mix]), *alone.items()):
+        model = XlmrWithRTLHead.from_backbone(str(folder), max_length=64, objectives=objectives).eval()
+        collator = PairCollator(AutoTokenizer.from_pretrained(folder), 64, negatives=model.config.hard_negatives)
+        texts = [target for _, target in pairs]
+        examples = [
+            {"source": source, "target": target, "target_negatives": texts[row - 3 : row] or texts[:1]}
+            for row, (source, target) in enumerate(pairs)
+        ]
+        losses[name] = model(**collator(examples)).losses
+    for name in MIXES[mix]:
+        torch.testing.assert_close(losses["both"][name], losses[name][name])

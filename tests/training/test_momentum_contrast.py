@@ -95,7 +95,7 @@ def _coins(batch: dict[str, Tensor]) -> Tensor:
     return hash_sentences(batch["source_input_ids"], batch["source_attention_mask"]) % 2 == 0
 
 
-def _steps(folder: str, batches: list[Pairs], parallel: bool) -> list[float]:
+def _steps(folder: str, batches: list[Pairs], accumulated: int, parallel: bool) -> list[float]:
     input_shuffling.sample_swaps = _coins
     torch.manual_seed(0)
     model = MoCoAlignedBert.from_backbone(
@@ -105,13 +105,14 @@ def _steps(folder: str, batches: list[Pairs], parallel: bool) -> list[float]:
     collator, losses = PairCollator(AutoTokenizer.from_pretrained(folder), 64), []
     wrapped: Any = DistributedDataParallel(model, broadcast_buffers=False) if parallel else model
     optimizer = torch.optim.SGD((weight for weight in model.parameters() if weight.requires_grad), lr=0.05)
-    for pairs in batches:
+    for number, pairs in enumerate(batches, 1):
         batch = collator([{"source": one, "target": other, "language": "de"} for one, other in pairs])
         loss = wrapped(**batch).loss
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        model.end_step()
+        (loss / accumulated).backward()
+        if number % accumulated == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+            model.end_step()
         if parallel:
             dist.all_reduce(loss.detach_())
             loss = loss / dist.get_world_size()
@@ -121,24 +122,24 @@ def _steps(folder: str, batches: list[Pairs], parallel: bool) -> list[float]:
     return [*losses, *momentum.queue.flatten().tolist(), float(momentum.pointer), *weights]
 
 
-def _own_steps(rank: int, folder: str, batches: list[list[Pairs]]) -> list[float]:
-    return _steps(folder, [parts[rank] for parts in batches], parallel=True)
+def _own_steps(rank: int, folder: str, batches: list[list[Pairs]], accumulated: int) -> list[float]:
+    return _steps(folder, [parts[rank] for parts in batches], accumulated, parallel=True)
 
 
-@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize(("world", "accumulated"), [(2, 1), (4, 1), (2, 2)])
 def test_losses_queue_and_momentum_weights_are_those_of_one_process(
-    encoder_folders: dict[str, Path], pairs: Pairs, world: int, monkeypatch: pytest.MonkeyPatch
+    encoder_folders: dict[str, Path], pairs: Pairs, world: int, accumulated: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three steps with uneven parts and a queue that no batch divides; every process has the whole queue."""
+    """Batches with uneven parts and a queue that no batch divides; every process has the whole queue, in one order."""
     monkeypatch.setattr(input_shuffling, "sample_swaps", _coins)
     folder = str(encoder_folders["bert"])
-    batches = [pairs, pairs[4:], pairs[:13]]
+    batches = [pairs, pairs[4:], pairs[:13], pairs[2:]]
     bounds = [[0, *(len(some) * number // world + 1 for number in range(1, world)), len(some)] for some in batches]
     parts = [
         [some[a:b] for a, b in zip(cuts, cuts[1:], strict=False)] for some, cuts in zip(batches, bounds, strict=True)
     ]
-    expected = torch.tensor(_steps(folder, batches, parallel=False), dtype=torch.float64)
-    for answer in answers_of(world, _own_steps, folder, parts):
+    expected = torch.tensor(_steps(folder, batches, accumulated, parallel=False), dtype=torch.float64)
+    for answer in answers_of(world, _own_steps, folder, parts, accumulated):
         torch.testing.assert_close(torch.tensor(answer, dtype=torch.float64), expected, atol=1e-9, rtol=1e-9)
 
 

@@ -37,9 +37,9 @@ def _align(bitext: Path, model: Path, name: str = "out.jsonl", **settings: Any) 
 def test_links_are_written_as_jsonl_that_trains(bitext: Path, encoder_folders: dict[str, Path], pairs: Pairs) -> None:
     output = _align(bitext, encoder_folders["bert"])
     records = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
-    assert [(one["source"], one["target"]) for one in records] == pairs
+    assert [(record["source"], record["target"]) for record in records] == pairs
     loaded = load_bitext({"de": output}, cleaning=None, cache_dir=bitext.parent / "cache")
-    assert [pair.get("links", "") for pair in loaded] == [one["links"] for one in records]
+    assert [pair.get("links", "") for pair in loaded] == [record["links"] for record in records]
     assert loaded.linked_pairs == len(pairs)
 
 

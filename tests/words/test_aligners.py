@@ -38,16 +38,18 @@ def _similarities_by_hand(aligner: Any, source: Words, target: Words) -> tuple[t
         ids = torch.tensor(encoded["input_ids"])[None]
         with torch.no_grad():
             hidden = aligner.model.encoder(ids, output_hidden_states=True).hidden_states[aligner.layer][0]
-        found = [
+        numbers_of_pieces = [
             [k for k, (a, b) in enumerate(words.spans) if max(a, start) < min(b, end)]
             for start, end in encoded["offset_mapping"]
         ]
-        keep = [place for place, numbers in enumerate(found) if numbers]
+        keep = [place for place, numbers in enumerate(numbers_of_pieces) if numbers]
         states.append(hidden - hidden.mean(0))
         kept.append(keep)
-        of_pieces.append([found[place] for place in keep])
+        of_pieces.append([numbers_of_pieces[place] for place in keep])
     scale = torch.cat(states).square().mean(0).sqrt()
-    source, target = (torch.nn.functional.normalize(one[keep] / scale) for one, keep in zip(states, kept, strict=True))
+    source, target = (
+        torch.nn.functional.normalize(side[keep] / scale) for side, keep in zip(states, kept, strict=True)
+    )
     return source @ target.T, of_pieces
 
 
@@ -72,11 +74,11 @@ def test_posteriors_equal_those_of_all_sequences_of_states() -> None:
     is_source, is_target = (torch.arange(5) < torch.tensor([size[side] for size in sizes])[:, None] for side in (0, 1))
     for number, (rows, columns) in enumerate(sizes):
         similarities[number, :rows, :columns] = torch.rand(rows, columns, generator=generator) * 0.3
-    found = link_posteriors(similarities, is_source, is_target)
+    posteriors = link_posteriors(similarities, is_source, is_target)
     for number, (rows, columns) in enumerate(sizes):
         pair = similarities[number, :rows, :columns]
         expected = (_posteriors_by_hand(pair) * _posteriors_by_hand(pair.T).T).sqrt()
-        torch.testing.assert_close(found[number, :rows, :columns].double(), expected, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(posteriors[number, :rows, :columns].double(), expected, rtol=1e-4, atol=1e-6)
 
 
 def test_neighbours_decide_which_of_two_equal_words_is_linked() -> None:
@@ -84,8 +86,8 @@ def test_neighbours_decide_which_of_two_equal_words_is_linked() -> None:
     for i, j in [(0, 0), (0, 2), (1, 1), (2, 0), (2, 2), (3, 3)]:  # "the dog the cat": two equal words
         similarities[0, i, j] = 0.5
     all_pieces = torch.ones(1, 4, dtype=torch.bool)
-    found = link_posteriors(similarities, all_pieces, all_pieces)[0]
-    assert (found >= 0.3).nonzero().tolist() == [[0, 0], [1, 1], [2, 2], [3, 3]]
+    posteriors = link_posteriors(similarities, all_pieces, all_pieces)[0]
+    assert (posteriors >= 0.3).nonzero().tolist() == [[0, 0], [1, 1], [2, 2], [3, 3]]
 
 
 def test_posteriors_of_long_sentences_are_finite() -> None:
@@ -95,9 +97,9 @@ def test_posteriors_of_long_sentences_are_finite() -> None:
         torch.arange(512) < torch.tensor([[512], [3]]),
         torch.arange(500) < torch.tensor([[7], [500]]),
     )
-    found = link_posteriors(similarities, is_source, is_target)
-    assert found[0, :, :7].isfinite().all()
-    assert found[1, :3].isfinite().all()
+    posteriors = link_posteriors(similarities, is_source, is_target)
+    assert posteriors[0, :, :7].isfinite().all()
+    assert posteriors[1, :3].isfinite().all()
 
 
 def test_words_of_pieces_with_high_posteriors_are_linked_best_first(tiny_encoders: Path, pairs: Pairs) -> None:
@@ -105,8 +107,8 @@ def test_words_of_pieces_with_high_posteriors_are_linked_best_first(tiny_encoder
     sources, targets = (_words([pair[side] for pair in pairs]) for side in (0, 1))
     for threshold in (0.05, 0.3):
         aligner.threshold = threshold
-        found = aligner.align(sources, targets)
-        for source, target, links in zip(sources, targets, found, strict=True):
+        aligned = aligner.align(sources, targets)
+        for source, target, links in zip(sources, targets, aligned, strict=True):
             similarities, of_pieces = _similarities_by_hand(aligner, source, target)
             there = [torch.ones(1, size, dtype=torch.bool) for size in similarities.shape]
             scores: dict[tuple[int, int], float] = {}
@@ -115,7 +117,7 @@ def test_words_of_pieces_with_high_posteriors_are_linked_best_first(tiny_encoder
                     scores[link] = max(score, scores.get(link, 0))
             assert set(links) == {link for link, score in scores.items() if score >= threshold}
             assert [scores[link] for link in links] == pytest.approx(sorted((scores[x] for x in links), reverse=True))
-        assert any(found)
+        assert any(aligned)
 
 
 def test_neither_batches_nor_order_count(encoder_folders: dict[str, Path], pairs: Pairs) -> None:
@@ -205,8 +207,8 @@ def test_words_that_stand_together_often_are_linked() -> None:
     numbers = [(i, j) for i in range(4) for j in range(4) if i != j] * 20
     sources = _words([f"{german[i]} {german[j]}" for i, j in numbers])
     targets = _words([f"{english[j]} {english[i]}" for i, j in numbers])
-    found = StatisticalAligner().align(sources, targets)
-    assert sum({*links} == {(0, 1), (1, 0)} for links in found) > 0.9 * len(found)
+    aligned = StatisticalAligner().align(sources, targets)
+    assert sum({*links} == {(0, 1), (1, 0)} for links in aligned) > 0.9 * len(aligned)
 
 
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,8 +243,8 @@ def test_answers_are_those_of_the_slow_way(_spans: Path, pairs: Pairs) -> None:
     aligner = SpanAligner.from_pretrained(str(_spans), threshold=1e-6)
     aligner.questions = 5
     sources, targets = (_words([pair[side] for pair in pairs[:4]]) for side in (0, 1))
-    found, dropped = aligner.align(sources, targets), 0
-    for source, target, links in zip(sources, targets, found, strict=True):
+    aligned, dropped = aligner.align(sources, targets), 0
+    for source, target, links in zip(sources, targets, aligned, strict=True):
         scores: dict[tuple[int, int], float] = {}
         for asking, answering, turn in ((source, target, False), (target, source, True)):
             for word, (a, b) in enumerate(asking.spans):

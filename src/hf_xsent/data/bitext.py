@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from hf_xsent.data.arrow import read_batches
 from hf_xsent.data.cache import CachedPairs, default_cache_dir, side_hashes
-from hf_xsent.data.cleaning.repeats import Rows
+from hf_xsent.data.cleaning.repeats import Rows, shuffle_key
 from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.in_memory import is_in_memory, write_sources
@@ -22,7 +22,6 @@ from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.formats import OnError, read_pairs
 from hf_xsent.data.readers.records import NEGATIVES, pair_record, parse_negatives
 from hf_xsent.data.readers.sources import Bitexts, BitextSource, resolve_sources
-from hf_xsent.data.sampling.permutation import shuffle_key
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest
 
@@ -123,24 +122,14 @@ class Bitext:
     """Pairs of all languages as one sequence of ``{"source", "target", "language"}``, read from memory-mapped files.
 
     A pair with word links also has ``links``, such as ``0-0 1-2``; a pair with mined negatives has the lists
-    ``source_negatives`` and ``target_negatives``. A bitext has all rows of its files, only the
-    ``selected`` ones, or all but the ``excluded`` ones: sorted row numbers, counted over all files.
+    ``source_negatives`` and ``target_negatives``. ``rows`` are the sorted numbers of the rows of the files that the
+    bitext has, by default all.
     """
 
-    def __init__(
-        self,
-        files: Mapping[str, Path],
-        report: CleaningReport,
-        *,
-        selected: Rows | None = None,
-        excluded: Rows | None = None,
-    ) -> None:
+    def __init__(self, files: Mapping[str, Path], report: CleaningReport, rows: Rows | None = None) -> None:
         self.files = dict(files)
         self.report = report
-        self._selected, self._excluded = selected, excluded
-        self._open()
-
-    def _open(self) -> None:
+        self._rows = rows
         self._batches: list[tuple[Any, Any, Any, Any, str]] = []
         starts, bounds = [0], [0]
         for language, path in self.files.items():
@@ -148,29 +137,14 @@ class Bitext:
                 self._batches.append((*batch.columns, language))
                 starts.append(starts[-1] + len(batch))
             bounds.append(starts[-1])
-        self._starts = np.asarray(starts[:-1], dtype=np.int64)
-        self._bounds = np.asarray(bounds[:-1], dtype=np.int64)  # where each language starts in the files
+        self._starts, self._bounds = np.asarray(starts[:-1]), np.asarray(bounds[:-1])  # of batches, of languages
         self._sides: list[npt.NDArray[np.uint64]] | None = None
-        positions = [self._position(row) for row in bounds]
-        self.ranges = {
-            language: range(start, stop)
-            for language, start, stop in zip(self.files, positions[:-1], positions[1:], strict=True)
-        }
-        # How many rows of this bitext come before the k-th excluded row.
-        self._rows_before = None if self._excluded is None else self._excluded - np.arange(len(self._excluded))
+        positions = bounds if rows is None else np.searchsorted(rows, bounds).tolist()
+        self.ranges = dict(zip(self.files, map(range, positions[:-1], positions[1:]), strict=True))
 
-    def _position(self, row: int) -> int:
-        """Return how many rows of this bitext come before a row of the files."""
-        if self._selected is not None:
-            return int(np.searchsorted(self._selected, row))
-        return row - (0 if self._excluded is None else int(np.searchsorted(self._excluded, row)))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("files", "report", "_selected", "_excluded")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._open()
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the paths, not the texts."""
+        return type(self), (self.files, self.report, self._rows)
 
     @property
     def languages(self) -> dict[str, int]:
@@ -179,8 +153,8 @@ class Bitext:
 
     @property
     def identity(self) -> str:
-        """Return a hash of the files and of the rows that are selected or excluded."""
-        rows = [None if rows is None else digest(rows.tobytes()) for rows in (self._selected, self._excluded)]
+        """Return a hash of the files and rows."""
+        rows = None if self._rows is None else digest(self._rows.tobytes())
         return digest([[path.parent.name for path in self.files.values()], rows])
 
     @property
@@ -211,7 +185,7 @@ class Bitext:
         rows = np.arange(len(self), dtype=np.int64)[index]
         if index.step is not None and index.step < 0:
             raise DataError("a bitext cannot be reversed: slice with a positive step")
-        return Bitext(self.files, self.report, selected=self._file_rows(rows))
+        return Bitext(self.files, self.report, self._file_rows(rows))
 
     def to_dataset(self) -> Any:
         """Return a ``datasets.Dataset``: source, target, language and, if there are any, links and negatives.
@@ -228,8 +202,8 @@ class Bitext:
             names = pa.array([language] * len(columns[0]), pa.string())
             parts.append(pa.table([*columns, names], names=["source", "target", "links", "negatives", "language"]))
         table = pa.concat_tables(parts)
-        if self._selected is not None or self._excluded is not None:
-            table = table.take(pa.array(self._file_rows(np.arange(len(self), dtype=np.int64))))
+        if self._rows is not None:
+            table = table.take(pa.array(self._rows))
         pairs = table.select(["source", "target", "language"])
         if (links := table.column("links")).null_count < len(table):
             pairs = pairs.append_column("links", links)
@@ -253,11 +227,7 @@ class Bitext:
 
     def _file_rows(self, rows: Rows) -> Rows:
         """Map rows of this bitext to rows of the files."""
-        if self._selected is not None:
-            return self._selected[rows]
-        if self._rows_before is not None:
-            return rows + np.searchsorted(self._rows_before, rows, side="right")
-        return rows
+        return rows if self._rows is None else self._rows[rows]
 
     def side_hashes(self, rows: Rows) -> npt.NDArray[np.uint64]:
         """Return the hashes of source and target of each row (N × 2); they ignore case and whitespace."""
@@ -290,10 +260,9 @@ class Bitext:
 
         With ``share``, at most this fraction of a language's pairs, but at least one, is held out.
         Pairs are chosen by the hash of their target, so that languages with common targets hold out the same ones, and
-        few training pairs are dropped. Comparisons ignore case and whitespace. Memory grows only with the number of
-        held-out and dropped pairs.
+        few training pairs are dropped. Comparisons ignore case and whitespace.
         """
-        if self._selected is not None or self._excluded is not None:
+        if self._rows is not None:
             raise DataError("the bitext is already a part of another; split the complete bitext")
         if dev_pairs < 1:
             raise DataError(f"dev_pairs must be at least 1, not {dev_pairs}")
@@ -307,13 +276,13 @@ class Bitext:
             held_out.append(candidates[:size])
         dev_rows = np.sort(np.concatenate(held_out))
         hashes = np.unique(self.side_hashes(dev_rows))
-        excluded = [block[np.isin(self.side_hashes(block), hashes).any(1)] for block in _blocks(range(len(self)))]
-        train = Bitext(self.files, self.report, excluded=np.concatenate(excluded))
+        rest = [block[~np.isin(self.side_hashes(block), hashes).any(1)] for block in _blocks(range(len(self)))]
+        train = Bitext(self.files, self.report, np.concatenate(rest))
         empty = [language for language, count in train.languages.items() if not count]
         if empty:
             raise DataError(f"{empty[0]} has no training pairs besides the held-out ones; lower dev_pairs")
         train.report = self.report.of_part(train.languages, "held_out")
-        return train, Bitext(self.files, self.report, selected=dev_rows)
+        return train, Bitext(self.files, self.report, dev_rows)
 
     def _rows_of_lowest_hashes(self, rows: range, count: int, seed: int) -> Rows:
         """Return at most ``count`` rows of different targets, those with the lowest hashes of target and seed."""

@@ -15,13 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from hf_xsent.data.arrow import RowWriter, read_batches, read_details
-from hf_xsent.data.cleaning.repeats import hash_texts
+from hf_xsent.data.cleaning.repeats import hash_texts, shuffle_key
 from hf_xsent.data.cleaning.report import CleaningCounts
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.identification import sides_seem_swapped
 from hf_xsent.data.readers.formats import LinkedPair, OnError, read_linked_pairs
 from hf_xsent.data.readers.sources import BitextSource, source_files
-from hf_xsent.data.sampling.permutation import shuffle_key
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, file_stamp
 from hf_xsent.runs.store import Store
@@ -97,7 +96,7 @@ class CachedPairs:
         """Select at most ``max_pairs``: the first, or random ones."""
         rows = np.flatnonzero(selected)
         if self.max_pairs_choice == "random":
-            rows = rows[np.argsort(shuffle_key(rows.astype(np.uint64)), kind="stable")]
+            rows = rows[np.argsort(shuffle_key(rows), kind="stable")]
         selected[rows[self.max_pairs :]] = False
         counts.remove("max_pairs", len(rows[self.max_pairs :]))
 

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from hf_xsent.data.bitext import Bitext, Pair, checked_rows
-from hf_xsent.data.cleaning.repeats import Hashes, Rows, rows_by_hash
-from hf_xsent.data.sampling.permutation import shuffle_key
+from hf_xsent.data.cleaning.repeats import Hashes, Rows, rows_by_hash, shuffle_key
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest
 from hf_xsent.runs.store import Store
@@ -105,7 +104,7 @@ def _write_pairs(bitext: Bitext, path: Path) -> None:
 
 def _rings(bitext: Bitext, rows: Rows, hashes: Hashes) -> Rows:
     """Pair each row with the next of the same target hash, and the last with the first."""
-    order = np.lexsort((shuffle_key(rows.astype(np.uint64)), hashes))
+    order = np.lexsort((shuffle_key(rows), hashes))
     hashes, rows = hashes[order], rows[order]
     starts = np.flatnonzero(np.diff(hashes, prepend=~hashes[:1]) != 0)
     sizes = np.diff(starts, append=len(hashes))
@@ -118,7 +117,7 @@ def _rings(bitext: Bitext, rows: Rows, hashes: Hashes) -> Rows:
     languages = [_languages(bitext, side) for side in pairs.T]
     sources = [bitext.side_hashes(side)[:, 0] for side in pairs.T]
     pairs = pairs[(languages[0] != languages[1]) & (sources[0] != sources[1])]
-    return np.ascontiguousarray(pairs[np.argsort(shuffle_key(pairs[:, 0].astype(np.uint64)), kind="stable")])
+    return np.ascontiguousarray(pairs[np.argsort(shuffle_key(pairs[:, 0]), kind="stable")])
 
 
 def _languages(bitext: Bitext, rows: Rows) -> Rows:

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from hf_xsent.data.bitext import Bitext, Pair, checked_rows
 from hf_xsent.data.cleaning.report import CleaningReport
-from hf_xsent.data.sampling.permutation import Permutation
 from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.errors import DataError
 
@@ -70,7 +69,9 @@ class TextSides:
         self.ranges = dict(zip(self.texts, map(range, starts[:-1], starts[1:]), strict=True))
         self._orders = [
             [
-                Permutation(len(sentences), (seed, 2 * number + side)) if shuffle_independently else None
+                np.random.default_rng((seed, 2 * number + side)).permutation(len(sentences))
+                if shuffle_independently
+                else None
                 for side, sentences in enumerate(sides)
             ]
             for number, sides in enumerate(self.texts.values())

@@ -66,8 +66,8 @@ class BuccTask(EvaluationTask):
                     f1_at_threshold(pairs, test_set.gold, threshold),
                     _outcomes(test_set, pairs.above(threshold)),
                 )
-                counts = {"found": measured.above, "gold": len(test_set.gold)}
-                figures = {key: counts[key] if key in counts else getattr(measured, key) for key in self.headings}
+                gold = len(test_set.gold)
+                figures = {key: gold if key == "gold" else getattr(measured, key) for key in self.headings}
                 name = f"{test_set.pair} {test_set.split}"
                 if pair != test_set.pair:
                     name += f" ({pair})"

@@ -21,7 +21,7 @@ from hf_xsent.files import is_local, write_text
 from hf_xsent.finetuning.settings import FineTuningTrainingSettings
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
 from hf_xsent.settings.secrets import refuse_secrets
-from hf_xsent.training.arguments import REFUSED, check_one_device, choose_bf16, fitted_to_machine, refuse_fields
+from hf_xsent.training.arguments import REFUSED, adapted_to_machine, check_one_device, choose_bf16, refuse_fields
 from hf_xsent.training.identity import identify_training
 from hf_xsent.training.run_card import write_recipe
 from hf_xsent.training.uploading import UploadingTrainer
@@ -52,7 +52,7 @@ class FineTuningArguments(FineTuningTrainingSettings, TrainingArguments):  # typ
         refuse_fields(self, REFUSED)
         choose_bf16(self)
         refuse_secrets({"hub_token": self.hub_token})  # checkpoints hold the arguments
-        with fitted_to_machine(self):
+        with adapted_to_machine(self):
             super().__post_init__()
             check_one_device(self)
         if self.device.type == "cpu":

@@ -29,7 +29,7 @@ class MiningF1:
     precision: float
     recall: float
     f1: float
-    found: int  # pairs at or above the threshold
+    above: int  # pairs at or above the threshold
     judged: int  # those over which precision is computed
 
 

@@ -121,7 +121,7 @@ def _calibrate(mined: MinedPairs, gold: set[tuple[int, int]]) -> float:
         best.recall,
         best.f1,
         best.judged,
-        best.found,
+        best.above,
         f1_at_threshold(mined, gold, best.threshold).precision,
     )
     return best.threshold

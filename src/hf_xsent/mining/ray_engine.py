@@ -60,8 +60,10 @@ def _run(store: Store, name: str, job: Any, device: str) -> None:
     """Compute a result in a worker, which sees only the GPU that Ray assigned."""
     if isinstance(job, SearchJob):
         job = replace(job, options=replace(job.options, device=device))
-    elif isinstance(module := getattr(job.model, "model", job.model), nn.Module):
-        module.to(device)
+    else:
+        model = getattr(job, "model", None)
+        if isinstance(module := getattr(model, "model", model), nn.Module):
+            module.to(device)
 
     def write(path: Path) -> None:
         job(name, path)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hf_xsent.errors import ModelError
+from hf_xsent.errors import ModelError, UnsupportedModuleError
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_config, load_tokenizer, quiet_loading, split_config
 from hf_xsent.models.methods import METHODS
 from hf_xsent.models.precision import compute_dtype
 from hf_xsent.models.sentence_encoder import SentenceEncoder
-from hf_xsent.models.sentence_transformer_files import extraction_settings, read_modules
+from hf_xsent.models.sentence_transformer_files import OPEN_THERE, read_modules
 from hf_xsent.models.text_encoder import TextEncoder
 
 if TYPE_CHECKING:
@@ -46,26 +46,23 @@ class SentenceEmbedder(TextEncoder):
         device = _device(device)
         config = load_config(name_or_path)
         encoder_config, saved = split_config(config)
-        modules = {} if hasattr(config, "encoder_config") else read_modules(name_or_path)
-        mixes = saved.get("model_type") == "dual-pivot" or "mix" in modules
-        if pooling is not None and mixes:
-            raise ModelError(f"{name_or_path!r} mixes its layers and has no pooling {pooling!r}: omit it")
         options: dict[str, Any] = {"config": config, "dtype": compute_dtype(precision, device), "pooling": pooling}
+        kind: type[SentenceEncoder] = SentenceEncoder
         if saved:
             kind = METHODS[saved["model_type"]][2] if saved["model_type"] in METHODS else SentenceEncoder
+            if pooling is not None and issubclass(kind, DualPivotForSentenceEmbedding):
+                raise ModelError(f"{name_or_path!r} mixes its layers and has no pooling {pooling!r}: omit it")
         else:
+            modules = read_modules(name_or_path)
+            if "mix" in modules:
+                raise UnsupportedModuleError(f"{name_or_path!r} mixes its layers: {OPEN_THERE}")
             longest = family(encoder_config).max_length(encoder_config)
-            length = min(max_length or modules.get("max_length", 512), longest)
-            kind = SentenceEncoder
-            options |= {"pooling": pooling or modules.get("pooling", "mean"), "max_length": length}
-            encoding = ("normalize", "prompts", "default_prompt_name")
-            options |= {name: modules[name] for name in encoding if name in modules}
-            if mixes:
-                kind = DualPivotForSentenceEmbedding
-                options |= extraction_settings(name_or_path, modules, encoder_config.num_hidden_layers)
+            modules["max_length"] = min(max_length or modules.get("max_length", 512), longest)
+            cut = modules.pop("dim", None)
+            dim = cut if dim is None else dim
+            options |= {"pooling": "mean"} | modules | ({} if pooling is None else {"pooling": pooling})
         with quiet_loading():
             model = kind.from_pretrained(name_or_path, **options)
-        dim = modules.get("dim") if dim is None and not saved else dim
         return cls(model.to(device).eval(), load_tokenizer(name_or_path), max_length, layer, dim=dim)
 
 

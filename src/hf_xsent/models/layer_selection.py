@@ -23,11 +23,11 @@ def spaced_layers(total: int, count: int) -> list[int]:
 
 def reduced_config(config: PreTrainedConfig, count: int) -> PreTrainedConfig:
     """Return the config of an encoder that is reduced to ``count`` layers."""
-    kept, reduced = spaced_layers(config.num_hidden_layers, count), deepcopy(config)
+    numbers, reduced = spaced_layers(config.num_hidden_layers, count), deepcopy(config)
     kinds = getattr(config, "layer_types", None)
     reduced.num_hidden_layers = count
     if kinds is not None:  # ModernBERT has local and global layers
-        reduced.layer_types = [kinds[number] for number in kept]
+        reduced.layer_types = [kinds[number] for number in numbers]
     return reduced
 
 

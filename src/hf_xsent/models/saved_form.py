@@ -51,8 +51,8 @@ def save_model(
     plain = plain_weights(model.encoder, encoder)
     others = {name: weight for name, weight in state.items() if plain.get(name.removeprefix("encoder.")) is not weight}
     if not heads:
-        kept = () if model.not_plain is None else _TRAINING_ONLY
-        others = {name: weight for name, weight in others.items() if kept and not name.startswith(kept)}
+        encoding = {name: weight for name, weight in others.items() if not name.startswith(_TRAINING_ONLY)}
+        others = {} if model.not_plain is None else encoding
     plain |= _pooler(model.encoder.config)
     plain = {name: weight.to(dtype).contiguous() for name, weight in plain.items()}
     with quiet_loading():

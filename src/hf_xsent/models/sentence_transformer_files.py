@@ -20,7 +20,7 @@ from hf_xsent.models.loading import loading_errors, model_file
 _TYPES = "sentence_transformers.models."  # versions 2 to 6 read these names; version 6 has others
 _POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
 _MIX, _MAP = "WeightedLayerPooling", "Dense"  # the modules of dual pivot's extraction
-_OPEN_THERE = "open it with sentence_transformers.SentenceTransformer"
+OPEN_THERE = "open it with sentence_transformers.SentenceTransformer"
 
 
 def write_modules(model: Any, folder: Path, dim: int | None) -> None:
@@ -104,7 +104,7 @@ def with_changed_modules(
     if not changed:
         return dict(settings)
     if ("mix" in changed) != (settings["model_type"] == "dual-pivot"):
-        raise UnsupportedModuleError(f"{name_or_path!r} has other modules than its config.json states: {_OPEN_THERE}")
+        raise UnsupportedModuleError(f"{name_or_path!r} has other modules than its config.json states: {OPEN_THERE}")
     if settings["pooling"] == "sum" and changed["pooling"] == "mean":
         changed["pooling"] = "sum"
     longest = family(encoder_config).max_length(encoder_config)
@@ -136,7 +136,7 @@ def read_modules(name_or_path: str, **hub: Any) -> dict[str, Any]:
             pooling = read_json(name_or_path, f"{path}/config.json", **hub)
             settings["pooling"] = _pooling(name_or_path, pooling)
             if prompts.get(common.get("default_prompt_name")) and not pooling.get("include_prompt", True):
-                raise UnsupportedModuleError(f"{name_or_path!r} pools without its prompt: {_OPEN_THERE}")
+                raise UnsupportedModuleError(f"{name_or_path!r} pools without its prompt: {OPEN_THERE}")
         elif kind == "Normalize":
             settings["normalize"] = True
         elif kind == _MIX:
@@ -144,10 +144,10 @@ def read_modules(name_or_path: str, **hub: Any) -> dict[str, Any]:
         elif kind == _MAP and "mix" in settings and _is_linear(read_json(name_or_path, f"{path}/config.json", **hub)):
             settings["map"] = path
         elif kind != "Transformer":
-            raise UnsupportedModuleError(f"{name_or_path!r} has a module {kind}: {_OPEN_THERE}")
+            raise UnsupportedModuleError(f"{name_or_path!r} has a module {kind}: {OPEN_THERE}")
     older = read_json(name_or_path, "sentence_bert_config.json", **hub)  # before version 6
     if older.get("do_lower_case"):
-        raise UnsupportedModuleError(f"{name_or_path!r} converts its input to lower case: {_OPEN_THERE}")
+        raise UnsupportedModuleError(f"{name_or_path!r} converts its input to lower case: {OPEN_THERE}")
     longest = older.get("max_seq_length") or read_json(name_or_path, "tokenizer_config.json", **hub).get(
         "model_max_length"
     )
@@ -155,23 +155,12 @@ def read_modules(name_or_path: str, **hub: Any) -> dict[str, Any]:
     return settings | {name: int(value) for name, value in numbers.items() if value}
 
 
-def extraction_settings(name_or_path: str, modules: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    """Return the settings of dual pivot's model for a mix of layers, and a linear map, of sentence-transformers."""
-    weights = read_extraction(name_or_path, modules, depth)
-    return {
-        "layers": weights["layers"].tolist(),
-        "linear_map": "map" in modules,
-        "map_bias": (biased := "linear_map.bias" in weights),
-        "pooling": "mean" if biased else "sum",  # without biases, their embeddings differ only in length
-    }
-
-
 def read_extraction(name_or_path: str, modules: Mapping[str, Any], depth: int, **hub: Any) -> dict[str, Tensor]:
     """Read the weights of the modules ``mix`` and ``map``, by their names in dual pivot's model, and ``layers``."""
     weights = _tensors(name_or_path, modules["mix"], **hub)["layer_weights"].float()
     if len(weights) != depth + 1 or (weights < 0).any() or weights.sum() <= 0:
         raise ModelError(
-            f"{name_or_path!r} does not have a weight of 0 or more for each layer, or all are 0: {_OPEN_THERE}"
+            f"{name_or_path!r} does not have a weight of 0 or more for each layer, or all are 0: {OPEN_THERE}"
         )
     layers = weights.nonzero().flatten()
     linear = _tensors(name_or_path, modules["map"], **hub) if "map" in modules else {}

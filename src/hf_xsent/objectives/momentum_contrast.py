@@ -135,7 +135,7 @@ class MomentumContrast(SentenceObjective):
                 "momentum_target"
             )
         with torch.autocast(pairs.source.device.type, enabled=False):
-            kind, own = torch.promote_types(pairs.source.dtype, torch.float32), self.projection[0].weight.dtype
+            kind, own = torch.promote_types(pairs.source.dtype, torch.float32), next(self.projection.parameters()).dtype
             queries = F.normalize(self.projection(pairs.source.to(own)).to(kind), dim=1)  # eq. 2
             with torch.no_grad():
                 keys = F.normalize(self.key_projection(pairs.momentum_target.to(own)).to(kind), dim=1)
@@ -160,9 +160,10 @@ class MomentumContrast(SentenceObjective):
             if query.requires_grad:  # frozen weights are equal already
                 key.lerp_(query.to(key), 1 - self.settings.momentum)
         if self._waiting:
-            own_keys, own_identities = (torch.cat(some) for some in zip(*self._waiting, strict=True))
+            # Gather each accumulated batch alone: the order is then that of one process with the batches of all.
+            gathered = [[gather_rows(tensor)[0] for tensor in of_batch] for of_batch in self._waiting]
             self._waiting.clear()
-            self._enqueue(gather_rows(own_keys)[0], gather_rows(own_identities)[0])
+            self._enqueue(*(torch.cat(batches) for batches in zip(*gathered, strict=True)))
 
     def discard_batch(self) -> None:
         """Discard the keys of the last forward pass."""

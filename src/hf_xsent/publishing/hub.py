@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from huggingface_hub import HfApi, ModelCard, get_token
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, HTTPError
-from huggingface_hub.utils import validate_repo_id
+from huggingface_hub.errors import HfHubHTTPError, HTTPError
 
 from hf_xsent.errors import OutputError
 from hf_xsent.files import readable_size
@@ -57,7 +55,6 @@ class Upload:
 def plan_upload(folder: str | Path, repository: str) -> Upload:
     """List the files of an export; refuse a folder that is incomplete, has pickled files or lacks a complete card."""
     folder = Path(folder)
-    check_repository(repository)
     missing = [name for name in _EXPORT if not any((folder / file).is_file() for file in (name, f"{name}.index.json"))]
     if not missing and not is_export(folder):
         raise OutputError(f"{folder} is a run, not an export: write one with hf-xsent export {folder} --output FOLDER")
@@ -73,16 +70,6 @@ def plan_upload(folder: str | Path, repository: str) -> Upload:
     return Upload(folder, repository, files)
 
 
-def check_repository(repository: str) -> None:
-    """Refuse a name that is not an owner and a repository, such as org/name."""
-    if repository.count("/") != 1 or not all(repository.split("/")):
-        raise OutputError(f"{repository!r} is not an owner and a name: give org/name")
-    try:
-        validate_repo_id(repository)
-    except HFValidationError as error:
-        raise OutputError(f"{repository!r} is not a valid Hub id: {str(error).split('. ')[0]}") from error
-
-
 def check_card(path: Path) -> None:
     """Refuse a model card that is missing, unreadable or incomplete."""
     cure = f"run hf-xsent publish {path.parent} ORG/NAME with"
@@ -95,8 +82,6 @@ def check_card(path: Path) -> None:
     for field, flag in _CARD_FIELDS.items():
         if not fields.get(field):
             raise OutputError(f"{path} states no {field}: {cure} {flag}")
-    if not re.fullmatch(r"[a-z0-9.-]+", license := str(fields["license"])):
-        raise OutputError(f"{path}: {license!r} is no licence id of the Hub: use apache-2.0, mit, cc-by-4.0, other, …")
 
 
 @dataclass(frozen=True)
@@ -121,10 +106,9 @@ def publish(settings: PublishSettings) -> Published:
     publish("exported/mine", "org/mine", private=True)
     ```
     """
-    check_repository(settings.repository)
     card = {name: getattr(settings, name) for name in ("license", "name", "base_model", "languages", "datasets")}
     if any(card.values()) or settings.results or settings.run or not Path(settings.folder, "README.md").is_file():
-        card |= {"repository": settings.repository, "name": settings.name or settings.repository.split("/")[1]}
+        card |= {"repository": settings.repository, "name": settings.name or settings.repository.rsplit("/", 1)[-1]}
         write_model_card(settings.folder, run=settings.run, results=settings.results or [], **card)
     upload = plan_upload(settings.folder, settings.repository)
     if settings.dry_run:

@@ -196,10 +196,10 @@ def choose_pieces(
     target = len(in_use)
     while True:
         target = max(size, int(target * _ROUND))
-        kept = _most_used(table, shares, required, target)
+        selected = _most_used(table, shares, required, target)
         if target == size:
-            return kept
-        backend, old = table.trim(kept)
+            return selected
+        backend, old = table.trim(selected)
         shares = np.zeros_like(shares)
         shares[old] = _piece_shares(backend, words)
 
@@ -216,14 +216,14 @@ def _covering_characters(words: Words) -> set[str]:
 
 
 def _most_used(table: PieceTable, shares: np.ndarray, required: set[int], size: int) -> set[int]:
-    kept = set(required)
+    selected = set(required)
     for number in np.argsort(-shares, kind="stable"):
-        if len(kept) == size or not shares[number]:
+        if len(selected) == size or not shares[number]:
             break
-        parts = table.with_parts(int(number)) - kept
-        if len(kept) + len(parts) <= size:
-            kept |= parts
-    return kept
+        parts = table.with_parts(int(number)) - selected
+        if len(selected) + len(parts) <= size:
+            selected |= parts
+    return selected
 
 
 def _piece_shares(backend: Tokenizer, words: Words) -> np.ndarray:

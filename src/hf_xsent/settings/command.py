@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from hf_xsent.errors import RecipeError
 from hf_xsent.settings.declare import default_of, positional_names, settings_of, types_of
-from hf_xsent.settings.read import RECIPES, Flags, read_settings, split_arguments
+from hf_xsent.settings.read import Flags, is_recipe, read_settings, split_arguments
 from hf_xsent.settings.yaml12 import read_mapping
 
 Settings = TypeVar("Settings")
@@ -60,7 +60,7 @@ class Command(Generic[Settings, Result]):
         if len(values) == 1 and isinstance(values[0], self.kind) and not settings and recipe is None:
             return self.function(values[0])
         names = self._positional
-        if values and recipe is None and str(values[-1]).endswith(RECIPES):  # as on the command line
+        if values and recipe is None and is_recipe(values[-1], len(values) > len(names)):  # as on the command line
             *values, recipe = values  # type: ignore[assignment]
         if len(values) > len(names):
             raise RecipeError(f"{self.function.__name__} takes {len(names)} values by position: name the others")

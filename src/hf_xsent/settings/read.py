@@ -18,8 +18,6 @@ from hf_xsent.settings.secrets import refuse_secret_arguments, refuse_secrets
 Flags = Mapping[str, Sequence[str]]  # the words after each flag
 Settings = TypeVar("Settings")
 
-RECIPES = (".yaml", ".yml", ".json")
-
 
 def read_settings(
     kind: type[Settings], values: Mapping[str, Any] | None = None, flags: Flags | None = None, where: str = ""
@@ -108,24 +106,20 @@ def _names(where: str, mapping: Mapping[Any, Any]) -> Iterator[str]:
 def split_arguments(
     arguments: Sequence[str], fields: Mapping[str, Field[Any]], types: Mapping[str, Any]
 ) -> tuple[str | None, dict[str, list[str]]]:
-    """Split a command line into the path of a recipe (the argument that ends in .yaml or .json) and words by flag.
+    """Split a command line into the path of a recipe (see `is_recipe`) and words by flag.
 
     A setting takes one word, a list all words up to the next flag, a boolean none or one. Flags that are not among
     ``fields`` take all words. Other words are positional settings.
     """
     refuse_secret_arguments(arguments)
     names = {alias: name for name, field in fields.items() for alias in field.metadata.get("aliases", ())}
-    recipe: str | None = None
     words: list[str] = []
     flags: dict[str, list[str]] = {}
     waiting = list(arguments)
     while waiting:
         word = waiting.pop(0)
         if not _is_flag(word):
-            if word.endswith(RECIPES) and recipe is None:
-                recipe = word
-            else:
-                words.append(word)
+            words.append(word)
             continue
         name, equals, value = word.lstrip("-").partition("=")
         name = name.replace("-", "_")
@@ -134,7 +128,17 @@ def split_arguments(
             raise RecipeError(f"--{name} is given twice: write all its values after one --{name}")
         flags[name] = [value] if equals else _take_words(waiting, types.get(name))
     free = [name for name in positional_names(fields) if name not in flags]
+    surplus = len(words) > len(free) and not any(takes_list(types[name]) for name in free)
+    if recipe := next((word for word in reversed(words) if is_recipe(word, surplus)), None):
+        words.remove(recipe)
     return recipe, _assign(words, free, types) | flags
+
+
+def is_recipe(word: Any, surplus: bool) -> bool:
+    """Return whether an argument names a recipe: a YAML file, or a JSON file that no positional setting takes."""
+    return isinstance(word, str | os.PathLike) and os.fspath(word).endswith(
+        (".yaml", ".yml", ".json") if surplus else (".yaml", ".yml")
+    )
 
 
 def _is_flag(word: str) -> bool:

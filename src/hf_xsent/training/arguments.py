@@ -72,7 +72,7 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):  # type: 
             self.load_best_model_at_end = False
         if self.metric_for_best_model in (None, "loss", "eval_loss"):  # transformers' default
             self.metric_for_best_model, self.greater_is_better = "accuracy", True
-        with fitted_to_machine(self):
+        with adapted_to_machine(self):
             super().__post_init__()
             check_one_device(self)
         refuse(
@@ -229,7 +229,7 @@ def choose_bf16(arguments: Any) -> None:
 
 
 @contextmanager
-def fitted_to_machine(arguments: TrainingArguments) -> Iterator[None]:
+def adapted_to_machine(arguments: TrainingArguments) -> Iterator[None]:
     """Within the block, set use_cpu for bf16 without a GPU, and unset ddp_backend for one process without a launcher.
 
     transformers raises an error in both cases. Afterwards restore the stated settings, because their recipe may run on

@@ -39,11 +39,11 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     for number, line in enumerate(lines, start=1):
         try:
-            one = json.loads(line)
+            log = json.loads(line)
         except ValueError:
-            one = None
-        if isinstance(one, dict) and isinstance(one.get("step"), int):
-            logs.append(one)
+            log = None
+        if isinstance(log, dict) and isinstance(log.get("step"), int):
+            logs.append(log)
         else:
             damaged.append(number)
     if damaged not in ([], [len(lines)]):
@@ -69,8 +69,8 @@ class MetricsFile(TrainerCallback):
         if not state.is_world_process_zero:
             return
         path = Path(args.output_dir) / METRICS_FILE
-        before = [one for one in read_metrics(path) if one["step"] <= state.global_step] if state.global_step else []
-        write_text(path, (json.dumps(one) + "\n" for one in before))
+        before = [log for log in read_metrics(path) if log["step"] <= state.global_step] if state.global_step else []
+        write_text(path, (json.dumps(log) + "\n" for log in before))
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Append one line, with the step first."""
@@ -178,7 +178,9 @@ class StopOnSignal(TrainerCallback):
         """Install the signal handlers, if this is the main thread; others cannot."""
         self.received = self.requested = 0
         if threading.current_thread() is threading.main_thread():
-            self._previous = {one: signal.signal(one, self._receive) for one in (signal.SIGTERM, signal.SIGINT)}
+            self._previous = {
+                number: signal.signal(number, self._receive) for number in (signal.SIGTERM, signal.SIGINT)
+            }
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Request a checkpoint in all processes if one of them received a signal."""

@@ -87,13 +87,13 @@ class Plan:
                 logger.info("%d of %d pairs have mined negatives", train.pairs_with_negatives, len(train))
             self.recipe.config.check_languages(self._languages(train, dev))
 
-    def fitted(self, train: Bitext | PivotBitext | TextSides, dev: Bitext | None) -> Plan:
+    def with_data(self, train: Bitext | PivotBitext | TextSides, dev: Bitext | None) -> Plan:
         """Check the data, and return the plan with the data's languages and word pieces in its config."""
         self.check_data(train, dev)
         if isinstance(train, TextSides):
             return self
-        fitted = self.recipe.config.fit(TrainingCorpus(self._languages(train, dev), train), self.tokenizer)
-        return replace(self, recipe=replace(self.recipe, config=fitted))
+        config = self.recipe.config.fit(TrainingCorpus(self._languages(train, dev), train), self.tokenizer)
+        return replace(self, recipe=replace(self.recipe, config=config))
 
     def _languages(self, train: Bitext | PivotBitext, dev: Bitext | None) -> set[str]:
         return {*train.languages, *(dev.languages if dev else ()), self.recipe.data.target_language}
@@ -103,7 +103,7 @@ def _warn_of_other_embeddings(recipe: Recipe, start: Mapping[str, Any]) -> None:
     """Warn of settings in which this run differs from its starting model without stating them."""
     unstated = [name for name in _OF_EMBEDDINGS if name in start and name not in recipe.stated]
     pairs = {name: (start[name], getattr(recipe.config, name)) for name in unstated}
-    differ = [f"{name} {one!r}, here {other!r}" for name, (one, other) in pairs.items() if one != other]
+    differ = [f"{name} {theirs!r}, here {ours!r}" for name, (theirs, ours) in pairs.items() if theirs != ours]
     if differ:
         logger.warning("the starting model embeds with other settings: %s; state those to keep", "; ".join(differ))
 

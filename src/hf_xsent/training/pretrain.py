@@ -53,7 +53,7 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer | None:
     if plan.recipe.config.needs.teacher:  # before data is read, because names may be wrong
         parts["teachers"] = Teachers.load(plan.recipe.config, plan.encoder, training)
     train, dev = load_train_and_dev(recipe.data)  # one process fills the cache, the others wait
-    plan = plan.fitted(train, dev)
+    plan = plan.with_data(train, dev)
     recipe = plan.recipe
     set_seed(training.seed)
     model = METHODS[recipe.start.method][1].from_backbone(plan.encoder, config=recipe.config)
@@ -87,14 +87,14 @@ def dry_run(
     training, times = recipe.training, StepTimes()
     steps = count_steps(training, len(train))
     encodes_first = model.config.caches_features and recipe.data.features != "none"
-    some: Any = train
+    rows: Any = train
     if encodes_first and not isinstance(train, PivotBitext):
-        some = TextSides.first(train, _SENTENCES_OF_DRY_RUN)
+        rows = TextSides.first(train, _SENTENCES_OF_DRY_RUN)
     with short_run(training):
         started = time.perf_counter()
-        trainer = build_trainer(recipe, model, train_dataset=some, callbacks=[times], **parts)
+        trainer = build_trainer(recipe, model, train_dataset=rows, callbacks=[times], **parts)
         if encodes_first:
-            hours = (time.perf_counter() - started) / 3600 * len(train) / len(some)
+            hours = (time.perf_counter() - started) / 3600 * len(train) / len(rows)
             logger.info("encoding features of all sentences, once: about %.1f hours", hours)
         trainer.train()
     logger.info("%s", forecast(training, steps, times.seconds))

@@ -22,14 +22,14 @@ _MAPPINGS = ("lr_scheduler_kwargs", "gradient_checkpointing_kwargs")  # settings
 
 def write_recipe(folder: str | Path, command: str, options: Mapping[str, Any], training: TrainingArguments) -> None:
     """Write all settings of this run, except Hub tokens, as a recipe that repeats it."""
-    stated = {key: value for key, value in options.items() if value is not None}
+    settings = {key: value for key, value in options.items() if value is not None}
     for field in fields(training):
         value = getattr(training, field.name, None)
         public = field.init and not field.name.endswith("_token")  # the folder may be pushed to the Hub
         plain = isinstance(value, str | int | float | None) or (value and field.name in _MAPPINGS)
         if public and value != field.default and plain:
-            stated[field.name] = getattr(value, "value", value)
-    text = f"# hf-xsent {command} {RECIPE_FILE}\n{yaml.safe_dump(stated, sort_keys=False)}"
+            settings[field.name] = getattr(value, "value", value)
+    text = f"# hf-xsent {command} {RECIPE_FILE}\n{yaml.safe_dump(settings, sort_keys=False)}"
     write_text(Path(folder) / RECIPE_FILE, text)
 
 

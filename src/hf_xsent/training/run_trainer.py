@@ -60,8 +60,8 @@ class RunTrainer(UploadingTrainer, SavedModelTrainer):
         model.trained_in = str(self.args.output_dir)
         export_sentence_transformer(model, folder, cast(Any, self.processing_class), verify=False)
 
-    def create_model_card(self, *_: Any, **stated: Any) -> None:
+    def create_model_card(self, *_: Any, **facts: Any) -> None:
         """Write the model card of the run, or of its export during an upload."""
         if self.is_world_process_zero():
-            facts = (stated.get("model_name"), stated.get("license"), stated.get("finetuned_from"))
-            write_run_card(self, *facts, plain=self._uploading)
+            known = (facts.get("model_name"), facts.get("license"), facts.get("finetuned_from"))
+            write_run_card(self, *known, plain=self._uploading)

@@ -13,7 +13,7 @@ from hf_xsent.models.saved_form import load_saved_weights
 class SavedModelTrainer(Trainer):
     """Save a model by its ``save_pretrained``, and resume with all weights that this writes.
 
-    FSDP and DeepSpeed write and read shards of their own for resuming.
+    FSDP and DeepSpeed resume from their shards.
     """
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:

@@ -25,6 +25,14 @@ def hash_texts(*texts: str) -> int:
     return int(xxhash.xxh3_64_intdigest("\0".join(map(normalise, texts)).encode("utf-8", "surrogatepass")))
 
 
+def shuffle_key(numbers: Rows | Hashes) -> Hashes:
+    """Return keys that sort these numbers in pseudo-random order, the same in every run (SplitMix64)."""
+    mixed = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
 def rows_by_hash(size: int, hashes_of: Callable[[Rows], Hashes]) -> Iterator[tuple[Rows, Hashes]]:
     """Yield ``range(size)`` with hashes in parts of about ``ROWS_AT_ONCE`` rows; rows of equal hashes are in one part.
 

@@ -1,9 +1,8 @@
-"""Sample pairs of languages of unequal size by temperature, without repeated sentences, for any number of processes."""
+"""Sample pairs of languages of unequal size by temperature, and split them among processes."""
 
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, repeat
 
@@ -11,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import Sampler
 
-from hf_xsent.data.sampling.permutation import Permutation
 from hf_xsent.errors import DataError
 
 logger = logging.getLogger(__name__)
 
-CHUNK_ROWS = 1 << 16  # rows of a block
+_ROWS_AT_ONCE = 1 << 16
+
+Rows = npt.NDArray[np.int64]
 
 
 def mixing_probabilities(sizes: Sequence[int], alpha: float) -> npt.NDArray[np.float64]:
@@ -32,10 +32,9 @@ def mixing_probabilities(sizes: Sequence[int], alpha: float) -> npt.NDArray[np.f
 class TemperatureSampler(Sampler[int]):
     """Yield row numbers, each language in proportion to its share.
 
-    An epoch has a fixed number of draws from each language, in random order, spread evenly over blocks of about
-    ``CHUNK_ROWS`` rows. A language is reshuffled after each pass over its pairs; the next epoch continues the pass. The
-    rows depend on seed and epoch only, so a resumed run draws the same ones, and any position is found in constant
-    time. ``group`` consecutive rows are of one language, for batches of one language on all processes. If an
+    An epoch has a fixed number of draws from each language, in random order. A language is reshuffled after each pass
+    over its pairs; the next epoch continues the pass. The rows depend on seed and epoch only, so a resumed run draws
+    the same ones. ``group`` consecutive rows are of one language, for batches of one language on all processes. If an
     epoch has at least ``batch`` rows, it ends with a complete batch, and the remaining rows come in the next epoch.
     """
 
@@ -64,7 +63,6 @@ class TemperatureSampler(Sampler[int]):
         self.batch = batch
         self.num_samples -= self.num_samples % (batch if batch <= self.num_samples else group)
         self.draws = group * _apportion(probabilities, self.num_samples // group)
-        self._blocks = max(1, self.num_samples // CHUNK_ROWS)
         if never := [name for name, draws in zip(self.ranges, self.draws.tolist(), strict=True) if not draws]:
             logger.warning(
                 "no pair of %s is ever drawn, because its share of an epoch rounds to 0 batches or pairs: lower alpha "
@@ -90,62 +88,31 @@ class TemperatureSampler(Sampler[int]):
         return self.rows_from(0)
 
     def rows_from(self, start: int) -> Iterator[int]:
-        """Yield the rows of the epoch from position ``start``, the start of a batch, without drawing earlier ones."""
-        for rows in self._chunks(start):
-            yield from rows.tolist()
+        """Yield the rows of the epoch from a position."""
+        rows = self._rows()
+        for first in range(start, len(rows), _ROWS_AT_ONCE):
+            yield from rows[first : first + _ROWS_AT_ONCE].tolist()
 
-    def _chunks(self, start: int) -> Iterator[npt.NDArray[np.int64]]:
-        """Yield the rows from a position on in chunks of complete batches."""
-        first = bisect_right(range(self._blocks), start, key=lambda block: int(self._drawn_before(block).sum())) - 1
-        skipped = start - int(self._drawn_before(first).sum())
-        rest = np.empty(0, dtype=np.int64)
-        for number in range(first, self._blocks):
-            rows = np.concatenate((rest, self._block(number)[skipped:]))
-            whole = len(rows) - len(rows) % self.batch
-            yield rows[:whole]
-            rest, skipped = rows[whole:], 0
-        yield rest  # empty, unless the epoch is shorter than a batch
-
-    def _drawn_before(self, block: int) -> npt.NDArray[np.int64]:
-        """Return how many rows of each language come before a block: proportional, plus a random offset."""
-        phases = np.random.default_rng((self.seed, self.epoch)).integers(self._blocks, size=len(self.draws))
-        return self.group * np.asarray((self.draws // self.group * block + phases) // self._blocks)
-
-    def _block(self, number: int) -> npt.NDArray[np.int64]:
-        """Return the rows of a block: its draws from each language, in random order."""
-        drawn = self._drawn_before(number)
-        counts = self._drawn_before(number + 1) - drawn
-        order = Permutation(int(counts.sum()) // self.group, (self.seed, self.epoch, number))
-        draws = order[np.arange(len(order))]
-        languages = np.searchsorted(np.cumsum(counts // self.group), draws, side="right").repeat(self.group)
-        streams = [
-            RowStream(rows, (self.seed, language), self.epoch * int(draws) + int(before))
-            for language, (rows, draws, before) in enumerate(zip(self.ranges.values(), self.draws, drawn, strict=True))
-        ]
-        rows = np.empty_like(languages)
-        rows[np.argsort(languages, kind="stable")] = np.concatenate(
-            [stream.take(count) for stream, count in zip(streams, counts.tolist(), strict=True)]
-        )
+    def _rows(self) -> Rows:
+        """Return the rows of the epoch: the draws from all languages, in random order."""
+        groups = np.arange(len(self.draws), dtype=np.int16).repeat(self.draws // self.group)
+        np.random.default_rng((self.seed, self.epoch)).shuffle(groups)
+        languages = groups.repeat(self.group)
+        rows = np.empty(len(languages), dtype=np.int64)
+        for number, (of_language, draws) in enumerate(zip(self.ranges.values(), self.draws.tolist(), strict=True)):
+            drawn = self._draw(number, len(of_language), self.epoch * draws, draws)
+            rows[languages == number] = drawn + of_language.start
         return rows
 
-
-class RowStream:
-    """An endless stream of one language's rows, reshuffled at every pass."""
-
-    def __init__(self, rows: range, seed: tuple[int, ...], position: int) -> None:
-        self.rows, self.seed, self.position = rows, seed, position
-
-    def take(self, count: int) -> npt.NDArray[np.int64]:
-        """Return the next ``count`` rows."""
-        size = len(self.rows)
-        taken = [np.empty(0, dtype=np.int64)]
+    def _draw(self, language: int, size: int, position: int, count: int) -> Rows:
+        """Return ``count`` numbers below ``size``, from a position in a language's passes, each in random order."""
+        drawn = [np.empty(0, dtype=np.int64)]
         while count:
-            number, offset = divmod(self.position, size)
-            length = min(count, size - offset)
-            taken.append(Permutation(size, (*self.seed, number))[np.arange(offset, offset + length)] + self.rows.start)
-            self.position += length
-            count -= length
-        return np.concatenate(taken)
+            number, offset = divmod(position, size)
+            part = np.random.default_rng((self.seed, language, number)).permutation(size)[offset : offset + count]
+            drawn.append(part)
+            position, count = position + len(part), count - len(part)
+        return np.concatenate(drawn)
 
 
 class ProcessBatches:
@@ -171,7 +138,7 @@ class ProcessBatches:
             yield batch[self.process * self.batch_size : (self.process + 1) * self.batch_size]
 
 
-def _apportion(shares: npt.NDArray[np.float64], total: int) -> npt.NDArray[np.int64]:
+def _apportion(shares: npt.NDArray[np.float64], total: int) -> Rows:
     """Round shares of a total to integers that sum to it (largest remainder method)."""
     exact = shares * total
     counts = np.floor(exact).astype(np.int64)

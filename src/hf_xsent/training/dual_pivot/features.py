@@ -27,7 +27,6 @@ from hf_xsent.logs import Progress
 from hf_xsent.models.batching import evaluating
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.fingerprint import fingerprint_weights
 from hf_xsent.models.sentence_encoder import View
 from hf_xsent.runs.store import Store
 
@@ -84,7 +83,9 @@ class FeatureCache:
             raise RecipeError(NO_FEATURES)
         self.embedder = LayerSumEmbedder(model, tokenizer)
         self.dtype = np.dtype(dtype)
-        encoder, max_length = fingerprint_weights(model.encoder), model.config.max_length
+        weights = model.encoder.state_dict().items()
+        encoder = digest([(name, weight.float().cpu().numpy().tobytes()) for name, weight in weights])
+        max_length = model.config.max_length
         prompt = {"prompt": model.config.default_prompt} if model.config.default_prompt else {}
         self.store = Store(folder, {"encoder": encoder, "max_length": max_length, "dtype": dtype, **prompt})
 
