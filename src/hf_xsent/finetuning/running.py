@@ -20,7 +20,7 @@ from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer, quiet_loading
 from hf_xsent.models.task_model import task_model, without_padding
 from hf_xsent.runs.checkpoints import RUN_STATE_FILE, checkpoints_of
-from hf_xsent.runs.identity import identify_files, identify_model
+from hf_xsent.runs.identity import deciding_settings, identify_files, identify_model
 from hf_xsent.runs.run import Run
 from hf_xsent.training.identity import identify_training
 from hf_xsent.training.run_card import RECIPE_FILE, write_recipe
@@ -28,7 +28,6 @@ from hf_xsent.training.run_card import RECIPE_FILE, write_recipe
 logger = logging.getLogger(__name__)
 
 _OF_COMMAND = ("resume", "resume_with_changes", "overwrite", "verbose")  # not part of the recipe
-_OF_WEIGHTS = ("code_switching", "max_length", "max_train", "dropout", "doc_stride", "max_question_length")
 
 Record = TypeVar("Record")
 Sets = Mapping[str, Mapping[str, Sequence[Any]]]  # records by benchmark and test set
@@ -166,10 +165,10 @@ def _measure(tuner: FineTuner, tests: Sets, setting: str, settings: Mapping[str,
 
 def _identify(options: Any) -> dict[str, Any]:
     """Return what determines the fine-tuned weights besides the training arguments, by name."""
-    identity: dict[str, Any] = {"task": options.task, "model": identify_model(str(options.model))}
-    identity |= {name: getattr(options, name) for name in _OF_WEIGHTS if hasattr(options, name)}
+    identity = {name: value for name, value in deciding_settings(options).items() if name not in ("train", "dev")}
+    identity["model"] = identify_model(str(options.model))
     for what, named in (("training", options.train), ("dev", options.dev)):
-        for number, (language, _, path) in enumerate(one.partition("=") for one in named or ()):
+        for number, (language, _, path) in enumerate(source.partition("=") for source in named or ()):
             content = identify_files([path]) if is_local(path) else path  # a Hub id
             identity[f"{what} data {number + 1}"] = (
                 f"{language} ({content})"  # numbered: the order of the files decides the order of the records

@@ -42,7 +42,10 @@ class FineTuningSettings:
         "Code-switch: train on two copies of each non-English record, each with one text in English; needs en=…",
     )
     languages: list[str] | None = setting(
-        None, "Evaluate only these languages, such as de, or de-en for G-XLT; without it, all.", metavar="CODE"
+        None,
+        "Evaluate only these languages, such as de, or de-en for G-XLT; without it, all.",
+        metavar="CODE",
+        results=False,
     )
     max_length: int = setting(128, _MAX_LENGTH)
     max_train: int | None = setting(
@@ -51,15 +54,18 @@ class FineTuningSettings:
         at_least=1,
     )
     max_test: int | None = setting(
-        None, "For trials: measure at most this many records of each test set; without it, all.", at_least=1
+        None,
+        "For trials: measure at most this many records of each test set; without it, all.",
+        at_least=1,
+        results=False,
     )
     dropout: float | None = setting(None, "Dropout of the encoder; default: the checkpoint's.", at_least=0, below=1)
-    resume: bool = setting(False, "Resume from the last checkpoint in the output folder.")
+    resume: bool = setting(False, "Resume from the last checkpoint in the output folder.", results=False)
     resume_with_changes: bool = setting(
-        False, "Resume although settings or data have changed; run_state.json records the changes."
+        False, "Resume although settings or data have changed; run_state.json records the changes.", results=False
     )
-    overwrite: bool = setting(False, "Replace the run that the output folder holds.")
-    verbose: bool = setting(False, "Also log the messages of transformers and other libraries.")
+    overwrite: bool = setting(False, "Replace the run that the output folder holds.", results=False)
+    verbose: bool = setting(False, "Also log the messages of transformers and other libraries.", results=False)
 
     @property
     def resumes(self) -> bool:
@@ -71,7 +77,9 @@ class FineTuningSettings:
 class XnliSettings(FineTuningSettings):
     """Natural language inference."""
 
-    xnli: str | None = setting(None, "Measure XNLI at the end: a folder of files test-de.tsv, or facebook/xnli.")
+    xnli: str | None = setting(
+        None, "Measure XNLI at the end: a folder of files test-de.tsv, or facebook/xnli.", results=False
+    )
 
 
 @dataclass(frozen=True)
@@ -79,15 +87,19 @@ class MlqaSettings(FineTuningSettings):
     """Extractive question answering."""
 
     mlqa: str | None = setting(
-        None, "Measure MLQA at the end: a folder of files test-context-de-question-de.json, or a Hub id."
+        None, "Measure MLQA at the end: a folder of files test-context-de-question-de.json, or a Hub id.", results=False
     )
-    mlqa_split: str = setting("test", "Measure this split of MLQA.", choices=("test", "dev"))
-    generalized: bool = setting(False, "Also measure questions and contexts of different languages (G-XLT).")
-    xquad: str | None = setting(None, "Measure XQuAD at the end: a folder of files xquad.de.json, or google/xquad.")
+    mlqa_split: str = setting("test", "Measure this split of MLQA.", choices=("test", "dev"), results=False)
+    generalized: bool = setting(
+        False, "Also measure questions and contexts of different languages (G-XLT).", results=False
+    )
+    xquad: str | None = setting(
+        None, "Measure XQuAD at the end: a folder of files xquad.de.json, or google/xquad.", results=False
+    )
     max_length: int = setting(384, _MAX_LENGTH)
     doc_stride: int = setting(128, "Overlap of the windows of a long context, in tokens.")
     max_question_length: int = setting(64, "Truncate questions to this many tokens.", at_least=1)
-    max_answer_length: int = setting(30, "Find answers of at most this many tokens.", at_least=1)
+    max_answer_length: int = setting(30, "Find answers of at most this many tokens.", at_least=1, results=False)
 
 
 @dataclass(repr=False, eq=False)

@@ -24,7 +24,7 @@ from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_langua
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
-from hf_xsent.tensors.gathering import naming_lost_processes
+from hf_xsent.tensors.gathering import explaining_lost_processes
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_arguments_of_model
 from hf_xsent.training.averaging import (
     MovingAverage,
@@ -163,7 +163,7 @@ class AlignmentTrainer(RunTrainer):
         if self.train_dataset is None:
             raise DataError("no pairs to train on: pass them as train_dataset")
         # With cached features, a step is so small that one thread is fastest.
-        with naming_lost_processes(self.args.ddp_timeout), threads(None if self.features is None else 1):
+        with explaining_lost_processes(self.args.ddp_timeout), threads(None if self.features is None else 1):
             return super().train(*args, **kwargs)
 
     def before_training(self, checkpoint: str | None) -> None:
