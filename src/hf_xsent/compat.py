@@ -139,3 +139,11 @@ def return_freed_memory() -> None:
     """
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)
+
+
+# transformers
+
+
+def classes_by_config(auto: Any) -> Any:
+    """Return the model class of each config class that an AutoModel class opens."""
+    return auto._model_mapping
