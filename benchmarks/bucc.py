@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from hf_xsent.models.fingerprint import fingerprint_model
 
 from hf_xsent.data.benchmarks.bucc import load_bucc
 from hf_xsent.files import digest, write_arrays
 from hf_xsent.mining.calibration import best_threshold
 from hf_xsent.mining.margin import mine_bitext
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.runs.identity import identify_model
 
 INDEXES = (("IVF64,Flat", 4), ("IVF64,Flat", 8), ("IVF64,Flat", 16), ("HNSW32", 1))
 
@@ -41,7 +41,7 @@ def main() -> None:
     bucc = load_bucc(options.data, options.pair, options.split)
     kept = Path(options.vectors)
     sides, encoding = [], []
-    model = fingerprint_model(options.model)
+    model = identify_model(options.model)
     for language, texts in zip(options.pair.split("-"), (bucc.sources, bucc.targets), strict=True):
         path = kept / f"{language}-{digest([model, texts])}.npz"
         if not path.is_file():

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from hf_xsent.models.fingerprint import fingerprint_model
 from torch import Tensor
 from transformers import BertConfig, BertModel
 
@@ -29,6 +28,7 @@ from hf_xsent.evaluation.retrieval import accuracy_at_1
 from hf_xsent.files import digest, write_json
 from hf_xsent.logs import configure_logging
 from hf_xsent.models.loading import load_tokenizer
+from hf_xsent.runs.identity import identify_model
 from hf_xsent.tensors.packing import pack
 
 MAX_LENGTH, BATCH = 64, 32
@@ -200,7 +200,7 @@ def main() -> None:
     bitext = load_bitext(options.data, max_pairs=options.pairs, cache_dir=options.states / "cache")
     pairs = [list(side) for side in bitext.pairs(next(iter(bitext.languages)))]
 
-    fingerprint = fingerprint_model(options.model)
+    fingerprint = identify_model(options.model)
 
     def states(sentences: Sequence[str], name: str) -> States:
         file = options.states / f"{name}-{digest([fingerprint, list(sentences)])}.npy"

@@ -87,16 +87,6 @@ def cpu_has_bfloat16() -> bool:
     return has_bfloat16 is not None and bool(has_bfloat16())
 
 
-def default_store() -> Any:
-    """Return the key-value store of the default process group (torch 2.6 to 2.13; no public getter).
-
-    Without it, the error for a lost process does not name the process.
-    """
-    from torch.distributed.distributed_c10d import _get_default_store
-
-    return _get_default_store()
-
-
 # transformers
 
 
@@ -149,3 +139,11 @@ def return_freed_memory() -> None:
     """
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)
+
+
+# transformers
+
+
+def classes_by_config(auto: Any) -> Any:
+    """Return the model class of each config class that an AutoModel class opens."""
+    return auto._model_mapping

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from hf_xsent.errors import TrainingError
 from hf_xsent.tensors.gathering import (
+    explaining_lost_processes,
     gather_rows,
     mean_over_processes,
-    naming_lost_processes,
     process_count,
     sum_over_processes,
 )
@@ -70,7 +70,7 @@ def _lose(rank: int, folder: str, ends: bool) -> None:
             time.sleep(0.1)
         os._exit(0)
     try:
-        with naming_lost_processes(seconds):
+        with explaining_lost_processes(seconds):
             gather_rows(torch.ones(2, 2))
     except TrainingError as error:
         (Path(folder) / f"{rank}.txt").write_text(str(error))
@@ -78,14 +78,14 @@ def _lose(rank: int, folder: str, ends: bool) -> None:
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_an_error_names_the_process_that_the_others_wait_for(tmp_path: Path, ends: bool) -> None:
+def test_an_error_says_that_a_process_is_lost(tmp_path: Path, ends: bool) -> None:
     start(3, _lose, str(tmp_path), ends)
     for rank in (0, 2):
         said = (tmp_path / f"{rank}.txt").read_text()
-        assert said.startswith(f"rank {rank} of 3: rank 1 ended, or joined no"), said
+        assert said.startswith(f"rank {rank} of 3: another rank ended, or joined no"), said
         assert "2 seconds (ddp_timeout)" in said and "--resume" in said
 
 
 def test_errors_of_one_process_pass_unchanged() -> None:
-    with pytest.raises(RuntimeError, match="gloo"), naming_lost_processes(1):
+    with pytest.raises(RuntimeError, match="gloo"), explaining_lost_processes(1):
         raise RuntimeError("gloo: closed by peer")

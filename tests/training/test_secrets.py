@@ -30,7 +30,7 @@ def test_no_file_of_a_finished_run_holds_the_token(
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     run.start()
     written = {file.name for file in run.out.rglob("*")}
-    assert {"recipe.yaml", "training_args.bin", "metrics.jsonl", "config.json"} <= written
+    assert {"recipe.yaml", "metrics.jsonl", "config.json"} <= written
     assert files_with(TOKEN, run.folder) == []
     assert files_with("sesame", run.out) == []
     assert TOKEN not in caplog.text

@@ -18,7 +18,7 @@ from hf_xsent.runs.run import METRICS_FILE
 from hf_xsent.runs.store import Store
 from hf_xsent.settings.declare import is_local
 from hf_xsent.training.callbacks import last_step, read_metrics
-from hf_xsent.training.identity import identify_training
+from hf_xsent.training.identity import identify_method, identify_training
 from hf_xsent.training.recipe import Recipe, recipe_settings
 
 JOB_FILE, FAILURE_FILE, LOG_FILE = "run.json", "failure.json", "log.txt"
@@ -142,19 +142,12 @@ def run_folder(runs: Path, method: str, seed: int | None, recipe: Recipe) -> Pat
 
 def identify_recipe(recipe: Recipe, trained: bool) -> dict[str, Any]:
     """Return the settings of a recipe that decide its results, with the contents of the files that it names."""
-    training, data, config = recipe.training, recipe.data, recipe.config.recipe()
-    identity: dict[str, Any] = {"model": identify_model(str(recipe.start.model)), "method": recipe.start.method}
+    training, data, method = recipe.training, recipe.data, identify_method(recipe.config)
+    identity: dict[str, Any] = {"model": identify_model(str(recipe.start.model))}
     identity |= {"half": training.bf16 or training.fp16, "features": data.features == "none"}  # float32 without a cache
     if not trained:
-        return identity | {name: config[name] for name in ("pooling", "max_length", "layers") if name in config}
-    for name, teacher in recipe.config.teachers(recipe.start.model).items():
-        config["objectives"] = config["objectives"] | {
-            name: config["objectives"][name] | {"teacher": identify_model(teacher)}
-        }
-    identity |= {"config": config, "training": identify_training(training)}
-    identity["batch"] = [training.per_device_train_batch_size, training.gradient_accumulation_steps]
-    if training.load_best_model_at_end:
-        identity["best"] = [training.eval_strategy, training.eval_steps, training.save_steps]
+        return identity | {name: method.get(name) for name in ("method", "pooling", "max_length", "layers")}
+    identity |= {"method": method, "training": identify_training(training)}
     identity["data"] = deciding_settings(data) | {
         "data": _identify_bitext(recipe, data.data, data.links),
         "dev": _identify_bitext(recipe, data.dev, None),

@@ -7,12 +7,10 @@ from typing import ClassVar
 
 from hf_xsent.settings.declare import setting
 
-_MAX_LENGTH = "Truncate each row, both texts together, to this many tokens; mlqa: 384 if not given."
-
 
 @dataclass(frozen=True)
 class FineTuningSettings:
-    """The encoder, the data and the output folder."""
+    """The encoder and the data."""
 
     task: str | None = setting(
         None,
@@ -42,52 +40,54 @@ class FineTuningSettings:
         "Code-switch: train on two copies of each non-English record, each with one text in English; needs en=…",
     )
     languages: list[str] | None = setting(
-        None, "Evaluate only these languages, such as de, or de-en for G-XLT; without it, all.", metavar="CODE"
-    )
-    max_length: int = setting(128, _MAX_LENGTH)
-    max_train: int | None = setting(
         None,
-        "Train on at most this many records of each language (a code-switched record counts once); without it, all.",
-        at_least=1,
+        "Evaluate only these languages, such as de, or de-en for G-XLT; without it, all.",
+        metavar="CODE",
+        results=False,
+    )
+    max_length: int = setting(
+        128, "Truncate each row, both texts together, to this many tokens; mlqa: 384 if not given."
     )
     max_test: int | None = setting(
-        None, "For trials: measure at most this many records of each test set; without it, all.", at_least=1
+        None,
+        "For trials: measure at most this many records of each test set; without it, all.",
+        at_least=1,
+        results=False,
     )
     dropout: float | None = setting(None, "Dropout of the encoder; default: the checkpoint's.", at_least=0, below=1)
-    resume: bool = setting(False, "Resume from the last checkpoint in the output folder.")
+    resume: bool = setting(False, "Resume from the last checkpoint in the output folder.", results=False)
     resume_with_changes: bool = setting(
-        False, "Resume although settings or data have changed; run_state.json records the changes."
+        False, "Resume although settings or data have changed; run_state.json records the changes.", results=False
     )
-    overwrite: bool = setting(False, "Replace the run that the output folder holds.")
-    verbose: bool = setting(False, "Also log the messages of transformers and other libraries.")
-
-    @property
-    def resumes(self) -> bool:
-        """Whether to continue the run in the output folder."""
-        return self.resume or self.resume_with_changes
+    overwrite: bool = setting(False, "Replace the run that the output folder holds.", results=False)
+    verbose: bool = setting(False, "Also log the messages of transformers and other libraries.", results=False)
+    xnli: str | None = setting(
+        None, "Measure XNLI at the end: a folder of files test-de.tsv, or facebook/xnli.", results=False
+    )
 
 
 @dataclass(frozen=True)
-class XnliSettings(FineTuningSettings):
-    """Natural language inference."""
-
-    xnli: str | None = setting(None, "Measure XNLI at the end: a folder of files test-de.tsv, or facebook/xnli.")
-
-
-@dataclass(frozen=True)
-class MlqaSettings(FineTuningSettings):
+class QuestionSettings:
     """Extractive question answering."""
 
     mlqa: str | None = setting(
-        None, "Measure MLQA at the end: a folder of files test-context-de-question-de.json, or a Hub id."
+        None, "Measure MLQA at the end: a folder of files test-context-de-question-de.json, or a Hub id.", results=False
     )
-    mlqa_split: str = setting("test", "Measure this split of MLQA.", choices=("test", "dev"))
-    generalized: bool = setting(False, "Also measure questions and contexts of different languages (G-XLT).")
-    xquad: str | None = setting(None, "Measure XQuAD at the end: a folder of files xquad.de.json, or google/xquad.")
-    max_length: int = setting(384, _MAX_LENGTH)
+    mlqa_split: str = setting("test", "Measure this split of MLQA.", choices=("test", "dev"), results=False)
+    generalized: bool = setting(
+        False, "Also measure questions and contexts of different languages (G-XLT).", results=False
+    )
+    xquad: str | None = setting(
+        None, "Measure XQuAD at the end: a folder of files xquad.de.json, or google/xquad.", results=False
+    )
     doc_stride: int = setting(128, "Overlap of the windows of a long context, in tokens.")
     max_question_length: int = setting(64, "Truncate questions to this many tokens.", at_least=1)
-    max_answer_length: int = setting(30, "Find answers of at most this many tokens.", at_least=1)
+    max_answer_length: int = setting(30, "Find answers of at most this many tokens.", at_least=1, results=False)
+
+
+@dataclass(frozen=True)
+class FineTuningOptions(QuestionSettings, FineTuningSettings):
+    """All settings of a run besides those of training."""
 
 
 @dataclass(repr=False, eq=False)
@@ -132,7 +132,6 @@ class FineTuneHelp:
 
     help_groups: ClassVar[dict[str, tuple[type, ...]]] = {
         "encoder and data": (FineTuningSettings,),
-        "xnli": (XnliSettings,),
-        "mlqa": (MlqaSettings,),
+        "question answering (mlqa)": (QuestionSettings,),
         "training": (FineTuningTrainingSettings,),
     }

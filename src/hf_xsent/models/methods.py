@@ -11,6 +11,7 @@ from typing import Any
 
 from transformers import CONFIG_MAPPING, AutoConfig, AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining
 
+from hf_xsent.compat import classes_by_config
 from hf_xsent.errors import UnsupportedModuleError
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.dap import DapConfig, DapForSentenceEmbedding, XlmrWithRTLHead
@@ -41,7 +42,9 @@ def register_models() -> None:
         classes = {name: method[column] for name, method in METHODS.items()}
         for family in FAMILIES:
             plain = CONFIG_MAPPING[family]
-            known = auto._model_mapping if plain in auto._model_mapping else AutoModelForMaskedLM._model_mapping
+            known = (
+                classes_by_config(auto) if plain in classes_by_config(auto) else classes_by_config(AutoModelForMaskedLM)
+            )
             auto.register(plain, _loader(known[plain], classes), exist_ok=True)
 
 

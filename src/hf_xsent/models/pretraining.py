@@ -21,7 +21,7 @@ from hf_xsent.models.last_layers import LastLayers
 from hf_xsent.models.loading import build_encoder, hub_arguments, load_token_ids
 from hf_xsent.models.mlm_head import MLMHead, load_matching_heads, load_mlm_head, plain_head
 from hf_xsent.models.sentence_encoder import SentenceEncoder, View
-from hf_xsent.objectives.base import Objective, Parts, Start, TokenObjective, sentence_losses
+from hf_xsent.objectives.base import Objective, Parts, PretrainedWeights, TokenObjective, sentence_losses
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, SentencePairs, TokenStates
 from hf_xsent.objectives.registry import objective_class
 from hf_xsent.tensors.gathering import mean_over_processes, sum_over_processes
@@ -124,7 +124,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
             return
         masks, config = any(objective.needs.mask_token for objective in objectives), self.config
         head = load_mlm_head(str(self._source), self._hub) if masks else plain_head(config.encoder_config)
-        start = Start(self.encoder, self.backbone.word_embeddings.weight, head, config.mask_token_id or 0)
+        start = PretrainedWeights(self.encoder, self.backbone.word_embeddings.weight, head, config.mask_token_id or 0)
         for objective in objectives:
             objective.start(start)
 

@@ -66,7 +66,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Start:
+class PretrainedWeights:
     """The pretrained weights from which an objective can initialize its own."""
 
     encoder: Any
@@ -127,7 +127,7 @@ class Objective(nn.Module):
         """The layers whose hidden states the loss needs, in addition to ``states_read``."""
         return frozenset()
 
-    def start(self, start: Start) -> None:
+    def start(self, pretrained: PretrainedWeights) -> None:
         """Initialize new weights from pretrained ones."""
 
     def initial_tensors(self) -> Mapping[str, Tensor]:

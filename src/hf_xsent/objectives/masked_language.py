@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from hf_xsent.errors import RecipeError
-from hf_xsent.objectives.base import Needs, Parts, Start, TokenObjective
+from hf_xsent.objectives.base import Needs, Parts, PretrainedWeights, TokenObjective
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, TokenStates
 from hf_xsent.objectives.settings import VocabularySettings
 from hf_xsent.settings.declare import setting
@@ -104,9 +104,9 @@ class MaskedLanguageModeling(TokenObjective):
             parts.mask_token_id, vocabulary_size, tuple(parts.special_token_ids), settings.masked_share
         )
 
-    def start(self, start: Start) -> None:
+    def start(self, pretrained: PretrainedWeights) -> None:
         """Copy the checkpoint's MLM head."""
-        self.head.start_from(start.mlm_head, start.word_embeddings, None)
+        self.head.start_from(pretrained.mlm_head, pretrained.word_embeddings, None)
 
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
         """Sample the masked tokens."""

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hf_xsent.objectives.base import SIDES, Needs, Parts, SentenceObjective, Start, TokenObjective
+from hf_xsent.objectives.base import SIDES, Needs, Parts, PretrainedWeights, SentenceObjective, TokenObjective
 from hf_xsent.objectives.masked_language import MaskedRows, Masking
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, SentencePairs, TokenStates
 from hf_xsent.objectives.settings import ObjectiveSettings
@@ -88,9 +88,9 @@ class Mexma(SentenceObjective, TokenObjective):
         """Return the projection's bias, zero."""
         return {"bias": torch.zeros_like(self.bias)}
 
-    def start(self, start: Start) -> None:
+    def start(self, pretrained: PretrainedWeights) -> None:
         """Copy the encoder's last layers."""
-        self.layers.start_from(start.encoder, start.mask_token_id)
+        self.layers.start_from(pretrained.encoder, pretrained.mask_token_id)
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:
         """Compute the weighted sum of L_align and L_koleo."""

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hf_xsent.errors import ModelError, RecipeError
-from hf_xsent.objectives.base import Needs, Parts, SentenceObjective, Start
+from hf_xsent.objectives.base import Needs, Parts, PretrainedWeights, SentenceObjective
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.settings import ObjectiveSettings
 from hf_xsent.settings.declare import setting
@@ -105,9 +105,9 @@ class MomentumContrast(SentenceObjective):
         return False
 
     @torch.no_grad()
-    def start(self, start: Start) -> None:
+    def start(self, pretrained: PretrainedWeights) -> None:
         """Copy the query encoder and head to the momentum side."""
-        self.key_encoder.load_state_dict(start.encoder.state_dict())
+        self.key_encoder.load_state_dict(pretrained.encoder.state_dict())
         self.key_projection.load_state_dict(self.projection.state_dict())
 
     def initial_tensors(self) -> dict[str, Tensor]:

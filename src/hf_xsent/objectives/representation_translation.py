@@ -34,7 +34,7 @@ import torch
 from torch import Tensor, nn
 
 from hf_xsent.errors import ModelError, RecipeError
-from hf_xsent.objectives.base import Corpus, Needs, Parts, Start, TokenObjective
+from hf_xsent.objectives.base import Corpus, Needs, Parts, PretrainedWeights, TokenObjective
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, TokenStates
 from hf_xsent.objectives.settings import VocabularySettings
 from hf_xsent.settings.declare import derived, setting
@@ -141,9 +141,9 @@ def translation_rows(
 def word_pieces(sentences: Iterable[str], tokenizer: Any) -> tuple[int, ...]:
     """Return the ascending ids of all tokens of the sentences and of the special tokens."""
     ids, waiting = {*tokenizer.all_special_ids}, iter(sentences)
-    while some := list(islice(waiting, _SENTENCES_AT_ONCE)):
-        for one in tokenizer(some, add_special_tokens=False)["input_ids"]:
-            ids.update(one)
+    while block := list(islice(waiting, _SENTENCES_AT_ONCE)):
+        for pieces in tokenizer(block, add_special_tokens=False)["input_ids"]:
+            ids.update(pieces)
     return tuple(sorted(ids))
 
 
@@ -210,7 +210,7 @@ class RepresentationTranslation(TokenObjective):
             return settings
         predicted = settings.direction.rpartition("_")[2]
         sides = ("source", "target") if predicted == "both" else (predicted,)
-        ids = word_pieces((one for side in sides for one in corpus.sentences(side)), tokenizer)
+        ids = word_pieces((sentence for side in sides for sentence in corpus.sentences(side)), tokenizer)
         logger.info("the RTL head projects onto %d of %d word pieces", len(ids), len(tokenizer))
         return replace(settings, vocabulary_size=len(ids), vocabulary_ids=ids)
 
@@ -227,12 +227,12 @@ class RepresentationTranslation(TokenObjective):
             return frozenset(("source", "target"))
         return frozenset(("target" if self.settings.predicts_sources else "source",))
 
-    def start(self, start: Start) -> None:
+    def start(self, pretrained: PretrainedWeights) -> None:
         """Copy the encoder's embedding module, its last K layers and its MLM head."""
-        self.layers.start_from(start.encoder, start.mask_token_id)
+        self.layers.start_from(pretrained.encoder, pretrained.mask_token_id)
         ids = self.settings.vocabulary_ids
         vocabulary = None if ids is None else torch.tensor(ids)
-        self.prediction.start_from(start.mlm_head, start.word_embeddings, vocabulary)
+        self.prediction.start_from(pretrained.mlm_head, pretrained.word_embeddings, vocabulary)
         if ids is None and self.settings.restrict_vocabulary:
             logger.info(
                 "the RTL head predicts the full vocabulary: to restrict it to the data's word pieces, call "
@@ -258,12 +258,12 @@ class RepresentationTranslation(TokenObjective):
         share, unnamed = self.settings.masked_share, replace(pairs, language_ids=None)
         rows = []
         for known, predicted, several in parts:
-            some = pairs if several else unnamed
+            named = pairs if several else unnamed
             if len(known):
-                rows.append(translation_rows(some, known, predicted, start, share))
+                rows.append(translation_rows(named, known, predicted, start, share))
             else:  # run the head on a pair without predictions, so that all processes run it equally often
-                rows.append(translation_rows(some, source[:1], target[:1], start, share=0))
-        return [SampledTargets(one, torch.tensor(len(one.labels), device=source.device)) for one in rows]
+                rows.append(translation_rows(named, source[:1], target[:1], start, share=0))
+        return [SampledTargets(part, torch.tensor(len(part.labels), device=source.device)) for part in rows]
 
     def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:
         """Sum the cross entropy of one direction's masked tokens (eq. 6)."""

@@ -73,12 +73,12 @@ def triplet_ranking_loss(
     hinge: bool = True,
     random_negatives: str = "exact",
 ) -> Tensor:
-    """Compute the mean cost of the chosen negatives of all pairs in both directions.
+    """Compute the mean cost of the selected negatives of all pairs in both directions.
 
     With identities, a pair that repeats the source or the target of pair i is not a negative of i. Each process ranks
     its own queries against the candidates of all processes.
     """
-    identities = [one for one in (source_identity, target_identity) if one is not None]
+    identities = [identity for identity in (source_identity, target_identity) if identity is not None]
     with torch.autocast(source.device.type, enabled=False):
         source, target = (F.normalize(x if x.dtype == torch.float64 else x.float(), dim=-1) for x in (source, target))
         total, count = source.new_zeros(()), torch.zeros((), dtype=torch.long, device=source.device)
@@ -91,15 +91,15 @@ def triplet_ranking_loss(
                 negative &= identity[:, None] != gather_rows(identity)[0]
             costs = cosines - cosines.gather(1, positives)
             hardest = cosines.detach().masked_fill(~negative, -torch.inf).argmax(1, keepdim=True)
-            chosen = torch.zeros_like(negative).scatter(1, hardest, True)
+            selected = torch.zeros_like(negative).scatter(1, hardest, True)
             if negatives > 1:
                 draw = draw_bernoulli if random_negatives == "bernoulli" else draw_exactly
-                drawn = draw(negative & ~chosen, negatives - 1)
-                chosen |= drawn if hinge else drawn & (costs + margin >= 0)
+                drawn = draw(negative & ~selected, negatives - 1)
+                selected |= drawn if hinge else drawn & (costs + margin >= 0)
             # Drop candidates drawn by draw_bernoulli that are not negatives, and the argmax of a row without negatives.
-            chosen &= negative
+            selected &= negative
             costs = (margin + costs).clamp_min(0) if hinge else costs
-            total, count = total + costs.masked_fill(~chosen, 0.0).sum(), count + chosen.sum()
+            total, count = total + costs.masked_fill(~selected, 0.0).sum(), count + selected.sum()
     return mean_over_processes(total, sum_over_processes(count))
 
 

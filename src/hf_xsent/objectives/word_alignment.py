@@ -10,7 +10,7 @@ all linked words of a sentence together.
 
 >>> x, y = torch.eye(2), torch.tensor([[1.0, 1], [0, 1]])  # hidden states of two words each; word j is linked to word j
 >>> cosines = F.normalize(x, dim=1) @ F.normalize(y, dim=1).T
->>> plain = sum((one.logsumexp(1) - one.diagonal()).sum() for one in (cosines, cosines.T))
+>>> plain = sum((logits.logsumexp(1) - logits.diagonal()).sum() for logits in (cosines, cosines.T))
 >>> numbers = torch.arange(4)  # words of one piece: two of the source, then two of the target
 >>> words = BatchWords(numbers, numbers, numbers // 2, numbers, torch.ones(4), torch.tensor([0, 2]))
 >>> links = LinkedWords(numbers, torch.tensor([2, 3, 0, 1]))
@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hf_xsent.errors import RecipeError
-from hf_xsent.objectives.base import SIDES, Needs, Parts, Start, TokenObjective
+from hf_xsent.objectives.base import SIDES, Needs, Parts, PretrainedWeights, TokenObjective
 from hf_xsent.objectives.masked_language import MaskedRows
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, TokenStates
 from hf_xsent.objectives.settings import ObjectiveSettings, VocabularySettings
@@ -98,9 +98,9 @@ class AlignedWordPrediction(TokenObjective):
         self.head = parts.mlm_head(sample=settings.sampled_pieces)
         self.mask_id = parts.mask_token_id
 
-    def start(self, start: Start) -> None:
+    def start(self, pretrained: PretrainedWeights) -> None:
         """Copy the checkpoint's MLM head."""
-        self.head.start_from(start.mlm_head, start.word_embeddings, None)
+        self.head.start_from(pretrained.mlm_head, pretrained.word_embeddings, None)
 
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
         """Mask words, and select the sentences with a masked word for another pass through the encoder.
@@ -112,11 +112,11 @@ class AlignedWordPrediction(TokenObjective):
         linked, translations = links.words, links.translations
         if share < 1:
             sampled = torch.rand(len(packed.lengths), device=linked.device) < share
-            chosen = sampled[words.sentence[linked]]
-            linked, translations = linked[chosen], translations[chosen]
+            selected = sampled[words.sentence[linked]]
+            linked, translations = linked[selected], translations[selected]
         if self.settings.word_share < 1:
-            chosen = torch.rand(len(linked), device=linked.device) < self.settings.word_share
-            linked, translations = linked[chosen], translations[chosen]
+            selected = torch.rand(len(linked), device=linked.device) < self.settings.word_share
+            linked, translations = linked[selected], translations[selected]
             share *= self.settings.word_share
         masked = torch.zeros_like(words.lengths, dtype=torch.bool)
         masked[linked] = True

@@ -10,6 +10,7 @@ from typing import Any
 
 from hf_xsent.errors import ModelError
 from hf_xsent.files import digest, file_digest, is_local
+from hf_xsent.settings.declare import decides_results
 
 _MODULE_FILES = ("*.safetensors", "pytorch_model*", "config*.json")
 _TOKENIZER_FILES = ("*token*.json", "tokenizer*", "vocab*", "merges.txt", "*.model")
@@ -36,8 +37,7 @@ def identify_files(paths: Iterable[str | Path]) -> str:
 
 def deciding_settings(settings: Any) -> dict[str, Any]:
     """Return the fields of a settings dataclass that decide results: all that are not declared ``results=False``."""
-    decisive = (field for field in fields(settings) if field.metadata.get("results", True))
-    values = {field.name: getattr(settings, field.name) for field in decisive}
+    values = {field.name: getattr(settings, field.name) for field in fields(settings) if decides_results(field)}
     return {
         name: deciding_settings(value) if is_dataclass(value) and not isinstance(value, type) else value
         for name, value in values.items()

@@ -41,7 +41,7 @@ class TaskEvaluator(SentenceEvaluator):
             return np.asarray(model.encode(list(sentences), show_progress_bar=False), dtype=np.float32)
 
         scores, main = self.task.score(encode), self.task.main_metric
-        figures = {name: float(one[main]) for name, one in scores.languages.items()}
+        figures = {name: float(metrics[main]) for name, metrics in scores.languages.items()}
         measured = scores.groups.get("all")
         figures["mean"] = sum(figures.values()) / len(figures) if measured is None else float(measured[main])
         metrics = {f"{self.name}_{name}": value for name, value in figures.items()}

@@ -51,10 +51,10 @@ class AlignmentLoss(nn.Module):
             )
         self.model = model
         width: Any = model.get_embedding_dimension()
-        chosen: Any = objectives or {"translation_ranking": 1.0}
+        weighted: Any = objectives or {"translation_ranking": 1.0}
         # The trainer's model over an empty encoder builds and checks the objectives.
         empty = BertConfig(vocab_size=1, hidden_size=width, num_hidden_layers=0, num_attention_heads=1)
-        config = AlignmentConfig(objectives=chosen, encoder_config=empty)
+        config = AlignmentConfig(objectives=weighted, encoder_config=empty)
         for name in config.objectives:
             if missing := _missing_needs(objective_class(name)):
                 raise RecipeError(

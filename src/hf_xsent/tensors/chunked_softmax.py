@@ -52,8 +52,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         bias_gradient = torch.zeros_like(bias, dtype=wide) if want_bias else None
         inputs, table = states.to(dtype), weight.to(dtype)
         for start in range(0, max(1, len(inputs)), rows):
-            some, places = inputs[start : start + rows], labels[start : start + rows, None]
-            logits = torch.addmm(bias, some, table.T) if dtype == wide else (some @ table.T).to(wide).add_(bias)
+            states, places = inputs[start : start + rows], labels[start : start + rows, None]
+            logits = torch.addmm(bias, states, table.T) if dtype == wide else (states @ table.T).to(wide).add_(bias)
             if edit_logits is not None:
                 edit_logits(logits, slice(start, start + rows))
             above = logits.amax(1) - logits.gather(1, places).squeeze(1)  # from the label's logit to the highest
@@ -68,7 +68,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             if state_gradient is not None:
                 state_gradient[start : start + rows] = narrow @ table
             if want_weight:
-                weight_gradient = _add_product(weight_gradient, narrow.T, some, wide)
+                weight_gradient = _add_product(weight_gradient, narrow.T, states, wide)
         ctx.gradients = [
             state_gradient,
             None if weight_gradient is None else weight_gradient.to(weight.dtype),
@@ -81,7 +81,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
         if ctx.gradients is None:
             raise TrainingError("this loss allows only one backward pass: compute the loss again for another one")
-        gradients = [None if one is None else one.mul_(outer) for one in ctx.gradients]
+        gradients = [None if gradient is None else gradient.mul_(outer) for gradient in ctx.gradients]
         ctx.gradients = None
         return (*gradients, None, None)
 

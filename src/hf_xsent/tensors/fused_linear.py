@@ -28,5 +28,6 @@ class FusedBiases(TorchFunctionMode):
 def _fits(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     operands = (inputs, weight, bias)
     return not torch.is_grad_enabled() and all(
-        isinstance(one, Tensor) and one.device.type == "cpu" and one.dtype is torch.bfloat16 for one in operands
+        isinstance(operand, Tensor) and operand.device.type == "cpu" and operand.dtype is torch.bfloat16
+        for operand in operands
     )

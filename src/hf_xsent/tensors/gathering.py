@@ -6,7 +6,6 @@ of the mean of the processes' losses, each over its own rows.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,10 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from hf_xsent.compat import default_store
 from hf_xsent.errors import TrainingError
-
-_ANSWER_SECONDS = 5  # waiting processes notice a lost one at nearly the same time
 
 
 def process_count() -> int:
@@ -87,22 +83,19 @@ def mean_over_rows(total: Tensor, rows: Tensor) -> Tensor:
 
 
 @contextmanager
-def naming_lost_processes(seconds: float) -> Iterator[None]:
-    """Raise an error that names the lost ranks if a collective operation fails; ``seconds`` is its time limit.
+def explaining_lost_processes(seconds: float) -> Iterator[None]:
+    """Raise one sentence if a collective operation fails because a process is lost; ``seconds`` is its time limit.
 
-    Each process whose operation failed writes a key to the process group's store; a lost process does not. NCCL does
-    not raise errors: its watchdog logs the rank and ends the process.
+    NCCL does not raise errors: its watchdog logs the rank and ends the process.
     """
     try:
         yield
     except RuntimeError as error:
         if process_count() == 1 or not _is_collective(error):
             raise
-        lost = _silent_ranks()
-        named = f"rank {', '.join(map(str, lost))}" if lost else "another rank"
         raise TrainingError(
-            f"rank {dist.get_rank()} of {process_count()}: {named} ended, or joined no collective operation within "
-            f"{seconds:g} seconds (ddp_timeout): find its error in the log, then continue with --resume"
+            f"rank {dist.get_rank()} of {process_count()}: another rank ended, or joined no collective operation "
+            f"within {seconds:g} seconds (ddp_timeout): find its error in the log, then continue with --resume"
         ) from error
 
 
@@ -110,17 +103,3 @@ def _is_collective(error: RuntimeError) -> bool:
     """Return whether an error is that of torch.distributed; gloo raises plain RuntimeErrors."""
     text = str(error)
     return isinstance(error, dist.DistError) or "gloo" in text or "closed by peer" in text
-
-
-def _silent_ranks() -> list[int]:
-    """Return the ranks that reported no failed operation within a few seconds."""
-    ranks = range(process_count())
-    try:
-        store = default_store()
-        store.set(f"hf-xsent/failed/{dist.get_rank()}", "")
-        until = time.monotonic() + _ANSWER_SECONDS
-        while time.monotonic() < until and sum(store.check([f"hf-xsent/failed/{rank}"]) for rank in ranks) < len(ranks):
-            time.sleep(0.1)
-        return [rank for rank in ranks if not store.check([f"hf-xsent/failed/{rank}"])]
-    except RuntimeError:  # the store's process ended: assume rank 0, as without a launcher
-        return [0]

@@ -39,15 +39,15 @@ class LinkedWords:
     translations: Tensor  # M
 
 
-def linked_words(packed: PackedSentences, given: WordLinks) -> tuple[BatchWords, LinkedWords]:
+def linked_words(packed: PackedSentences, word_links: WordLinks) -> tuple[BatchWords, LinkedWords]:
     """Find the words that are not truncated completely, and the first link of each."""
     count, device = len(packed.lengths), packed.lengths.device
-    width = max(int(given.words.max()) + 1 if len(given.words) else 1, 1)
+    width = max(int(word_links.words.max()) + 1 if len(word_links.words) else 1, 1)
     sentence = torch.repeat_interleave(packed.restore.argsort(), packed.lengths)
-    keys = torch.where(given.words >= 0, sentence * width + given.words, -1)
+    keys = torch.where(word_links.words >= 0, sentence * width + word_links.words, -1)
     pieces = keys.argsort(stable=True)[(keys < 0).sum() :]
-    found, word_of_piece, lengths = torch.unique_consecutive(keys[pieces], return_inverse=True, return_counts=True)
-    of_sentence = found // width
+    word_keys, word_of_piece, lengths = torch.unique_consecutive(keys[pieces], return_inverse=True, return_counts=True)
+    of_sentence = word_keys // width
     words = BatchWords(
         pieces=pieces,
         word_of_piece=word_of_piece,
@@ -56,13 +56,15 @@ def linked_words(packed: PackedSentences, given: WordLinks) -> tuple[BatchWords,
         lengths=lengths,
         first_word=torch.searchsorted(of_sentence, torch.arange(count, device=device)),
     )
-    pair, place = (given.links >= 0).all(2).nonzero().T
+    pair, place = (word_links.links >= 0).all(2).nonzero().T
     ends = []
     for side in range(2):
-        number = given.links[pair, place, side]
+        number = word_links.links[pair, place, side]
         key = (pair + side * (count // 2)) * width + number
-        end = torch.searchsorted(found, key).clamp_max(max(len(found) - 1, 0))
-        exists = (number < width) & (found[end] == key) if len(found) else torch.zeros_like(key, dtype=torch.bool)
+        end = torch.searchsorted(word_keys, key).clamp_max(max(len(word_keys) - 1, 0))
+        exists = (
+            (number < width) & (word_keys[end] == key) if len(word_keys) else torch.zeros_like(key, dtype=torch.bool)
+        )
         ends.append(torch.where(exists, end, -1))
     source, target = torch.stack(ends)[:, (torch.stack(ends) >= 0).all(0)]
     linked, translations = torch.cat((source, target)), torch.cat((target, source))
@@ -119,13 +121,13 @@ def ranking_logits(vectors: Tensor, words: BatchWords, links: LinkedWords) -> tu
     linked[pair[links.words]] = True
     row = linked.cumsum(0) - 1
     place = torch.arange(len(pair), device=pair.device) - words.first_word[words.sentence]
-    some = linked[pair].nonzero().squeeze(1)
-    width = int(place[some].max()) + 1
+    rows = linked[pair].nonzero().squeeze(1)
+    width = int(place[rows].max()) + 1
     where = (side, row[pair], place)
     grid = vectors.new_zeros(2, int(row[-1]) + 1, width, vectors.shape[1])
-    grid = grid.index_put(tuple(one[some] for one in where), vectors[some])
+    grid = grid.index_put(tuple(indices[rows] for indices in where), vectors[rows])
     filled = torch.zeros(grid.shape[:3], dtype=torch.bool, device=grid.device)
-    filled[tuple(one[some] for one in where)] = True
+    filled[tuple(indices[rows] for indices in where)] = True
     products = grid[0] @ grid[1].transpose(1, 2)
     logits = torch.stack((products, products.transpose(1, 2))).masked_fill(~filled.flip(0)[:, :, None], -torch.inf)
-    return logits[tuple(one[links.words] for one in where)], place[links.translations]
+    return logits[tuple(indices[links.words] for indices in where)], place[links.translations]

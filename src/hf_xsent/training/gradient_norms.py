@@ -47,7 +47,7 @@ class GradientNorms:
             gradients: Any = [None]
             if loss.requires_grad:
                 gradients = torch.autograd.grad(loss, self.weights, retain_graph=True, allow_unused=True)
-            norms = [one.float().norm() for one in gradients if one is not None]
+            norms = [gradient.float().norm() for gradient in gradients if gradient is not None]
             self._norms[name] = torch.stack(norms).norm() if norms else torch.zeros(())
         for objective in model.objectives.values():
             objective.discard_batch()
@@ -55,14 +55,14 @@ class GradientNorms:
 
     def take(self) -> dict[str, float]:
         """Return the norms measured since the last call, by the name of their line in the log."""
-        found = {f"gradient_norm_{name}": norm.item() for name, norm in self._norms.items()}
+        logged = {f"gradient_norm_{name}": norm.item() for name, norm in self._norms.items()}
         self._norms.clear()
-        return found
+        return logged
 
 
 def _losses(model: SentenceEncoderForPreTraining, batch: Mapping[str, Any]) -> dict[str, Tensor]:
     """Compute each unweighted loss, as ``forward`` does, so that it can be differentiated."""
-    encoded = model.encode_pairs({name: one for name, one in batch.items() if one is not None})
+    encoded = model.encode_pairs({name: value for name, value in batch.items() if value is not None})
     losses = sentence_losses(model.objectives, encoded.sentences, batch)
     for name, parts in encoded.sampled.items():
         sums = [model.objectives[name].token_loss(encoded.tokens, encoded.states, part) for part in parts]

@@ -123,7 +123,8 @@ def split_batch(batch: Batch, pairs_per_chunk: int) -> list[dict[str, Tensor]]:
     chunks = []
     for start in range(0, count, pairs_per_chunk):
         rows = slice(start, start + pairs_per_chunk)
-        chunk = {name: one[rows] for name, one in batch.items() if name != "language_ids" and "_negative_" not in name}
+        whole = {name: value for name, value in batch.items() if name != "language_ids" and "_negative_" not in name}
+        chunk = {name: value[rows] for name, value in whole.items()}
         for side in ("source", "target"):
             if (pair := batch.get(f"{side}_negative_rows")) is not None:
                 own = (pair >= rows.start) & (pair < rows.stop)
