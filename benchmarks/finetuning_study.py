@@ -36,7 +36,7 @@ def run(name: str, model: str, seed: int, options: argparse.Namespace) -> dict[s
     reports = finetune.run([options.task, *words, "--train", *options.train, "--resume", *options.flags])
     seconds = {"cpu_seconds": time.process_time() - started, "seconds": time.perf_counter() - began}
     shutil.rmtree(folder)  # the results stay in --output
-    return {"model": name, "seed": seed, "scores": {one.benchmark: one.scores for one in reports}, **seconds}
+    return {"model": name, "seed": seed, "scores": {report.benchmark: report.scores for report in reports}, **seconds}
 
 
 def table(runs: list[dict[str, Any]]) -> str:

@@ -7,6 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from huggingface_hub.errors import HTTPError
+
+from hf_xsent.errors import OutputError
 from hf_xsent.runs.run import METRICS_FILE
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.run_card import RECIPE_FILE
@@ -16,6 +19,17 @@ class UploadingTrainer(SavingTrainer):
     """Upload the finished model, whatever ``hub_strategy`` is: ``every_save`` would upload unfinished ones."""
 
     _uploading = False
+
+    def init_hf_repo(self, token: str | None = None) -> None:
+        """Create the repository before training, so that a missing token or network ends the run at once."""
+        try:
+            super().init_hf_repo(token)
+        except (OSError, ValueError, HTTPError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise OutputError(
+                f"push_to_hub cannot create the repository ({reason}): sign in with 'hf auth login', check the "
+                "network, or drop push_to_hub and publish the export later"
+            ) from error
 
     def write_upload(self, folder: Path) -> None:
         """Write model and tokenizer as others open them."""
