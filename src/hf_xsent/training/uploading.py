@@ -20,10 +20,10 @@ class UploadingTrainer(SavingTrainer):
 
     _uploading = False
 
-    def init_hf_repo(self, token: str | None = None) -> None:
+    def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
         """Create the repository before training, so that a missing token or network ends the run at once."""
         try:
-            super().init_hf_repo(token)
+            super().init_hf_repo(token, private)
         except (OSError, ValueError, HTTPError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise OutputError(
